@@ -1,0 +1,110 @@
+"""The one place where store, kernel, clogs and clock are joined."""
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from typing import Self
+
+from ocean.events import feed, retention
+from ocean.kernel.arguments import checked_limit
+from ocean.kernel.clock import Clock, SystemClock
+from ocean.kernel.clog import Clog
+from ocean.kernel.errors import StoreUnusable
+from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
+from ocean.kernel.records import Event, FeedFilter, SweepResult
+from ocean.kernel.store import Store
+from ocean.stores.sqlite.store import SqliteStore
+
+SQLITE = "sqlite://"
+
+
+async def open_store(url: str, clock: Clock) -> Store:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
+    if not url.startswith(SQLITE):
+        raise StoreUnusable(f"{url!r} is no database URL; use sqlite:///ocean.db or sqlite://:memory:")
+    path = url.removeprefix(SQLITE)
+    if path != ":memory:":
+        if not path.startswith("/") or path == "/":
+            raise StoreUnusable(f"{url!r} names no file; use sqlite:///ocean.db for a file in this folder")
+        path = path.removeprefix("/")
+    store = SqliteStore(path, clock)
+    await store.open()
+    return store
+
+
+class Ocean(Kernel):
+    """The kernel on a database, with its log. Open one per process and share it between tasks."""
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        url: str = "sqlite:///ocean.db",
+        *,
+        clogs: Iterable[Clog] = (),
+        lock_ms: int = DEFAULT_LOCK_MS,
+        instance_id: str | None = None,
+        clock: Clock | None = None,
+        private_hosts: Collection[str] = (),
+    ) -> AsyncIterator[Self]:
+        """Open the database, bring its schema up to date, and register the clogs."""
+        clock = clock or SystemClock()
+        store = await open_store(url, clock)
+        try:
+            ocean = cls(store, clogs, clock, lock_ms=lock_ms, instance_id=instance_id, private_hosts=private_hosts)
+            await ocean.start()
+        except BaseException:
+            await store.close()
+            raise
+        try:
+            yield ocean
+        finally:
+            await ocean.close()
+
+    async def read_events(
+        self,
+        run_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        clog_id: str | None = None,
+        types: Collection[str] = (),
+        correlation_id: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> list[Event]:
+        """A page of the log after a cursor: one run's, one session's, one clog's, or all of it."""
+        where = FeedFilter(run_id, session_id, clog_id, tuple(types), correlation_id)
+        return await feed.read_page(self._store, where, after, checked_limit(limit))
+
+    def follow(
+        self,
+        run_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        clog_id: str | None = None,
+        types: Collection[str] = (),
+        correlation_id: str | None = None,
+        after: int = 0,
+    ) -> AsyncIterator[Event]:
+        """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
+        where = FeedFilter(run_id, session_id, clog_id, tuple(types), correlation_id)
+        return feed.follow(self._store, where, after)
+
+    async def sweep(
+        self,
+        *,
+        events_older_than_ms: int | None = None,
+        runs_older_than_ms: int | None = None,
+        requests_older_than_ms: int | None = retention.DAY_MS,
+        batch: int = 500,
+        max_batches: int = 1_000,
+    ) -> SweepResult:
+        """Remove what is old enough, in bounded batches; what is not named stays, but request keys go after a day."""
+        return await retention.sweep(
+            self._store,
+            self._clock,
+            events_older_than_ms=events_older_than_ms,
+            runs_older_than_ms=runs_older_than_ms,
+            requests_older_than_ms=requests_older_than_ms,
+            batch=batch,
+            max_batches=max_batches,
+        )

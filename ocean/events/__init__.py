@@ -1,0 +1,1 @@
+"""Events tell: feeds over the append-only log, and its retention."""

@@ -1,0 +1,53 @@
+"""Feeds: pages of the log, and following it live, exactly once and in order."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from ocean.kernel.errors import BadCursor
+from ocean.kernel.records import Event, FeedFilter
+from ocean.kernel.store import Store
+
+PAGE = 500
+LAST_EVENTS = frozenset({"run.done", "run.failed", "run.deleted"})
+RESET = "reset"
+
+
+async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> list[Event]:
+    """Events after a cursor, oldest first. If retention has removed some of them, the first one is a `reset`."""
+    floor, last = await store.event_bounds()
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= last:
+        raise BadCursor(
+            f"cursor {after!r} is none of this log's (0 to {last}); start from 0, or from a seq you were given"
+        )
+    events = await store.read_events(where, after, limit)
+    if after < floor and _has_gap(where, events):
+        gap = Event(seq=floor, ts=events[0].ts if events else 0, type=RESET, payload={"after": after, "floor": floor})
+        return [replace(gap, run_id=None), *events]
+    return events
+
+
+def _has_gap(where: FeedFilter, events: list[Event]) -> bool:
+    """A run younger than the cut has lost nothing: its first event is still there."""
+    return not (where.run_id is not None and events and events[0].run_seq == 1)
+
+
+async def follow(store: Store, where: FeedFilter, after: int) -> AsyncIterator[Event]:
+    """Every event after the cursor, as it is committed. One run's feed ends after the run's last event."""
+    while True:
+        seen = store.commits_seen()
+        page = await read_page(store, where, after, PAGE)
+        for event in page:
+            yield event
+            after = max(after, event.seq)
+        if where.run_id is not None and await _is_over(store, where.run_id, after):
+            return
+        if not page:
+            await store.next_commit(seen)
+
+
+async def _is_over(store: Store, run_id: str, after: int) -> bool:
+    """Whether the run has ended, or is gone, and nothing of its log is left to read."""
+    run = await store.get_run(run_id)
+    if run is not None and not run.is_ended:
+        return False
+    return not await store.read_events(FeedFilter(run_id=run_id), after, 1)

@@ -1,0 +1,260 @@
+"""The loop of a poke: claim what is due, call each clog once, commit; until nothing is due or the budget is spent."""
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from ocean.kernel.calling import call_handler
+from ocean.kernel.clock import Clock
+from ocean.kernel.clog import Registry
+from ocean.kernel.errors import LockLost, OceanError, StoreBusy
+from ocean.kernel.locks import Held, LockKeeper
+from ocean.kernel.outcomes import ErrorInfo, Ok, Outcome, Retry, error_info, outcome_name
+from ocean.kernel.records import Caller, Claim, RunStatus, TickResult
+from ocean.kernel.scene import Scene
+from ocean.kernel.store import (
+    Behind,
+    ClaimableClog,
+    ClaimAsk,
+    Committed,
+    Contended,
+    Effects,
+    Store,
+    TickAnswer,
+    TickCommit,
+)
+from ocean.kernel.tick import Tick
+
+COMMIT_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """What the work of one instance needs."""
+
+    store: Store
+    registry: Registry
+    clock: Clock
+    keeper: LockKeeper
+    instance_id: str
+    lock_ms: int
+    private_hosts: Collection[str]
+
+    def claimable(self, clog_ids: Collection[str] | None) -> dict[str, ClaimableClog]:
+        return {
+            clog.clog_id: ClaimableClog(clog.clog_id, clog.lock_ms or self.lock_ms, clog.version, clog.takes_all_inputs)
+            for clog in self.registry
+            if clog.handler is not None and (clog_ids is None or clog.clog_id in clog_ids)
+        }
+
+
+class Advance:
+    """One poke. `until` bounds claiming; handlers that have started go on to their own time limit."""
+
+    def __init__(self, crew: Crew, ask: ClaimAsk, until: int, max_ticks: int | None, concurrency: int) -> None:
+        self._crew = crew
+        self._ask = ask
+        self._until = until
+        self._ticks_left = max_ticks
+        self._room = concurrency
+        self._at_work = 0
+        self._finished = anyio.Event()
+        self._error: Exception | None = None
+        self.results: list[TickResult] = []
+        self.claims = 0
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            while self._error is None:
+                self._finished = anyio.Event()
+                seen = self._crew.store.commits_seen()
+                claimed = await self._claim(tasks)
+                if self._at_work:
+                    await self._finished.wait()
+                    # Commits of one group come back together: let all of them free their room first.
+                    await anyio.lowlevel.checkpoint()
+                elif not claimed and not await self._waited_for_the_run(seen):
+                    break
+        if self._error is not None:
+            raise self._error
+
+    async def _claim(self, tasks: TaskGroup) -> int:
+        room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
+        if room <= 0 or self._crew.clock.now() >= self._until:
+            return 0
+        sent_at = self._crew.clock.now()
+        ask = replace(self._ask, limit=room, slot=self._ask.slot + self.claims)
+        claims = await self._crew.store.claim_due(ask)
+        self.claims += len(claims)
+        self._room -= len(claims)
+        self._at_work += len(claims)
+        if self._ticks_left is not None:
+            self._ticks_left -= len(claims)
+        for claim in claims:
+            tasks.start_soon(self._work, claim, sent_at)
+        return len(claims)
+
+    async def _work(self, claim: Claim, sent_at: int) -> None:
+        try:
+            self.results.append(await TickWork(self._crew, claim, sent_at).run())
+        except Exception as error:
+            self._error = self._error or error
+        finally:
+            self._room += 1
+            self._at_work -= 1
+            self._finished.set()
+
+    async def _waited_for_the_run(self, seen: int) -> bool:
+        """A named run is waited for while another holds it, within the budget."""
+        if self._ask.run_id is None:
+            return False
+        run = await self._crew.store.get_run(self._ask.run_id)
+        left = self._until - self._crew.clock.now()
+        if run is None or run.status is not RunStatus.ACTIVE or left <= 0 or run.lock_expires_at is None:
+            return False
+        lapses_in = max(run.lock_expires_at - self._crew.clock.now(), 0)
+        await commit_or_time(self._crew.store, self._crew.clock, seen, min(left, lapses_in))
+        return True
+
+
+async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int) -> None:
+    """Wait for the next commit that anybody makes, at most `ms`."""
+    with anyio.CancelScope() as scope:
+        cancel = clock.call_later(ms, scope.cancel)
+        try:
+            await store.next_commit(seen)
+        finally:
+            cancel()
+
+
+class TickWork:
+    """One claimed tick, from its call to its commit, over conflicts and lost locks."""
+
+    def __init__(self, crew: Crew, claim: Claim, sent_at: int) -> None:
+        self._crew = crew
+        self._claim = claim
+        self._clog = crew.registry.get(claim.run.clog_id)
+        self._scope = anyio.CancelScope()
+        self._held: Held = crew.keeper.hold(claim.lock, sent_at, self._lost)
+        self._scene: Scene | None = None
+
+    def _lost(self) -> None:
+        if self._scene is not None:
+            self._scene.is_lost = True
+        self._scope.cancel()
+
+    async def run(self) -> TickResult:
+        claim = self._claim
+        try:
+            with self._scope:
+                status, outcome = await self._call_and_commit()
+                return TickResult(claim.run.run_id, claim.tick, outcome, status)
+            return TickResult(claim.run.run_id, claim.tick, "lock_lost", None)
+        except LockLost:
+            return TickResult(claim.run.run_id, claim.tick, "lock_lost", None)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._crew.store.give_back(claim.lock, claim.tick)
+            raise
+        finally:
+            self._crew.keeper.release(self._held)
+
+    async def _call_and_commit(self) -> tuple[RunStatus | None, str]:
+        call = self._claim.call
+        while True:
+            outcome, effects = await self._call(call)
+            answer, outcome = await self._commit(call, outcome, effects)
+            if isinstance(answer, Committed):
+                return answer.status, outcome_name(outcome)
+            call = answer.call
+            if answer.must_take_turn:
+                await self._take_turn(effects)
+
+    async def _call(self, call: int) -> tuple[Outcome, Effects]:
+        claim, clog = self._claim, self._clog
+        now = self._crew.clock.now()
+        scene = self._scene = Scene(
+            store=self._crew.store,
+            registry=self._crew.registry,
+            clock=self._crew.clock,
+            run=claim.run,
+            session_id=claim.run.session_id,
+            seed=f"{claim.run.run_id}:{claim.tick}",
+            reason=claim.reason,
+            now=now,
+            deadline=now + clog.tick_ms,
+            caller=Caller(claim.inputs[0].actor if claim.inputs else None),
+            lock=claim.lock,
+            tick=claim.tick,
+            call=call,
+            inputs=claim.inputs,
+            private_hosts=self._crew.private_hosts,
+        )
+        handler = clog.end_handler if claim.run.ending else clog.handler
+        if handler is None:
+            return Ok(), Effects()
+        outcome: Outcome = Retry(ErrorInfo("tick_timeout", f"the handler took longer than {clog.tick_ms} ms"))
+        with anyio.CancelScope() as limit:
+            cancel = self._crew.clock.call_later(clog.tick_ms, limit.cancel)
+            try:
+                outcome = await call_handler(handler, Tick(scene, clog))
+            finally:
+                cancel()
+                scene.is_over = True
+        return outcome, Effects() if isinstance(outcome, Retry) else scene.effects
+
+    async def _commit(self, call: int, outcome: Outcome, effects: Effects) -> tuple[Committed | Contended, Outcome]:
+        """Commit, or turn what the commit refuses into a failed attempt."""
+        try:
+            return await self._commit_in_turn(call, outcome, effects), outcome
+        except (LockLost, StoreBusy):
+            raise
+        except OceanError as error:
+            failed = Retry(error_info(error))
+        except Exception as error:
+            if not any(write.apply for write in effects.writes):
+                raise
+            failed = Retry(error_info(error))
+        return await self._commit_in_turn(call, failed, Effects()), failed
+
+    async def _commit_in_turn(self, call: int, outcome: Outcome, effects: Effects) -> Committed | Contended:
+        claim = self._claim
+        commit = TickCommit(
+            lock=claim.lock,
+            clog_id=self._clog.clog_id,
+            tick=claim.tick,
+            call=call,
+            outcome=outcome,
+            effects=effects,
+            instance_id=self._crew.instance_id,
+            version=self._clog.version,
+            claimed_at=claim.claimed_at,
+        )
+        while True:
+            seen = self._crew.store.commits_seen()
+            answer = await _patiently(lambda: self._crew.store.commit_tick(commit))
+            if not isinstance(answer, Behind):
+                return answer
+            await commit_or_time(self._crew.store, self._crew.clock, seen, claim.lock.lock_ms)
+
+    async def _take_turn(self, effects: Effects) -> None:
+        keys = [write.key for write in effects.writes]
+        while True:
+            seen = self._crew.store.commits_seen()
+            if await self._crew.store.take_turn(self._claim.lock, keys):
+                return
+            await commit_or_time(self._crew.store, self._crew.clock, seen, self._claim.lock.lock_ms)
+
+
+async def _patiently(commit: Callable[[], Awaitable[TickAnswer]]) -> TickAnswer:
+    """A busy database is asked again: a finished call is too dear to throw away. Repeating a commit is safe."""
+    for tries_left in reversed(range(COMMIT_TRIES)):
+        try:
+            return await commit()
+        except StoreBusy:
+            if not tries_left:
+                raise
+    raise AssertionError("unreachable")

@@ -1,0 +1,66 @@
+"""Calling a clog's code: plain functions in a thread, and every way to fail turned into an outcome."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from ocean.kernel.errors import Abort, InvalidValue, LockLost
+from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info
+from ocean.kernel.values import encode
+
+if TYPE_CHECKING:
+    from ocean.kernel.tick import Tick
+
+
+async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
+    """The handler's outcome; a handler that raises, or answers something else, has failed this attempt."""
+    try:
+        answer = await _invoke(handler, tick)
+        return _checked(answer)
+    except LockLost:
+        raise
+    except Abort as error:
+        return Failed(_storable(ErrorInfo(error.code, str(error) or "aborted", error.details)))
+    except Exception as error:
+        return Retry(_storable(error_info(error)))
+
+
+async def call_method(method: Callable[..., Any], tick: "Tick", payload: Any) -> Any:
+    return await _invoke(method, tick, payload)
+
+
+async def _invoke(fn: Callable[..., Any], *args: Any) -> Any:
+    if inspect.iscoroutinefunction(fn):
+        return await fn(*args)
+    return await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True)
+
+
+def _checked(answer: Any) -> Outcome:
+    match answer:
+        case Done():
+            encode(answer.output, "Done.output")
+        case Continue():
+            encode(answer.input, "Continue.input")
+        case Retry():
+            return Retry(_storable(error_info(answer.error)), answer.after_ms)
+        case Failed():
+            return Failed(_storable(error_info(answer.error)))
+        case Ok() | Wait():
+            pass
+        case _:
+            message = f"the handler answered {answer!r:.200}, which is no outcome; return Ok(), Done(…), Continue(…), …"
+            return Retry(ErrorInfo("bad_outcome", message))
+    outcome: Outcome = answer
+    return outcome
+
+
+def _storable(error: ErrorInfo) -> ErrorInfo:
+    """An error must never be what keeps a run from failing: details that are not JSON become text."""
+    try:
+        encode(error.as_json())
+    except InvalidValue:
+        clean = error.message.encode("utf-8", "replace").decode().replace("\x00", "\\0")[:4000]
+        return ErrorInfo(error.code, clean, ascii(error.details)[:4000])
+    return error

@@ -1,0 +1,127 @@
+"""A clog: an id, a handler for its runs' ticks, and methods that others may call."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
+from ocean.kernel.names import near_name
+from ocean.kernel.outcomes import Outcome
+from ocean.kernel.store import Scope
+from ocean.kernel.values import checked_id
+
+if TYPE_CHECKING:
+    from ocean.kernel.tick import Tick
+
+Handler = Callable[["Tick"], Awaitable[Outcome] | Outcome]
+Method = Callable[..., Any]
+H = TypeVar("H", bound=Callable[..., Any])
+
+DEFAULT_TICK_MS = 300_000
+
+
+class Clog:
+    """`tools` lists what the clog may use; by default every tool that stays inside the database.
+
+    `inputs="all"` hands a tick everything that is due instead of one input. `lock_ms` and `tick_ms` override the
+    instance's lock time and the time limit of one call. The state models make the rows of a scope typed.
+    """
+
+    def __init__(
+        self,
+        clog_id: str,
+        *,
+        version: str = "1",
+        run_state: type[BaseModel] | None = None,
+        session_state: type[BaseModel] | None = None,
+        global_state: type[BaseModel] | None = None,
+        inputs: Literal["one", "all"] = "one",
+        tools: Collection[str] | None = None,
+        lock_ms: int | None = None,
+        tick_ms: int = DEFAULT_TICK_MS,
+    ) -> None:
+        self.clog_id = checked_id(clog_id, "clog_id", 128)
+        self.version = checked_id(version, "version", 128)
+        if inputs not in ("one", "all"):
+            raise InvalidValue(f"inputs must be 'one' or 'all', got {inputs!r}")
+        if tick_ms <= 0 or (lock_ms is not None and lock_ms < 3):
+            raise InvalidValue("tick_ms must be positive and lock_ms at least 3")
+        self.takes_all_inputs = inputs == "all"
+        self.tools = None if tools is None else frozenset(tools)
+        self.lock_ms = lock_ms
+        self.tick_ms = tick_ms
+        self.models: dict[Scope, type[BaseModel] | None] = {
+            "run": run_state,
+            "session": session_state,
+            "global": global_state,
+            "tick": None,
+        }
+        self.handler: Handler | None = None
+        self.end_handler: Handler | None = None
+        self.methods: dict[str, Method] = {}
+
+    def on_advance(self, handler: H) -> H:
+        """Register the handler that moves this clog's runs, one tick a call."""
+        if self.handler is not None:
+            raise InvalidValue(f"clog {self.clog_id!r} has an on_advance handler already")
+        self.handler = handler
+        return handler
+
+    def on_end(self, handler: H) -> H:
+        """Register the last tick of a run that the kernel ends: cancelled, past its deadline, out of attempts."""
+        if self.end_handler is not None:
+            raise InvalidValue(f"clog {self.clog_id!r} has an on_end handler already")
+        self.end_handler = handler
+        return handler
+
+    def method(self, method: H) -> H:
+        """Register a method under its function's name, for `call_clog` and `tick.call`."""
+        name = method.__name__
+        if name in self.methods:
+            raise InvalidValue(f"clog {self.clog_id!r} has a method {name!r} already")
+        self.methods[name] = method
+        return method
+
+    def find_method(self, name: str) -> Method:
+        if name not in self.methods:
+            hint = near_name(name, self.methods)
+            raise UnknownMethod(f"clog {self.clog_id!r} has no method {name!r}; {hint}", method=name)
+        return self.methods[name]
+
+    def loads(self, scope: Scope, value: Any) -> Any:
+        """A stored value as the clog sees it: a model if it named one for this scope."""
+        model = self.models[scope]
+        if model is None or value is None:
+            return value
+        try:
+            return model.model_validate(value)
+        except ValidationError as error:
+            count = error.error_count()
+            raise InvalidValue(
+                f"the {scope} row of clog {self.clog_id!r} does not fit {model.__name__}: {count} errors, "
+                f"first at {'.'.join(map(str, error.errors()[0]['loc']))}"
+            ) from error
+
+
+class Registry:
+    """The clogs one instance has."""
+
+    def __init__(self, clogs: Iterable[Clog]) -> None:
+        self._clogs: dict[str, Clog] = {}
+        for clog in clogs:
+            if clog.clog_id in self._clogs:
+                raise InvalidValue(f"two clogs are called {clog.clog_id!r}; ids are unique within an instance")
+            self._clogs[clog.clog_id] = clog
+
+    def __iter__(self) -> Iterator[Clog]:
+        return iter(self._clogs.values())
+
+    def __contains__(self, clog_id: object) -> bool:
+        return clog_id in self._clogs
+
+    def get(self, clog_id: str) -> Clog:
+        if clog_id not in self._clogs:
+            hint = near_name(clog_id, self._clogs)
+            raise UnknownClog(f"clog {clog_id!r} is not registered here; {hint}", clog_id=clog_id)
+        return self._clogs[clog_id]

@@ -1,0 +1,124 @@
+"""Direct calls: a method's answer within the request, committed by row versions, without the run's lock."""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from ocean.kernel.advancing import commit_or_time
+from ocean.kernel.calling import call_method
+from ocean.kernel.clock import Clock
+from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.errors import CallRefused, Conflict, OceanError, Refuse
+from ocean.kernel.records import Caller, RunInfo
+from ocean.kernel.scene import Scene
+from ocean.kernel.store import Behind, CallCommit, CallDone, Effects, Request, Store
+from ocean.kernel.tick import Tick
+from ocean.kernel.values import decode, encode
+
+CALL_TRIES = 5
+TURN_WAIT_MS = 1_000
+
+
+class CallTimeout(OceanError):
+    code = "call_timeout"
+    http_status = 504
+    retryable = True
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCall:
+    store: Store
+    registry: Registry
+    clock: Clock
+    clog: Clog
+    method: str
+    run: RunInfo | None
+    session_id: str
+    payload: Any
+    caller: Caller
+    request: Request | None
+    seed: str
+    private_hosts: Collection[str]
+
+    async def run_to_end(self) -> Any:
+        """Call and commit; on a conflict call again, a few times. A repeated request gets the stored answer."""
+        method = self.clog.find_method(self.method)
+        payload = encode(self.payload, "payload")
+        if self.request is not None:
+            stored = await self.store.stored_answer(self.request)
+            if stored is not None:
+                return _answered(stored)
+        for _ in range(CALL_TRIES):
+            effects, answer = await self._call(method, decode(payload))
+            if effects.is_empty and not effects.guards and self.request is None:
+                return _answered(answer)
+            done = await self._commit(effects, answer)
+            if done is not None:
+                return _answered(done.answer)
+        raise Conflict(
+            f"{self.clog.clog_id}.{self.method} lost its rows to other writers {CALL_TRIES} times; try again"
+        )
+
+    async def _call(self, method: Any, payload: Any) -> tuple[Effects, str]:
+        now = self.clock.now()
+        scene = Scene(
+            store=self.store,
+            registry=self.registry,
+            clock=self.clock,
+            run=self.run,
+            session_id=self.session_id,
+            seed=f"{self.run.run_id if self.run else self.clog.clog_id}:call:{self.seed}",
+            reason="call",
+            now=now,
+            deadline=now + self.clog.tick_ms,
+            caller=self.caller,
+            private_hosts=self.private_hosts,
+        )
+        with anyio.CancelScope() as limit:
+            cancel = self.clock.call_later(self.clog.tick_ms, limit.cancel)
+            try:
+                answer = await call_method(method, Tick(scene, self.clog), payload)
+                return scene.effects, encode({"answer": answer}, "the method's answer")
+            except Refuse as refusal:
+                error = {
+                    "code": refusal.code,
+                    "message": refusal.message,
+                    "http_status": refusal.http_status,
+                    "details": refusal.details,
+                }
+                return scene.effects, encode({"refusal": error}, "the refusal")
+            finally:
+                cancel()
+                scene.is_over = True
+        raise CallTimeout(f"{self.clog.clog_id}.{self.method} took longer than {self.clog.tick_ms} ms")
+
+    async def _commit(self, effects: Effects, answer: str) -> CallDone | None:
+        commit = CallCommit(
+            clog_id=self.clog.clog_id,
+            session_id=self.session_id or None,
+            run_id=self.run.run_id if self.run else None,
+            method=self.method,
+            effects=effects,
+            answer=answer,
+            actor=self.caller.actor,
+            request=self.request,
+        )
+        while True:
+            seen = self.store.commits_seen()
+            done = await self.store.commit_call(commit)
+            if isinstance(done, CallDone):
+                return done
+            if not isinstance(done, Behind):
+                return None
+            await commit_or_time(self.store, self.clock, seen, TURN_WAIT_MS)
+
+
+def _answered(text: str) -> Any:
+    stored = json.loads(text)
+    if "refusal" in stored:
+        error = stored["refusal"]
+        raise CallRefused(error["message"], error["code"], error["http_status"], error["details"])
+    return stored["answer"]

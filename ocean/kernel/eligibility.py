@@ -1,0 +1,82 @@
+"""Who may be claimed, pure. The claim asks it of every candidate; `explain` shows its answer to a person.
+
+So an explanation cannot drift from the claim: no holds means that the next poke here takes the run.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ocean.kernel.records import Ending, Run, RunStatus
+from ocean.kernel.transitions import is_last_call
+
+HoldCode = Literal["ended", "idle", "waiting", "backing_off", "locked", "paused", "clog_paused", "clog_elsewhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One condition that keeps a run from being claimed: who holds it, and when it passes by itself."""
+
+    code: HoldCode
+    message: str
+    until: int | None = None
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a run is not moving. Empty `holds`: it is due, and the next `advance` here takes it."""
+
+    run_id: str
+    status: RunStatus
+    due_at: int | None
+    holds: tuple[Hold, ...]
+
+    @property
+    def is_claimable(self) -> bool:
+        return not self.holds
+
+
+def kernel_end(run: Run, now: int) -> Ending | None:
+    """The end that any `advance` owes this run, whatever clogs it has: a deadline, or a crash on the last call."""
+    if run.is_ended:
+        return None
+    if run.deadline_at is not None and run.deadline_at <= now and run.ending is None:
+        return Ending.DEADLINE
+    if is_last_call(run) and (run.lock_expires_at or 0) <= now:
+        return run.ending or Ending.EXHAUSTED
+    return None
+
+
+def holds(run: Run, *, is_here: bool, is_clog_paused: bool, now: int) -> tuple[Hold, ...]:
+    """Every condition that keeps an instance from claiming the run now; `is_here`: it has the run's clog."""
+    if run.is_ended:
+        return (Hold("ended", f"the run ended {run.status}; nothing moves it any more"),)
+    if kernel_end(run, now):
+        return ()
+    found: list[Hold] = []
+    if not is_here:
+        found.append(
+            Hold("clog_elsewhere", f"clog {run.clog_id!r} is not registered here; poke an instance that has it")
+        )
+    if is_clog_paused and run.ending is None:
+        found.append(Hold("clog_paused", f"clog {run.clog_id!r} is paused; resume_clog lets its runs go on"))
+    if run.paused and run.ending is None:
+        found.append(Hold("paused", "the run is paused; resume_run lets it go on"))
+    found.extend(_status_holds(run, now))
+    return tuple(found)
+
+
+def _status_holds(run: Run, now: int) -> list[Hold]:
+    match run.status:
+        case RunStatus.IDLE:
+            return [Hold("idle", "the inbox is empty; a signal makes it pending")]
+        case RunStatus.WAITING if run.wake_at is not None and run.wake_at > now:
+            return [Hold("waiting", "it sleeps until its wake time, its next timer or a signal", run.wake_at)]
+        case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now:
+            message = f"attempt {run.attempt} failed; the next one waits for the back-off"
+            return [Hold("backing_off", message, run.wake_at)]
+        case RunStatus.ACTIVE if run.lock_expires_at is not None and run.lock_expires_at > now:
+            message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock lapses by itself"
+            return [Hold("locked", message, run.lock_expires_at, run.locked_by)]
+        case _:
+            return []

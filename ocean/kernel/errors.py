@@ -1,0 +1,207 @@
+"""Every refusal Ocean can give, with the code a caller can match on and what to do about it."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class OceanError(Exception):
+    """A refusal. Nothing was written unless the class says otherwise."""
+
+    code: ClassVar[str] = "ocean_error"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: Mapping[str, Any] = details
+
+
+class InvalidValue(OceanError):
+    """A value that cannot be stored as JSON, or an argument out of range. The message names the place."""
+
+    code = "invalid_value"
+    http_status = 400
+
+
+class RunNotFound(OceanError):
+    code = "run_not_found"
+    http_status = 404
+
+
+class UnknownClog(OceanError):
+    code = "unknown_clog"
+    http_status = 404
+
+
+class UnknownMethod(OceanError):
+    code = "unknown_method"
+    http_status = 404
+
+
+class UnknownTool(OceanError):
+    code = "unknown_tool"
+    http_status = 404
+
+
+class RunEnded(OceanError):
+    """The run is done, failed, or on its way there: it takes no more input."""
+
+    code = "run_ended"
+    http_status = 409
+
+
+class RunBusy(OceanError):
+    """`signal(if_idle=True)` met a run that is not idle. Details: status, locked_by, lock_expires_at."""
+
+    code = "run_busy"
+    http_status = 409
+    retryable = True
+
+
+class RunExists(OceanError):
+    code = "run_exists"
+    http_status = 409
+
+
+class SignalIdReused(OceanError):
+    code = "signal_id_reused"
+    http_status = 409
+
+
+class DedupeKeyReused(OceanError):
+    code = "dedupe_key_reused"
+    http_status = 409
+
+
+class RequestKeyReused(OceanError):
+    code = "request_key_reused"
+    http_status = 409
+
+
+class Conflict(OceanError):
+    """A direct call kept losing its rows to other writers."""
+
+    code = "conflict"
+    http_status = 409
+    retryable = True
+
+
+class BadCursor(OceanError):
+    code = "bad_cursor"
+    http_status = 400
+
+
+class StoreBusy(OceanError):
+    """Another process held the database's write lock for too long."""
+
+    code = "store_busy"
+    http_status = 503
+    retryable = True
+
+
+class StoreUnusable(OceanError):
+    """The database cannot be opened: wrong URL, newer schema, unsupported SQLite."""
+
+    code = "store_unusable"
+
+
+class RunFailed(OceanError):
+    """Raised by `result` for a run that ended `failed`; `.error` is the run's structured error."""
+
+    code = "run_failed"
+    http_status = 409
+
+    def __init__(self, message: str, error: Mapping[str, Any], **details: Any) -> None:
+        super().__init__(message, **details)
+        self.error = error
+
+
+class ResultTimeout(OceanError):
+    """The run had not ended in time. It goes on."""
+
+    code = "result_timeout"
+    http_status = 504
+    retryable = True
+
+
+class ClogError(OceanError):
+    """A clog broke the tool contract. Inside a tick it makes the call fail like any exception."""
+
+    code = "clog_error"
+
+
+class ReadSpent(ClogError):
+    """A clog's one read of this tick is used up, and the rows asked for were not part of it."""
+
+    code = "read_spent"
+
+
+class WriteSpent(ClogError):
+    code = "write_spent"
+
+
+class NotRead(ClogError):
+    """Only a row that was read exactly may be written or deleted."""
+
+    code = "not_read"
+
+
+class ToolNotAllowed(ClogError):
+    code = "tool_not_allowed"
+
+
+class StepNameUsed(ClogError):
+    code = "step_name_used"
+
+
+class CallTooDeep(ClogError):
+    code = "call_too_deep"
+
+
+class FetchRefused(ClogError):
+    """`fetch` did not go out, or came back with more than it may."""
+
+    code = "fetch_refused"
+
+
+class SignalRefused(ClogError):
+    """A signal sent with `required=True` found its run ended or gone."""
+
+    code = "signal_refused"
+
+
+class LockLost(ClogError):
+    """The tick no longer holds its run: nothing this call does can be committed."""
+
+    code = "lock_lost"
+
+
+class Abort(Exception):
+    """Raised by a handler: the run ends `failed` at once, without another attempt."""
+
+    def __init__(self, message: str, *, code: str = "aborted", details: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
+class Refuse(Exception):
+    """Raised by a method: its rows and events are committed, and the caller gets this error."""
+
+    def __init__(self, message: str, *, code: str = "refused", http_status: int = 409, details: Any = None):
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.http_status = http_status
+        self.details = details
+
+
+class CallRefused(OceanError):
+    """What the caller of `call_clog` sees of a `Refuse`. The method's rows and events are committed."""
+
+    def __init__(self, message: str, code: str, http_status: int, details: Any) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]
+        self.http_status = http_status  # type: ignore[misc]
+        self.details = details

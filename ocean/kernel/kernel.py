@@ -1,0 +1,341 @@
+"""The kernel's verbs, thin: check what the caller says, ask the store, or run the loop."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import anyio
+
+from ocean.kernel.advancing import Advance, Crew, commit_or_time
+from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET, checked_limit, new_run, new_signal, request_of
+from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.clock import Clock
+from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.direct_calls import DirectCall
+from ocean.kernel.eligibility import Explanation, holds
+from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.kernel.ids import IdSource, even_roll
+from ocean.kernel.ids import instance_id as new_instance_id
+from ocean.kernel.lanes import FAIR_EVERY
+from ocean.kernel.locks import LockKeeper
+from ocean.kernel.records import (
+    AdvanceResult,
+    Caller,
+    ClogRecord,
+    RunCount,
+    RunFilter,
+    RunInfo,
+    RunPage,
+    RunStatus,
+    SignalReceipt,
+    TickInfo,
+)
+from ocean.kernel.store import ClaimAsk, Store
+from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
+from ocean.kernel.transitions import due_at
+
+DEFAULT_LOCK_MS = 30_000
+DEFAULT_CONCURRENCY = 32
+
+
+class Kernel:
+    """One instance. Any number of them, in any number of processes, may share a database."""
+
+    def __init__(
+        self,
+        store: Store,
+        clogs: Iterable[Clog],
+        clock: Clock,
+        *,
+        lock_ms: int = DEFAULT_LOCK_MS,
+        instance_id: str | None = None,
+        private_hosts: Collection[str] = (),
+    ) -> None:
+        if lock_ms < 3:
+            raise InvalidValue(f"lock_ms must be at least 3, got {lock_ms}")
+        self._store = store
+        self._clock = clock
+        self._ids = IdSource()
+        self._registry = Registry(clogs)
+        for clog in self._registry:
+            check_tool_names(clog)
+        self.instance_id = instance_id or new_instance_id()
+        shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
+        keeper = LockKeeper(store, clock, shortest)
+        self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, tuple(private_hosts))
+        # A process that makes few claims must not always begin with the urgent slots.
+        self._slot = int(even_roll(self.instance_id) * FAIR_EVERY)
+
+    async def start(self) -> None:
+        """Tell the database which clogs this instance has."""
+        await self._store.register_clogs(
+            [ClogRecord(clog.clog_id, clog.version, clog.end_handler is not None) for clog in self._registry]
+        )
+
+    async def close(self) -> None:
+        self._crew.keeper.close()
+        await self._store.close()
+
+    def list_tools(self) -> list[ToolSpec]:
+        return list(TOOLS.values())
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        """Every clog that an instance has ever registered."""
+        return await self._store.list_clogs()
+
+    async def create_run(
+        self,
+        *,
+        session_id: str,
+        clog_id: str,
+        input: Any = UNSET,
+        run_id: str | None = None,
+        retry: RetryPolicy | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        attributes: Mapping[str, Any] | None = None,
+        deadline_at: int | None = None,
+        dedupe_key: str | None = None,
+        dedupe_ms: int | None = None,
+        actor: str | None = None,
+        request_key: str | None = None,
+    ) -> RunInfo:
+        """Create a run: pending with `input`, idle without. The same id or dedupe key answers the first run."""
+        new = new_run(
+            run_id=run_id or self._ids.new(self._clock.now()),
+            is_id_given=run_id is not None,
+            session_id=session_id,
+            clog_id=clog_id,
+            input=input,
+            retry=retry,
+            priority=priority,
+            attributes=attributes,
+            deadline_at=deadline_at,
+            dedupe_key=dedupe_key,
+            dedupe_ms=dedupe_ms,
+            actor=actor,
+        )
+        request = request_of(request_key, "create_run", [new.body_hash, run_id, dedupe_key, dedupe_ms])
+        return await self._store.create_run(new, request)
+
+    async def signal(
+        self,
+        run_id: str,
+        input: Any = UNSET,
+        *,
+        signal_id: str | None = None,
+        deliver_at: int | None = None,
+        if_idle: bool = False,
+        actor: str | None = None,
+        request_key: str | None = None,
+    ) -> SignalReceipt:
+        """Append an input to a run's inbox. Once this returns, no crash loses it."""
+        signal = new_signal(run_id, input, signal_id=signal_id, deliver_at=deliver_at, if_idle=if_idle, actor=actor)
+        request = request_of(request_key, "signal", [run_id, signal.body_hash, signal_id, if_idle])
+        return await self._store.deliver_signal(signal, request)
+
+    async def advance(
+        self,
+        *,
+        budget_ms: int = 1_000,
+        hard_ms: int | None = None,
+        max_ticks: int | None = None,
+        clog_ids: Collection[str] | None = None,
+        run_id: str | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+    ) -> AdvanceResult:
+        """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back."""
+        for name, value in (("budget_ms", budget_ms), ("hard_ms", hard_ms), ("max_ticks", max_ticks)):
+            if value is not None and value < 0:
+                raise InvalidValue(f"{name} cannot be negative, got {value}")
+        if concurrency < 1:
+            raise InvalidValue(f"concurrency must be at least 1, got {concurrency}")
+        for clog_id in clog_ids or ():
+            self._registry.get(clog_id)
+        if run_id is not None:
+            await self._require(run_id)
+        now = self._clock.now()
+        budget_ms = budget_ms if hard_ms is None else min(budget_ms, hard_ms)
+        ask = ClaimAsk(self._crew.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
+        advance = Advance(self._crew, ask, now + budget_ms, max_ticks, concurrency)
+        with self._limit(hard_ms):
+            await advance.run()
+        self._slot = (self._slot + advance.claims) % FAIR_EVERY
+        agenda = await self._store.agenda({clog.clog_id for clog in self._registry})
+        return AdvanceResult(
+            tuple(advance.results),
+            agenda.due_now,
+            agenda.next_wake_at,
+            agenda.oldest_due_age_ms,
+            agenda.unclaimable,
+        )
+
+    @contextmanager
+    def _limit(self, ms: int | None) -> Iterator[None]:
+        with anyio.CancelScope() as scope:
+            cancel = self._clock.call_later(ms, scope.cancel) if ms is not None else None
+            try:
+                yield
+            finally:
+                if cancel is not None:
+                    cancel()
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        return await self._store.get_run(run_id)
+
+    async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
+        """The run's output once it is done. Waits, and pokes the run meanwhile if its clog is here."""
+        until = self._clock.now() + timeout_ms
+        while True:
+            seen = self._store.commits_seen()
+            run = await self._require(run_id)
+            if run.status is RunStatus.DONE:
+                return run.output
+            if run.status is RunStatus.FAILED:
+                error = run.error or {}
+                raise RunFailed(f"run {run_id} failed: {error.get('message')}", error, run_id=run_id)
+            left = until - self._clock.now()
+            if left <= 0:
+                raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
+            advanced = await self.advance(run_id=run_id, budget_ms=left) if run.clog_id in self._registry else None
+            if advanced is None or not advanced.outcomes:
+                due = run.due_at if run.due_at is not None else until
+                wait = min(left, max(due - self._clock.now(), 50))
+                await commit_or_time(self._store, self._clock, seen, wait)
+
+    async def call_clog(
+        self,
+        *,
+        method: str,
+        run_id: str | None = None,
+        clog_id: str | None = None,
+        session_id: str | None = None,
+        payload: Any = None,
+        caller: Caller | None = None,
+        request_key: str | None = None,
+    ) -> Any:
+        """Call a clog's method and answer within this request: on a run, or on a clog and perhaps a session."""
+        if (run_id is None) == (clog_id is None and session_id is None) and clog_id is None:
+            raise InvalidValue("call_clog needs a run_id, or a clog_id and perhaps a session_id")
+        if run_id is not None and session_id is not None:
+            raise InvalidValue("a call on a run has that run's session; leave session_id out")
+        run = await self._require(run_id) if run_id is not None else None
+        clog = self._registry.get(clog_id or (run.clog_id if run else ""))
+        call = DirectCall(
+            store=self._store,
+            registry=self._registry,
+            clock=self._clock,
+            clog=clog,
+            method=method,
+            run=run,
+            session_id=run.session_id if run else session_id or "",
+            payload=payload,
+            caller=caller or Caller(),
+            request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, payload]),
+            seed=request_key or self._ids.new(self._clock.now()),
+            private_hosts=self._crew.private_hosts,
+        )
+        return await call.run_to_end()
+
+    async def list_runs(
+        self,
+        *,
+        clog_id: str | None = None,
+        session_id: str | None = None,
+        status: RunStatus | str | None = None,
+        parent_run_id: str | None = None,
+        attributes: Mapping[str, str | int | float | bool] | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> RunPage:
+        where = _filter(clog_id, session_id, status, parent_run_id, attributes)
+        if order not in ("newest", "oldest"):
+            raise InvalidValue(f"order is 'newest' or 'oldest', got {order!r}")
+        return await self._store.list_runs(where, checked_limit(limit), cursor, order == "newest")
+
+    async def count_runs(
+        self,
+        *,
+        clog_id: str | None = None,
+        session_id: str | None = None,
+        status: RunStatus | str | None = None,
+        parent_run_id: str | None = None,
+        attributes: Mapping[str, str | int | float | bool] | None = None,
+        cap: int = 10_000,
+    ) -> RunCount:
+        """How many there are, counting no further than `cap`."""
+        where = _filter(clog_id, session_id, status, parent_run_id, attributes)
+        return await self._store.count_runs(where, checked_limit(cap, 1_000_000))
+
+    async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:
+        """The run's ticks in order; `after` is the last tick number already seen."""
+        return await self._store.list_ticks(run_id, after, checked_limit(limit))
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""
+        found = await self._store.run_and_clog(run_id)
+        if found is None:
+            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
+        run, is_clog_paused = found
+        is_here = run.clog_id in self._crew.claimable(None)
+        found_holds = holds(run, is_here=is_here, is_clog_paused=is_clog_paused, now=self._clock.now())
+        return Explanation(run_id, run.status, due_at(run), found_holds)
+
+    async def cancel_run(
+        self,
+        run_id: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        request_key: str | None = None,
+    ) -> RunInfo:
+        """End a run as failed, code `cancelled`; a clog with `on_end` gets its last tick first."""
+        request = request_of(request_key, "cancel_run", [run_id, reason])
+        return await self._store.cancel_run(run_id, reason, actor, request)
+
+    async def pause_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
+        """Hold a run back: signals queue, direct calls work, a deadline still ends it."""
+        return await self._store.set_run_paused(run_id, True, actor, request_of(request_key, "pause_run", run_id))
+
+    async def resume_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
+        return await self._store.set_run_paused(run_id, False, actor, request_of(request_key, "resume_run", run_id))
+
+    async def pause_clog(self, clog_id: str, *, actor: str | None = None, request_key: str | None = None) -> ClogRecord:
+        """Hold back all runs of a clog, on every instance."""
+        request = request_of(request_key, "pause_clog", clog_id)
+        return await self._store.set_clog_paused(clog_id, True, actor, request)
+
+    async def resume_clog(
+        self, clog_id: str, *, actor: str | None = None, request_key: str | None = None
+    ) -> ClogRecord:
+        request = request_of(request_key, "resume_clog", clog_id)
+        return await self._store.set_clog_paused(clog_id, False, actor, request)
+
+    async def delete_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
+        """Remove a run, its children and all their rows; answers how many runs went. Events stay."""
+        return await self._store.delete_run(run_id, actor, request_of(request_key, "delete_run", run_id))
+
+    async def delete_session(self, session_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
+        """Remove a session with all its runs and rows; answers how many runs went."""
+        request = request_of(request_key, "delete_session", session_id)
+        return await self._store.delete_session(session_id, actor, request)
+
+    async def _require(self, run_id: str) -> RunInfo:
+        run = await self._store.get_run(run_id)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
+        return run
+
+
+def _filter(
+    clog_id: str | None,
+    session_id: str | None,
+    status: RunStatus | str | None,
+    parent_run_id: str | None,
+    attributes: Mapping[str, str | int | float | bool] | None,
+) -> RunFilter:
+    try:
+        wanted = RunStatus(status) if status is not None else None
+    except ValueError:
+        raise InvalidValue(f"status is one of {', '.join(RunStatus)}, got {status!r}") from None
+    return RunFilter(clog_id, session_id, wanted, parent_run_id, dict(attributes or {}))

@@ -1,0 +1,81 @@
+"""Keeping locks: renewed by a beat that no handler can block, given up when the database says so or time runs out."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+from ocean.kernel.clock import Cancel, Clock
+from ocean.kernel.records import Lock
+from ocean.kernel.store import Store
+
+log = logging.getLogger("ocean.locks")
+
+
+class Held:
+    """A lock this instance believes to hold until `good_until`, which only a confirmed renewal moves."""
+
+    def __init__(self, lock: Lock, good_until: int, when_lost: Callable[[], None]) -> None:
+        self.lock = lock
+        self.good_until = good_until
+        self.is_lost = False
+        self._loop = asyncio.get_running_loop()
+        self._when_lost = when_lost
+
+    def lose(self) -> None:
+        if not self.is_lost:
+            self.is_lost = True
+            self._loop.call_soon_threadsafe(self._when_lost)
+
+
+class LockKeeper:
+    def __init__(self, store: Store, clock: Clock, shortest_lock_ms: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._beat_ms = max(1, shortest_lock_ms // 3)
+        self._held: dict[Lock, Held] = {}
+        self._guard = threading.Lock()
+        self._stop: Cancel | None = None
+
+    def hold(self, lock: Lock, sent_at: int, when_lost: Callable[[], None]) -> Held:
+        """Begin to renew a lock whose claim was sent at `sent_at`."""
+        held = Held(lock, sent_at + lock.lock_ms, when_lost)
+        with self._guard:
+            self._held[lock] = held
+            if self._stop is None:
+                self._stop = self._clock.every(self._beat_ms, self.renew)
+        return held
+
+    def release(self, held: Held) -> None:
+        with self._guard:
+            self._held.pop(held.lock, None)
+
+    def close(self) -> None:
+        with self._guard:
+            if self._stop is not None:
+                self._stop()
+
+    def renew(self) -> None:
+        """One beat, off the event loop: renew all, then drop what was lost or could not be renewed in time."""
+        with self._guard:
+            everything = list(self._held.values())
+        if not everything:
+            return
+        sent_at = self._clock.now()
+        try:
+            lost = self._store.renew_locks([held.lock for held in everything])
+        except Exception:
+            log.warning("could not renew %d locks; trying again", len(everything), exc_info=True)
+            lost = None
+        for held in everything:
+            if lost is not None and held.lock not in lost:
+                held.good_until = max(held.good_until, sent_at + held.lock.lock_ms)
+            elif lost is not None or self._clock.now() >= held.good_until:
+                self._drop(held)
+
+    def _drop(self, held: Held) -> None:
+        """Unless it was released meanwhile: its tick has committed, and nothing was lost."""
+        with self._guard:
+            if held.lock not in self._held:
+                return
+        held.lose()

@@ -1,0 +1,313 @@
+"""The nouns: what a run, an input, a tick and an event are, as stored and as shown."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class RunStatus(StrEnum):
+    IDLE = "idle"
+    PENDING = "pending"
+    ACTIVE = "active"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+ENDED = frozenset({RunStatus.DONE, RunStatus.FAILED})
+
+
+class Ending(StrEnum):
+    """Why the kernel ends a run; also the reason of its last tick, if its clog has `on_end`."""
+
+    CANCEL = "cancel"
+    DEADLINE = "deadline"
+    EXHAUSTED = "exhausted"
+
+
+class InputKind(StrEnum):
+    """Where an input came from; it is the tick's reason."""
+
+    CREATED = "created"
+    CONTINUE = "continue"
+    SIGNAL = "signal"
+    TIMER = "timer"
+    CHILD = "child"
+
+
+WAKE = "wake"
+"""The reason of a tick that has no input: `Wait` ran out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The narrow row that decides. `transitions` makes the next one; nothing else changes it."""
+
+    run_id: str
+    session_id: str
+    clog_id: str
+    parent_run_id: str | None
+    correlation_id: str
+    priority: int
+    status: RunStatus
+    attempt: int
+    max_attempts: int | None
+    ready_at: int | None
+    wake_at: int | None
+    deadline_at: int | None
+    locked_by: str | None
+    lock_expires_at: int | None
+    lock_epoch: int
+    tick: int
+    tick_open: bool
+    paused: bool
+    ending: Ending | None
+    event_count: int
+    inbox_count: int
+    pending_count: int
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+
+    @property
+    def is_ended(self) -> bool:
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as its reader sees it. `error` is the last failure's, until the run makes progress again."""
+
+    run_id: str
+    session_id: str
+    clog_id: str
+    status: RunStatus
+    attempt: int
+    max_attempts: int | None
+    priority: int
+    tick: int
+    pending_count: int
+    paused: bool
+    ending: Ending | None
+    wake_at: int | None
+    due_at: int | None
+    deadline_at: int | None
+    locked_by: str | None
+    lock_expires_at: int | None
+    output: Any
+    error: dict[str, Any] | None
+    attributes: dict[str, Any]
+    parent_run_id: str | None
+    correlation_id: str
+    dedupe_key: str | None
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+
+    @property
+    def is_ended(self) -> bool:
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """How a child ended, as its parent is told."""
+
+    run_id: str
+    status: RunStatus
+    output: Any
+    error: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One entry of a run's inbox. `caused_by` is the event that recorded its arrival."""
+
+    number: int
+    kind: InputKind
+    body: Any
+    available_at: int
+    signal_id: str | None = None
+    timer: str | None = None
+    actor: str | None = None
+    caused_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The right to write a run's tick: refused by every write once the epoch has moved on."""
+
+    run_id: str
+    epoch: int
+    lock_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One call to make: the run, its lock, and the tick's fixed identity and inputs."""
+
+    run: RunInfo
+    lock: Lock
+    tick: int
+    call: int
+    reason: str
+    inputs: tuple[Input, ...]
+    claimed_at: int
+    lock_expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickInfo:
+    """A tick as `list_ticks` shows it; `outcome` is None while it is open."""
+
+    run_id: str
+    tick: int
+    reason: str
+    outcome: str | None
+    calls: int
+    conflicts: int
+    give_backs: int
+    epoch: int
+    instance_id: str
+    version: str
+    first_claimed_at: int
+    claimed_at: int
+    committed_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the append-only log. `seq` is the feed cursor, `run_seq` is dense within the run."""
+
+    seq: int
+    ts: int
+    type: str
+    payload: Any
+    session_id: str | None = None
+    run_id: str | None = None
+    run_seq: int | None = None
+    tick: int | None = None
+    call: int | None = None
+    clog_id: str | None = None
+    actor: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Stable over re-reads and re-deliveries: derived, not stored."""
+        return event_id(self.run_id, self.run_seq) if self.run_id else f"seq:{self.seq}"
+
+
+def event_id(run_id: str, run_seq: int | None) -> str:
+    return f"{run_id}:{run_seq}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClogRecord:
+    """What an instance writes down about a clog it has, so that others can end its runs."""
+
+    clog_id: str
+    version: str
+    has_on_end: bool
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asked: the actor of a direct call, or of the signal that woke a tick."""
+
+    actor: str | None = None
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceipt:
+    """The answer to `signal`: the input's number, the run's status then, and the event that recorded it."""
+
+    run_id: str
+    number: int
+    status: RunStatus
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickResult:
+    """One call that `advance` made. `outcome` is `ok`, `done`, …, or `lock_lost`, `given_back`."""
+
+    run_id: str
+    tick: int
+    outcome: str
+    status: RunStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """What is due for the clogs of one instance. `due_now` and `unclaimable` stop counting at 1,000."""
+
+    due_now: int
+    next_wake_at: int | None
+    oldest_due_age_ms: int
+    unclaimable: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceResult:
+    """What a poke did, and when the next one is needed."""
+
+    outcomes: tuple[TickResult, ...]
+    due_now: int
+    next_wake_at: int | None
+    oldest_due_age_ms: int
+    unclaimable: int
+
+    @property
+    def advanced(self) -> int:
+        """Calls whose outcome was committed."""
+        return sum(1 for result in self.outcomes if result.status is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    runs: tuple[RunInfo, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCount:
+    """`is_capped` means: at least `count`."""
+
+    count: int
+    is_capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What a sweep removed; `more` means its batches ran out before the old rows did."""
+
+    events: int = 0
+    runs: int = 0
+    requests: int = 0
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs `list_runs` and `count_runs` speak of; None means any."""
+
+    clog_id: str | None = None
+    session_id: str | None = None
+    status: RunStatus | None = None
+    parent_run_id: str | None = None
+    attributes: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFilter:
+    """Which events a feed has: one run's, one session's, one clog's, or all; narrowed by type and correlation."""
+
+    run_id: str | None = None
+    session_id: str | None = None
+    clog_id: str | None = None
+    types: tuple[str, ...] = ()
+    correlation_id: str | None = None

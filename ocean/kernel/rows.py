@@ -1,0 +1,167 @@
+"""Rows as a clog reads and writes them: scopes in, exact row addresses out, models where the clog has named one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from ocean.kernel.arguments import CLEAR
+from ocean.kernel.clog import Clog
+from ocean.kernel.errors import InvalidValue
+from ocean.kernel.store import ABSENT, Apply, RowKey, RowsAnswer, RowsAsk, RowWrite, StoredRow
+from ocean.kernel.values import checked_id, decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRun:
+    """A run found by its dedupe key, and its row."""
+
+    run_id: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TickRows:
+    tick: int
+    rows: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one read answered. An absent row is None (`has_run` and its like tell it from a stored null);
+    in the mappings an absent row has no entry."""
+
+    run: Any = None
+    session: Any = None
+    global_: Any = None
+    has_run: bool = False
+    has_session: bool = False
+    has_global: bool = False
+    tick: Mapping[str, Any] = field(default_factory=dict)
+    runs: Mapping[str, Any] = field(default_factory=dict)
+    by_key: Mapping[str, KeyedRun | None] = field(default_factory=dict)
+    ticks: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    history: Sequence[TickRows] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Turns scopes into row keys, with the ids of the tick as defaults."""
+
+    clog: Clog
+    session_id: str
+    run_id: str
+    tick: int
+
+    @property
+    def run(self) -> RowKey:
+        if not self.run_id:
+            raise InvalidValue("this call has no run; name runs=[…], or call with run_id")
+        return self.of_run(self.run_id)
+
+    @property
+    def session(self) -> RowKey:
+        if not self.session_id:
+            raise InvalidValue("this call has no session; call with session_id")
+        return RowKey("session", self.clog.clog_id, session_id=self.session_id)
+
+    @property
+    def global_(self) -> RowKey:
+        return RowKey("global", self.clog.clog_id)
+
+    def of_run(self, run_id: str) -> RowKey:
+        return RowKey("run", self.clog.clog_id, run_id=checked_id(run_id, "run_id"))
+
+    def of_tick(self, row_id: str) -> RowKey:
+        if not self.tick:
+            raise InvalidValue("tick rows belong to a tick; a direct call has none")
+        checked_id(row_id, "row_id")
+        return RowKey("tick", self.clog.clog_id, run_id=self.run_id, tick=self.tick, row_id=row_id)
+
+
+def rows_ask(
+    at: Addresses,
+    run: bool,
+    session: bool,
+    global_: bool,
+    tick: Sequence[str],
+    runs: Sequence[str],
+    keys: Sequence[str],
+    ticks: Sequence[int],
+    history: int,
+) -> RowsAsk:
+    asked = [at.of_run(run_id) for run_id in runs] + [at.of_tick(row_id) for row_id in tick]
+    asked += [at.run] if run else []
+    asked += [at.session] if session else []
+    asked += [at.global_] if global_ else []
+    if not 0 <= history <= 1_000:
+        raise InvalidValue(f"history is 0 to 1000 ticks, got {history}")
+    if (ticks or history) and not at.run_id:
+        raise InvalidValue("earlier ticks and history belong to a run; this call has none")
+    return RowsAsk(
+        clog_id=at.clog.clog_id,
+        session_id=at.session_id,
+        run_id=at.run_id,
+        keys=tuple(dict.fromkeys(asked)),
+        dedupe_keys=tuple(keys),
+        ticks=tuple(ticks),
+        history=history,
+    )
+
+
+def rows_from(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> Rows:
+    """The part of an answer that was asked for, as the clog wants to see it."""
+    clog, asked = at.clog, set(ask.keys)
+
+    def value(key: RowKey) -> Any:
+        return clog.loads(key.scope, decode(answer.rows.get(key, ABSENT).text))
+
+    def shown(key: RowKey) -> bool:
+        return key in asked and answer.rows.get(key, ABSENT).version > 0
+
+    own_run = RowKey("run", clog.clog_id, run_id=at.run_id)
+    own_session = RowKey("session", clog.clog_id, session_id=at.session_id)
+    return Rows(
+        run=value(own_run) if shown(own_run) else None,
+        session=value(own_session) if shown(own_session) else None,
+        global_=value(at.global_) if shown(at.global_) else None,
+        has_run=shown(own_run),
+        has_session=shown(own_session),
+        has_global=shown(at.global_),
+        tick={key.row_id: value(key) for key in ask.keys if key.scope == "tick" and shown(key)},
+        runs={key.run_id: value(key) for key in ask.keys if key.scope == "run" and shown(key)},
+        by_key={key: _keyed(at, answer, key, value) for key in ask.dedupe_keys},
+        ticks={tick: _rows_of_tick(at, answer, tick, value) for tick in ask.ticks},
+        history=[
+            TickRows(tick, {row_id: decode(text) for row_id, text in rows.items()}) for tick, rows in answer.history
+        ]
+        if ask.history
+        else (),
+    )
+
+
+def _keyed(at: Addresses, answer: RowsAnswer, key: str, value: Callable[[RowKey], Any]) -> KeyedRun | None:
+    run_id = answer.run_by_dedupe_key[key]
+    return None if run_id is None else KeyedRun(run_id, value(at.of_run(run_id)))
+
+
+def _rows_of_tick(at: Addresses, answer: RowsAnswer, tick: int, value: Callable[[RowKey], Any]) -> dict[str, Any]:
+    mine = (key for key in answer.rows if key.scope == "tick" and key.tick == tick and key.run_id == at.run_id)
+    return {key.row_id: value(key) for key in mine}
+
+
+def row_write(clog: Clog, key: RowKey, read: StoredRow, value: Any) -> RowWrite:
+    if value is CLEAR:
+        return RowWrite(key, read.version)
+    if callable(value) and not isinstance(value, BaseModel):
+        return RowWrite(key, read.version, apply=_applied(clog, key, value))
+    return RowWrite(key, read.version, text=encode(value, f"{key.scope} row"))
+
+
+def _applied(clog: Clog, key: RowKey, change: Callable[[Any], Any]) -> Apply:
+    def apply(text: str | None) -> str | None:
+        value = change(clog.loads(key.scope, decode(text)))
+        return None if value is CLEAR else encode(value, f"{key.scope} row")
+
+    return apply

@@ -1,0 +1,74 @@
+"""The stage of one call: what it was given, what it has read, and what it wants to change."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ocean.kernel.clock import Clock
+from ocean.kernel.clog import Registry
+from ocean.kernel.errors import ClogError, LockLost, Refuse
+from ocean.kernel.ids import derived_id
+from ocean.kernel.read_before_write import Ledger
+from ocean.kernel.records import Caller, Input, Lock, RunInfo
+from ocean.kernel.store import Effects, Store
+
+MOST_DEPTH = 16
+
+
+@dataclass(slots=True, eq=False)
+class Scene:
+    """Shared by a call and every nested call in it. A direct call has no lock and tick number 0."""
+
+    store: Store
+    registry: Registry
+    clock: Clock
+    run: RunInfo | None
+    session_id: str
+    seed: str
+    reason: str
+    now: int
+    deadline: int
+    caller: Caller
+    lock: Lock | None = None
+    tick: int = 0
+    call: int = 1
+    inputs: tuple[Input, ...] = ()
+    private_hosts: Collection[str] = ()
+    effects: Effects = field(default_factory=Effects)
+    ledger: Ledger = field(default_factory=Ledger)
+    steps: set[tuple[str, str]] = field(default_factory=set)
+    ordinal: int = 0
+    is_lost: bool = False
+    is_over: bool = False
+
+    def check_alive(self) -> None:
+        """Every tool asks first: a call that lost its run, or has ended, changes nothing any more."""
+        if self.is_lost:
+            raise LockLost(f"run {self.run.run_id if self.run else ''} was taken over; stop this call")
+        if self.is_over:
+            raise ClogError("this tick is over; tools work only while its handler runs")
+
+    def next_id(self) -> str:
+        """Derived from the tick and an ordinal, so that every call of the tick hands out the same ids."""
+        self.ordinal += 1
+        return derived_id(self.seed, self.ordinal)
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """A nested call that raises leaves no effects behind; a `Refuse` keeps them."""
+        effects = self.effects
+        lengths = {name: len(value) for name in effects.__slots__ if isinstance(value := getattr(effects, name), list)}
+        attributes, flags = dict(effects.attributes), (effects.delete_session, effects.release_dedupe_key)
+        writers = self.ledger.writers()
+        try:
+            yield
+        except Refuse:
+            raise
+        except BaseException:
+            for name, length in lengths.items():
+                del getattr(effects, name)[length:]
+            effects.attributes = attributes
+            effects.delete_session, effects.release_dedupe_key = flags
+            for clog_id in self.ledger.writers() - writers:
+                self.ledger.unspend_write(clog_id)
+            raise

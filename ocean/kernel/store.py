@@ -1,0 +1,363 @@
+"""What the kernel asks of a database: verbs, one transaction each.
+
+A store decides nothing by itself. It reads the row, asks `transitions` and `eligibility` inside the transaction
+what follows, and writes that. It may group the transactions of concurrent callers; the effect of a group equals its
+items one after another, and an item that is refused leaves no trace of itself.
+
+Expected refusals come back as answers or as `OceanError`s with nothing written.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.outcomes import Outcome
+from ocean.kernel.records import (
+    Agenda,
+    Claim,
+    ClogRecord,
+    Event,
+    FeedFilter,
+    Lock,
+    Run,
+    RunCount,
+    RunFilter,
+    RunInfo,
+    RunPage,
+    RunStatus,
+    SignalReceipt,
+    SweepResult,
+    TickInfo,
+)
+
+Scope = Literal["global", "session", "run", "tick"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """The exact address of one storage row."""
+
+    scope: Scope
+    clog_id: str
+    session_id: str = ""
+    run_id: str = ""
+    tick: int = 0
+    row_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """Version 0 and no text: the row is absent."""
+
+    version: int = 0
+    text: str | None = None
+
+
+ABSENT = StoredRow()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAsk:
+    """One read: exact rows, run rows by dedupe key, whole earlier ticks, and the newest `history` ticks' rows."""
+
+    clog_id: str
+    session_id: str
+    run_id: str
+    keys: tuple[RowKey, ...] = ()
+    dedupe_keys: tuple[str, ...] = ()
+    ticks: tuple[int, ...] = ()
+    history: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAnswer:
+    rows: Mapping[RowKey, StoredRow]
+    run_by_dedupe_key: Mapping[str, str | None]
+    history: Sequence[tuple[int, Mapping[str, str]]]
+
+
+Apply = Callable[[str | None], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RowWrite:
+    """`text=None` removes the row. With `apply`, the row becomes apply(its text at commit): no version is checked."""
+
+    key: RowKey
+    version: int
+    text: str | None = None
+    apply: Apply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    type: str
+    payload: str
+    clog_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    run_id: str
+    is_id_given: bool
+    session_id: str
+    clog_id: str
+    input: str | None
+    retry: RetryPolicy
+    priority: int
+    attributes: Mapping[str, Any]
+    deadline_at: int | None
+    dedupe_key: str | None
+    dedupe_ms: int | None
+    body_hash: str
+    parent_run_id: str | None = None
+    notify_parent: bool = False
+    on_parent_end: Literal["live", "cancel"] = "live"
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSignal:
+    run_id: str
+    body: str | None
+    body_hash: str
+    signal_id: str | None = None
+    deliver_at: int | None = None
+    if_idle: bool = False
+    actor: str | None = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    name: str
+    at: int
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: str
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one call of a handler or method wants to change, all of it or nothing."""
+
+    writes: list[RowWrite] = field(default_factory=list)
+    guards: list[tuple[RowKey, int]] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
+    signals: list[NewSignal] = field(default_factory=list)
+    runs: list[NewRun] = field(default_factory=list)
+    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    delete_runs: list[str] = field(default_factory=list)
+    delete_ticks: list[int] = field(default_factory=list)
+    delete_session: bool = False
+    release_dedupe_key: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(getattr(self, name) for name in self.__slots__ if name != "guards")
+
+
+@dataclass(frozen=True, slots=True)
+class TickCommit:
+    """The end of one call: its outcome and, unless that is `Retry`, its effects."""
+
+    lock: Lock
+    clog_id: str
+    tick: int
+    call: int
+    outcome: Outcome
+    effects: Effects
+    instance_id: str
+    version: str
+    claimed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """`status` is None when the tick deleted its own run."""
+
+    status: RunStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contended:
+    """Rows had moved on: nothing was committed, the tick is called again under this call number."""
+
+    call: int
+    must_take_turn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Another tick has its turn on a row this one writes: nothing happened, ask again after a commit."""
+
+
+TickAnswer = Committed | Contended | Behind
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An idempotency key: with the same hash the first answer comes back, with another it is refused."""
+
+    key: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallCommit:
+    """A direct call's effects. `run_id` is None for a call on a clog alone."""
+
+    clog_id: str
+    session_id: str | None
+    run_id: str | None
+    method: str
+    effects: Effects
+    answer: str
+    actor: str | None
+    request: Request | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """`answer` is the stored one if the request key had been used before."""
+
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallConflict:
+    """Rows had moved on: nothing was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimableClog:
+    clog_id: str
+    lock_ms: int
+    version: str
+    takes_all_inputs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAsk:
+    """Claim at most `limit` due runs of these clogs, or the one run named.
+
+    `slot` counts this instance's claims: every eighth goes to the longest due run of any priority.
+    """
+
+    clogs: Mapping[str, ClaimableClog]
+    instance_id: str
+    limit: int
+    slot: int = 0
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepAsk:
+    """Cut-off times in ms since 1970; None leaves that kind alone."""
+
+    events_before: int | None
+    runs_before: int | None
+    requests_before: int | None
+    batch: int
+
+
+class Store(Protocol):
+    async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
+        """Write down which clogs exist, with their version; a clog's pause survives it."""
+
+    async def list_clogs(self) -> list[ClogRecord]: ...
+
+    async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
+        """Insert a run, or answer the first one for a repeated id, dedupe key or request key."""
+
+    async def find_run(self, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
+        """The run that holds this dedupe key and the hash of the body that created it."""
+
+    async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
+        """Append to the inbox and make an idle or waiting run pending; refused for ended and unknown runs."""
+
+    async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
+        """Lock due runs and fix their ticks' inputs.
+
+        Eligible is what `eligibility.holds` has nothing against: of a clog in the ask, not paused, due, and
+        either unlocked or with a lapsed lock. The same transaction makes the ends that any `advance` owes
+        (`eligibility.kernel_end`). Without anything due it only reads.
+        """
+
+    async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...
+
+    async def commit_tick(self, commit: TickCommit) -> TickAnswer:
+        """Fence, compare versions, write everything, settle the run. Repeating a commit that stood answers the same."""
+
+    async def take_turn(self, lock: Lock, keys: Sequence[RowKey]) -> bool:
+        """Reserve contested rows for this tick's next call; False while another holds one of them."""
+
+    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+        """Unlock a run whose call was stopped; None if the lock was lost already."""
+
+    def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
+        """Extend all of them in one transaction and answer the lost ones. Callable from any thread; blocks."""
+
+    async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None: ...
+
+    async def read_step(self, run_id: str, tick: int, name: str) -> str | None:
+        """A stored step result. `tick` 0 means the run's own steps."""
+
+    async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
+        """Remember a step's result, under the fence; if one was stored already, that one is answered."""
+
+    async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind: ...
+
+    async def stored_answer(self, request: Request) -> str | None:
+        """The answer kept for a request key, or None; refused if the body differs."""
+
+    async def get_run(self, run_id: str) -> RunInfo | None: ...
+
+    async def run_and_clog(self, run_id: str) -> tuple[Run, bool] | None:
+        """What `explain` judges, from one snapshot: the row, and whether its clog is paused."""
+
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage: ...
+
+    async def count_runs(self, where: RunFilter, cap: int) -> RunCount: ...
+
+    async def list_ticks(self, run_id: str, after: int, limit: int) -> list[TickInfo]: ...
+
+    async def agenda(self, clog_ids: Collection[str]) -> Agenda: ...
+
+    async def cancel_run(
+        self, run_id: str, reason: str | None, actor: str | None, request: Request | None
+    ) -> RunInfo: ...
+
+    async def set_run_paused(
+        self, run_id: str, is_paused: bool, actor: str | None, request: Request | None
+    ) -> RunInfo: ...
+
+    async def set_clog_paused(
+        self, clog_id: str, is_paused: bool, actor: str | None, request: Request | None
+    ) -> ClogRecord: ...
+
+    async def delete_run(self, run_id: str, actor: str | None, request: Request | None) -> int:
+        """Remove a run and its children; answers how many runs went. Their events stay."""
+
+    async def delete_session(self, session_id: str, actor: str | None, request: Request | None) -> int: ...
+
+    async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]: ...
+
+    async def event_bounds(self) -> tuple[int, int]:
+        """The highest cursor that retention has removed, and the highest there is."""
+
+    async def sweep(self, ask: SweepAsk) -> SweepResult:
+        """Remove one bounded batch of each kind that is older than its cut-off."""
+
+    def commits_seen(self) -> int:
+        """A number that rises with every commit this process has made or noticed."""
+
+    async def next_commit(self, seen: int) -> int:
+        """Wait until `commits_seen` is above `seen`. Other processes' commits are noticed too."""
+
+    async def close(self) -> None: ...

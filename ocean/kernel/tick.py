@@ -1,0 +1,406 @@
+"""What a clog is handed: the facts of its tick, and the only hands it has."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from anyio import from_thread
+
+from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET, checked_limit, new_run, new_signal
+from ocean.kernel.attributes import checked_attributes
+from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.calling import call_method
+from ocean.kernel.clog import Clog
+from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, StepNameUsed
+from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
+from ocean.kernel.records import (
+    Caller,
+    ChildEnd,
+    Input,
+    InputKind,
+    Lock,
+    RunFilter,
+    RunInfo,
+    RunPage,
+    RunStatus,
+)
+from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from
+from ocean.kernel.scene import MOST_DEPTH, Scene
+from ocean.kernel.store import CancelTimer, NewEvent, SetTimer
+from ocean.kernel.tools import Tools, check_allowed
+from ocean.kernel.values import checked_id, checked_time, decode, encode
+
+T = TypeVar("T")
+
+
+class Tick:
+    """One call's view of its run, for one clog. Nested calls get a view of their own on the same scene."""
+
+    def __init__(self, scene: Scene, clog: Clog, depth: int = 0) -> None:
+        self._scene = scene
+        self._clog = clog
+        self._depth = depth
+        self.tools = Tools(self)
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
+
+    @property
+    def session_id(self) -> str:
+        return self._scene.session_id
+
+    @property
+    def clog_id(self) -> str:
+        return self._clog.clog_id
+
+    @property
+    def run(self) -> RunInfo:
+        """The run as it was when this call began."""
+        if self._scene.run is None:
+            raise ClogError("this direct call was made on a clog, not on a run")
+        return self._scene.run
+
+    @property
+    def has_run(self) -> bool:
+        return self._scene.run is not None
+
+    @property
+    def number(self) -> int:
+        """The tick's number, the same over all its calls; 0 in a direct call."""
+        return self._scene.tick
+
+    @property
+    def attempt(self) -> int:
+        """How many calls of this run have failed since it last made progress."""
+        return self.run.attempt
+
+    @property
+    def call_number(self) -> int:
+        """Which call of this tick it is: 1, and higher after a crash, a failure or a conflict."""
+        return self._scene.call
+
+    @property
+    def reason(self) -> str:
+        """created | signal | timer | wake | continue | child | cancel | deadline | exhausted, or `call`."""
+        return self._scene.reason
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return self._scene.inputs
+
+    @property
+    def input(self) -> Any:
+        """The body of the first input; None if there is none."""
+        return self._scene.inputs[0].body if self._scene.inputs else None
+
+    @property
+    def signal_id(self) -> str | None:
+        return self._scene.inputs[0].signal_id if self._scene.inputs else None
+
+    @property
+    def timer(self) -> str | None:
+        return self._scene.inputs[0].timer if self._scene.inputs else None
+
+    @property
+    def child(self) -> ChildEnd | None:
+        """How the child ended whose end is this tick's first input."""
+        if not self._scene.inputs or self._scene.inputs[0].kind is not InputKind.CHILD:
+            return None
+        body = self._scene.inputs[0].body
+        return ChildEnd(body["run_id"], RunStatus(body["status"]), body["output"], body["error"])
+
+    @property
+    def now(self) -> int:
+        """When this call began."""
+        return self._scene.now
+
+    @property
+    def deadline(self) -> int:
+        """When this call is stopped if it has not ended."""
+        return self._scene.deadline
+
+    @property
+    def idempotency_key(self) -> str:
+        """Stable over every call of this tick: hand it to the outside world."""
+        return self._scene.seed
+
+    @property
+    def caller(self) -> Caller:
+        return self._scene.caller
+
+    async def read(
+        self,
+        *,
+        run: bool = False,
+        session: bool = False,
+        global_: bool = False,
+        tick: Sequence[str] = (),
+        runs: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        ticks: Sequence[int] = (),
+        history: int = 0,
+        guard: bool = False,
+    ) -> Rows:
+        """The clog's one read of this tick. Name every row that is to be written.
+
+        `runs` are rows of other runs, `keys` find runs by dedupe key, `ticks` read earlier ticks whole, and
+        `history=n` reads the newest n ticks' rows, oldest first, which unlocks nothing. With `guard=True` the
+        commit is refused too if a row that is only read has changed.
+        """
+        scene = self._use("ocean.storage.read_scoped")
+        at = self._addresses()
+        ask = rows_ask(at, run, session, global_, tick, runs, keys, ticks, history)
+        answer = scene.ledger.answer_for(ask)
+        if answer is None:
+            answer = await scene.store.read_rows(ask)
+            scene.check_alive()
+            scene.ledger.record_read(ask, answer)
+            if guard:
+                scene.effects.guards += [(key, row.version) for key, row in answer.rows.items()]
+        return rows_from(at, ask, answer)
+
+    async def write(
+        self,
+        *,
+        run: Any = UNSET,
+        session: Any = UNSET,
+        global_: Any = UNSET,
+        tick: Mapping[str, Any] | None = None,
+        runs: Mapping[str, Any] | None = None,
+        delete_ticks: Sequence[int] = (),
+        delete_runs: Sequence[str] = (),
+        delete_session: bool = False,
+    ) -> None:
+        """The clog's one write of this tick, committed with its outcome.
+
+        A value replaces the row, `CLEAR` removes it, a pure function old → new is applied at commit to whatever
+        the row then is.
+        """
+        scene = self._use("ocean.storage.write_scoped")
+        at = self._addresses()
+        values = {at.of_run(run_id): value for run_id, value in (runs or {}).items()}
+        values |= {at.of_tick(row_id): value for row_id, value in (tick or {}).items()}
+        values |= {at.run: run} if run is not UNSET else {}
+        values |= {at.session: session} if session is not UNSET else {}
+        values |= {at.global_: global_} if global_ is not UNSET else {}
+        needed = [*values, *(at.of_run(run_id) for run_id in delete_runs)]
+        needed += [at.session] if delete_session else []
+        if self.number and self.number in delete_ticks:
+            raise InvalidValue(f"tick {self.number} is this tick; only earlier ones can be deleted")
+        unread = {key: scene.ledger.row(self.clog_id, key) for key in values}
+        writes = [row_write(self._clog, key, read, values[key]) for key, read in unread.items()]
+        scene.ledger.record_write(self.clog_id, needed, delete_ticks)
+        scene.effects.writes += writes
+        scene.effects.delete_ticks += delete_ticks
+        scene.effects.delete_runs += delete_runs
+        scene.effects.delete_session |= delete_session
+
+    async def emit(self, type: str, payload: Any = None) -> None:
+        """An event that appears with the commit."""
+        scene = self._use("ocean.events.emit")
+        scene.effects.events.append(self._event(type, payload))
+
+    async def stream(self, type: str, payload: Any = None) -> None:
+        """An event that appears at once, even if this call fails later; it carries the call number."""
+        scene = self._use("ocean.events.stream")
+        await scene.store.append_streamed(self._lock("stream"), scene.tick, scene.call, [self._event(type, payload)])
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[str], Awaitable[T] | T],
+        *,
+        scope: Literal["tick", "run"] = "tick",
+    ) -> T:
+        """Call `fn(idempotency_key)` once and remember its result: later calls of the tick (or run) get that.
+
+        Before the result is stored the effect is at least once, so pass the key on to the outside world.
+        """
+        scene = self._use("ocean.steps.run")
+        lock = self._lock("step")
+        checked_id(name, "a step's name", 128)
+        if scope not in ("tick", "run"):
+            raise InvalidValue(f"a step's scope is 'tick' or 'run', got {scope!r}")
+        stored_name, tick = f"{self.clog_id}/{name}", scene.tick if scope == "tick" else 0
+        if (scope, stored_name) in scene.steps:
+            raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
+        scene.steps.add((scope, stored_name))
+        if scope == "run" or scene.call > 1:
+            stored = await scene.store.read_step(lock.run_id, tick, stored_name)
+            if stored is not None:
+                return decode(stored)  # type: ignore[no-any-return]
+        key = f"{lock.run_id}:{tick}:{stored_name}" if tick else f"{lock.run_id}:{stored_name}"
+        result = fn(key)
+        if inspect.isawaitable(result):
+            result = await result
+        scene.check_alive()
+        kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
+        return decode(kept)  # type: ignore[no-any-return]
+
+    async def call(self, clog_id: str, method: str, payload: Any = None) -> Any:
+        """Call a method of a clog, within this tick: its reads, writes and events are part of this commit."""
+        scene = self._use("ocean.clog.call")
+        if self._depth >= MOST_DEPTH:
+            raise CallTooDeep(f"calls are nested more than {MOST_DEPTH} deep, at {clog_id}.{method}")
+        clog = scene.registry.get(clog_id)
+        found = clog.find_method(method)
+        with scene.undone_on_error():
+            return await call_method(found, Tick(scene, clog, self._depth + 1), decode(encode(payload, "payload")))
+
+    async def signal(
+        self,
+        run_id: str,
+        input: Any = UNSET,
+        *,
+        signal_id: str | None = None,
+        deliver_at: int | None = None,
+        required: bool = False,
+    ) -> None:
+        """Signal a run, with this commit. An ended one is noted in the sender's log; `required` makes it fail."""
+        scene = self._use("ocean.runs.signal")
+        signal = new_signal(
+            run_id,
+            input,
+            signal_id=signal_id,
+            deliver_at=deliver_at,
+            actor=scene.caller.actor,
+            required=required,
+        )
+        scene.effects.signals.append(signal)
+
+    async def create_run(
+        self,
+        *,
+        clog_id: str,
+        input: Any = UNSET,
+        session_id: str | None = None,
+        run_id: str | None = None,
+        retry: RetryPolicy | None = None,
+        priority: int = DEFAULT_PRIORITY,
+        attributes: Mapping[str, Any] | None = None,
+        deadline_at: int | None = None,
+        dedupe_key: str | None = None,
+        dedupe_ms: int | None = None,
+        notify_parent: bool = False,
+        on_parent_end: Literal["live", "cancel"] = "live",
+    ) -> str:
+        """Create a child run, with this commit; its id is known at once and the same in every call of the tick."""
+        scene = self._use("ocean.runs.create")
+        parent = scene.run.run_id if scene.run else None
+        if parent is None and (notify_parent or on_parent_end != "live"):
+            raise InvalidValue("a run created by a call on a clog has no parent to notify or to end with")
+        new = new_run(
+            run_id=run_id or scene.next_id(),
+            is_id_given=run_id is not None,
+            session_id=session_id or scene.session_id,
+            clog_id=clog_id,
+            input=input,
+            retry=retry,
+            priority=priority,
+            attributes=attributes,
+            deadline_at=deadline_at,
+            dedupe_key=dedupe_key,
+            dedupe_ms=dedupe_ms,
+            actor=scene.caller.actor,
+            parent_run_id=parent,
+            notify_parent=notify_parent,
+            on_parent_end=on_parent_end,
+        )
+        if dedupe_key is not None:
+            holder = await scene.store.find_run(clog_id, new.session_id, dedupe_key)
+            scene.check_alive()
+            if holder is not None and holder[1] != new.body_hash:
+                raise DedupeKeyReused(f"dedupe key {dedupe_key!r} is held by run {holder[0]}, from another body")
+            if holder is not None:
+                return holder[0]
+        scene.effects.runs.append(new)
+        return new.run_id
+
+    async def release_dedupe_key(self) -> None:
+        """Free this run's dedupe key with this commit."""
+        self._use("ocean.runs.release_dedupe_key").effects.release_dedupe_key = True
+
+    async def set_timer(
+        self, name: str, *, at: int | None = None, after_ms: int | None = None, input: Any = None
+    ) -> None:
+        """An input for this run at a time. Other signals do not cancel it; setting it again replaces it."""
+        scene = self._use("ocean.timers.set")
+        if (at is None) == (after_ms is None):
+            raise InvalidValue("set_timer takes either at=<ms since 1970> or after_ms=<ms>")
+        time = at if at is not None else scene.now + checked_time(after_ms, "after_ms")
+        checked_id(name, "a timer's name", 128)
+        scene.effects.timers.append(SetTimer(name, checked_time(time, "at"), encode(input, "input")))
+
+    async def cancel_timer(self, name: str) -> None:
+        self._use("ocean.timers.cancel").effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
+
+    async def set_attributes(self, **attributes: str | int | float | bool | None) -> None:
+        """Set what runs are found by; None removes one."""
+        scene = self._use("ocean.runs.set_attributes")
+        scene.effects.attributes |= checked_attributes(attributes, allow_none=True)
+
+    async def list_runs(
+        self,
+        *,
+        clog_id: str | None = None,
+        session_id: str | None = None,
+        status: RunStatus | str | None = None,
+        parent_run_id: str | None = None,
+        attributes: Mapping[str, str | int | float | bool] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> RunPage:
+        """Runs as they are now; what it shows is not part of the commit's checks."""
+        scene = self._use("ocean.runs.list")
+        where = RunFilter(
+            clog_id, session_id, RunStatus(status) if status else None, parent_run_id, dict(attributes or {})
+        )
+        return await scene.store.list_runs(where, checked_limit(limit), cursor, True)
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: int = 10_000,
+        max_bytes: int = 1_048_576,
+        max_redirects: int = 5,
+    ) -> FetchResponse:
+        """An HTTP request to a public address. The clog must list `ocean.http.fetch` among its tools."""
+        scene = self._use("ocean.http.fetch")
+        request = FetchRequest(url, method, dict(headers or {}), body, timeout_ms, max_bytes, max_redirects)
+        return await fetch(request, private_hosts=scene.private_hosts)
+
+    def block(self, work: Awaitable[T]) -> T:
+        """For plain `def` handlers, which run in a thread: `rows = tick.block(tick.read(run=True))`."""
+
+        async def wait() -> T:
+            return await work
+
+        return from_thread.run(wait)
+
+    def _use(self, tool: str) -> Scene:
+        self._scene.check_alive()
+        check_allowed(self._clog, tool)
+        return self._scene
+
+    def _lock(self, what: str) -> Lock:
+        if self._scene.lock is None:
+            raise ClogError(f"{what} needs a tick; a direct call answers at once and has none")
+        return self._scene.lock
+
+    def _addresses(self) -> Addresses:
+        run_id = self._scene.run.run_id if self._scene.run else ""
+        return Addresses(self._clog, self._scene.session_id, run_id, self._scene.tick)
+
+    def _event(self, type: str, payload: Any) -> NewEvent:
+        checked_id(type, "an event's type", 128)
+        if type.split(".")[0] in KERNEL_EVENTS:
+            raise InvalidValue(f"event type {type!r} is the kernel's; clogs cannot write {sorted(KERNEL_EVENTS)}.*")
+        return NewEvent(type, encode(payload, "payload"), self.clog_id)
+
+
+KERNEL_EVENTS: Collection[str] = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call"})

@@ -1,0 +1,238 @@
+"""Tools: the clog's only hands, each with a name, a JSON Schema, and a check that the clog may use it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ocean.kernel.arguments import CLEAR, UNSET
+from ocean.kernel.clog import Clog
+from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
+from ocean.kernel.names import near_name
+
+if TYPE_CHECKING:
+    from ocean.kernel.tick import Tick
+
+
+class ToolInput(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ReadScoped(ToolInput):
+    """Name every row that is to be written: a clog has one read per tick."""
+
+    run: bool = False
+    session: bool = False
+    global_: bool = Field(default=False, alias="global")
+    tick: list[str] = []
+    runs: list[str] = []
+    keys: list[str] = []
+    ticks: list[int] = []
+    history: int = 0
+    guard: bool = False
+
+
+class WriteScoped(ToolInput):
+    """Rows to replace; those under `clear` are removed. Every row must have been read."""
+
+    run: Any = UNSET
+    session: Any = UNSET
+    global_: Any = Field(default=UNSET, alias="global")
+    tick: dict[str, Any] = {}
+    runs: dict[str, Any] = {}
+    clear: list[Literal["run", "session", "global"]] = []
+    delete_ticks: list[int] = []
+    delete_runs: list[str] = []
+    delete_session: bool = False
+
+
+class EmitEvent(ToolInput):
+    type: str
+    payload: Any = None
+
+
+class CallClog(ToolInput):
+    clog_id: str
+    method: str
+    payload: Any = None
+
+
+class CreateRun(ToolInput):
+    clog_id: str
+    input: Any = UNSET
+    session_id: str | None = None
+    run_id: str | None = None
+    priority: int = 5
+    attributes: dict[str, str | int | float | bool] = {}
+    deadline_at: int | None = None
+    dedupe_key: str | None = None
+    dedupe_ms: int | None = None
+    notify_parent: bool = False
+    on_parent_end: Literal["live", "cancel"] = "live"
+
+
+class SignalRun(ToolInput):
+    run_id: str
+    input: Any = UNSET
+    signal_id: str | None = None
+    deliver_at: int | None = None
+    required: bool = False
+
+
+class ListRuns(ToolInput):
+    clog_id: str | None = None
+    session_id: str | None = None
+    status: Literal["idle", "pending", "active", "waiting", "done", "failed"] | None = None
+    parent_run_id: str | None = None
+    attributes: dict[str, str | int | float | bool] = {}
+    limit: int = 100
+    cursor: str | None = None
+
+
+class SetAttributes(ToolInput):
+    attributes: dict[str, str | int | float | bool | None]
+
+
+class SetTimerInput(ToolInput):
+    name: str
+    at: int | None = None
+    after_ms: int | None = None
+    input: Any = None
+
+
+class CancelTimerInput(ToolInput):
+    name: str
+
+
+class NoInput(ToolInput):
+    pass
+
+
+class FetchInput(ToolInput):
+    url: str
+    method: str = "GET"
+    headers: dict[str, str] = {}
+    body: str | None = None
+    timeout_ms: int = 10_000
+    max_bytes: int = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """`reaches_out`: it acts outside the database, so a clog has it only if it lists it."""
+
+    name: str
+    description: str
+    input: type[ToolInput] | None
+    invoke: Callable[["Tick", Any], Awaitable[Any]] | None
+    reaches_out: bool = False
+
+    def json_schema(self) -> dict[str, Any]:
+        return self.input.model_json_schema(by_alias=True) if self.input else {}
+
+
+def _given(model: ToolInput) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
+async def _read(tick: "Tick", ask: ReadScoped) -> Any:
+    rows = asdict(await tick.read(**_given(ask)))
+    return rows | {"global": rows.pop("global_")}
+
+
+async def _write(tick: "Tick", ask: WriteScoped) -> Any:
+    values = _given(ask)
+    names = {"run": "run", "session": "session", "global": "global_"}
+    await tick.write(**values | {names[scope]: CLEAR for scope in values.pop("clear", [])})
+
+
+async def _list(tick: "Tick", ask: ListRuns) -> Any:
+    page = await tick.list_runs(**_given(ask))
+    return {"runs": [asdict(run) for run in page.runs], "next_cursor": page.next_cursor}
+
+
+async def _fetch(tick: "Tick", ask: FetchInput) -> Any:
+    values = _given(ask)
+    if "body" in values:
+        values["body"] = None if ask.body is None else ask.body.encode()
+    response = await tick.fetch(**values)
+    return {
+        "status": response.status,
+        "headers": response.headers,
+        "text": response.text,
+        "url": response.url,
+    }
+
+
+TOOLS: dict[str, ToolSpec] = {
+    spec.name: spec
+    for spec in (
+        ToolSpec("ocean.storage.read_scoped", "Read rows: the clog's one read of this tick.", ReadScoped, _read),
+        ToolSpec("ocean.storage.write_scoped", "Write rows: the clog's one write.", WriteScoped, _write),
+        ToolSpec(
+            "ocean.events.emit",
+            "Append an event with the commit.",
+            EmitEvent,
+            lambda t, i: t.emit(**_given(i)),
+        ),
+        ToolSpec("ocean.events.stream", "Append an event at once.", EmitEvent, lambda t, i: t.stream(**_given(i))),
+        ToolSpec("ocean.clog.call", "Call a method of a clog.", CallClog, lambda t, i: t.call(**_given(i))),
+        ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, lambda t, i: t.create_run(**_given(i))),
+        ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
+        ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, attributes.", ListRuns, _list),
+        ToolSpec(
+            "ocean.runs.set_attributes",
+            "Set what this run is found by.",
+            SetAttributes,
+            lambda t, i: t.set_attributes(**i.attributes),
+        ),
+        ToolSpec(
+            "ocean.runs.release_dedupe_key",
+            "Free this run's dedupe key.",
+            NoInput,
+            lambda t, i: t.release_dedupe_key(),
+        ),
+        ToolSpec("ocean.timers.set", "Set a named timer.", SetTimerInput, lambda t, i: t.set_timer(**_given(i))),
+        ToolSpec(
+            "ocean.timers.cancel",
+            "Cancel a named timer.",
+            CancelTimerInput,
+            lambda t, i: t.cancel_timer(i.name),
+        ),
+        ToolSpec("ocean.http.fetch", "Make an HTTP request to a public address.", FetchInput, _fetch, True),
+        ToolSpec("ocean.steps.run", "Run a function once and remember its result (from code only).", None, None),
+    )
+}
+
+
+def check_allowed(clog: Clog, tool: str) -> None:
+    allowed = not TOOLS[tool].reaches_out if clog.tools is None else tool in clog.tools
+    if not allowed:
+        raise ToolNotAllowed(f"clog {clog.clog_id!r} may not use {tool}; list it in Clog(..., tools=[…])", tool=tool)
+
+
+def check_tool_names(clog: Clog) -> None:
+    for name in sorted(clog.tools or ()):
+        if name not in TOOLS:
+            raise UnknownTool(f"clog {clog.clog_id!r} lists the tool {name!r}; {near_name(name, TOOLS)}")
+
+
+class Tools:
+    """The tools by name, for code that has names and JSON: an agent's tool calls, say."""
+
+    def __init__(self, tick: "Tick") -> None:
+        self._tick = tick
+
+    async def invoke(self, name: str, input: Any = None) -> Any:
+        """Check the input against the tool's schema, and use it."""
+        spec = TOOLS.get(name)
+        if spec is None or spec.input is None or spec.invoke is None:
+            raise UnknownTool(f"there is no tool {name!r} to invoke; {near_name(name, TOOLS)}")
+        try:
+            checked = spec.input.model_validate(input or {})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "input"
+            raise InvalidValue(f"{name}: {where}: {first['msg']}") from error
+        return await spec.invoke(self._tick, checked)

@@ -1,0 +1,194 @@
+"""The state machine, pure: a run and what happens to it → the run as it is next.
+
+    created ─▶ idle ◀──ok── active ──continue, retry──▶ pending
+                │             ▲ │                          ▲
+                └──signal──▶ pending ◀──signal─────────────┤
+                              │ └──wait──▶ waiting ────────┘
+                              ▼
+                       done, failed (final)
+
+Every function answers a new `Run`, or raises the refusal a caller gets. Stores call them inside the transaction
+that has read the row, so that what decides is what is there.
+"""
+
+from dataclasses import dataclass, replace
+
+from ocean.kernel.backoff import RetryPolicy, delay_for
+from ocean.kernel.errors import LockLost, RunEnded
+from ocean.kernel.ids import even_roll
+from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
+from ocean.kernel.records import Ending, Run, RunStatus
+
+GIVE_BACKS_FREE = 2
+
+
+def due_at(run: Run) -> int | None:
+    """When a poke has something to do for this run: the one indexed column. None means never."""
+    if run.is_ended:
+        return None
+    times = [] if run.deadline_at is None or run.ending else [run.deadline_at]
+    is_held = run.paused and run.ending is None
+    match run.status:
+        case RunStatus.PENDING if not is_held:
+            times.append(_first(run.wake_at, run.ready_at))
+        case RunStatus.WAITING if not is_held and run.wake_at is not None:
+            times.append(run.wake_at)
+        case RunStatus.ACTIVE if not is_held and run.lock_expires_at is not None:
+            times.append(run.lock_expires_at)
+    return min(times, default=None)
+
+
+def is_last_call(run: Run) -> bool:
+    """Whether the call at work is the last one: if its lock lapses, any `advance` ends the run."""
+    if run.status is not RunStatus.ACTIVE:
+        return False
+    return run.ending is not None or (not run.paused and is_spent(run.attempt + 1, run.max_attempts))
+
+
+def _first(wake_at: int | None, ready_at: int | None) -> int:
+    """A back-off holds a pending run; without one it is due since it became ready."""
+    return wake_at if wake_at is not None else ready_at or 0
+
+
+def input_arrived(run: Run, available_at: int, now: int) -> Run:
+    """An input was appended: from a signal, a timer, a child. A back-off and a handler at work go on."""
+    refuse_if_ended(run)
+    match run.status:
+        case RunStatus.IDLE | RunStatus.WAITING if available_at <= now:
+            return replace(run, status=RunStatus.PENDING, ready_at=now, wake_at=None, updated_at=now)
+        case RunStatus.IDLE:
+            return replace(run, status=RunStatus.WAITING, wake_at=available_at, updated_at=now)
+        case RunStatus.WAITING if run.wake_at is None or available_at < run.wake_at:
+            return replace(run, wake_at=available_at, updated_at=now)
+        case _:
+            return replace(run, updated_at=now)
+
+
+def refuse_if_ended(run: Run) -> None:
+    if run.is_ended:
+        raise RunEnded(f"run {run.run_id} has ended ({run.status}); create a new one", status=run.status)
+    if run.ending:
+        raise RunEnded(f"run {run.run_id} is ending ({run.ending}); create a new one", status=run.status)
+
+
+@dataclass(frozen=True, slots=True)
+class EndNow:
+    """No further call: the run is over, for this reason and after this many failed attempts."""
+
+    reason: Ending
+    attempt: int
+
+
+def claimed(run: Run, instance_id: str, lock_ms: int, now: int) -> Run | EndNow:
+    """Take the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt."""
+    crashed = run.status is RunStatus.ACTIVE
+    attempt = run.attempt + 1 if crashed else run.attempt
+    if crashed and run.ending:
+        return EndNow(run.ending, attempt)
+    if crashed and is_spent(attempt, run.max_attempts):
+        return EndNow(Ending.EXHAUSTED, attempt)
+    return replace(
+        run,
+        status=RunStatus.ACTIVE,
+        attempt=attempt,
+        ready_at=None,
+        wake_at=None,
+        locked_by=instance_id,
+        lock_expires_at=now + lock_ms,
+        lock_epoch=run.lock_epoch + 1,
+        tick=run.tick if run.tick_open else run.tick + 1,
+        tick_open=True,
+        updated_at=now,
+    )
+
+
+def is_spent(attempt: int, max_attempts: int | None) -> bool:
+    return max_attempts is not None and attempt >= max_attempts
+
+
+def refuse_unless_held(run: Run | None, epoch: int, run_id: str) -> Run:
+    """The fence. A write under an old epoch, or for a run that is no longer active, changes nothing."""
+    if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != epoch:
+        raise LockLost(f"run {run_id} is no longer held under epoch {epoch}; this call's work is discarded")
+    return run
+
+
+def renewed(run: Run, lock_ms: int, now: int) -> Run:
+    return replace(run, lock_expires_at=max(now + lock_ms, run.lock_expires_at or 0))
+
+
+def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_at: int | None, now: int) -> Run:
+    """A tick committed. `next_input_at` is the availability of the first input still in the inbox."""
+    if run.ending:
+        return ended(run, RunStatus.FAILED, now)
+    free = replace(_unlocked(run, now), attempt=0, tick_open=False)
+    has_due_input = next_input_at is not None and next_input_at <= now
+    match outcome:
+        case Done():
+            return ended(free, RunStatus.DONE, now)
+        case Failed():
+            return ended(free, RunStatus.FAILED, now)
+        case Continue():
+            return replace(free, status=RunStatus.PENDING, ready_at=now)
+        case Ok() | Wait() if has_due_input:
+            return replace(free, status=RunStatus.PENDING, ready_at=now)
+        case Ok() if next_input_at is None:
+            return replace(free, status=RunStatus.IDLE)
+        case Ok():
+            return replace(free, status=RunStatus.WAITING, wake_at=next_input_at)
+        case Wait():
+            until = outcome.wake_at(now)
+            wake_at = until if next_input_at is None else min(until, next_input_at)
+            return replace(free, status=RunStatus.WAITING, wake_at=wake_at)
+
+
+def retried(run: Run, outcome: Retry, policy: RetryPolicy, tick_began_at: int, now: int) -> Run | EndNow:
+    """A call failed. The tick stays open, with its inputs; signals that came meanwhile queue behind it."""
+    attempt = run.attempt + 1
+    if run.ending:
+        return EndNow(run.ending, attempt)
+    is_late = policy.max_elapsed_ms is not None and now - tick_began_at >= policy.max_elapsed_ms
+    if is_late or is_spent(attempt, run.max_attempts):
+        return EndNow(Ending.EXHAUSTED, attempt)
+    roll = even_roll(run.run_id, run.tick, attempt)
+    delay = outcome.after_ms if outcome.after_ms is not None else delay_for(policy, attempt, roll)
+    return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, wake_at=now + delay)
+
+
+def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
+    """A call was stopped by its caller. Two are free; from the third on each counts as an attempt."""
+    attempt = run.attempt + (give_backs > GIVE_BACKS_FREE)
+    if run.ending and give_backs > GIVE_BACKS_FREE:
+        return EndNow(run.ending, attempt)
+    if attempt > run.attempt and is_spent(attempt, run.max_attempts):
+        return EndNow(Ending.EXHAUSTED, attempt)
+    return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, ready_at=now)
+
+
+def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
+    """The kernel ends the run: at once, or after one last tick of its clog. A handler at work loses its lock."""
+    refuse_if_ended(run)
+    if not has_on_end:
+        return ended(run, RunStatus.FAILED, now)
+    free = _unlocked(run, now)
+    return replace(free, status=RunStatus.PENDING, ready_at=now, ending=reason, tick_open=False)
+
+
+def ended(run: Run, status: RunStatus, now: int) -> Run:
+    """Final: no lock, no wake, no due time ever again."""
+    free = _unlocked(run, now)
+    return replace(free, status=status, ending=None, tick_open=False, paused=False, ended_at=now)
+
+
+def paused(run: Run, now: int) -> Run:
+    refuse_if_ended(run)
+    return replace(run, paused=True, updated_at=now)
+
+
+def resumed(run: Run, now: int) -> Run:
+    refuse_if_ended(run)
+    return replace(run, paused=False, updated_at=now)
+
+
+def _unlocked(run: Run, now: int) -> Run:
+    return replace(run, locked_by=None, lock_expires_at=None, ready_at=None, wake_at=None, updated_at=now)

@@ -1,0 +1,90 @@
+"""The one JSON gate: what passes here can be stored, hashed and read back alike on every store."""
+
+import hashlib
+import json
+import math
+from typing import Any
+
+from pydantic import BaseModel
+
+from ocean.kernel.errors import InvalidValue
+
+MAX_DEPTH = 64
+MAX_BYTES = 1024 * 1024
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+
+
+def encode(value: Any, what: str = "value") -> str:
+    """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
+    plain = _plain(value, what, 0)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        raise InvalidValue(f"{what} is {size} bytes of JSON, over {MAX_BYTES}: store it elsewhere, pass a reference")
+    return text
+
+
+def decode(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def body_hash(body: Any) -> str:
+    """A hash that is equal for equal JSON, whatever the order of keys."""
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def checked_id(value: Any, what: str, limit: int = 256) -> str:
+    """Ids and keys: non-empty text of at most `limit` bytes, storable everywhere."""
+    if not isinstance(value, str) or not value:
+        raise InvalidValue(f"{what} must be a non-empty string, got {value!r}")
+    _check_text(value, what)
+    if len(value.encode()) > limit:
+        raise InvalidValue(f"{what} is longer than {limit} bytes")
+    return value
+
+
+def checked_time(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**53:
+        raise InvalidValue(f"{what} must be milliseconds since 1970 as an integer, got {value!r}")
+    return value
+
+
+def _plain(value: Any, where: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InvalidValue(f"{where} is nested deeper than {MAX_DEPTH} levels")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            _check_text(value, where)
+            return value
+        case int():
+            if not INT_MIN <= value <= INT_MAX:
+                raise InvalidValue(f"{where} is an integer beyond 64 bits; pass it as a string")
+            return int(value)
+        case float():
+            if not math.isfinite(value):
+                raise InvalidValue(f"{where} is {value}, which JSON cannot say")
+            return value
+        case dict():
+            for key in value:
+                if not isinstance(key, str):
+                    raise InvalidValue(f"{where} has the key {key!r}; JSON keys are strings")
+                _check_text(key, f"a key of {where}")
+            return {key: _plain(item, f"{where}.{key}", depth + 1) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+        case BaseModel():
+            return _plain(value.model_dump(mode="json"), where, depth)
+        case _:
+            raise InvalidValue(f"{where} is a {type(value).__name__}, which is not JSON")
+
+
+def _check_text(text: str, where: str) -> None:
+    if "\x00" in text:
+        raise InvalidValue(f"{where} contains a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue(f"{where} contains a lone surrogate") from None

@@ -1,0 +1,1 @@
+"""Stores remember. They know SQL; they know no clog and no HTTP."""

@@ -1,0 +1,172 @@
+"""Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed."""
+
+from dataclasses import replace
+
+from ocean.kernel.eligibility import holds, kernel_end
+from ocean.kernel.lanes import pick
+from ocean.kernel.outcomes import ErrorInfo
+from ocean.kernel.records import WAKE, Agenda, Claim, Ending, Input, Lock, Run, RunStatus
+from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.kernel.transitions import EndNow, claimed
+from ocean.stores.sqlite.ending import request_end
+from ocean.stores.sqlite.inbox import fix_inputs, fixed_inputs
+from ocean.stores.sqlite.info import info
+from ocean.stores.sqlite.unit import Unit
+
+MOST_ENDS = 100
+COUNT_CAP = 1_000
+
+
+def has_work(u: Unit, ask: ClaimAsk) -> bool:
+    """Whether a claim would find anything: reads only, so that an idle poke takes no write lock."""
+    if ask.run_id is not None:
+        run = u.find(ask.run_id)
+        return run is not None and not _is_held(u, run, ask)
+    owed = u.one("next_owed_end")
+    if owed is not None and owed["at"] is not None and owed["at"] <= u.now:
+        return True
+    return bool(_candidates(u, replace(ask, limit=1)))
+
+
+def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
+    if ask.run_id is None:
+        for run in u.loaded(u.all("overdue", now=u.now, limit=MOST_ENDS)):
+            make_owed_end(u, run)
+        for run in u.loaded(u.all("lost_on_last_call", now=u.now, limit=MOST_ENDS)):
+            make_owed_end(u, run)
+        u.flush()
+        chosen = pick(_candidates(u, ask), ask.limit, ask.slot)
+    else:
+        named = u.find(ask.run_id)
+        if named is not None:
+            make_owed_end(u, named)
+        chosen = [u.run(ask.run_id)] if named is not None else []
+    claims = [_claim(u, run, ask) for run in chosen]
+    return [claim for claim in claims if claim is not None]
+
+
+def make_owed_end(u: Unit, run: Run) -> None:
+    """The ends that any `advance` makes: a deadline that passed, a last call that lost its lock."""
+    match kernel_end(run, u.now):
+        case Ending.DEADLINE:
+            error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
+            request_end(u, run.run_id, Ending.DEADLINE, error)
+        case Ending() as reason:
+            u.save(replace(run, attempt=run.attempt + 1))
+            request_end(u, run.run_id, reason, crash_error(run))
+        case None:
+            pass
+
+
+def crash_error(run: Run) -> ErrorInfo:
+    message = f"{run.locked_by} stopped while it worked on tick {run.tick}; its lock lapsed at {run.lock_expires_at}"
+    return ErrorInfo("crashed", message, {"attempt": run.attempt + 1})
+
+
+def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
+    """The due runs of the asked clogs, at most `limit` of each lane."""
+    paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
+    found: list[Run] = []
+    for lane in u.all("lanes"):
+        if lane["clog_id"] in ask.clogs and lane["clog_id"] not in paused and lane["first_due_at"] <= u.now:
+            where = {"clog_id": lane["clog_id"], "priority": lane["priority"]}
+            found += u.loaded(u.all("lane_due", **where, now=u.now, limit=ask.limit))
+    for clog_id in paused & ask.clogs.keys():
+        found += u.loaded(u.all("endings_due", clog_id=clog_id, now=u.now, limit=ask.limit))
+    return found
+
+
+def is_clog_paused(u: Unit, clog_id: str) -> bool:
+    record = u.clog(clog_id)
+    return record is not None and record.paused
+
+
+def _is_held(u: Unit, run: Run, ask: ClaimAsk) -> bool:
+    is_paused = is_clog_paused(u, run.clog_id)
+    return bool(holds(run, is_here=run.clog_id in ask.clogs, is_clog_paused=is_paused, now=u.now))
+
+
+def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
+    if run.clog_id not in ask.clogs or _is_held(u, run, ask):
+        return None
+    clog = ask.clogs[run.clog_id]
+    following = claimed(run, ask.instance_id, clog.lock_ms, u.now)
+    if isinstance(following, EndNow):
+        return None
+    u.save(following)
+    if run.tick_open:
+        call, reason, inputs = _call_again(u, run, following, clog, ask.instance_id)
+    else:
+        call, reason, inputs = _begin(u, following, clog, ask.instance_id)
+    return Claim(
+        run=info(u, u.run(run.run_id)),
+        lock=Lock(run.run_id, following.lock_epoch, clog.lock_ms),
+        tick=following.tick,
+        call=call,
+        reason=reason,
+        inputs=inputs,
+        claimed_at=u.now,
+        lock_expires_at=u.now + clog.lock_ms,
+    )
+
+
+def _begin(u: Unit, run: Run, clog: ClaimableClog, instance_id: str) -> tuple[int, str, tuple[Input, ...]]:
+    """A new tick: its number, reason and inputs are fixed here, for every call of it."""
+    inputs = () if run.ending else fix_inputs(u, run, clog.takes_all_inputs)
+    reason = str(run.ending) if run.ending else str(inputs[0].kind) if inputs else WAKE
+    u.do(
+        "insert_tick",
+        run_id=run.run_id,
+        tick=run.tick,
+        reason=reason,
+        caused_by=inputs[0].caused_by if inputs else None,
+        epoch=run.lock_epoch,
+        instance_id=instance_id,
+        version=clog.version,
+        now=u.now,
+    )
+    return 1, reason, inputs
+
+
+def _call_again(
+    u: Unit, before: Run, run: Run, clog: ClaimableClog, instance_id: str
+) -> tuple[int, str, tuple[Input, ...]]:
+    """The same tick once more, after a crash, a failed attempt or a give-back."""
+    tick = u.one(
+        "reclaim_tick",
+        run_id=run.run_id,
+        tick=run.tick,
+        epoch=run.lock_epoch,
+        instance_id=instance_id,
+        version=clog.version,
+        now=u.now,
+    )
+    assert tick is not None
+    because = "crash" if before.status is RunStatus.ACTIVE else "retry"
+    payload = {"because": because, "attempt": run.attempt, "previous": before.locked_by}
+    u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=tick["calls"], caused_by=tick["caused_by"])
+    return tick["calls"], tick["reason"], fixed_inputs(u, run)
+
+
+def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
+    """What is due, in a number of rows that does not grow with the runs that sleep or have ended."""
+    paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
+    due = unclaimable = 0
+    times: list[int] = []
+    for lane in u.all("lanes"):
+        is_ours = lane["clog_id"] in clog_ids and lane["clog_id"] not in paused
+        if is_ours:
+            times.append(lane["first_due_at"])
+        if lane["first_due_at"] <= u.now:
+            where = {"clog_id": lane["clog_id"], "priority": lane["priority"]}
+            row = u.one("lane_due_count", **where, now=u.now, limit=COUNT_CAP)
+            count = row["n"] if row else 0
+            due, unclaimable = (due + count, unclaimable) if is_ours else (due, unclaimable + count)
+    for clog_id in paused & clog_ids:
+        row = u.one("first_ending", clog_id=clog_id)
+        times += [row["due_at"]] if row and row["due_at"] is not None else []
+    owed = u.one("next_owed_end")
+    times += [owed["at"]] if owed and owed["at"] is not None else []
+    first = min(times, default=None)
+    age = max(0, u.now - first) if first is not None else 0
+    return Agenda(min(due, COUNT_CAP), first, age, min(unclaimable, COUNT_CAP))

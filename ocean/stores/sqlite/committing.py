@@ -1,0 +1,168 @@
+"""The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all."""
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
+from ocean.kernel.records import InputKind, Lock, Run, RunStatus
+from ocean.kernel.store import (
+    Behind,
+    CallCommit,
+    CallConflict,
+    CallDone,
+    Committed,
+    Contended,
+    NewEvent,
+    TickAnswer,
+    TickCommit,
+)
+from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
+from ocean.kernel.values import decode, encode
+from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
+from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
+from ocean.stores.sqlite.inbox import CONTINUATION_AT, append_input, consume_inputs, next_input_at
+from ocean.stores.sqlite.storage import is_behind, take_turn
+from ocean.stores.sqlite.unit import Unit
+
+CONFLICTS_BEFORE_TURN = 2
+
+
+def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
+    tick = u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
+    if tick is not None and tick["outcome"] is not None and tick["epoch"] == c.lock.epoch:
+        return Committed(u.run(c.lock.run_id).status)
+    run = refuse_unless_held(u.find(c.lock.run_id), c.lock.epoch, c.lock.run_id)
+    assert tick is not None
+    if isinstance(c.outcome, Retry):
+        return _commit_retry(u, run, c, c.outcome, tick)
+    if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):
+        return Behind()
+    origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
+    if must_run_again(u, c.effects):
+        return _restart(u, run, c, tick)
+    apply_effects(u, c.effects, origin)
+    numbers = consume_inputs(u, run)
+    if isinstance(c.outcome, Continue):
+        body = encode(c.outcome.input, "Continue.input")
+        append_input(u, run.run_id, InputKind.CONTINUE, body, available_at=CONTINUATION_AT)
+    _settle(u, c, tick, numbers)
+    apply_deletions(u, c.effects, origin)
+    left = u.find(run.run_id)
+    return Committed(left.status if left else None)
+
+
+def _settle(u: Unit, c: TickCommit, tick: sqlite3.Row, numbers: list[int]) -> None:
+    """Write the outcome into the run, and tell it."""
+    assert not isinstance(c.outcome, Retry)
+    run = u.run(c.lock.run_id)
+    following = u.save(settled(run, c.outcome, next_input_at(u, run.run_id), u.now))
+    u.do("commit_tick", run_id=run.run_id, tick=c.tick, outcome=outcome_name(c.outcome), now=u.now)
+    u.do("release_turns", run_id=run.run_id)
+    payload = {
+        "outcome": outcome_name(c.outcome),
+        "status": following.status,
+        "reason": tick["reason"],
+        "attempt": run.attempt,
+        "inputs": numbers,
+        "claimed_at": c.claimed_at,
+        "epoch": c.lock.epoch,
+        "instance": c.instance_id,
+        "version": c.version,
+    }
+    where: dict[str, Any] = {"tick": c.tick, "call": c.call}
+    u.event(run.run_id, "tick.committed", payload, **where, caused_by=tick["caused_by"])
+    if run.ending:
+        finish_last_tick(u, run.run_id, c.tick, c.call)
+        return
+    match c.outcome:
+        case Done(output):
+            end_run(u, run.run_id, RunStatus.DONE, output=encode(output, "Done.output"), **where)
+        case Failed(error):
+            text = encode(error_info(error).as_json(), "Failed.error")
+            end_run(u, run.run_id, RunStatus.FAILED, error=text, **where)
+        case _:
+            if run.attempt:
+                u.do("save_error", run_id=run.run_id, error=None)
+            if following.status is RunStatus.WAITING:
+                u.event(run.run_id, "run.waiting", {"wake_at": following.wake_at}, **where)
+
+
+def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: sqlite3.Row) -> Committed:
+    details = u.one("get_details", run_id=run.run_id)
+    assert details is not None
+    policy = RetryPolicy(**decode(details["retry"]))
+    error = error_info(outcome.error)
+    following = retried(run, outcome, policy, tick["first_claimed_at"], u.now)
+    u.do("release_turns", run_id=run.run_id)
+    if isinstance(following, EndNow):
+        return _exhaust(u, run, following, error)
+    u.save(following)
+    u.do("save_error", run_id=run.run_id, error=encode(error.as_json(), "Retry.error"))
+    payload = {
+        "error": error.as_json(),
+        "attempt": following.attempt,
+        "wake_at": following.wake_at,
+        "status": following.status,
+        "claimed_at": c.claimed_at,
+        "epoch": c.lock.epoch,
+        "instance": c.instance_id,
+        "version": c.version,
+    }
+    u.event(run.run_id, "run.retrying", payload, tick=c.tick, call=c.call, caused_by=tick["caused_by"])
+    return Committed(following.status)
+
+
+def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo) -> Committed:
+    u.save(replace(run, attempt=end.attempt))
+    return Committed(request_end(u, run.run_id, end.reason, error).status)
+
+
+def _restart(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row) -> Contended:
+    """Other writers were first: the lock stays, no attempt is spent, and from the second time on it gets its turn."""
+    again = u.one("restart_tick", run_id=run.run_id, tick=c.tick)
+    assert again is not None
+    payload = {"because": "conflict", "attempt": run.attempt, "conflicts": again["conflicts"]}
+    u.event(run.run_id, "tick.restarted", payload, tick=c.tick, call=again["calls"], caused_by=tick["caused_by"])
+    must_take_turn = again["conflicts"] >= CONFLICTS_BEFORE_TURN
+    keys = [write.key for write in c.effects.writes]
+    has_turn = must_take_turn and take_turn(u, run.run_id, run.lock_epoch, keys)
+    return Contended(again["calls"], must_take_turn and not has_turn)
+
+
+def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
+    run = refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+    row = u.one("count_give_back", run_id=run.run_id, tick=tick)
+    give_backs = row["give_backs"] if row else 1
+    u.do("release_turns", run_id=run.run_id)
+    following = given_back(run, give_backs, u.now)
+    if isinstance(following, EndNow):
+        error = ErrorInfo("given_back", f"its callers stopped tick {tick} {give_backs} times before it ended")
+        _exhaust(u, run, following, error)
+    else:
+        u.save(following)
+        payload = {"give_backs": give_backs, "attempt": following.attempt, "status": following.status}
+        u.event(run.run_id, "tick.given_back", payload, tick=tick)
+    return u.run(run.run_id).status
+
+
+def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
+    """A direct call's commit: no lock, row versions only. On an ended run it may change nothing."""
+    effects = c.effects
+    if effects.is_empty:
+        return CallDone(c.answer)
+    if is_behind(u, effects.writes, None, 0):
+        return Behind()
+    run = u.run(c.run_id) if c.run_id is not None else None
+    if run is not None:
+        refuse_if_ended(run)
+    origin = Origin(c.clog_id, c.session_id, c.run_id, actor=c.actor)
+    if must_run_again(u, effects):
+        return CallConflict()
+    if c.session_id is not None:
+        u.do("insert_session", session_id=c.session_id, now=u.now)
+    apply_effects(u, effects, origin)
+    log(u, NewEvent("call.committed", encode({"method": c.method}), c.clog_id), origin)
+    apply_deletions(u, effects, origin)
+    return CallDone(c.answer)

@@ -1,0 +1,134 @@
+"""Creating runs, and finding the one that an id or a dedupe key has made before."""
+
+from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RunExists, UnknownClog
+from ocean.kernel.names import near_name
+from ocean.kernel.records import InputKind, Run, RunStatus
+from ocean.kernel.store import NewRun
+from ocean.kernel.values import encode
+from ocean.stores.sqlite.inbox import append_input
+from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.unit import Unit
+
+
+def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
+    """Insert a run, or answer the one that was made by the same id or key from the same body."""
+    if u.clog(new.clog_id) is None:
+        raise unknown_clog(u, new.clog_id)
+    earlier = _earlier_run(u, new)
+    if earlier is not None:
+        return earlier
+    if new.deadline_at is not None and new.deadline_at <= u.now:
+        raise InvalidValue(f"deadline_at {new.deadline_at} has already passed (now is {u.now})")
+    u.do("insert_session", session_id=new.session_id, now=u.now)
+    run = _insert(u, new)
+    payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
+    event, seq = u.event(run.run_id, "run.created", payload, actor=new.actor, caused_by=caused_by)
+    if new.input is not None:
+        append_input(
+            u,
+            run.run_id,
+            InputKind.CREATED,
+            new.input,
+            available_at=u.now,
+            actor=new.actor,
+            caused_by=event,
+            event_seq=seq,
+        )
+    return u.run(run.run_id)
+
+
+def holder_of_key(u: Unit, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
+    """The run that holds a dedupe key now, and the hash of the body that made it."""
+    row = u.one("get_dedupe", clog_id=clog_id, session_id=session_id, dedupe_key=dedupe_key)
+    if row is None or (row["expires_at"] is not None and row["expires_at"] <= u.now):
+        return None
+    return row["run_id"], row["body_hash"]
+
+
+def release_key(u: Unit, run_id: str) -> None:
+    u.do("release_dedupe", run_id=run_id)
+    u.do("clear_dedupe_key", run_id=run_id)
+
+
+def _earlier_run(u: Unit, new: NewRun) -> Run | None:
+    same_id = u.find(new.run_id)
+    if same_id is not None:
+        details = u.one("get_details", run_id=new.run_id)
+        if details is None or details["body_hash"] != new.body_hash:
+            raise RunExists(f"run {new.run_id!r} exists and was created from another body; choose another id")
+        return same_id
+    if new.dedupe_key is None:
+        return None
+    holder = holder_of_key(u, new.clog_id, new.session_id, new.dedupe_key)
+    if holder is None:
+        return None
+    run_id, body_hash = holder
+    if body_hash != new.body_hash:
+        raise DedupeKeyReused(
+            f"dedupe key {new.dedupe_key!r} is held by run {run_id}, created from another body", run_id=run_id
+        )
+    return u.run(run_id)
+
+
+def _insert(u: Unit, new: NewRun) -> Run:
+    parent = u.find(new.parent_run_id) if new.parent_run_id else None
+    has_input = new.input is not None
+    earlier = u.one("last_run_seq", run_id=new.run_id) if new.is_id_given else None
+    log_length = earlier["run_seq"] if earlier else 0
+    run = Run(
+        run_id=new.run_id,
+        session_id=new.session_id,
+        clog_id=new.clog_id,
+        parent_run_id=new.parent_run_id,
+        correlation_id=parent.correlation_id if parent else new.run_id,
+        priority=new.priority,
+        status=RunStatus.PENDING if has_input else RunStatus.IDLE,
+        attempt=0,
+        max_attempts=new.retry.max_attempts,
+        ready_at=u.now if has_input else None,
+        wake_at=None,
+        deadline_at=new.deadline_at,
+        locked_by=None,
+        lock_expires_at=None,
+        # An id used before may have a holder that does not know yet: no epoch of its may fit again.
+        lock_epoch=u.now if log_length else 0,
+        tick=0,
+        tick_open=False,
+        paused=False,
+        ending=None,
+        event_count=log_length,
+        inbox_count=0,
+        pending_count=0,
+        created_at=u.now,
+        updated_at=u.now,
+        ended_at=None,
+    )
+    u.insert(run)
+    u.do(
+        "insert_details",
+        run_id=run.run_id,
+        body_hash=new.body_hash,
+        retry=encode(new.retry.as_json()),
+        notify_parent=new.notify_parent,
+        on_parent_end=new.on_parent_end,
+        dedupe_key=new.dedupe_key,
+    )
+    for name, value in new.attributes.items():
+        put_attribute(u, run, name, value)
+    if new.dedupe_key is not None:
+        _hold_key(u, new)
+    return run
+
+
+def _hold_key(u: Unit, new: NewRun) -> None:
+    key = {"clog_id": new.clog_id, "session_id": new.session_id, "dedupe_key": new.dedupe_key}
+    lapsed = u.one("get_dedupe", **key)
+    if lapsed is not None:
+        release_key(u, lapsed["run_id"])
+    expires_at = None if new.dedupe_ms is None else u.now + new.dedupe_ms
+    u.do("insert_dedupe", **key, run_id=new.run_id, expires_at=expires_at)
+
+
+def unknown_clog(u: Unit, clog_id: str) -> UnknownClog:
+    names = [row["clog_id"] for row in u.all("list_clogs")]
+    return UnknownClog(f"no instance has registered a clog {clog_id!r}; {near_name(clog_id, names)}", clog_id=clog_id)

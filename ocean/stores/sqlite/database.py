@@ -1,0 +1,259 @@
+"""One SQLite database as threads see it: a writer that runs whole transactions, and a reader beside it.
+
+A transaction is a function. It runs in one hop on the writer's thread and never spans an `await`, so a cancelled
+caller cannot leave it half open. Functions that queue up while another transaction commits share the next one: each
+in a savepoint of its own, so that a refused one leaves no trace and the others stand.
+
+The only place that touches aiosqlite's private names (`_tx`, `_thread`, `_conn`); tests pin them.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiosqlite
+import anyio
+
+from ocean.kernel.errors import StoreBusy, StoreUnusable
+from ocean.stores.migrate import migrate
+
+T = TypeVar("T")
+Unit = Callable[[sqlite3.Connection], T]
+
+GROUP_LIMIT = 128
+BUSY_TIMEOUT_MS = 5_000
+FOREIGN_COMMITS_EVERY_S = 0.1
+
+
+@dataclass(eq=False, slots=True)
+class _Item:
+    unit: Unit[Any]
+    deliver: Callable[["_Item"], None]
+    result: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class GroupSizes:
+    """How many transactions there were, and how many units they carried."""
+
+    groups: int = 0
+    units: int = 0
+    waiting: deque[_Item] = field(default_factory=deque)
+
+
+class Database:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_memory = path == ":memory:"
+        self._sizes = GroupSizes()
+        self._commits = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._watcher: asyncio.Task[None] | None = None
+        self._writer = self._connection()
+        self._reader = self._writer if self._is_memory else self._connection()
+        self._is_open = False
+
+    async def open(self) -> None:
+        try:
+            await self._writer
+            await self.on_writer(migrate)
+            if not self._is_memory:
+                await self._reader
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, sqlite3.Error):
+                raise StoreUnusable(f"cannot open SQLite database {self._path!r}: {error}") from error
+            raise
+        self._loop = asyncio.get_running_loop()
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+        if self._watcher is not None:
+            self._watcher.cancel()
+        for connection in {self._writer, self._reader}:
+            await connection.close()
+
+    def _connection(self) -> aiosqlite.Connection:
+        def connect() -> sqlite3.Connection:
+            db = sqlite3.connect(
+                self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512
+            )
+            db.row_factory = sqlite3.Row
+            for pragma in (
+                "journal_mode=WAL",
+                "synchronous=FULL",
+                "foreign_keys=ON",
+                f"busy_timeout={BUSY_TIMEOUT_MS}",
+                f"journal_size_limit={64 * 1024 * 1024}",
+                "trusted_schema=OFF",
+            ):
+                db.execute(f"PRAGMA {pragma}")
+            return db
+
+        connection = aiosqlite.Connection(connect, iter_chunk_size=64)
+        # A process that forgot to close must still be able to exit.
+        connection._thread.daemon = True
+        return connection
+
+    async def on_writer(self, fn: Unit[T]) -> T:
+        """Run a function on the writer's thread, outside any transaction of ours."""
+        result: T = await self._writer._execute(lambda: fn(self._writer._conn))  # type: ignore[no-untyped-call]
+        return result
+
+    async def write(self, unit: Unit[T]) -> T:
+        """Run a unit in a write transaction, perhaps shared. Its result is known even if the caller is cancelled."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def deliver(_: _Item) -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_finish, future)
+
+        item = _Item(unit, deliver)
+        self._submit(item)
+        with anyio.CancelScope(shield=True):
+            await future
+        result: T = self._outcome(item)
+        return result
+
+    def write_blocking(self, unit: Unit[T]) -> T:
+        """The same from any thread, without an event loop: how locks are renewed while a handler blocks the loop."""
+        self._check_open()
+        done = threading.Event()
+        item = _Item(unit, lambda _: done.set())
+        self._submit(item)
+        done.wait()
+        result: T = self._outcome(item)
+        return result
+
+    async def read(self, unit: Unit[T]) -> T:
+        """Run a unit on one consistent snapshot."""
+        self._check_open()
+        connection = self._reader
+
+        def snapshot() -> T:
+            db = connection._conn
+            db.execute("BEGIN")
+            try:
+                return unit(db)
+            finally:
+                db.rollback()
+
+        result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
+        return result
+
+    @property
+    def group_sizes(self) -> tuple[int, int]:
+        return self._sizes.groups, self._sizes.units
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnusable("this Ocean is closed")
+
+    def _submit(self, item: _Item) -> None:
+        self._sizes.waiting.append(item)
+        self._writer._tx.put_nowait((None, self._drain))
+
+    def _outcome(self, item: _Item) -> Any:
+        if item.error is not None:
+            raise item.error
+        return item.result
+
+    def _drain(self) -> None:
+        """On the writer's thread: take all that has queued up and commit it as one transaction."""
+        waiting = self._sizes.waiting
+        items = [waiting.popleft() for _ in range(min(len(waiting), GROUP_LIMIT))]
+        if not items:
+            return
+        db = self._writer._conn
+        before = db.total_changes
+        try:
+            _run_group(db, items)
+        except sqlite3.Error as error:
+            for item in items:
+                _run_alone(db, item, error)
+        self._sizes.groups += 1
+        self._sizes.units += len(items)
+        if db.total_changes != before:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._noticed_commit)
+        for item in items:
+            item.deliver(item)
+
+    def commits_seen(self) -> int:
+        return self._commits
+
+    async def next_commit(self, seen: int) -> int:
+        while self._commits <= seen:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            self._watch_other_processes()
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+        return self._commits
+
+    def _noticed_commit(self) -> None:
+        self._commits += 1
+        for waiter in self._waiters:
+            _finish(waiter)
+
+    def _watch_other_processes(self) -> None:
+        if not self._is_memory and (self._watcher is None or self._watcher.done()):
+            self._watcher = asyncio.create_task(self._watch_data_version())
+
+    async def _watch_data_version(self) -> None:
+        """While somebody waits: one cheap look every tenth of a second, real time, at the file's version."""
+        seen = None
+        while self._waiters and self._is_open:
+            version = await self.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0])
+            if seen is not None and version != seen:
+                self._noticed_commit()
+            seen = version
+            await asyncio.sleep(FOREIGN_COMMITS_EVERY_S)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _run_group(db: sqlite3.Connection, items: list[_Item]) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for item in items:
+            item.error = None
+            db.execute("SAVEPOINT item")
+            try:
+                item.result = item.unit(db)
+            except sqlite3.Error:
+                raise
+            except Exception as error:
+                item.error = error
+                db.execute("ROLLBACK TO item")
+            db.execute("RELEASE item")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.rollback()
+        raise
+
+
+def _run_alone(db: sqlite3.Connection, item: _Item, why: sqlite3.Error) -> None:
+    """After an unexpected error: once more, by itself, so that only the guilty one fails."""
+    if why.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+        item.error = StoreBusy("another process holds the database's write lock; try again")
+        return
+    try:
+        _run_group(db, [item])
+    except sqlite3.Error as error:
+        item.error = error

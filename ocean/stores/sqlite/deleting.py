@@ -1,0 +1,35 @@
+"""Deleting runs and sessions. Their events stay; only retention removes those, and only from the front."""
+
+from ocean.kernel.outcomes import ErrorInfo
+from ocean.kernel.records import RunStatus
+from ocean.kernel.values import encode
+from ocean.stores.sqlite.ending import end_run
+from ocean.stores.sqlite.unit import Unit
+
+
+def delete_run(u: Unit, run_id: str, actor: str | None) -> int:
+    """A run and all its descendants. One that is alive ends first, so that its parent is told."""
+    u.flush()
+    doomed = [row["run_id"] for row in u.all("descendants", run_id=run_id)]
+    for each in doomed:
+        run = u.run(each)
+        if not run.is_ended:
+            error = encode(ErrorInfo("deleted", f"run {each} was deleted").as_json())
+            end_run(u, each, RunStatus.FAILED, error=error, actor=actor)
+    for each in reversed(doomed):
+        u.event(each, "run.deleted", {"status": u.run(each).status}, actor=actor)
+        u.flush()
+        u.do("delete_run", run_id=each)
+        u.forget(each)
+    return len(doomed)
+
+
+def delete_session(u: Unit, session_id: str, actor: str | None) -> int:
+    u.flush()
+    gone = 0
+    for row in u.all("session_runs", session_id=session_id):
+        if u.find(row["run_id"]) is not None:
+            gone += delete_run(u, row["run_id"], actor)
+    if u.all("delete_session", session_id=session_id):
+        u.append(type="session.deleted", payload=encode({"runs": gone}), session_id=session_id, actor=actor)
+    return gone

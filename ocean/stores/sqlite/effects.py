@@ -1,0 +1,143 @@
+"""What a tick or a direct call changes, applied in one go inside its commit."""
+
+from dataclasses import dataclass
+
+from ocean.kernel.attributes import MOST
+from ocean.kernel.errors import ClogError, InvalidValue, SignalRefused
+from ocean.kernel.store import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
+from ocean.kernel.transitions import input_arrived
+from ocean.kernel.values import encode
+from ocean.stores.sqlite.creating import create, holder_of_key, release_key
+from ocean.stores.sqlite.deleting import delete_run, delete_session
+from ocean.stores.sqlite.inbox import cancel_timer, deliver_if_alive, next_input_at, set_timer
+from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.storage import have_moved, write_rows
+from ocean.stores.sqlite.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where effects come from: a tick of a run, or a direct call on a run or a clog."""
+
+    clog_id: str
+    session_id: str | None
+    run_id: str | None
+    tick: int | None = None
+    call: int | None = None
+    actor: str | None = None
+    caused_by: str | None = None
+
+
+def must_run_again(u: Unit, effects: Effects) -> bool:
+    """Whether what the call saw has changed: a row's version, or who holds a dedupe key."""
+    if have_moved(u, effects.writes, effects.guards):
+        return True
+    for new in effects.runs:
+        if new.dedupe_key is not None and holder_of_key(u, new.clog_id, new.session_id, new.dedupe_key):
+            return True
+    return False
+
+
+def apply_effects(u: Unit, effects: Effects, origin: Origin) -> None:
+    """Everything but deletions, which come last. Raises with nothing kept: the caller's savepoint is rolled back."""
+    write_rows(u, effects.writes, origin.run_id)
+    for event in effects.events:
+        log(u, event, origin)
+    for new in effects.runs:
+        create(u, new, origin.caused_by)
+    for signal in effects.signals:
+        _signal(u, signal, origin)
+    for timer in effects.timers:
+        _timer(u, timer, origin)
+    if effects.attributes:
+        _set_attributes(u, effects, origin)
+    if effects.release_dedupe_key and origin.run_id is not None:
+        release_key(u, origin.run_id)
+
+
+def apply_deletions(u: Unit, effects: Effects, origin: Origin) -> None:
+    for tick in effects.delete_ticks:
+        u.do("delete_tick", run_id=origin.run_id, tick=tick)
+    u.flush()
+    for run_id in effects.delete_runs:
+        run = u.find(run_id)
+        if run is not None and run.clog_id != origin.clog_id:
+            raise ClogError(f"run {run_id} belongs to clog {run.clog_id!r}; {origin.clog_id!r} cannot delete it")
+        if run is not None:
+            delete_run(u, run_id, origin.actor)
+    if effects.delete_session and origin.session_id is not None:
+        foreign = u.one("session_foreign_run", session_id=origin.session_id, clog_id=origin.clog_id)
+        if foreign is not None:
+            raise ClogError(
+                f"session {origin.session_id!r} has run {foreign['run_id']} of clog {foreign['clog_id']!r}; "
+                f"{origin.clog_id!r} can delete only a session all of whose runs are its own"
+            )
+        delete_session(u, origin.session_id, origin.actor)
+
+
+def log(u: Unit, event: NewEvent, origin: Origin) -> None:
+    if origin.run_id is not None:
+        u.event(
+            origin.run_id,
+            event.type,
+            None,
+            text=event.payload,
+            tick=origin.tick,
+            call=origin.call,
+            actor=origin.actor,
+            caused_by=origin.caused_by,
+            clog_id=event.clog_id,
+        )
+    else:
+        u.append(
+            type=event.type,
+            payload=event.payload,
+            session_id=origin.session_id,
+            clog_id=event.clog_id,
+            actor=origin.actor,
+        )
+
+
+def _signal(u: Unit, signal: NewSignal, origin: Origin) -> None:
+    if deliver_if_alive(u, signal, origin.caused_by):
+        return
+    if signal.required:
+        raise SignalRefused(f"the signal to run {signal.run_id} was required, and that run has ended or is gone")
+    payload = encode({"to": signal.run_id, "kind": "signal", "signal_id": signal.signal_id})
+    log(u, NewEvent("signal.undelivered", payload, origin.clog_id), origin)
+
+
+def _timer(u: Unit, timer: SetTimer | CancelTimer, origin: Origin) -> None:
+    if origin.run_id is None:
+        raise InvalidValue("timers belong to a run; this call has none")
+    match timer:
+        case SetTimer():
+            set_timer(u, origin.run_id, timer)
+        case CancelTimer():
+            if cancel_timer(u, origin.run_id, timer.name):
+                u.event(
+                    origin.run_id,
+                    "timer.cancelled",
+                    {"timer": timer.name},
+                    tick=origin.tick,
+                    call=origin.call,
+                )
+    if origin.tick is None:
+        first = next_input_at(u, origin.run_id)
+        if first is not None:
+            u.save(input_arrived(u.run(origin.run_id), first, u.now))
+
+
+def _set_attributes(u: Unit, effects: Effects, origin: Origin) -> None:
+    if origin.run_id is None:
+        raise InvalidValue("attributes belong to a run; this call has none")
+    run = u.run(origin.run_id)
+    for name, value in effects.attributes.items():
+        if value is None:
+            u.do("clear_attribute", run_id=run.run_id, name=name)
+        else:
+            put_attribute(u, run, name, value)
+    if len(u.all("get_attributes", run_id=run.run_id)) > MOST:
+        raise InvalidValue(f"a run has at most {MOST} attributes; remove some by setting them to None")
+    payload = dict(effects.attributes)
+    u.event(run.run_id, "run.attributes_set", payload, tick=origin.tick, call=origin.call)

@@ -1,0 +1,102 @@
+"""Ends. Every one, whoever makes it, goes through `end_run`."""
+
+from typing import Any
+
+from ocean.kernel.outcomes import ErrorInfo
+from ocean.kernel.records import Ending, InputKind, Run, RunStatus
+from ocean.kernel.transitions import end_requested, ended, input_arrived
+from ocean.kernel.values import encode
+from ocean.stores.sqlite.inbox import append_input, drop_timers
+from ocean.stores.sqlite.unit import Unit
+
+MOST_NAMED = 100
+"""How many undelivered inputs an event names; the count is always whole."""
+
+
+def end_run(
+    u: Unit,
+    run_id: str,
+    status: RunStatus,
+    *,
+    output: str | None = None,
+    error: str | None = None,
+    tick: int | None = None,
+    call: int | None = None,
+    actor: str | None = None,
+) -> Run:
+    """Drop timers, name the undelivered, tell the parent, write the last event, end the children that ask for it."""
+    run = u.save(ended(u.run(run_id), status, u.now))
+    drop_timers(u, run_id)
+    u.do("release_turns", run_id=run_id)
+    if output is not None:
+        u.do("save_output", run_id=run_id, output=output)
+    u.do("save_error", run_id=run_id, error=error)
+    _name_undelivered(u, run_id)
+    told = _tell_parent(u, run, output, error)
+    if not told:
+        u.event(run_id, "signal.undelivered", {"to": run.parent_run_id, "kind": "child"})
+    text = f'{{"output":{output or "null"}}}' if status is RunStatus.DONE else f'{{"error":{error or "null"}}}'
+    u.event(run_id, f"run.{status}", None, text=text, tick=tick, call=call, actor=actor)
+    u.flush()
+    for child in u.all("children_to_cancel", run_id=run_id):
+        cancelled = ErrorInfo("cancelled", f"its parent {run_id} ended {status}")
+        request_end(u, child["run_id"], Ending.CANCEL, cancelled)
+    return u.run(run_id)
+
+
+def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, actor: str | None = None) -> Run:
+    """The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated."""
+    run = u.run(run_id)
+    if run.ending:
+        return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), actor=actor)
+    text = encode(error.as_json()) if error is not None else _stored_error(u, run_id)
+    clog = u.clog(run.clog_id)
+    following = end_requested(run, reason, clog is not None and clog.has_on_end, u.now)
+    if following.is_ended:
+        return end_run(u, run_id, RunStatus.FAILED, error=text, actor=actor)
+    u.save(following)
+    u.do("release_turns", run_id=run_id)
+    u.do("save_error", run_id=run_id, error=text)
+    payload = f'{{"reason":"{reason}","error":{text or "null"},"status":"pending"}}'
+    u.event(run_id, "run.ending", None, text=payload, actor=actor)
+    return u.run(run_id)
+
+
+def finish_last_tick(u: Unit, run_id: str, tick: int, call: int) -> Run:
+    """A last tick committed: whatever it answered, the run ends with the error that began its end."""
+    return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), tick=tick, call=call)
+
+
+def _stored_error(u: Unit, run_id: str) -> str | None:
+    details = u.one("get_details", run_id=run_id)
+    return details["error"] if details else None
+
+
+def _name_undelivered(u: Unit, run_id: str) -> None:
+    rows = u.all("undelivered", run_id=run_id)
+    if rows:
+        named: list[dict[str, Any]] = [dict(row) for row in rows[:MOST_NAMED]]
+        u.event(run_id, "signal.undelivered", {"to": run_id, "count": len(rows), "inputs": named})
+
+
+def _tell_parent(u: Unit, run: Run, output: str | None, error: str | None) -> bool:
+    """The child's outcome becomes an input of its parent, in the child's own last commit."""
+    details = u.one("get_details", run_id=run.run_id)
+    if run.parent_run_id is None or details is None or not details["notify_parent"]:
+        return True
+    parent = u.find(run.parent_run_id)
+    if parent is None or parent.is_ended or parent.ending:
+        return False
+    u.save(input_arrived(parent, u.now, u.now))
+    payload = {
+        "number": parent.inbox_count + 1,
+        "kind": "child",
+        "child_run_id": run.run_id,
+        "child_status": run.status,
+        "status": u.run(parent.run_id).status,
+    }
+    event, seq = u.event(parent.run_id, "run.signalled", payload)
+    end = f'"status":"{run.status}","output":{output or "null"},"error":{error or "null"}'
+    body = f'{{"run_id":{encode(run.run_id)},{end}}}'
+    append_input(u, parent.run_id, InputKind.CHILD, body, available_at=u.now, caused_by=event, event_seq=seq)
+    return True

@@ -1,0 +1,163 @@
+"""The inbox: how inputs arrive, become a tick's, and are consumed by its commit."""
+
+import sqlite3
+from dataclasses import replace
+
+from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
+from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt
+from ocean.kernel.store import NewSignal, SetTimer
+from ocean.kernel.transitions import input_arrived, refuse_if_ended
+from ocean.kernel.values import decode
+from ocean.stores.sqlite.unit import Unit
+
+CONTINUATION_AT = 0
+"""A continuation is available before anything else that may be in the inbox."""
+MOST_INPUTS = 256
+
+
+def append_input(
+    u: Unit,
+    run_id: str,
+    kind: InputKind,
+    body: str | None,
+    *,
+    available_at: int,
+    body_hash: str | None = None,
+    signal_id: str | None = None,
+    timer: str | None = None,
+    actor: str | None = None,
+    caused_by: str | None = None,
+    event_seq: int | None = None,
+) -> int:
+    """Number and store one input. The run's status is the caller's business."""
+    run = u.run(run_id)
+    run = u.save(replace(run, inbox_count=run.inbox_count + 1, pending_count=run.pending_count + 1))
+    u.do(
+        "insert_input",
+        run_id=run_id,
+        number=run.inbox_count,
+        kind=kind,
+        body=body,
+        body_hash=body_hash,
+        signal_id=signal_id,
+        timer=timer,
+        actor=actor,
+        caused_by=caused_by,
+        available_at=available_at,
+        now=u.now,
+        event_seq=event_seq,
+    )
+    return run.inbox_count
+
+
+def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalReceipt:
+    """A signal from outside or from a tick."""
+    run = u.run(signal.run_id)
+    if signal.signal_id is not None:
+        first = u.one("get_signal", run_id=run.run_id, signal_id=signal.signal_id)
+        if first is not None:
+            if first["body_hash"] != signal.body_hash:
+                raise SignalIdReused(
+                    f"signal id {signal.signal_id!r} was used for run {run.run_id} with another body; use a new id"
+                )
+            return SignalReceipt(run.run_id, first["number"], run.status, first["event_seq"])
+    refuse_if_ended(run)
+    if signal.if_idle and run.status is not RunStatus.IDLE:
+        raise RunBusy(
+            f"run {run.run_id} is {run.status}, not idle",
+            status=run.status,
+            locked_by=run.locked_by,
+            lock_expires_at=run.lock_expires_at,
+        )
+    available_at = max(signal.deliver_at or 0, u.now)
+    run = u.save(input_arrived(run, available_at, u.now))
+    payload = {
+        "number": run.inbox_count + 1,
+        "kind": "signal",
+        "signal_id": signal.signal_id,
+        "available_at": available_at,
+        "status": run.status,
+    }
+    event, seq = u.event(run.run_id, "run.signalled", payload, actor=signal.actor, caused_by=caused_by)
+    number = append_input(
+        u,
+        run.run_id,
+        InputKind.SIGNAL,
+        signal.body,
+        available_at=available_at,
+        body_hash=signal.body_hash,
+        signal_id=signal.signal_id,
+        actor=signal.actor,
+        caused_by=event,
+        event_seq=seq,
+    )
+    return SignalReceipt(run.run_id, number, run.status, seq)
+
+
+def deliver_if_alive(u: Unit, signal: NewSignal, caused_by: str | None) -> bool:
+    """A signal between runs: False if the receiver has ended or is gone."""
+    if u.find(signal.run_id) is None:
+        return False
+    try:
+        deliver(u, signal, caused_by)
+    except RunEnded:
+        return False
+    return True
+
+
+def set_timer(u: Unit, run_id: str, timer: SetTimer) -> None:
+    """A named entry that becomes an input at its time; an unfired one of the same name is replaced."""
+    cancel_timer(u, run_id, timer.name)
+    payload = {"timer": timer.name, "at": timer.at, "number": u.run(run_id).inbox_count + 1}
+    event, _ = u.event(run_id, "timer.set", payload)
+    append_input(u, run_id, InputKind.TIMER, timer.body, available_at=timer.at, timer=timer.name, caused_by=event)
+
+
+def cancel_timer(u: Unit, run_id: str, name: str) -> bool:
+    gone = len(u.all("cancel_timer", run_id=run_id, timer=name))
+    run = u.run(run_id)
+    u.save(replace(run, pending_count=run.pending_count - gone))
+    return gone > 0
+
+
+def next_input_at(u: Unit, run_id: str) -> int | None:
+    row = u.one("next_input_at", run_id=run_id)
+    return None if row is None else int(row["available_at"])
+
+
+def fix_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
+    """Give the due inputs to the tick that begins: the first one, or all. They stay its inputs over every retry."""
+    rows = u.all("due_inputs", run_id=run.run_id, now=u.now, limit=MOST_INPUTS if takes_all else 1)
+    for row in rows:
+        u.do("assign_input", run_id=run.run_id, number=row["number"], tick=run.tick)
+    return tuple(map(input_from, rows))
+
+
+def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
+    return tuple(map(input_from, u.all("tick_inputs", run_id=run.run_id, tick=run.tick)))
+
+
+def consume_inputs(u: Unit, run: Run) -> list[int]:
+    numbers = [row["number"] for row in u.all("consume_inputs", run_id=run.run_id, tick=run.tick)]
+    run = u.run(run.run_id)
+    u.save(replace(run, pending_count=run.pending_count - len(numbers)))
+    return numbers
+
+
+def drop_timers(u: Unit, run_id: str) -> None:
+    gone = len(u.all("drop_timers", run_id=run_id))
+    run = u.run(run_id)
+    u.save(replace(run, pending_count=run.pending_count - gone))
+
+
+def input_from(row: sqlite3.Row) -> Input:
+    return Input(
+        number=row["number"],
+        kind=InputKind(row["kind"]),
+        body=decode(row["body"]),
+        available_at=row["available_at"],
+        signal_id=row["signal_id"],
+        timer=row["timer"],
+        actor=row["actor"],
+        caused_by=row["caused_by"],
+    )

@@ -1,0 +1,44 @@
+"""Runs as their readers see them."""
+
+import sqlite3
+from typing import Any
+
+from ocean.kernel.attributes import sort_key
+from ocean.kernel.records import Run, RunInfo, TickInfo
+from ocean.kernel.transitions import due_at
+from ocean.kernel.values import decode, encode
+from ocean.stores.sqlite.unit import Unit
+
+
+def info(u: Unit, run: Run) -> RunInfo:
+    details = u.one("get_details", run_id=run.run_id)
+    assert details is not None
+    attributes = {row["name"]: decode(row["value"]) for row in u.all("get_attributes", run_id=run.run_id)}
+    shared = {name: getattr(run, name) for name in _SHARED}
+    return RunInfo(
+        **shared,
+        due_at=due_at(run),
+        output=decode(details["output"]),
+        error=decode(details["error"]),
+        attributes=attributes,
+        dedupe_key=details["dedupe_key"],
+    )
+
+
+_SHARED = tuple(name for name in RunInfo.__slots__ if name in Run.__slots__)
+
+
+def put_attribute(u: Unit, run: Run, name: str, value: Any) -> None:
+    u.do(
+        "put_attribute",
+        run_id=run.run_id,
+        name=name,
+        clog_id=run.clog_id,
+        sort_key=sort_key(name, value),
+        value=encode(value),
+        created_at=run.created_at,
+    )
+
+
+def tick_from(row: sqlite3.Row) -> TickInfo:
+    return TickInfo(**{name: row[name] for name in TickInfo.__slots__})

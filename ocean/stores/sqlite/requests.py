@@ -1,0 +1,37 @@
+"""Request keys: key, body hash and answer, stored in the transaction that has the effect."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from ocean.kernel.errors import RequestKeyReused
+from ocean.kernel.store import Request
+from ocean.stores.sqlite.unit import Unit
+
+T = TypeVar("T")
+
+
+def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[], T]) -> T:
+    """Act and remember the answer, or answer what was answered before."""
+    if request is None:
+        return act()
+    stored = stored_answer(u, request)
+    if stored is not None:
+        return TypeAdapter(answer_type).validate_json(stored)
+    answer = act()
+    keep_answer(u, request, TypeAdapter(answer_type).dump_json(answer).decode())
+    return answer
+
+
+def stored_answer(u: Unit, request: Request) -> str | None:
+    row = u.one("get_request", request_key=request.key)
+    if row is None:
+        return None
+    if row["hash"] != request.hash:
+        raise RequestKeyReused(f"request key {request.key!r} was used for another request; choose a new key")
+    return str(row["answer"])
+
+
+def keep_answer(u: Unit, request: Request, answer: str) -> None:
+    u.do("insert_request", request_key=request.key, hash=request.hash, answer=answer, now=u.now)

@@ -1,0 +1,102 @@
+"""Scoped rows: reading them, comparing versions, writing them, and turns on contested ones."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ocean.kernel.errors import RunEnded
+from ocean.kernel.store import ABSENT, RowKey, RowsAnswer, RowsAsk, RowWrite, StoredRow
+from ocean.stores.sqlite.creating import holder_of_key
+from ocean.stores.sqlite.unit import Unit
+
+
+def read_rows(u: Unit, ask: RowsAsk) -> RowsAnswer:
+    rows = {key: read_row(u, key) for key in ask.keys}
+    by_key: dict[str, str | None] = {}
+    for dedupe_key in ask.dedupe_keys:
+        holder = holder_of_key(u, ask.clog_id, ask.session_id, dedupe_key)
+        by_key[dedupe_key] = holder[0] if holder else None
+        if holder:
+            key = RowKey("run", ask.clog_id, run_id=holder[0])
+            rows[key] = read_row(u, key)
+    for tick in ask.ticks:
+        for row in u.all("tick_rows", run_id=ask.run_id, clog_id=ask.clog_id, tick=tick):
+            key = RowKey("tick", ask.clog_id, run_id=ask.run_id, tick=tick, row_id=row["row_id"])
+            rows[key] = StoredRow(row["version"], row["value"])
+    return RowsAnswer(rows, by_key, _history(u, ask) if ask.history else [])
+
+
+def _history(u: Unit, ask: RowsAsk) -> list[tuple[int, dict[str, str]]]:
+    newest = u.all("history_ticks", run_id=ask.run_id, clog_id=ask.clog_id, limit=ask.history)
+    found = []
+    for tick in reversed([row["tick"] for row in newest]):
+        rows = u.all("tick_rows", run_id=ask.run_id, clog_id=ask.clog_id, tick=tick)
+        found.append((tick, {row["row_id"]: row["value"] for row in rows}))
+    return found
+
+
+def read_row(u: Unit, key: RowKey) -> StoredRow:
+    row = u.one(f"get_{key.scope}_row", **_address(key))
+    return ABSENT if row is None else StoredRow(row["version"], row["value"])
+
+
+def have_moved(u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]]) -> bool:
+    """Whether any row that must be as it was read is not."""
+    for write in writes:
+        if write.key.scope == "run" and u.find(write.key.run_id) is None:
+            return True
+        if write.apply is None and read_row(u, write.key).version != write.version:
+            return True
+    return any(read_row(u, key).version != version for key, version in guards)
+
+
+def write_rows(u: Unit, writes: Iterable[RowWrite], own_run_id: str | None) -> None:
+    version = u.next_version()
+    for write in writes:
+        key = write.key
+        if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:
+            raise RunEnded(f"run {key.run_id} has ended; its row can only be read")
+        if key.scope == "session":
+            u.do("insert_session", session_id=key.session_id, now=u.now)
+        text = write.text if write.apply is None else write.apply(read_row(u, key).text)
+        if text is None:
+            u.do(f"clear_{key.scope}_row", **_address(key))
+        else:
+            u.do(f"put_{key.scope}_row", **_address(key), value=text, version=version)
+
+
+def is_behind(u: Unit, writes: Sequence[RowWrite], run_id: str | None, epoch: int) -> bool:
+    """Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody."""
+    if not writes or (run_id is not None and u.one("has_turn", run_id=run_id, epoch=epoch)):
+        return False
+    return any(_holder(u, write.key) not in (None, run_id) for write in writes)
+
+
+def take_turn(u: Unit, run_id: str, epoch: int, keys: Iterable[RowKey]) -> bool:
+    """All rows or none, so that two ticks never hold half of what both need."""
+    wanted = list(keys)
+    if any(_holder(u, key) not in (None, run_id) for key in wanted):
+        return False
+    for key in wanted:
+        u.do("take_turn", row_key=_row_key(key), run_id=run_id, epoch=epoch)
+    return True
+
+
+def _holder(u: Unit, key: RowKey) -> str | None:
+    row = u.one("turn_holder", row_key=_row_key(key), now=u.now)
+    return row["run_id"] if row else None
+
+
+def _row_key(key: RowKey) -> str:
+    return "\x1f".join((key.scope, key.clog_id, key.session_id, key.run_id, str(key.tick), key.row_id))
+
+
+def _address(key: RowKey) -> dict[str, Any]:
+    match key.scope:
+        case "global":
+            return {"clog_id": key.clog_id}
+        case "session":
+            return {"clog_id": key.clog_id, "session_id": key.session_id}
+        case "run":
+            return {"clog_id": key.clog_id, "run_id": key.run_id}
+        case "tick":
+            return {"clog_id": key.clog_id, "run_id": key.run_id, "tick": key.tick, "row_id": key.row_id}

@@ -1,0 +1,302 @@
+"""The `Store` protocol on SQLite: each verb is one unit, run whole on the writer or on a snapshot of the reader."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from ocean.kernel.clock import Clock
+from ocean.kernel.errors import LockLost
+from ocean.kernel.outcomes import ErrorInfo
+from ocean.kernel.records import (
+    Agenda,
+    Claim,
+    ClogRecord,
+    Ending,
+    Event,
+    FeedFilter,
+    Lock,
+    Run,
+    RunCount,
+    RunFilter,
+    RunInfo,
+    RunPage,
+    RunStatus,
+    SignalReceipt,
+    SweepResult,
+    TickInfo,
+)
+from ocean.kernel.store import (
+    Behind,
+    CallCommit,
+    CallConflict,
+    CallDone,
+    ClaimAsk,
+    NewEvent,
+    NewRun,
+    NewSignal,
+    Request,
+    RowKey,
+    RowsAnswer,
+    RowsAsk,
+    SweepAsk,
+    TickAnswer,
+    TickCommit,
+)
+from ocean.kernel.transitions import paused, refuse_if_ended, refuse_unless_held, renewed, resumed
+from ocean.stores.sqlite import (
+    claiming,
+    committing,
+    creating,
+    deleting,
+    inbox,
+    listing,
+    log,
+    requests,
+    storage,
+)
+from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.ending import request_end
+from ocean.stores.sqlite.info import info, tick_from
+from ocean.stores.sqlite.unit import Unit, clog_from
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    def __init__(self, path: str, clock: Clock) -> None:
+        self.database = Database(path)
+        self._clock = clock
+
+    async def open(self) -> None:
+        await self.database.open()
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    def commits_seen(self) -> int:
+        return self.database.commits_seen()
+
+    async def next_commit(self, seen: int) -> int:
+        return await self.database.next_commit(seen)
+
+    def _unit(self, act: Callable[[Unit], T]) -> Callable[[sqlite3.Connection], T]:
+        def run(db: sqlite3.Connection) -> T:
+            u = Unit(db, self._clock.now())
+            answer = act(u)
+            u.flush()
+            return answer
+
+        return run
+
+    async def _write(self, act: Callable[[Unit], T]) -> T:
+        return await self.database.write(self._unit(act))
+
+    async def _read(self, act: Callable[[Unit], T]) -> T:
+        return await self.database.read(self._unit(act))
+
+    async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
+        def act(u: Unit) -> None:
+            for clog in clogs:
+                u.do(
+                    "register_clog",
+                    clog_id=clog.clog_id,
+                    version=clog.version,
+                    has_on_end=clog.has_on_end,
+                    now=u.now,
+                )
+
+        await self._write(act)
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        return await self._read(lambda u: [clog_from(row) for row in u.all("list_clogs")])
+
+    async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
+        def act(u: Unit) -> RunInfo:
+            return requests.once(u, request, RunInfo, lambda: info(u, creating.create(u, new)))
+
+        return await self._write(act)
+
+    async def find_run(self, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
+        return await self._read(lambda u: creating.holder_of_key(u, clog_id, session_id, dedupe_key))
+
+    async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
+        def act(u: Unit) -> SignalReceipt:
+            return requests.once(u, request, SignalReceipt, lambda: inbox.deliver(u, signal))
+
+        return await self._write(act)
+
+    async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
+        if not await self._read(lambda u: claiming.has_work(u, ask)):
+            return []
+        return await self._write(lambda u: claiming.claim_due(u, ask))
+
+    async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
+        return await self._read(lambda u: storage.read_rows(u, ask))
+
+    async def commit_tick(self, commit: TickCommit) -> TickAnswer:
+        return await self._write(lambda u: committing.commit_tick(u, commit))
+
+    async def take_turn(self, lock: Lock, keys: Sequence[RowKey]) -> bool:
+        def act(u: Unit) -> bool:
+            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            return storage.take_turn(u, lock.run_id, lock.epoch, keys)
+
+        return await self._write(act)
+
+    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+        try:
+            return await self._write(lambda u: committing.give_back(u, lock, tick))
+        except LockLost:
+            return None
+
+    def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
+        def act(u: Unit) -> set[Lock]:
+            lost = set()
+            for lock in locks:
+                run = u.find(lock.run_id)
+                if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != lock.epoch:
+                    lost.add(lock)
+                else:
+                    u.save(renewed(run, lock.lock_ms, u.now))
+            return lost
+
+        return self.database.write_blocking(self._unit(act))
+
+    async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
+        def act(u: Unit) -> None:
+            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            for event in events:
+                u.event(
+                    lock.run_id,
+                    event.type,
+                    None,
+                    text=event.payload,
+                    tick=tick,
+                    call=call,
+                    clog_id=event.clog_id,
+                )
+
+        await self._write(act)
+
+    async def read_step(self, run_id: str, tick: int, name: str) -> str | None:
+        def act(u: Unit) -> str | None:
+            row = u.one("get_step", run_id=run_id, tick=tick, name=name)
+            return row["result"] if row else None
+
+        return await self._read(act)
+
+    async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
+        def act(u: Unit) -> str:
+            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            first = u.one("get_step", run_id=lock.run_id, tick=tick, name=name)
+            if first is not None:
+                return str(first["result"])
+            u.do("insert_step", run_id=lock.run_id, tick=tick, name=name, result=result, now=u.now)
+            return result
+
+        return await self._write(act)
+
+    async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind:
+        def act(u: Unit) -> CallDone | CallConflict | Behind:
+            request = commit.request
+            stored = requests.stored_answer(u, request) if request else None
+            if stored is not None:
+                return CallDone(stored)
+            answer = committing.commit_call(u, commit)
+            if request is not None and isinstance(answer, CallDone):
+                requests.keep_answer(u, request, answer.answer)
+            return answer
+
+        return await self._write(act)
+
+    async def stored_answer(self, request: Request) -> str | None:
+        return await self._read(lambda u: requests.stored_answer(u, request))
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        def act(u: Unit) -> RunInfo | None:
+            run = u.find(run_id)
+            return None if run is None else info(u, run)
+
+        return await self._read(act)
+
+    async def run_and_clog(self, run_id: str) -> tuple[Run, bool] | None:
+        def act(u: Unit) -> tuple[Run, bool] | None:
+            run = u.find(run_id)
+            return None if run is None else (run, claiming.is_clog_paused(u, run.clog_id))
+
+        return await self._read(act)
+
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage:
+        return await self._read(lambda u: listing.list_runs(u, where, limit, cursor, newest_first))
+
+    async def count_runs(self, where: RunFilter, cap: int) -> RunCount:
+        return await self._read(lambda u: listing.count_runs(u, where, cap))
+
+    async def list_ticks(self, run_id: str, after: int, limit: int) -> list[TickInfo]:
+        def act(u: Unit) -> list[TickInfo]:
+            u.run(run_id)
+            return [tick_from(row) for row in u.all("list_ticks", run_id=run_id, after=after, limit=limit)]
+
+        return await self._read(act)
+
+    async def agenda(self, clog_ids: Collection[str]) -> Agenda:
+        return await self._read(lambda u: claiming.agenda(u, frozenset(clog_ids)))
+
+    async def cancel_run(self, run_id: str, reason: str | None, actor: str | None, request: Request | None) -> RunInfo:
+        def cancel(u: Unit) -> RunInfo:
+            run = u.run(run_id)
+            if run.ending is None:
+                refuse_if_ended(run)
+                request_end(u, run_id, Ending.CANCEL, ErrorInfo("cancelled", reason or "cancelled"), actor)
+            return info(u, u.run(run_id))
+
+        return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: cancel(u)))
+
+    async def set_run_paused(self, run_id: str, is_paused: bool, actor: str | None, request: Request | None) -> RunInfo:
+        def change(u: Unit) -> RunInfo:
+            run = u.run(run_id)
+            following = (paused if is_paused else resumed)(run, u.now)
+            if run.paused != is_paused:
+                u.save(following)
+                payload = {"status": run.status}
+                u.event(run_id, "run.paused" if is_paused else "run.resumed", payload, actor=actor)
+            return info(u, u.run(run_id))
+
+        return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: change(u)))
+
+    async def set_clog_paused(
+        self, clog_id: str, is_paused: bool, actor: str | None, request: Request | None
+    ) -> ClogRecord:
+        def change(u: Unit) -> ClogRecord:
+            clog = u.clog(clog_id)
+            if clog is None:
+                raise creating.unknown_clog(u, clog_id)
+            if clog.paused != is_paused:
+                u.do("set_clog_paused", clog_id=clog_id, paused=is_paused)
+                type = "clog.paused" if is_paused else "clog.resumed"
+                u.append(type=type, payload="{}", clog_id=clog_id, actor=actor)
+            return ClogRecord(clog.clog_id, clog.version, clog.has_on_end, is_paused)
+
+        return await self._write(lambda u: requests.once(u, request, ClogRecord, lambda: change(u)))
+
+    async def delete_run(self, run_id: str, actor: str | None, request: Request | None) -> int:
+        def delete(u: Unit) -> int:
+            u.run(run_id)
+            return deleting.delete_run(u, run_id, actor)
+
+        return await self._write(lambda u: requests.once(u, request, int, lambda: delete(u)))
+
+    async def delete_session(self, session_id: str, actor: str | None, request: Request | None) -> int:
+        def delete(u: Unit) -> int:
+            return deleting.delete_session(u, session_id, actor)
+
+        return await self._write(lambda u: requests.once(u, request, int, lambda: delete(u)))
+
+    async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
+        return await self._read(lambda u: log.read_events(u, where, after, limit))
+
+    async def event_bounds(self) -> tuple[int, int]:
+        return await self._read(log.event_bounds)
+
+    async def sweep(self, ask: SweepAsk) -> SweepResult:
+        return await self._write(lambda u: log.sweep(u, ask))

@@ -1,0 +1,155 @@
+"""One unit of work: the rows it has read, what it changes, and the events it appends, at one moment in time."""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ocean.kernel.errors import RunNotFound
+from ocean.kernel.records import ClogRecord, Ending, Run, RunStatus
+from ocean.kernel.transitions import due_at, is_last_call
+from ocean.kernel.values import encode
+from ocean.stores.queries import load_queries
+
+QUERIES = load_queries("sqlite.sql")
+
+
+class Unit:
+    """Runs are loaded once, changed in memory and written by `flush`; everything else is written at once."""
+
+    def __init__(self, db: sqlite3.Connection, now: int) -> None:
+        self.db = db
+        self.now = now
+        self._runs: dict[str, Run | None] = {}
+        self._changed: dict[str, None] = {}
+
+    def all(self, name: str, /, **values: Any) -> list[sqlite3.Row]:
+        return self.db.execute(QUERIES[name], values).fetchall()
+
+    def one(self, name: str, /, **values: Any) -> sqlite3.Row | None:
+        row: sqlite3.Row | None = self.db.execute(QUERIES[name], values).fetchone()
+        return row
+
+    def do(self, name: str, /, **values: Any) -> int:
+        return self.db.execute(QUERIES[name], values).rowcount
+
+    def find(self, run_id: str) -> Run | None:
+        if run_id not in self._runs:
+            row = self.one("get_run", run_id=run_id)
+            self._runs[run_id] = None if row is None else run_from(row)
+        return self._runs[run_id]
+
+    def run(self, run_id: str) -> Run:
+        run = self.find(run_id)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
+        return run
+
+    def loaded(self, rows: Iterable[sqlite3.Row]) -> list[Run]:
+        """Runs from rows already at hand; a run this unit has changed stays as changed."""
+        runs = []
+        for row in rows:
+            known = self._runs.get(row["run_id"])
+            runs.append(known if known is not None else run_from(row))
+            self._runs[row["run_id"]] = runs[-1]
+        return runs
+
+    def insert(self, run: Run) -> None:
+        self.do("insert_run", **_columns(run))
+        self._runs[run.run_id] = run
+
+    def save(self, run: Run) -> Run:
+        self._runs[run.run_id] = run
+        self._changed[run.run_id] = None
+        return run
+
+    def forget(self, run_id: str) -> None:
+        """The run's row is gone."""
+        self._runs[run_id] = None
+        self._changed.pop(run_id, None)
+
+    def flush(self) -> None:
+        for run_id in self._changed:
+            run = self._runs[run_id]
+            if run is not None:
+                self.do("save_run", **_columns(run))
+        self._changed.clear()
+
+    def clog(self, clog_id: str) -> ClogRecord | None:
+        row = self.one("get_clog", clog_id=clog_id)
+        return None if row is None else clog_from(row)
+
+    def next_version(self) -> int:
+        """Never used before and never again: it is the cursor of the event that this unit appends next."""
+        row = self.one("last_seq")
+        assert row is not None
+        return int(row["seq"]) + 1
+
+    def event(
+        self,
+        run_id: str,
+        type: str,
+        payload: Any,
+        *,
+        tick: int | None = None,
+        call: int | None = None,
+        actor: str | None = None,
+        caused_by: str | None = None,
+        clog_id: str | None = None,
+        text: str | None = None,
+    ) -> tuple[str, int]:
+        """Append to a run's log; answers the event's id and cursor. `text` is a payload that is JSON already."""
+        run = self.run(run_id)
+        run = self.save(replace(run, event_count=run.event_count + 1))
+        seq = self.append(
+            type=type,
+            payload=encode(payload) if text is None else text,
+            session_id=run.session_id,
+            run_id=run_id,
+            run_seq=run.event_count,
+            tick=tick,
+            call=call,
+            clog_id=clog_id or run.clog_id,
+            actor=actor,
+            correlation_id=run.correlation_id,
+            causation_id=caused_by,
+        )
+        return f"{run_id}:{run.event_count}", seq
+
+    def append(self, **event: Any) -> int:
+        """Append any event; the ones without a run have no `run_seq`."""
+        columns = dict.fromkeys(_EVENT_COLUMNS) | {"ts": self.now} | event
+        return self.db.execute(QUERIES["insert_event"], columns).lastrowid or 0
+
+
+_EVENT_COLUMNS = (
+    "session_id",
+    "run_id",
+    "run_seq",
+    "tick",
+    "call",
+    "clog_id",
+    "actor",
+    "correlation_id",
+    "causation_id",
+)
+
+
+def _columns(run: Run) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in Run.__slots__} | {
+        "due_at": due_at(run),
+        "last_call": is_last_call(run),
+    }
+
+
+def run_from(row: sqlite3.Row) -> Run:
+    values = {name: row[name] for name in Run.__slots__}
+    values["status"] = RunStatus(row["status"])
+    values["ending"] = Ending(row["ending"]) if row["ending"] else None
+    values["paused"] = bool(row["paused"])
+    values["tick_open"] = bool(row["tick_open"])
+    return Run(**values)
+
+
+def clog_from(row: sqlite3.Row) -> ClogRecord:
+    return ClogRecord(row["clog_id"], row["version"], bool(row["has_on_end"]), bool(row["paused"]))

@@ -1,0 +1,58 @@
+"""A world: a database of its own, an `Ocean` on it, and a clock in the test's hand."""
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ocean.compose import Ocean, open_store
+from ocean.kernel.clock import Clock
+from ocean.kernel.clog import Clog
+from ocean.kernel.kernel import DEFAULT_LOCK_MS
+from ocean.kernel.records import TickResult
+from ocean.kernel.store import Store
+from ocean.testing.manual_clock import ManualClock
+
+MOST_POKES = 10_000
+
+
+@dataclass(slots=True)
+class World:
+    ocean: Ocean
+    clock: ManualClock
+    store: Store
+
+    async def drain(self, ocean: Ocean | None = None) -> list[TickResult]:
+        """Poke until nothing is due at this moment; answers every call that was made."""
+        results: list[TickResult] = []
+        for _ in range(MOST_POKES):
+            advanced = await (ocean or self.ocean).advance(budget_ms=60_000)
+            results += advanced.outcomes
+            if not advanced.outcomes and not advanced.due_now:
+                return results
+        raise AssertionError(f"still due after {MOST_POKES} pokes: does a handler always answer Continue?")
+
+    async def instance(
+        self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None
+    ) -> Ocean:
+        """Another instance on the same database: a second process, as far as locks can tell."""
+        other = Ocean(self.store, clogs, clock or self.clock, lock_ms=lock_ms)
+        await other.start()
+        return other
+
+
+@asynccontextmanager
+async def world(
+    clogs: Iterable[Clog] = (),
+    *,
+    url: str = "sqlite://:memory:",
+    lock_ms: int = DEFAULT_LOCK_MS,
+    private_hosts: Collection[str] = (),
+) -> AsyncIterator[World]:
+    clock = ManualClock()
+    store = await open_store(url, clock)
+    ocean = Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts)
+    try:
+        await ocean.start()
+        yield World(ocean, clock, store)
+    finally:
+        await ocean.close()
