@@ -1,0 +1,104 @@
+"""The invariants on state, recomputed from the tables of a world after the fact."""
+
+import sqlite3
+from typing import Any
+
+from ocean.kernel.records import RunStatus
+from ocean.kernel.transitions import due_at, is_last_call
+from ocean.stores.sqlite.store import SqliteStore
+from ocean.stores.sqlite.unit import run_from
+from ocean.testing import World
+
+# Claims write no event: `active` shows up when something happens during a tick, and may be passed over.
+ALLOWED = {
+    "idle": {"idle", "pending", "waiting", "failed"},
+    "waiting": {"waiting", "pending", "active", "idle", "done", "failed"},
+    "pending": {"pending", "active", "idle", "waiting", "done", "failed"},
+    "active": {"active", "pending", "idle", "waiting", "done", "failed"},
+    "done": {"done"},
+    "failed": {"failed"},
+}
+
+
+async def check(world: World) -> None:
+    assert isinstance(world.store, SqliteStore)
+    await world.store.database.read(lambda db: check_tables(db, world.clock.now()))
+
+
+def check_tables(db: sqlite3.Connection, now: int) -> None:
+    assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+    for row in db.execute("SELECT * FROM runs").fetchall():
+        _check_run(db, row, now)
+    _check_events(db)
+    _check_ticks(db)
+
+
+def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
+    run = run_from(row)
+    one = {"run_id": run.run_id}
+    assert row["due_at"] == due_at(run), f"due_at is not its function: {run}"
+    assert bool(row["last_call"]) == is_last_call(run)
+    pending = _value(db, "SELECT count(*) FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL", one)
+    assert run.pending_count == pending, f"pending_count of {run.run_id}: {run.pending_count}, inbox has {pending}"
+    timers = _value(
+        db,
+        "SELECT count(*) FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL AND timer IS NOT NULL",
+        one,
+    )
+    if run.is_ended:
+        assert timers == 0, "an ended run has timers"
+    if run.status in (RunStatus.IDLE, RunStatus.WAITING):
+        first = _value(
+            db, "SELECT min(available_at) FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL", one
+        )
+        assert first is None or (run.wake_at is not None and run.wake_at <= first), f"lost wake-up: {run}"
+    consumed = db.execute(
+        "SELECT number, available_at, consumed_tick FROM ocean_inbox WHERE run_id = :run_id"
+        " AND consumed_tick IS NOT NULL",
+        one,
+    ).fetchall()
+    for entry in consumed:
+        assert entry["consumed_tick"] <= run.tick
+    log_end = _value(db, "SELECT max(run_seq) FROM events WHERE run_id = :run_id", one)
+    assert log_end in (None, run.event_count)
+
+
+def _check_events(db: sqlite3.Connection) -> None:
+    last: dict[str, int] = {}
+    status: dict[str, str] = {}
+    floor = _value(db, "SELECT seq FROM ocean_log_floor", {})
+    for event in db.execute("SELECT * FROM events WHERE run_id IS NOT NULL ORDER BY seq").fetchall():
+        run_id, number = event["run_id"], event["run_seq"]
+        if run_id in last or floor == 0:
+            assert number == last.get(run_id, 0) + 1, f"the log of {run_id} is not dense at {number}"
+        last[run_id] = number
+        if event["type"] == "run.created":
+            status.pop(run_id, None)
+        after = _status_after(db, event)
+        if after is not None:
+            before = status.get(run_id)
+            assert before is None or after in ALLOWED[before], f"{run_id}: {before} → {after} at {event['seq']}"
+            status[run_id] = after
+
+
+def _status_after(db: sqlite3.Connection, event: sqlite3.Row) -> str | None:
+    if event["type"] in ("run.done", "run.failed"):
+        return str(event["type"].removeprefix("run."))
+    if event["type"].split(".")[0] not in ("run", "tick"):
+        return None
+    status: str | None = db.execute("SELECT json_extract(?, '$.status')", (event["payload"],)).fetchone()[0]
+    return status
+
+
+def _check_ticks(db: sqlite3.Connection) -> None:
+    for tick in db.execute("SELECT * FROM ocean_ticks WHERE committed_at IS NOT NULL").fetchall():
+        committed = _value(
+            db,
+            "SELECT count(*) FROM events WHERE run_id = :run_id AND tick = :tick AND type = 'tick.committed'",
+            {"run_id": tick["run_id"], "tick": tick["tick"]},
+        )
+        assert committed <= 1, f"tick {tick['tick']} of {tick['run_id']} committed {committed} times"
+
+
+def _value(db: sqlite3.Connection, sql: str, values: dict[str, Any]) -> Any:
+    return db.execute(sql, values).fetchone()[0]

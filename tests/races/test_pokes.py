@@ -1,0 +1,185 @@
+"""Pokes that meet: several in one process, several instances, callers that go away."""
+
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from ocean import Clog, Continue, Done, Ok, Outcome, Retry, RunStatus, Tick, TickResult, Wait
+from ocean.testing import world
+from tests.invariants import check
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_two_pokes_at_once_call_every_run_once() -> None:
+    clog, calls = Clog("once"), list[str]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        calls.append(tick.run_id)
+        return Done()
+
+    async with world([clog]) as w:
+        other = await w.instance([clog])
+        runs = {(await w.ocean.create_run(session_id="s", clog_id="once", input=n)).run_id for n in range(50)}
+        async with anyio.create_task_group() as tasks:
+            for ocean in (w.ocean, other, w.ocean, other):
+                tasks.start_soon(partial(ocean.advance, concurrency=7))
+        assert sorted(calls) == sorted(runs)
+        await check(w)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [Ok(), Wait(for_ms=60_000), Continue("next"), Retry("again"), Done()],
+    ids=lambda outcome: type(outcome).__name__,
+)
+async def test_a_signal_during_a_tick_is_never_lost_whatever_it_answers(outcome: Outcome) -> None:
+    """D5, D6, S4, S5, S6: the signal comes after the handler began and before its commit."""
+    clog, got = Clog("busy"), list[Any]()
+    entered, go_on = anyio.Event(), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        got.append(tick.input)
+        if tick.number == 1 and tick.call_number == 1:
+            entered.set()
+            await go_on.wait()
+            return outcome
+        return Ok()
+
+    async with world([clog]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="busy", input="first")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.drain)
+            await entered.wait()
+            receipt = await w.ocean.signal(run.run_id, "second")
+            assert receipt.status is RunStatus.ACTIVE
+            go_on.set()
+        attempt = (await w.ocean.get_run(run.run_id)).attempt  # type: ignore[union-attr]
+        assert attempt == (1 if isinstance(outcome, Retry) else 0)
+        w.clock.advance(1_000)
+        await w.drain()
+        expected = {
+            Ok: ["first", "second"],
+            Wait: ["first", "second"],
+            Continue: ["first", "next", "second"],
+            Retry: ["first", "first", "second"],
+            Done: ["first"],
+        }[type(outcome)]
+        assert got == expected
+        undelivered = await w.ocean.read_events(run.run_id, types=["signal.undelivered"])
+        assert len(undelivered) == (1 if isinstance(outcome, Done) else 0)
+        await check(w)
+
+
+async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> None:
+    """L7: a poke for a run moves that run, even if somebody is at work on it just now."""
+    clog, entered, go_on = Clog("held"), anyio.Event(), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        if tick.number == 1:
+            entered.set()
+            await go_on.wait()
+            return Continue()
+        return Done("done")
+
+    async with world([clog]) as w:
+        other = await w.instance([clog])
+        run = await w.ocean.create_run(session_id="s", clog_id="held", input=1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: w.ocean.advance(max_ticks=1))
+            await entered.wait()
+            results: list[TickResult] = []
+
+            async def wait_for_it() -> None:
+                results.extend((await other.advance(run_id=run.run_id)).outcomes)
+
+            tasks.start_soon(wait_for_it)
+            await anyio.wait_all_tasks_blocked()
+            go_on.set()
+        assert [(result.tick, result.outcome) for result in results] == [(2, "done")]
+
+
+async def test_a_poke_whose_caller_goes_away_gives_its_runs_back_at_once() -> None:
+    clog, entered = Clog("slow"), anyio.Event()
+    calls: list[int] = []
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        calls.append(tick.call_number)
+        if tick.call_number == 1:
+            entered.set()
+            await anyio.sleep_forever()
+        return Done()
+
+    async with world([clog]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="slow", input=1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.drain)
+            await entered.wait()
+            tasks.cancel_scope.cancel()
+        info = await w.ocean.get_run(run.run_id)
+        assert info is not None
+        assert (info.status, info.attempt, info.locked_by) == (RunStatus.PENDING, 0, None)
+        await w.drain()
+        assert calls == [1, 2]
+        await check(w)
+
+
+async def test_nobody_starves_behind_a_run_that_always_continues() -> None:
+    """L6: one claim a poke, and a run that is due again at once each time."""
+    clog, order = Clog("fair"), list[str]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        order.append(tick.run_id)
+        return Continue() if tick.run_id == "a-greedy" else Done()
+
+    async with world([clog]) as w:
+        await w.ocean.create_run(session_id="s", clog_id="fair", run_id="a-greedy", input=1)
+        for name in ("b", "c"):
+            await w.ocean.create_run(session_id="s", clog_id="fair", run_id=name, input=1)
+        for _ in range(4):
+            await w.ocean.advance(max_ticks=1)
+        assert order == ["a-greedy", "b", "c", "a-greedy"]
+
+
+async def test_one_claim_in_eight_goes_to_the_longest_due_of_any_priority() -> None:
+    clog, order = Clog("lanes"), list[str]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        order.append(tick.run_id)
+        return Done()
+
+    async with world([clog]) as w:
+        await w.ocean.create_run(session_id="s", clog_id="lanes", run_id="patient", priority=9, input=1)
+        for number in range(30):
+            w.clock.advance(1)
+            await w.ocean.create_run(session_id="s", clog_id="lanes", run_id=f"urgent-{number:02}", priority=0, input=1)
+        for _ in range(8):
+            await w.ocean.advance(max_ticks=1)
+        assert "patient" in order
+        assert len(order) == 8
+
+
+async def test_a_run_of_a_clog_that_is_not_here_waits_for_an_instance_that_has_it() -> None:
+    """L9: it is not failed, it is counted, and explain says why."""
+    clog = Clog("elsewhere")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        return Done()
+
+    async with world([]) as w:
+        other = await w.instance([clog])
+        run = await w.ocean.create_run(session_id="s", clog_id="elsewhere", input=1)
+        poke = await w.ocean.advance()
+        assert (poke.advanced, poke.due_now, poke.unclaimable) == (0, 0, 1)
+        assert [hold.code for hold in (await w.ocean.explain(run.run_id)).holds] == ["clog_elsewhere"]
+        assert (await other.explain(run.run_id)).is_claimable
+        assert (await other.advance()).advanced == 1
