@@ -35,10 +35,14 @@ async def follow(store: Store, where: FeedFilter, after: int) -> AsyncIterator[E
     """Every event after the cursor, as it is committed. One run's feed ends after the run's last event."""
     while True:
         seen = store.commits_seen()
+        _, last = await store.event_bounds()
         page = await read_page(store, where, after, PAGE)
         for event in page:
             yield event
             after = max(after, event.seq)
+        if len(page) < PAGE:
+            # All up to `last` has been looked at: a narrow feed does not read the others' events again.
+            after = max(after, last)
         if where.run_id is not None and await _is_over(store, where.run_id, after):
             return
         if not page:

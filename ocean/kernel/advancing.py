@@ -102,6 +102,9 @@ class Advance:
             self.results.append(await TickWork(self._crew, claim, sent_at).run())
         except Exception as error:
             self._error = self._error or error
+        except BaseException:
+            self.results.append(TickResult(claim.run.run_id, claim.tick, "given_back", None))
+            raise
         finally:
             self._room += 1
             self._at_work -= 1
@@ -241,10 +244,9 @@ class TickWork:
             await commit_or_time(self._crew.store, self._crew.clock, seen, claim.lock.lock_ms)
 
     async def _take_turn(self, effects: Effects) -> None:
-        keys = [write.key for write in effects.writes]
         while True:
             seen = self._crew.store.commits_seen()
-            if await self._crew.store.take_turn(self._claim.lock, keys):
+            if await self._crew.store.take_turn(self._claim.lock, effects.contested_keys):
                 return
             await commit_or_time(self._crew.store, self._crew.clock, seen, self._claim.lock.lock_ms)
 

@@ -19,7 +19,8 @@ from ocean.kernel.tick import Tick
 from ocean.kernel.values import decode, encode
 
 CALL_TRIES = 5
-TURN_WAIT_MS = 1_000
+TURN_LOOK_MS = 1_000
+TURN_PATIENCE_MS = 10_000
 
 
 class CallTimeout(OceanError):
@@ -37,7 +38,7 @@ class DirectCall:
     method: str
     run: RunInfo | None
     session_id: str
-    payload: Any
+    payload: str
     caller: Caller
     request: Request | None
     seed: str
@@ -46,13 +47,12 @@ class DirectCall:
     async def run_to_end(self) -> Any:
         """Call and commit; on a conflict call again, a few times. A repeated request gets the stored answer."""
         method = self.clog.find_method(self.method)
-        payload = encode(self.payload, "payload")
         if self.request is not None:
             stored = await self.store.stored_answer(self.request)
             if stored is not None:
                 return _answered(stored)
         for _ in range(CALL_TRIES):
-            effects, answer = await self._call(method, decode(payload))
+            effects, answer = await self._call(method, decode(self.payload))
             if effects.is_empty and not effects.guards and self.request is None:
                 return _answered(answer)
             done = await self._commit(effects, answer)
@@ -106,14 +106,16 @@ class DirectCall:
             actor=self.caller.actor,
             request=self.request,
         )
+        patience_ends = self.clock.now() + TURN_PATIENCE_MS
         while True:
             seen = self.store.commits_seen()
             done = await self.store.commit_call(commit)
             if isinstance(done, CallDone):
                 return done
-            if not isinstance(done, Behind):
+            left = patience_ends - self.clock.now()
+            if not isinstance(done, Behind) or left <= 0:
                 return None
-            await commit_or_time(self.store, self.clock, seen, TURN_WAIT_MS)
+            await commit_or_time(self.store, self.clock, seen, min(left, TURN_LOOK_MS))
 
 
 def _answered(text: str) -> Any:

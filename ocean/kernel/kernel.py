@@ -33,6 +33,7 @@ from ocean.kernel.records import (
 from ocean.kernel.store import ClaimAsk, Store
 from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
 from ocean.kernel.transitions import due_at
+from ocean.kernel.values import encode
 
 DEFAULT_LOCK_MS = 30_000
 DEFAULT_CONCURRENCY = 32
@@ -214,10 +215,11 @@ class Kernel:
         request_key: str | None = None,
     ) -> Any:
         """Call a clog's method and answer within this request: on a run, or on a clog and perhaps a session."""
-        if (run_id is None) == (clog_id is None and session_id is None) and clog_id is None:
+        if run_id is None and clog_id is None:
             raise InvalidValue("call_clog needs a run_id, or a clog_id and perhaps a session_id")
         if run_id is not None and session_id is not None:
             raise InvalidValue("a call on a run has that run's session; leave session_id out")
+        text = encode(payload, "payload")
         run = await self._require(run_id) if run_id is not None else None
         clog = self._registry.get(clog_id or (run.clog_id if run else ""))
         call = DirectCall(
@@ -228,9 +230,9 @@ class Kernel:
             method=method,
             run=run,
             session_id=run.session_id if run else session_id or "",
-            payload=payload,
+            payload=text,
             caller=caller or Caller(),
-            request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, payload]),
+            request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, text]),
             seed=request_key or self._ids.new(self._clock.now()),
             private_hosts=self._crew.private_hosts,
         )

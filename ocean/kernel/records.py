@@ -68,6 +68,7 @@ class Run:
     created_at: int
     updated_at: int
     ended_at: int | None
+    wait_until: int | None = None
 
     @property
     def is_ended(self) -> bool:

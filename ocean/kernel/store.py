@@ -158,6 +158,11 @@ class Effects:
     release_dedupe_key: bool = False
 
     @property
+    def contested_keys(self) -> list[RowKey]:
+        """The rows that must not move under this call: what its turn is taken on."""
+        return [write.key for write in self.writes] + [key for key, _ in self.guards]
+
+    @property
     def is_empty(self) -> bool:
         return not any(getattr(self, name) for name in self.__slots__ if name != "guards")
 

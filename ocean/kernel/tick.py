@@ -335,7 +335,7 @@ class Tick:
     async def cancel_timer(self, name: str) -> None:
         self._use("ocean.timers.cancel").effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
 
-    async def set_attributes(self, **attributes: str | int | float | bool | None) -> None:
+    async def set_attributes(self, /, **attributes: str | int | float | bool | None) -> None:
         """Set what runs are found by; None removes one."""
         scene = self._use("ocean.runs.set_attributes")
         scene.effects.attributes |= checked_attributes(attributes, allow_none=True)

@@ -55,13 +55,26 @@ def input_arrived(run: Run, available_at: int, now: int) -> Run:
     refuse_if_ended(run)
     match run.status:
         case RunStatus.IDLE | RunStatus.WAITING if available_at <= now:
-            return replace(run, status=RunStatus.PENDING, ready_at=now, wake_at=None, updated_at=now)
+            free = replace(run, wake_at=None, wait_until=None)
+            return replace(free, status=RunStatus.PENDING, ready_at=now, updated_at=now)
         case RunStatus.IDLE:
             return replace(run, status=RunStatus.WAITING, wake_at=available_at, updated_at=now)
         case RunStatus.WAITING if run.wake_at is None or available_at < run.wake_at:
             return replace(run, wake_at=available_at, updated_at=now)
         case _:
             return replace(run, updated_at=now)
+
+
+def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
+    """A direct call set or cancelled timers: an idle or waiting run sleeps until what is first now."""
+    refuse_if_ended(run)
+    if run.status not in (RunStatus.IDLE, RunStatus.WAITING):
+        return replace(run, updated_at=now)
+    if next_input_at is not None and next_input_at <= now:
+        return input_arrived(run, next_input_at, now)
+    wake_at = min((time for time in (run.wait_until, next_input_at) if time is not None), default=None)
+    status = RunStatus.IDLE if wake_at is None else RunStatus.WAITING
+    return replace(run, status=status, wake_at=wake_at, updated_at=now)
 
 
 def refuse_if_ended(run: Run) -> None:
@@ -93,6 +106,7 @@ def claimed(run: Run, instance_id: str, lock_ms: int, now: int) -> Run | EndNow:
         attempt=attempt,
         ready_at=None,
         wake_at=None,
+        wait_until=None,
         locked_by=instance_id,
         lock_expires_at=now + lock_ms,
         lock_epoch=run.lock_epoch + 1,
@@ -139,7 +153,7 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
         case Wait():
             until = outcome.wake_at(now)
             wake_at = until if next_input_at is None else min(until, next_input_at)
-            return replace(free, status=RunStatus.WAITING, wake_at=wake_at)
+            return replace(free, status=RunStatus.WAITING, wake_at=wake_at, wait_until=until)
 
 
 def retried(run: Run, outcome: Retry, policy: RetryPolicy, tick_began_at: int, now: int) -> Run | EndNow:
@@ -191,4 +205,5 @@ def resumed(run: Run, now: int) -> Run:
 
 
 def _unlocked(run: Run, now: int) -> Run:
-    return replace(run, locked_by=None, lock_expires_at=None, ready_at=None, wake_at=None, updated_at=now)
+    free = replace(run, locked_by=None, lock_expires_at=None, ready_at=None, wake_at=None)
+    return replace(free, wait_until=None, updated_at=now)

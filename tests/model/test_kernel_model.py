@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.eligibility import holds
 from ocean.kernel.errors import LockLost, RunEnded
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import Claim, ClogRecord, RunStatus
@@ -51,6 +52,9 @@ class ModelRun:
     consumed: list[int] = field(default_factory=list)
     row: list[str] = field(default_factory=list)
     committed_ticks: int = 0
+    attempt: int = 0
+    give_backs: int = 0
+    is_paused: bool = False
 
 
 @dataclass
@@ -89,6 +93,7 @@ class KernelMachine(RuleBasedStateMachine):
         self.body += 1
         return self.body
 
+    @precondition(lambda self: len(self.model) < 3)
     @rule(target=runs, has_input=st.booleans(), attempts=st.sampled_from([1, 2, 3, None]))
     def create(self, has_input: bool, attempts: int | None) -> str:
         body = self.next_body() if has_input else UNSET
@@ -130,11 +135,35 @@ class KernelMachine(RuleBasedStateMachine):
         self._note_kernel_ends()
         return multiple(*[self._hold(claim) for claim in claims])
 
+    @rule(target=holders, run_id=runs)
+    def explain_and_claim(self, run_id: str) -> Any:
+        """An explanation is empty exactly when a claim takes the run, or makes the end it is owed."""
+        run, is_clog_paused = self.do(self.store.run_and_clog(run_id))
+        found = holds(run, is_here=True, is_clog_paused=is_clog_paused, now=self.clock.now())
+        claims = self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-3", 1, run_id=run_id)))
+        self._note_kernel_ends()
+        was_ended_now = not run.is_ended and self.model[run_id].is_ended
+        assert (not found) == (bool(claims) or was_ended_now), f"{found} but {claims}"
+        return multiple(*[self._hold(claim) for claim in claims])
+
+    @rule(run_id=runs, is_paused=st.booleans())
+    def pause_or_resume(self, run_id: str, is_paused: bool) -> None:
+        model = self.model[run_id]
+        try:
+            self.do(self.store.set_run_paused(run_id, is_paused, None, None))
+        except RunEnded:
+            assert model.is_ended
+        else:
+            model.is_paused = is_paused
+
     def _hold(self, claim: Claim) -> Holder:
         model = self.model[claim.run.run_id]
         assert not model.is_ended
+        assert not model.is_paused, "claimed a run that is paused"
         assert not model.is_held or model.expires_at <= self.clock.now(), "claimed a run that is held"
         assert claim.lock.epoch == model.epoch + 1, "the epoch rises by one per claim"
+        model.attempt += model.is_held
+        assert claim.run.attempt == model.attempt, "a crash is a failed attempt"
         assert claim.tick == model.committed_ticks + 1, "a tick keeps its number until it commits"
         model.epoch, model.is_held, model.expires_at = claim.lock.epoch, True, claim.lock_expires_at
         key = RowKey("run", "c", run_id=model.run_id)
@@ -186,7 +215,9 @@ class KernelMachine(RuleBasedStateMachine):
         model.is_held = False
         model.is_ended = answer.status in ENDED
         if isinstance(outcome, Retry):
+            model.attempt += 1
             return
+        model.attempt = model.give_backs = 0
         assert holder.row == model.row, "a write over a row that had moved on"
         model.row = [*model.row, holder.name]
         model.committed_ticks += 1
@@ -212,6 +243,8 @@ class KernelMachine(RuleBasedStateMachine):
         if is_current:
             model.is_held = False
             model.is_ended = status in ENDED
+            model.give_backs += 1
+            model.attempt += model.give_backs > 2
 
     @rule(holder=holders)
     def renew(self, holder: Holder) -> None:
@@ -222,9 +255,10 @@ class KernelMachine(RuleBasedStateMachine):
         if is_current:
             model.expires_at = max(model.expires_at, self.clock.now() + LOCK_MS)
 
-    @rule(run_id=runs)
-    def call(self, run_id: str) -> None:
+    @rule(holder=holders)
+    def call(self, holder: Holder) -> None:
         """A direct call writes the run row beside whoever holds the run."""
+        run_id = holder.claim.run.run_id
         model = self.model[run_id]
         key = RowKey("run", "c", run_id=run_id)
         stored = self.do(self.store.read_rows(RowsAsk("c", "s", run_id, (key,)))).rows[key]
@@ -298,7 +332,7 @@ class KernelMachine(RuleBasedStateMachine):
 
 TestKernelModel = KernelMachine.TestCase
 TestKernelModel.settings = settings(
-    max_examples=200,
+    max_examples=300,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

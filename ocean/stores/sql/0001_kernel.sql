@@ -19,6 +19,7 @@ CREATE TABLE runs (
   last_call INTEGER NOT NULL CHECK (last_call IN (0, 1)),
   ready_at INTEGER,
   wake_at INTEGER,
+  wait_until INTEGER,
   deadline_at INTEGER,
   locked_by TEXT,
   lock_expires_at INTEGER,
@@ -37,6 +38,7 @@ CREATE TABLE runs (
   CHECK ((status = 'active') = (lock_expires_at IS NOT NULL)),
   CHECK (status <> 'waiting' OR wake_at IS NOT NULL),
   CHECK (status <> 'idle' OR wake_at IS NULL),
+  CHECK (wait_until IS NULL OR status = 'waiting'),
   CHECK (status <> 'pending' OR (ready_at IS NULL) <> (wake_at IS NULL)),
   CHECK ((status IN ('done', 'failed')) = (ended_at IS NOT NULL)),
   CHECK (ended_at IS NULL OR (due_at IS NULL AND wake_at IS NULL AND ending IS NULL AND tick_open = 0))
@@ -92,6 +94,7 @@ CREATE TABLE ocean_inbox (
   available_at INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   event_seq INTEGER,
+  status_then TEXT,
   assigned_tick INTEGER,
   consumed_tick INTEGER CHECK (consumed_tick IS NULL OR consumed_tick = assigned_tick),
   CHECK ((kind = 'timer') = (timer IS NOT NULL)),

@@ -5,16 +5,16 @@ SELECT * FROM runs WHERE run_id = :run_id;
 -- name: insert_run
 -- A new run.
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
-  due_at, last_call, ready_at, wake_at, deadline_at, locked_by, lock_expires_at, lock_epoch, tick, tick_open, paused, ending,
+  due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, tick, tick_open, paused, ending,
   event_count, inbox_count, pending_count, created_at, updated_at, ended_at)
 VALUES (:run_id, :session_id, :clog_id, :parent_run_id, :correlation_id, :priority, :status, :attempt, :max_attempts,
-  :due_at, :last_call, :ready_at, :wake_at, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :tick, :tick_open,
+  :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :tick, :tick_open,
   :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at);
 
 -- name: save_run
 -- Everything about a run that can change.
 UPDATE runs SET status = :status, attempt = :attempt, due_at = :due_at, last_call = :last_call, ready_at = :ready_at,
-  wake_at = :wake_at, locked_by = :locked_by, lock_expires_at = :lock_expires_at, lock_epoch = :lock_epoch, tick = :tick,
+  wake_at = :wake_at, wait_until = :wait_until, locked_by = :locked_by, lock_expires_at = :lock_expires_at, lock_epoch = :lock_epoch, tick = :tick,
   tick_open = :tick_open, paused = :paused, ending = :ending, event_count = :event_count, inbox_count = :inbox_count,
   pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at
 WHERE run_id = :run_id;
@@ -142,13 +142,13 @@ SELECT min(at) AS at FROM (
 
 -- name: insert_input
 INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at,
-  created_at, event_seq)
+  created_at, event_seq, status_then)
 VALUES (:run_id, :number, :kind, :body, :body_hash, :signal_id, :timer, :actor, :caused_by, :available_at, :now,
-  :event_seq);
+  :event_seq, :status_then);
 
 -- name: get_signal
 -- The inbox entry that a signal id made.
-SELECT number, body_hash, event_seq FROM ocean_inbox WHERE run_id = :run_id AND signal_id = :signal_id;
+SELECT number, body_hash, event_seq, status_then FROM ocean_inbox WHERE run_id = :run_id AND signal_id = :signal_id;
 
 -- name: next_input_at
 -- When the first input is available that no tick has.

@@ -30,10 +30,11 @@ def has_work(u: Unit, ask: ClaimAsk) -> bool:
 
 def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
     if ask.run_id is None:
-        for run in u.loaded(u.all("overdue", now=u.now, limit=MOST_ENDS)):
-            make_owed_end(u, run)
-        for run in u.loaded(u.all("lost_on_last_call", now=u.now, limit=MOST_ENDS)):
-            make_owed_end(u, run)
+        for row in u.all("overdue", now=u.now, limit=MOST_ENDS):
+            make_owed_end(u, u.run(row["run_id"]))
+        u.flush()
+        for row in u.all("lost_on_last_call", now=u.now, limit=MOST_ENDS):
+            make_owed_end(u, u.run(row["run_id"]))
         u.flush()
         chosen = pick(_candidates(u, ask), ask.limit, ask.slot)
     else:

@@ -27,12 +27,15 @@ from ocean.stores.sqlite.storage import is_behind, take_turn
 from ocean.stores.sqlite.unit import Unit
 
 CONFLICTS_BEFORE_TURN = 2
+MOST_CONFLICTS = 3
+"""A tick that had its turn and still finds its rows moved (it named others than before) has failed an attempt."""
 
 
 def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
     tick = u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
     if tick is not None and tick["outcome"] is not None and tick["epoch"] == c.lock.epoch:
-        return Committed(u.run(c.lock.run_id).status)
+        left = u.find(c.lock.run_id)
+        return Committed(left.status if left else None)
     run = refuse_unless_held(u.find(c.lock.run_id), c.lock.epoch, c.lock.run_id)
     assert tick is not None
     if isinstance(c.outcome, Retry):
@@ -41,6 +44,9 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
         return Behind()
     origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
     if must_run_again(u, c.effects):
+        if tick["conflicts"] >= MOST_CONFLICTS:
+            beaten = ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times")
+            return _commit_retry(u, run, c, Retry(beaten), tick)
         return _restart(u, run, c, tick)
     apply_effects(u, c.effects, origin)
     numbers = consume_inputs(u, run)
@@ -126,8 +132,7 @@ def _restart(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row) -> Contended:
     payload = {"because": "conflict", "attempt": run.attempt, "conflicts": again["conflicts"]}
     u.event(run.run_id, "tick.restarted", payload, tick=c.tick, call=again["calls"], caused_by=tick["caused_by"])
     must_take_turn = again["conflicts"] >= CONFLICTS_BEFORE_TURN
-    keys = [write.key for write in c.effects.writes]
-    has_turn = must_take_turn and take_turn(u, run.run_id, run.lock_epoch, keys)
+    has_turn = must_take_turn and take_turn(u, run.run_id, run.lock_epoch, c.effects.contested_keys)
     return Contended(again["calls"], must_take_turn and not has_turn)
 
 

@@ -27,6 +27,7 @@ Unit = Callable[[sqlite3.Connection], T]
 
 GROUP_LIMIT = 128
 BUSY_TIMEOUT_MS = 5_000
+OLDEST_SQLITE = (3, 38, 0)
 FOREIGN_COMMITS_EVERY_S = 0.1
 
 
@@ -58,8 +59,11 @@ class Database:
         self._writer = self._connection()
         self._reader = self._writer if self._is_memory else self._connection()
         self._is_open = False
+        self._data_version = 0
 
     async def open(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreUnusable(f"SQLite {sqlite3.sqlite_version} is too old; Ocean needs 3.38 or newer")
         try:
             await self._writer
             await self.on_writer(migrate)
@@ -72,6 +76,7 @@ class Database:
             raise
         self._loop = asyncio.get_running_loop()
         self._is_open = True
+        self._data_version = await self._look_at_data_version()
 
     async def close(self) -> None:
         self._is_open = False
@@ -213,13 +218,18 @@ class Database:
 
     async def _watch_data_version(self) -> None:
         """While somebody waits: one cheap look every tenth of a second, real time, at the file's version."""
-        seen = None
         while self._waiters and self._is_open:
-            version = await self.read(lambda db: db.execute("PRAGMA data_version").fetchone()[0])
-            if seen is not None and version != seen:
+            version = await self._look_at_data_version()
+            if version != self._data_version:
+                self._data_version = version
                 self._noticed_commit()
-            seen = version
             await asyncio.sleep(FOREIGN_COMMITS_EVERY_S)
+
+    async def _look_at_data_version(self) -> int:
+        """Changes with every commit that the reader's connection did not make, since it was last looked at."""
+        look = self._reader._execute(lambda: self._reader._conn.execute("PRAGMA data_version").fetchone()[0])  # type: ignore[no-untyped-call]
+        version: int = await look
+        return version
 
 
 def _finish(future: asyncio.Future[None]) -> None:

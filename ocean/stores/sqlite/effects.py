@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ocean.kernel.attributes import MOST
 from ocean.kernel.errors import ClogError, InvalidValue, SignalRefused
 from ocean.kernel.store import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
-from ocean.kernel.transitions import input_arrived
+from ocean.kernel.transitions import inbox_changed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.creating import create, holder_of_key, release_key
 from ocean.stores.sqlite.deleting import delete_run, delete_session
@@ -123,9 +123,7 @@ def _timer(u: Unit, timer: SetTimer | CancelTimer, origin: Origin) -> None:
                     call=origin.call,
                 )
     if origin.tick is None:
-        first = next_input_at(u, origin.run_id)
-        if first is not None:
-            u.save(input_arrived(u.run(origin.run_id), first, u.now))
+        u.save(inbox_changed(u.run(origin.run_id), next_input_at(u, origin.run_id), u.now))
 
 
 def _set_attributes(u: Unit, effects: Effects, origin: Origin) -> None:

@@ -28,6 +28,7 @@ def append_input(
     actor: str | None = None,
     caused_by: str | None = None,
     event_seq: int | None = None,
+    status_then: RunStatus | None = None,
 ) -> int:
     """Number and store one input. The run's status is the caller's business."""
     run = u.run(run_id)
@@ -46,6 +47,7 @@ def append_input(
         available_at=available_at,
         now=u.now,
         event_seq=event_seq,
+        status_then=status_then,
     )
     return run.inbox_count
 
@@ -60,7 +62,7 @@ def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalR
                 raise SignalIdReused(
                     f"signal id {signal.signal_id!r} was used for run {run.run_id} with another body; use a new id"
                 )
-            return SignalReceipt(run.run_id, first["number"], run.status, first["event_seq"])
+            return SignalReceipt(run.run_id, first["number"], RunStatus(first["status_then"]), first["event_seq"])
     refuse_if_ended(run)
     if signal.if_idle and run.status is not RunStatus.IDLE:
         raise RunBusy(
@@ -90,6 +92,7 @@ def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalR
         actor=signal.actor,
         caused_by=event,
         event_seq=seq,
+        status_then=run.status,
     )
     return SignalReceipt(run.run_id, number, run.status, seq)
 

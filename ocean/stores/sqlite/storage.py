@@ -42,8 +42,8 @@ def read_row(u: Unit, key: RowKey) -> StoredRow:
 def have_moved(u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]]) -> bool:
     """Whether any row that must be as it was read is not."""
     for write in writes:
-        if write.key.scope == "run" and u.find(write.key.run_id) is None:
-            return True
+        if write.key.scope == "run":
+            u.run(write.key.run_id)
         if write.apply is None and read_row(u, write.key).version != write.version:
             return True
     return any(read_row(u, key).version != version for key, version in guards)
