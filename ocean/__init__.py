@@ -13,9 +13,12 @@ from ocean.kernel.errors import (
     ClogError,
     Conflict,
     DedupeKeyReused,
+    FetchRefused,
     InvalidValue,
     LockLost,
+    NotRead,
     OceanError,
+    ReadSpent,
     Refuse,
     RequestKeyReused,
     ResultTimeout,
@@ -25,8 +28,13 @@ from ocean.kernel.errors import (
     RunFailed,
     RunNotFound,
     SignalIdReused,
+    SignalRefused,
+    StoreBusy,
+    StoreUnusable,
+    ToolNotAllowed,
     UnknownClog,
     UnknownMethod,
+    WriteSpent,
 )
 from ocean.kernel.fetch import FetchResponse
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
@@ -48,6 +56,7 @@ from ocean.kernel.records import (
 )
 from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
+from ocean.kernel.tools import ToolSpec
 
 __all__ = [
     "CLEAR",
@@ -70,16 +79,19 @@ __all__ = [
     "Event",
     "Explanation",
     "Failed",
+    "FetchRefused",
     "FetchResponse",
     "Hold",
     "Input",
     "InvalidValue",
     "KeyedRun",
     "LockLost",
+    "NotRead",
     "Ocean",
     "OceanError",
     "Ok",
     "Outcome",
+    "ReadSpent",
     "Refuse",
     "RequestKeyReused",
     "ResultTimeout",
@@ -97,13 +109,19 @@ __all__ = [
     "RunStatus",
     "SignalIdReused",
     "SignalReceipt",
+    "SignalRefused",
+    "StoreBusy",
+    "StoreUnusable",
     "SweepResult",
     "SystemClock",
     "Tick",
     "TickInfo",
     "TickResult",
     "TickRows",
+    "ToolNotAllowed",
+    "ToolSpec",
     "UnknownClog",
     "UnknownMethod",
     "Wait",
+    "WriteSpent",
 ]

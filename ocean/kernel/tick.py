@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from anyio import from_thread
 
@@ -206,13 +206,15 @@ class Tick:
         scene = self._use("ocean.events.stream")
         await scene.store.append_streamed(self._lock("stream"), scene.tick, scene.call, [self._event(type, payload)])
 
+    @overload
     async def step(
-        self,
-        name: str,
-        fn: Callable[[str], Awaitable[T] | T],
-        *,
-        scope: Literal["tick", "run"] = "tick",
-    ) -> T:
+        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick"
+    ) -> T: ...
+
+    @overload
+    async def step(self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick") -> T: ...
+
+    async def step(self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick") -> Any:
         """Call `fn(idempotency_key)` once and remember its result: later calls of the tick (or run) get that.
 
         Before the result is stored the effect is at least once, so pass the key on to the outside world.
@@ -229,14 +231,14 @@ class Tick:
         if scope == "run" or scene.call > 1:
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
-                return decode(stored)  # type: ignore[no-any-return]
+                return decode(stored)
         key = f"{lock.run_id}:{tick}:{stored_name}" if tick else f"{lock.run_id}:{stored_name}"
         result = fn(key)
         if inspect.isawaitable(result):
             result = await result
         scene.check_alive()
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
-        return decode(kept)  # type: ignore[no-any-return]
+        return decode(kept)
 
     async def call(self, clog_id: str, method: str, payload: Any = None) -> Any:
         """Call a method of a clog, within this tick: its reads, writes and events are part of this commit."""

@@ -19,6 +19,10 @@ class ToolInput(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+LEFT_OUT: Any = Field(default_factory=lambda: UNSET)
+"""A field that may be left out, which is not the same as null; its schema shows no default."""
+
+
 class ReadScoped(ToolInput):
     """Name every row that is to be written: a clog has one read per tick."""
 
@@ -36,9 +40,9 @@ class ReadScoped(ToolInput):
 class WriteScoped(ToolInput):
     """Rows to replace; those under `clear` are removed. Every row must have been read."""
 
-    run: Any = UNSET
-    session: Any = UNSET
-    global_: Any = Field(default=UNSET, alias="global")
+    run: Any = LEFT_OUT
+    session: Any = LEFT_OUT
+    global_: Any = Field(default_factory=lambda: UNSET, alias="global")
     tick: dict[str, Any] = {}
     runs: dict[str, Any] = {}
     clear: list[Literal["run", "session", "global"]] = []
@@ -60,7 +64,7 @@ class CallClog(ToolInput):
 
 class CreateRun(ToolInput):
     clog_id: str
-    input: Any = UNSET
+    input: Any = LEFT_OUT
     session_id: str | None = None
     run_id: str | None = None
     priority: int = 5
@@ -74,7 +78,7 @@ class CreateRun(ToolInput):
 
 class SignalRun(ToolInput):
     run_id: str
-    input: Any = UNSET
+    input: Any = LEFT_OUT
     signal_id: str | None = None
     deliver_at: int | None = None
     required: bool = False

@@ -8,6 +8,7 @@ import pytest
 from ocean import Clog, Conflict, Done, Ok, RunStatus, Tick
 from ocean.testing import world
 from tests.invariants import check
+from tests.races.arranging import units_written, until
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +92,7 @@ async def test_a_slow_tick_gets_its_turn_and_quick_writers_wait_behind_it() -> N
         return (await tick.read(session=True)).session
 
     async with world([clog]) as w, anyio.create_task_group() as tasks:
+        tasks.cancel_scope.deadline = anyio.current_time() + 20
         run = await w.ocean.create_run(session_id="s", clog_id="slow", input=1)
 
         async def write_quickly(name: str) -> None:
@@ -103,10 +105,12 @@ async def test_a_slow_tick_gets_its_turn_and_quick_writers_wait_behind_it() -> N
             go_on[number].set()
         await reached[2].wait()
         async with anyio.create_task_group() as behind:
+            before = units_written(w)
             behind.start_soon(write_quickly, "quick 2")
-            await anyio.wait_all_tasks_blocked()
+            await until(lambda: units_written(w) > before)
             go_on[2].set()
         await w.ocean.result(run.run_id)
+        assert not tasks.cancel_scope.cancel_called
         assert calls == [1, 2, 3]
         written = await w.ocean.call_clog(clog_id="slow", session_id="s", method="show")
         assert written == ["quick 0", "quick 1", "slow", "quick 2"]
@@ -185,6 +189,28 @@ async def test_a_direct_call_on_a_run_at_work_makes_the_tick_run_again() -> None
         assert info is not None
         assert (info.attempt, info.status) == (0, RunStatus.IDLE)
         await check(w)
+
+
+async def test_a_direct_call_that_only_reads_is_made_again_if_a_guarded_row_moved() -> None:
+    clog, seen = Clog("guarded"), list[Any]()
+
+    @clog.method
+    async def look(tick: Tick, payload: Any) -> Any:
+        value = (await tick.read(session=True, guard=True)).session
+        seen.append(value)
+        if len(seen) == 1:
+            await other.call_clog(clog_id="guarded", session_id="s", method="write", payload="new")
+        return value
+
+    @clog.method
+    async def write(tick: Tick, payload: Any) -> None:
+        await tick.read(session=True)
+        await tick.write(session=payload)
+
+    async with world([clog]) as w:
+        other = await w.instance([clog])
+        assert await w.ocean.call_clog(clog_id="guarded", session_id="s", method="look") == "new"
+        assert seen == [None, "new"]
 
 
 async def test_a_direct_call_that_always_loses_answers_conflict_and_writes_nothing() -> None:

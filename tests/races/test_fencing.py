@@ -91,6 +91,35 @@ async def test_a_stale_owner_cannot_commit_stream_or_step_after_it_was_taken_ove
         await check(w)
 
 
+async def test_a_stale_owner_cannot_commit_while_its_heir_is_at_work() -> None:
+    """The run is active again, under a newer epoch: only the epoch tells the two holders apart."""
+    zombie_gate, heir_gate = Gate(), Gate()
+    zombie_clog, errors = a_writer("zombie", zombie_gate)
+    heir_clog, _ = a_writer("heir", heir_gate)
+    async with world([zombie_clog]) as w:
+        assert isinstance(w.store, SqliteStore)
+        run = await w.ocean.create_run(session_id="s", clog_id="writer", input=1)
+        heir = await w.instance([heir_clog])
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as zombie:
+                zombie.start_soon(w.drain)
+                await zombie_gate.entered.wait()
+                w.clock.jump(30_001)
+                tasks.start_soon(heir.advance)
+                await heir_gate.entered.wait()
+                before = await tables(w.store)
+                zombie_gate.may_go.set()
+            assert await tables(w.store) == before
+            assert errors == ["lock_lost", "lock_lost"]
+            heir_gate.may_go.set()
+        info = await w.ocean.get_run(run.run_id)
+        assert info is not None
+        assert (info.status, info.output) == (RunStatus.DONE, {"by": "heir"})
+        [tick] = await w.ocean.list_ticks(run.run_id)
+        assert (tick.calls, tick.epoch, tick.version) == (2, 2, "heir")
+        await check(w)
+
+
 async def test_a_handler_that_outlives_its_lock_but_was_not_replaced_still_commits() -> None:
     gate = Gate()
     clog, _ = a_writer("slow", gate)

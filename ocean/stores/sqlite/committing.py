@@ -156,7 +156,7 @@ def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
     """A direct call's commit: no lock, row versions only. On an ended run it may change nothing."""
     effects = c.effects
     if effects.is_empty:
-        return CallDone(c.answer)
+        return CallConflict() if must_run_again(u, effects) else CallDone(c.answer)
     if is_behind(u, effects.writes, None, 0):
         return Behind()
     run = u.run(c.run_id) if c.run_id is not None else None
