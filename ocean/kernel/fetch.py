@@ -14,7 +14,6 @@ request may have arrived.
 
 import http.client
 import io
-import ipaddress
 import json
 import re
 import socket
@@ -28,6 +27,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 from anyio import to_thread
 
+from ocean.kernel.addresses import blocked_because
 from ocean.kernel.errors import FetchRefused
 
 Resolver = Callable[[str, int], list[str]]
@@ -40,25 +40,6 @@ CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 PRINTABLE = re.compile(r"[\x20-\x7e]*")
 HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
-
-# Our own table first: what `is_global` says of 6to4, NAT64 and multicast differs between Python versions.
-BLOCKED = {
-    "unspecified": "0.0.0.0/8 ::/128",
-    "loopback": "127.0.0.0/8 ::1/128",
-    "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7",
-    "link-local": "169.254.0.0/16 fe80::/10",
-    "carrier-grade NAT": "100.64.0.0/10",
-    "multicast": "224.0.0.0/4 ff00::/8",
-    "IPv4-mapped": "::ffff:0:0/96",
-    "NAT64": "64:ff9b::/96 64:ff9b:1::/48",
-    "6to4": "192.88.99.0/24 2002::/16",
-    "Teredo": "2001::/32",
-    "Azure's host agent": "168.63.129.16/32",
-    "documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20",
-    "reserved": "192.0.0.0/24 198.18.0.0/15 240.0.0.0/4 2001::/23",
-}
-NETWORKS = [(ipaddress.ip_network(net), reason) for reason, nets in BLOCKED.items() for net in nets.split()]
-GLOBAL_UNICAST_V6 = ipaddress.IPv6Network("2000::/3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +95,6 @@ async def fetch(
         raise _refusal("timeout", request.url, late) from error
     finally:
         deadline.cut()
-
-
-def blocked_because(ip: str) -> str | None:
-    """Why this address may not be connected to, or None for a public one. Pure."""
-    if "%" in ip:
-        return "scoped to a network zone"
-    try:
-        address = ipaddress.ip_address(ip)
-    except ValueError:
-        return "not an IP address"
-    for network, reason in NETWORKS:
-        if address in network:
-            return reason
-    if not address.is_global or (address.version == 6 and address not in GLOBAL_UNICAST_V6):
-        return "not public"
-    return None
 
 
 class _Deadline:

@@ -16,8 +16,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from ocean.kernel.addresses import blocked_because
 from ocean.kernel.errors import FetchRefused
-from ocean.kernel.fetch import FetchRequest, FetchResponse, blocked_because, fetch
+from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
 
 pytestmark = pytest.mark.anyio
 
