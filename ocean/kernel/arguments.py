@@ -8,7 +8,7 @@ from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.store import NewRun, NewSignal, Request
-from ocean.kernel.values import body_hash, checked_id, checked_time, encode
+from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
 
 
 class Sentinel(Enum):
@@ -56,7 +56,7 @@ def new_run(
     body = {
         "session_id": checked_id(session_id, "session_id"),
         "clog_id": checked_id(clog_id, "clog_id"),
-        "input": text,
+        "input": _said(text),
         "retry": retry.as_json(),
         "priority": priority,
         "attributes": checked,
@@ -103,13 +103,18 @@ def new_signal(
     return NewSignal(
         run_id=checked_id(run_id, "run_id"),
         body=text,
-        body_hash=body_hash([text, deliver_at]),
+        body_hash=body_hash([_said(text), deliver_at]),
         signal_id=None if signal_id is None else checked_id(signal_id, "signal_id"),
         deliver_at=deliver_at,
         if_idle=if_idle,
         actor=None if actor is None else checked_id(actor, "actor"),
         required=required,
     )
+
+
+def _said(text: str | None) -> list[Any]:
+    """What is hashed of an input: its value, whatever the order of keys, and apart from one that was left out."""
+    return [] if text is None else [decode(text)]
 
 
 def request_of(key: str | None, verb: str, body: Any) -> Request | None:

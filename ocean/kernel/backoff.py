@@ -20,8 +20,9 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.delays_ms is not None:
             object.__setattr__(self, "delays_ms", tuple(self.delays_ms))
-        if self.max_attempts is not None and not 1 <= self.max_attempts <= 1_000_000:
-            raise InvalidValue(f"retry.max_attempts must be at least 1 or None, got {self.max_attempts}")
+        attempts = self.max_attempts
+        if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1_000_000):
+            raise InvalidValue(f"retry.max_attempts must be an integer from 1 to 1000000 or None, got {attempts!r}")
         if self.delays_ms == ():
             raise InvalidValue("retry.delays_ms must have at least one delay")
         times = [self.backoff_ms, self.backoff_max_ms, self.max_elapsed_ms or 0, *(self.delays_ms or ())]

@@ -75,6 +75,9 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
         case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now:
             message = f"attempt {run.attempt} failed; the next one waits for the back-off"
             return [Hold("backing_off", message, run.wake_at)]
+        case RunStatus.PENDING if run.ready_at is not None and run.ready_at > now:
+            message = "it became ready at a time that is still to come: the clock was set back"
+            return [Hold("waiting", message, run.ready_at)]
         case RunStatus.ACTIVE if run.lock_expires_at is not None and run.lock_expires_at > now:
             message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock lapses by itself"
             return [Hold("locked", message, run.lock_expires_at, run.locked_by)]

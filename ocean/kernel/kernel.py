@@ -33,7 +33,7 @@ from ocean.kernel.records import (
 from ocean.kernel.store import ClaimAsk, Store
 from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
 from ocean.kernel.transitions import due_at
-from ocean.kernel.values import encode
+from ocean.kernel.values import decode, encode
 
 DEFAULT_LOCK_MS = 30_000
 DEFAULT_CONCURRENCY = 32
@@ -232,7 +232,7 @@ class Kernel:
             session_id=run.session_id if run else session_id or "",
             payload=text,
             caller=caller or Caller(),
-            request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, text]),
+            request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, decode(text)]),
             seed=request_key or self._ids.new(self._clock.now()),
             private_hosts=self._crew.private_hosts,
         )

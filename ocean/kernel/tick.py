@@ -156,8 +156,8 @@ class Tick:
             answer = await scene.store.read_rows(ask)
             scene.check_alive()
             scene.ledger.record_read(ask, answer)
-            if guard:
-                scene.effects.guards += [(key, row.version) for key, row in answer.rows.items()]
+        if guard:
+            scene.effects.guards += [(key, row.version) for key, row in answer.rows.items()]
         return rows_from(at, ask, answer)
 
     async def write(

@@ -51,7 +51,7 @@ def checked_time(value: Any, what: str) -> int:
 
 
 def _plain(value: Any, where: str, depth: int) -> Any:
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise InvalidValue(f"{where} is nested deeper than {MAX_DEPTH} levels")
     match value:
         case None | bool():
@@ -76,9 +76,26 @@ def _plain(value: Any, where: str, depth: int) -> Any:
         case list() | tuple():
             return [_plain(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
         case BaseModel():
-            return _plain(value.model_dump(mode="json"), where, depth)
+            return _plain(_dumped(value, where), where, depth)
         case _:
             raise InvalidValue(f"{where} is a {type(value).__name__}, which is not JSON")
+
+
+def _dumped(model: BaseModel, where: str) -> Any:
+    """A model as JSON values. Its own dump would make null of NaN without a word."""
+    try:
+        _refuse_non_finite(model.model_dump(), where)
+        return model.model_dump(mode="json")
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(f"{where} is a {type(model).__name__} that cannot be stored: {error}") from error
+
+
+def _refuse_non_finite(value: Any, where: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidValue(f"{where} has {value}, which JSON cannot say")
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    for item in items:
+        _refuse_non_finite(item, where)
 
 
 def _check_text(text: str, where: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ocean import Clog, Done, Ocean, Ok, Outcome, RunStatus, Tick, Wait
+from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, RunStatus, SignalIdReused, Tick, Wait
 from ocean.testing import world
 from tests.invariants import check
 from tests.races.arranging import units_written, until
@@ -166,3 +166,64 @@ async def test_a_commit_of_another_process_between_the_look_and_the_wait_is_noti
         await there.create_run(session_id="s", clog_id="quiet")
         with anyio.fail_after(10):
             assert await here._store.next_commit(seen) > seen
+
+
+async def test_the_order_of_keys_does_not_make_another_body() -> None:
+    clog = Clog("keys")
+
+    @clog.method
+    async def echo(tick: Tick, payload: Any) -> Any:
+        return payload
+
+    async with world([clog]) as w:
+        ocean = w.ocean
+        run = await ocean.create_run(session_id="s", clog_id="keys", input={"a": 1, "b": 2}, run_id="r")
+        again = await ocean.create_run(session_id="s", clog_id="keys", input={"b": 2, "a": 1}, run_id="r")
+        assert again == run
+        first = await ocean.signal("r", {"a": 1, "b": 2}, signal_id="s")
+        assert await ocean.signal("r", {"b": 2, "a": 1}, signal_id="s") == first
+        await ocean.call_clog(clog_id="keys", method="echo", payload={"a": 1, "b": 2}, request_key="k")
+        await ocean.call_clog(clog_id="keys", method="echo", payload={"b": 2, "a": 1}, request_key="k")
+        with pytest.raises(SignalIdReused):
+            await ocean.signal("r", signal_id="s")
+
+
+async def test_a_guard_holds_also_for_rows_answered_from_the_ledger() -> None:
+    clog, calls = Clog("guard"), list[int]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        calls.append(tick.call_number)
+        await tick.read(session=True)
+        await tick.read(session=True, guard=True)
+        if tick.call_number == 1:
+            await w.ocean.call_clog(clog_id="guard", session_id="s", method="write", payload=1)
+        return Done()
+
+    @clog.method
+    async def write(tick: Tick, payload: Any) -> None:
+        await tick.read(session=True)
+        await tick.write(session=payload)
+
+    async with world([clog]) as w:
+        await w.ocean.create_run(session_id="s", clog_id="guard", input=1)
+        await w.drain()
+        assert calls == [1, 2]
+
+
+async def test_a_continuation_comes_before_a_timer_set_in_the_past_and_that_after_earlier_signals() -> None:
+    clog, reasons = Clog("order"), list[str]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        reasons.append(tick.reason)
+        if tick.reason == "created":
+            await tick.set_timer("old", at=0)
+            return Continue()
+        return Ok()
+
+    async with world([clog]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="order", input=1)
+        await w.ocean.signal(run.run_id)
+        await w.drain()
+        assert reasons == ["created", "continue", "signal", "timer"]

@@ -88,6 +88,9 @@ def _is_held(u: Unit, run: Run, ask: ClaimAsk) -> bool:
 
 
 def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
+    if kernel_end(run, u.now):
+        make_owed_end(u, run)
+        return None
     if run.clog_id not in ask.clogs or _is_held(u, run, ask):
         return None
     clog = ask.clogs[run.clog_id]

@@ -10,7 +10,7 @@ from ocean.kernel.transitions import input_arrived, refuse_if_ended
 from ocean.kernel.values import decode
 from ocean.stores.sqlite.unit import Unit
 
-CONTINUATION_AT = 0
+CONTINUATION_AT = -1
 """A continuation is available before anything else that may be in the inbox."""
 MOST_INPUTS = 256
 
@@ -111,9 +111,10 @@ def deliver_if_alive(u: Unit, signal: NewSignal, caused_by: str | None) -> bool:
 def set_timer(u: Unit, run_id: str, timer: SetTimer) -> None:
     """A named entry that becomes an input at its time; an unfired one of the same name is replaced."""
     cancel_timer(u, run_id, timer.name)
-    payload = {"timer": timer.name, "at": timer.at, "number": u.run(run_id).inbox_count + 1}
+    at = max(timer.at, u.now)
+    payload = {"timer": timer.name, "at": at, "number": u.run(run_id).inbox_count + 1}
     event, _ = u.event(run_id, "timer.set", payload)
-    append_input(u, run_id, InputKind.TIMER, timer.body, available_at=timer.at, timer=timer.name, caused_by=event)
+    append_input(u, run_id, InputKind.TIMER, timer.body, available_at=at, timer=timer.name, caused_by=event)
 
 
 def cancel_timer(u: Unit, run_id: str, name: str) -> bool:

@@ -61,6 +61,9 @@ from ocean.stores.sqlite.unit import Unit, clog_from
 
 T = TypeVar("T")
 
+MOST_ROUNDS = 50
+"""A round may only make ends that are owed, a bounded batch of them: then there is another."""
+
 
 class SqliteStore:
     def __init__(self, path: str, clock: Clock) -> None:
@@ -126,9 +129,13 @@ class SqliteStore:
         return await self._write(act)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        if not await self._read(lambda u: claiming.has_work(u, ask)):
-            return []
-        return await self._write(lambda u: claiming.claim_due(u, ask))
+        for _ in range(MOST_ROUNDS):
+            if not await self._read(lambda u: claiming.has_work(u, ask)):
+                return []
+            claims = await self._write(lambda u: claiming.claim_due(u, ask))
+            if claims:
+                return claims
+        return []
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
         return await self._read(lambda u: storage.read_rows(u, ask))

@@ -1,0 +1,55 @@
+"""More ends at once than one batch makes."""
+
+import anyio
+import pytest
+
+from ocean import Clog, Done, Ok, RunStatus, Tick
+from ocean.testing import world
+from tests.invariants import check
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_more_overdue_runs_than_a_batch_all_end_without_a_call() -> None:
+    clog, calls = Clog("late"), list[str]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Ok:
+        calls.append(tick.run_id)
+        return Ok()
+
+    async with world([clog]) as w:
+        for _ in range(150):
+            await w.ocean.create_run(session_id="s", clog_id="late", deadline_at=w.clock.now() + 1)
+        w.clock.advance(10)
+        poke = await w.ocean.advance()
+        assert (poke.advanced, poke.due_now, calls) == (0, 0, [])
+        assert (await w.ocean.count_runs(status=RunStatus.FAILED)).count == 150
+        await check(w)
+
+
+async def test_an_overdue_run_with_a_live_lock_is_ended_not_taken_over() -> None:
+    """The handler at work loses its lock; no second one is called beside it."""
+    clog, calls, all_at_work = Clog("late"), list[int](), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        calls.append(tick.call_number)
+        if len(calls) == 120:
+            all_at_work.set()
+        await anyio.sleep_forever()
+        return Done()
+
+    async with world([clog]) as w:
+        other = await w.instance([clog])
+        for _ in range(120):
+            await w.ocean.create_run(session_id="s", clog_id="late", input=1, deadline_at=w.clock.now() + 1_000)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: w.ocean.advance(concurrency=120))
+            await all_at_work.wait()
+            w.clock.jump(1_000)
+            assert (await other.advance()).outcomes == ()
+            assert (await w.ocean.count_runs(status=RunStatus.FAILED)).count == 120
+            w.clock.advance(10_000)
+        assert calls == [1] * 120
+        await check(w)
