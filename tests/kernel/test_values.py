@@ -1,0 +1,247 @@
+"""The JSON gate: what it lets through comes back alike, what it refuses is named by its place."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ocean.kernel.errors import InvalidValue
+from ocean.kernel.values import MAX_BYTES, body_hash, checked_id, checked_time, decode, encode
+
+SURROGATE = chr(0xD800)
+
+
+def nested(levels: int, inner: Any = 1) -> Any:
+    value = inner
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def nested_empty(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def nested_objects(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"k": value}
+    return value
+
+
+def a_cycle() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+def a_cyclic_object() -> dict[str, Any]:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    return loop
+
+
+class Text(BaseModel):
+    text: str
+
+
+class Kind(StrEnum):
+    A = "a"
+
+
+class Level(IntEnum):
+    ONE = 1
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "NaN": ({"a": [1, math.nan]}, r"^value\.a\[1\] is nan, which JSON cannot say$"),
+    "Infinity": ({"a": math.inf}, r"^value\.a is inf, which JSON cannot say$"),
+    "-Infinity": ([-math.inf], r"^value\[0\] is -inf, which JSON cannot say$"),
+    "NUL in a text": ({"a": {"b": "x\x00y"}}, r"^value\.a\.b contains a NUL character$"),
+    "NUL in a key": ({"a": {"x\x00y": 1}}, r"^a key of value\.a contains a NUL character$"),
+    "a lone surrogate in a text": (["ok", SURROGATE], r"^value\[1\] contains a lone surrogate$"),
+    "a lone surrogate in a key": ([{SURROGATE: 1}], r"^a key of value\[0\] contains a lone surrogate$"),
+    "2^63": ({"n": 2**63}, r"^value\.n is an integer beyond 64 bits; pass it as a string$"),
+    "-2^63 - 1": ({"n": -(2**63) - 1}, r"^value\.n is an integer beyond 64 bits; pass it as a string$"),
+    "65 empty lists": (nested_empty(65), r"^value(\[0\]){64} is nested deeper than 64 levels$"),
+    "65 lists": (nested(65), r"^value(\[0\]){64} is nested deeper than 64 levels$"),
+    "65 objects": (nested_objects(65), r"^value(\.k){64} is nested deeper than 64 levels$"),
+    "a cyclic list": (a_cycle(), r"is nested deeper than 64 levels$"),
+    "a cyclic object": (a_cyclic_object(), r"is nested deeper than 64 levels$"),
+    "a number as key": ({"a": {1: "x"}}, r"^value\.a has the key 1; JSON keys are strings$"),
+    "None as key": ({None: "x"}, r"^value has the key None; JSON keys are strings$"),
+    "a set": ({"a": {1, 2}}, r"^value\.a is a set, which is not JSON$"),
+    "bytes": ([b"x"], r"^value\[0\] is a bytes, which is not JSON$"),
+    "a datetime": ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, r"^value\.at is a datetime, which is not JSON$"),
+    "a Decimal": ({"n": Decimal("1.0")}, r"^value\.n is a Decimal, which is not JSON$"),
+    "a UUID": ({"id": UUID(int=1)}, r"^value\.id is a UUID, which is not JSON$"),
+    "a complex number": (1j, r"^value is a complex, which is not JSON$"),
+    "a function": ({"f": len}, r"^value\.f is a builtin_function_or_method, which is not JSON$"),
+    "an exception": (ValueError("x"), r"^value is a ValueError, which is not JSON$"),
+    "a NUL inside a model": ({"m": Text(text="\x00")}, r"^value\.m\.text contains a NUL character$"),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), REFUSED.values(), ids=REFUSED)
+def test_the_gate_refuses_and_names_the_place(value: Any, message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        encode(value)
+
+
+def test_the_refusal_is_a_bad_request_and_begins_with_what_the_caller_called_it() -> None:
+    with pytest.raises(InvalidValue, match=r"^Done\.output\.a is nan") as refusal:
+        encode({"a": math.nan}, "Done.output")
+    assert (refusal.value.code, refusal.value.http_status) == ("invalid_value", 400)
+
+
+PASSED: dict[str, tuple[Any, str]] = {
+    "null": (None, "null"),
+    "true is no 1": (True, "true"),
+    "2^63 - 1": (2**63 - 1, "9223372036854775807"),
+    "-2^63": (-(2**63), "-9223372036854775808"),
+    "a float that is whole": (1.0, "1.0"),
+    "no spaces, no escapes": ({"ä": ["𝄞", 1]}, '{"ä":["𝄞",1]}'),
+    "keys in the order given": ({"b": 1, "a": 2}, '{"b":1,"a":2}'),
+    "a tuple is a list": ((1, (2,)), "[1,[2]]"),
+    "a model is an object": ([Text(text="x")], '[{"text":"x"}]'),
+    "an enum of texts": (Kind.A, '"a"'),
+    "an enum of numbers": (Level.ONE, "1"),
+    "an empty key": ({"": 0}, '{"":0}'),
+    "control characters but NUL": ("\x01\n", '"\\u0001\\n"'),
+}
+
+
+@pytest.mark.parametrize(("value", "text"), PASSED.values(), ids=PASSED)
+def test_the_gate_lets_json_through(value: Any, text: str) -> None:
+    assert encode(value) == text
+
+
+@pytest.mark.parametrize("make", [nested, nested_objects], ids=["lists", "objects"])
+def test_64_levels_pass_the_gate(make: Callable[[int], Any]) -> None:
+    assert decode(encode(make(64))) == make(64)
+
+
+def test_a_mebibyte_passes_and_one_byte_more_does_not() -> None:
+    most = "x" * (MAX_BYTES - 2)
+    assert len(encode(most).encode()) == MAX_BYTES == 1_048_576
+    with pytest.raises(InvalidValue, match=r"^input is 1048577 bytes of JSON, over 1048576: store it elsewhere"):
+        encode(most + "x", "input")
+
+
+def test_the_limit_counts_bytes_not_characters() -> None:
+    with pytest.raises(InvalidValue, match="bytes of JSON"):
+        encode("ä" * (MAX_BYTES // 2))
+
+
+def test_an_absent_text_is_none_as_null_is() -> None:
+    assert decode(None) is None
+    assert decode("null") is None
+
+
+TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
+LEAF = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(LEAF | TEXT, lambda part: st.lists(part) | st.dictionaries(TEXT, part), max_leaves=12)
+
+
+def kinds(value: Any) -> Any:
+    """The value with its types, so that True, 1 and 1.0 are three things."""
+    match value:
+        case list():
+            return [kinds(item) for item in value]
+        case dict():
+            return {key: kinds(item) for key, item in value.items()}
+        case float():
+            return float, value.hex()
+        case _:
+            return type(value), value
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_what_passes_the_gate_comes_back_alike(value: Any) -> None:
+    assert kinds(decode(encode(value))) == kinds(value)
+
+
+def reordered(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: reordered(value[key]) for key in reversed(list(value))}
+        case list():
+            return [reordered(item) for item in value]
+        case _:
+            return value
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_a_hash_does_not_depend_on_the_order_of_keys(value: Any) -> None:
+    assert body_hash(reordered(value)) == body_hash(value)
+
+
+@settings(deadline=None)
+@given(JSON, JSON)
+def test_different_json_has_different_hashes(one: Any, other: Any) -> None:
+    assert (body_hash(one) == body_hash(other)) == (encode(reordered_by_key(one)) == encode(reordered_by_key(other)))
+
+
+def reordered_by_key(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: reordered_by_key(value[key]) for key in sorted(value)}
+        case list():
+            return [reordered_by_key(item) for item in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [([1, 2], [2, 1]), ({"a": 1}, {"a": "1"}), (None, {}), (True, 1), ("", None), ([], {})], ids=repr
+)
+def test_hashes_tell_apart(one: Any, other: Any) -> None:
+    assert body_hash(one) != body_hash(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "must be a non-empty string, got ''"),
+        (None, "must be a non-empty string, got None"),
+        (7, "must be a non-empty string, got 7"),
+        (b"x", "must be a non-empty string"),
+        ("a\x00b", "contains a NUL character"),
+        (SURROGATE, "contains a lone surrogate"),
+        ("x" * 257, "is longer than 256 bytes"),
+        ("ä" * 129, "is longer than 256 bytes"),
+    ],
+    ids=["empty", "none", "number", "bytes", "nul", "surrogate", "257 bytes", "258 bytes in 129 characters"],
+)
+def test_an_id_that_cannot_be_stored_everywhere_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(InvalidValue, match=f"^run_id {message}"):
+        checked_id(value, "run_id")
+
+
+def test_an_id_of_256_bytes_is_taken_as_it_is() -> None:
+    assert checked_id("ä" * 128, "run_id") == "ä" * 128
+    assert checked_id(" x ", "run_id") == " x "
+
+
+@pytest.mark.parametrize("value", [-1, 2**53 + 1, True, 1.5, "1", None], ids=repr)
+def test_a_time_that_is_no_count_of_milliseconds_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"^wake_at must be milliseconds since 1970 as an integer"):
+        checked_time(value, "wake_at")
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**53])
+def test_a_time_is_taken_as_it_is(value: int) -> None:
+    assert checked_time(value, "wake_at") == value
