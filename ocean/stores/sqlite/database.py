@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -33,26 +33,25 @@ FOREIGN_COMMITS_EVERY_S = 0.1
 
 @dataclass(eq=False, slots=True)
 class _Item:
+    """A unit in the queue, with whom to tell: a future of the event loop, or a thread that blocks."""
+
     unit: Unit[Any]
-    deliver: Callable[["_Item"], None]
+    waiter: asyncio.Future[None] | threading.Event
     result: Any = None
     error: BaseException | None = None
 
-
-@dataclass(slots=True)
-class GroupSizes:
-    """How many transactions there were, and how many units they carried."""
-
-    groups: int = 0
-    units: int = 0
-    waiting: deque[_Item] = field(default_factory=deque)
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 class Database:
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_memory = path == ":memory:"
-        self._sizes = GroupSizes()
+        self._queue: deque[_Item] = deque()
+        self._groups = self._units = 0
         self._commits = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
@@ -115,28 +114,22 @@ class Database:
     async def write(self, unit: Unit[T]) -> T:
         """Run a unit in a write transaction, perhaps shared. Its result is known even if the caller is cancelled."""
         self._check_open()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-
-        def deliver(_: _Item) -> None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_finish, future)
-
-        item = _Item(unit, deliver)
+        future: asyncio.Future[None] = self._loop.create_future()
+        item = _Item(unit, future)
         self._submit(item)
         with anyio.CancelScope(shield=True):
             await future
-        result: T = self._outcome(item)
+        result: T = item.outcome()
         return result
 
     def write_blocking(self, unit: Unit[T]) -> T:
         """The same from any thread, without an event loop: how locks are renewed while a handler blocks the loop."""
         self._check_open()
         done = threading.Event()
-        item = _Item(unit, lambda _: done.set())
+        item = _Item(unit, done)
         self._submit(item)
         done.wait()
-        result: T = self._outcome(item)
+        result: T = item.outcome()
         return result
 
     async def read(self, unit: Unit[T]) -> T:
@@ -157,25 +150,20 @@ class Database:
 
     @property
     def group_sizes(self) -> tuple[int, int]:
-        return self._sizes.groups, self._sizes.units
+        """How many transactions there were, and how many units they carried."""
+        return self._groups, self._units
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreUnusable("this Ocean is closed")
 
     def _submit(self, item: _Item) -> None:
-        self._sizes.waiting.append(item)
+        self._queue.append(item)
         self._writer._tx.put_nowait((None, self._drain))
-
-    def _outcome(self, item: _Item) -> Any:
-        if item.error is not None:
-            raise item.error
-        return item.result
 
     def _drain(self) -> None:
         """On the writer's thread: take all that has queued up and commit it as one transaction."""
-        waiting = self._sizes.waiting
-        items = [waiting.popleft() for _ in range(min(len(waiting), GROUP_LIMIT))]
+        items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
         if not items:
             return
         db = self._writer._conn
@@ -185,13 +173,21 @@ class Database:
         except sqlite3.Error as error:
             for item in items:
                 _run_alone(db, item, error)
-        self._sizes.groups += 1
-        self._sizes.units += len(items)
-        if db.total_changes != before:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._noticed_commit)
+        self._groups += 1
+        self._units += len(items)
+        # A loop that is closed has nobody left to tell.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._tell, items, db.total_changes != before)
         for item in items:
-            item.deliver(item)
+            if isinstance(item.waiter, threading.Event):
+                item.waiter.set()
+
+    def _tell(self, items: list[_Item], has_changed: bool) -> None:
+        if has_changed:
+            self._noticed_commit()
+        for item in items:
+            if isinstance(item.waiter, asyncio.Future):
+                _finish(item.waiter)
 
     def commits_seen(self) -> int:
         return self._commits
