@@ -1,0 +1,153 @@
+"""A process to be killed: what it does, by scenario.
+
+It says on its standard output where it is and then stands still until its standard input says go on. If the test
+dies, the input ends and the process with it.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from ocean import Ocean, SystemClock, Tick
+from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
+
+LOCK_MS = 200
+POLL_MS = 50
+
+
+def instance() -> str:
+    return f"victim-{os.getpid()}"
+
+
+def stand_still(*words: object) -> None:
+    print(*words, flush=True)  # noqa: T201
+    if not sys.stdin.readline():
+        os._exit(3)
+
+
+def halt_at(point: str, run_id: str, number: int) -> At:
+    def at(here: str, tick: Tick) -> None:
+        if (here, tick.run_id, tick.number) == (point, run_id, number):
+            stand_still(here)
+
+    return at
+
+
+class HaltingClock(SystemClock):
+    """Stands still where only the clock is asked: around the n-th call of a handler."""
+
+    def __init__(self, point: str, nth: int) -> None:
+        self._point = point
+        self._calls_left = nth
+
+    def call_later(self, ms: int, then: Callable[[], None]) -> Callable[[], None]:
+        cancel = super().call_later(ms, then)
+        if ms != TICK_MS:
+            return cancel
+        self._calls_left -= 1
+        is_it = self._calls_left == 0
+        if is_it and self._point == CLAIMED:
+            stand_still(CLAIMED)
+
+        def over() -> None:
+            cancel()
+            if is_it and self._point == RETURNED:
+                stand_still(RETURNED)
+
+        return over
+
+
+async def halt(db: str, point: str, run_id: str, number: str, budget_ms: str = "10000") -> None:
+    """Advance one run, and stand still at a point of its n-th tick; if let go, say what came of it."""
+    clog = ferry(Path(f"{db}.history"), halt_at(point, run_id, int(number)), lock_ms=LOCK_MS)
+    clock = HaltingClock(point, int(number))
+    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance(), clock=clock) as ocean:
+        poked = await ocean.advance(run_id=run_id, budget_ms=int(budget_ms))
+        stand_still(*(result.outcome for result in poked.outcomes))
+
+
+async def group(db: str, *halting: str) -> None:
+    """Advance all runs at once; stand still when the named ones are through and every other run has ended."""
+    missing, all_there = set(halting), anyio.Event()
+
+    async def linger(tick: Tick) -> None:
+        if tick.run_id in halting:
+            missing.discard(tick.run_id)
+            if not missing:
+                all_there.set()
+            await anyio.sleep_forever()
+
+    clog = ferry(Path(f"{db}.history"), linger=linger, lock_ms=LOCK_MS)
+    opened = Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance())
+    async with opened as ocean, anyio.create_task_group() as tasks:
+        tasks.start_soon(ocean.advance)
+        for run in (await ocean.list_runs()).runs:
+            if run.run_id not in halting:
+                await ocean.result(run.run_id)
+        await all_there.wait()
+        stand_still("held")
+
+
+async def together(db: str, halting: str) -> None:
+    """Let all handlers end at the same moment, and stand still in the commit of one of them."""
+    all_there = anyio.Event()
+    missing = 0
+
+    async def linger(tick: Tick) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            all_there.set()
+        await all_there.wait()
+
+    clog = ferry(Path(f"{db}.history"), halt_at(COMMITTING, halting, 1), linger=linger, lock_ms=LOCK_MS)
+    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+        missing = (await ocean.count_runs()).count
+        await ocean.advance()
+
+
+async def call(db: str, point: str, run_id: str) -> None:
+    """Make a direct call with a request key, and stand still in it, or after it if it gets that far."""
+
+    def at(here: str, tick: Tick) -> None:
+        if here == point:
+            stand_still(here)
+
+    clog = ferry(Path(f"{db}.history"), at)
+    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+        await ocean.call_clog(run_id=run_id, method="load", payload={"cargo": 5}, request_key="load-once")
+        stand_still("after the commit")
+
+
+async def crew(db: str, lock_ms: str, concurrency: str, pace: str) -> None:
+    """Poke until nothing is left. `first`: stand still once, in the first call; `each`: in every call; or `free`."""
+    has_stood = False
+
+    def at(here: str, tick: Tick) -> None:
+        nonlocal has_stood
+        if here == CALLED and (pace == "each" or not has_stood):
+            has_stood = True
+            stand_still(tick.run_id, tick.number)
+
+    clog = ferry(Path(f"{db}.history"), nowhere if pace == "free" else at, lock_ms=int(lock_ms))
+    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+        while True:
+            poked = await ocean.advance(concurrency=int(concurrency))
+            for result in poked.outcomes:
+                if result.outcome == "lock_lost":
+                    note(Path(f"{db}.history"), "lost", result.run_id, result.tick)
+            if poked.next_wake_at is None:
+                return
+            wait_ms = min(max(poked.next_wake_at - SystemClock().now(), 0), POLL_MS)
+            await anyio.sleep(wait_ms / 1000)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew)}
+
+
+def live(args: list[str]) -> None:
+    scenario, *rest = args
+    anyio.run(lambda: SCENARIOS[scenario](*rest))
