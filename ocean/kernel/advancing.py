@@ -70,22 +70,26 @@ class Advance:
         async with anyio.create_task_group() as tasks:
             while self._error is None:
                 self._finished = anyio.Event()
-                seen = self._crew.store.commits_seen()
-                claimed = await self._claim(tasks)
+                seen, sent_at = self._crew.store.commits_seen(), self._crew.clock.now()
+                try:
+                    claimed = await self._claim(tasks, sent_at)
+                except Exception as error:
+                    # Handlers at work go on to their commit; the error is raised after them.
+                    self._error = error
+                    break
                 if self._at_work:
                     await self._finished.wait()
                     # Commits of one group come back together: let all of them free their room first.
                     await anyio.lowlevel.checkpoint()
-                elif not claimed and not await self._waited_for_the_run(seen):
+                elif not claimed and not await self._waited_for_the_run(seen, sent_at):
                     break
         if self._error is not None:
             raise self._error
 
-    async def _claim(self, tasks: TaskGroup) -> int:
+    async def _claim(self, tasks: TaskGroup, sent_at: int) -> int:
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
-        if room <= 0 or self._crew.clock.now() >= self._until:
+        if room <= 0 or sent_at >= self._until:
             return 0
-        sent_at = self._crew.clock.now()
         ask = replace(self._ask, limit=room, slot=self._ask.slot + self.claims)
         claims = await self._crew.store.claim_due(ask)
         self.claims += len(claims)
@@ -110,13 +114,15 @@ class Advance:
             self._at_work -= 1
             self._finished.set()
 
-    async def _waited_for_the_run(self, seen: int) -> bool:
+    async def _waited_for_the_run(self, seen: int, sent_at: int) -> bool:
         """A named run is waited for while another holds it, within the budget."""
-        if self._ask.run_id is None:
+        if self._ask.run_id is None or self._ticks_left == 0:
             return False
         run = await self._crew.store.get_run(self._ask.run_id)
         left = self._until - self._crew.clock.now()
         if run is None or run.status is not RunStatus.ACTIVE or left <= 0 or run.lock_expires_at is None:
+            return False
+        if run.lock_expires_at <= sent_at:
             return False
         lapses_in = max(run.lock_expires_at - self._crew.clock.now(), 0)
         await commit_or_time(self._crew.store, self._crew.clock, seen, min(left, lapses_in))

@@ -1,5 +1,6 @@
 """Pokes that meet: several in one process, several instances, callers that go away."""
 
+import sqlite3
 from functools import partial
 from typing import Any
 
@@ -7,8 +8,10 @@ import anyio
 import pytest
 
 from ocean import Clog, Continue, Done, Ok, Outcome, Retry, RunStatus, Tick, TickResult, Wait
+from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import world
 from tests.invariants import check
+from tests.races.arranging import until
 
 pytestmark = pytest.mark.anyio
 
@@ -183,3 +186,78 @@ async def test_a_run_of_a_clog_that_is_not_here_waits_for_an_instance_that_has_i
         assert [hold.code for hold in (await w.ocean.explain(run.run_id)).holds] == ["clog_elsewhere"]
         assert (await other.explain(run.run_id)).is_claimable
         assert (await other.advance()).advanced == 1
+
+
+async def test_a_claim_that_fails_lets_the_handlers_at_work_commit_and_then_raises_itself() -> None:
+    clog, entered = Clog("slow"), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        if tick.input == "slow":
+            entered.set()
+            await until(lambda: failed)
+        return Done(tick.input)
+
+    failed = False
+    async with world([clog]) as w:
+        assert isinstance(w.store, SqliteStore)
+        database = w.store.database
+        slow = await w.ocean.create_run(session_id="s", clog_id="slow", input="slow")
+        await w.ocean.create_run(session_id="s", clog_id="slow", input="quick")
+        async with anyio.create_task_group() as tasks:
+
+            async def poke() -> None:
+                with pytest.raises(sqlite3.OperationalError, match="no such table: ocean_clogs"):
+                    await w.ocean.advance()
+
+            tasks.start_soon(poke)
+            await entered.wait()
+            await database.on_writer(lambda db: db.execute("ALTER TABLE ocean_clogs RENAME TO away"))
+            failed = True
+        await database.on_writer(lambda db: db.execute("ALTER TABLE away RENAME TO ocean_clogs"))
+        info = await w.ocean.get_run(slow.run_id)
+        assert info is not None
+        assert (info.status, info.output) == (RunStatus.DONE, "slow")
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+async def test_advance_of_a_run_that_crashed_and_cannot_be_claimed_here_returns_at_once(is_here: bool) -> None:
+    """Its lock has lapsed, but it is paused, or its clog is elsewhere: there is nothing to wait for."""
+    clog, entered = Clog("held"), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        entered.set()
+        await anyio.sleep_forever()
+        return Done()
+
+    async with world([clog]) as w, anyio.create_task_group() as tasks:
+        run = await w.ocean.create_run(session_id="s", clog_id="held", input=1)
+        other = await w.instance([clog] if is_here else [])
+        tasks.start_soon(w.drain)
+        await entered.wait()
+        if is_here:
+            await w.ocean.pause_run(run.run_id)
+        w.clock.jump(30_001)
+        with anyio.fail_after(10):
+            assert (await other.advance(run_id=run.run_id, budget_ms=60_000)).outcomes == ()
+        tasks.cancel_scope.cancel()
+
+
+async def test_advance_of_a_run_with_its_ticks_spent_does_not_wait_for_another_holder() -> None:
+    clog, entered, go_on = Clog("held"), anyio.Event(), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        entered.set()
+        await go_on.wait()
+        return Continue() if tick.number == 1 else Done()
+
+    async with world([clog]) as w, anyio.create_task_group() as tasks:
+        run = await w.ocean.create_run(session_id="s", clog_id="held", input=1)
+        other = await w.instance([clog])
+        tasks.start_soon(w.drain)
+        await entered.wait()
+        with anyio.fail_after(10):
+            assert (await other.advance(run_id=run.run_id, max_ticks=0, budget_ms=60_000)).outcomes == ()
+        go_on.set()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 import anyio
+import anyio.to_thread
 
 from ocean.kernel.errors import StoreBusy, StoreUnusable
 from ocean.stores.migrate import migrate
@@ -69,7 +70,9 @@ class Database:
             if not self._is_memory:
                 await self._reader
         except BaseException as error:
-            await self.close()
+            with anyio.CancelScope(shield=True):
+                await self.close()
+                await self._join_threads()
             if isinstance(error, sqlite3.Error):
                 raise StoreUnusable(f"cannot open SQLite database {self._path!r}: {error}") from error
             raise
@@ -83,6 +86,12 @@ class Database:
             self._watcher.cancel()
         for connection in {self._writer, self._reader}:
             await connection.close()
+
+    async def _join_threads(self) -> None:
+        """A connection that failed to open answers from its thread once more; wait for that."""
+        for connection in {self._writer, self._reader}:
+            if connection._thread.is_alive():
+                await anyio.to_thread.run_sync(connection._thread.join)
 
     def _connection(self) -> aiosqlite.Connection:
         def connect() -> sqlite3.Connection:
