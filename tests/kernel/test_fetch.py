@@ -1,9 +1,7 @@
 """`fetch` against real servers on loopback. Names end in `.test` and are resolved by the tests themselves."""
 
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trustme
 from anyio import to_thread
 
 from ocean.kernel.addresses import blocked_because
@@ -606,28 +605,22 @@ async def test_a_port_where_nobody_listens_is_refused_and_the_error_hides_the_qu
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command to make a certificate")
-    file = tmp_path_factory.mktemp("tls") / "ocean.pem"
-    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=ocean"
-    names = ["-addext", "subjectAltName=DNS:ocean.test", "-keyout", str(file), "-out", str(file) + ".crt"]
-    subprocess.run([*make.split(), *names], check=True, capture_output=True)
-    file.write_text(file.read_text() + Path(str(file) + ".crt").read_text())
-    return file
+def authority() -> trustme.CA:
+    return trustme.CA()
 
 
 @pytest.fixture
-def tls_site(certificate: Path) -> Iterator[Site]:
+def tls_site(authority: trustme.CA) -> Iterator[Site]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    authority.issue_cert("ocean.test").configure_cert(context)
     with a_site(tls=context) as running:
         yield running
 
 
 @pytest.fixture
-def trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate) + ".crt")
+def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
 
 async def get_tls(site: Site, host: str, *also_allowed: str) -> FetchResponse:
