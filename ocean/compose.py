@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from ocean.events import feed, retention
-from ocean.kernel.arguments import checked_limit
+from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
-from ocean.kernel.records import Event, FeedFilter, SweepResult
+from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
 from ocean.stores.sqlite.store import SqliteStore
 
@@ -72,7 +72,7 @@ class Ocean(Kernel):
         limit: int = 100,
     ) -> list[Event]:
         """A page of the log after a cursor: one run's, one session's, one clog's, or all of it."""
-        where = FeedFilter(run_id, session_id, clog_id, tuple(types), correlation_id)
+        where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return await feed.read_page(self._store, where, after, checked_limit(limit))
 
     def follow(
@@ -86,7 +86,7 @@ class Ocean(Kernel):
         after: int = 0,
     ) -> AsyncIterator[Event]:
         """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
-        where = FeedFilter(run_id, session_id, clog_id, tuple(types), correlation_id)
+        where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return feed.follow(self._store, where, after)
 
     async def sweep(

@@ -1,7 +1,7 @@
 """Retention: old events from the front, finished runs, answers of request keys, in bounded batches."""
 
+from ocean.kernel.arguments import checked_count
 from ocean.kernel.clock import Clock
-from ocean.kernel.errors import InvalidValue
 from ocean.kernel.records import SweepResult
 from ocean.kernel.store import Store, SweepAsk
 
@@ -20,8 +20,11 @@ async def sweep(
 ) -> SweepResult:
     """Each batch is a transaction of its own, so that a large sweep never holds writers up for long."""
     ages = (events_older_than_ms, runs_older_than_ms, requests_older_than_ms)
-    if any(age is not None and age < 0 for age in ages) or not 1 <= batch <= 10_000 or max_batches < 1:
-        raise InvalidValue("sweep takes ages of at least 0 ms, batch 1 to 10000 and max_batches from 1")
+    for age in ages:
+        if age is not None:
+            checked_count(age, "an age to sweep")
+    checked_count(batch, "batch", least=1, most=10_000)
+    checked_count(max_batches, "max_batches", least=1)
     now = clock.now()
     events, runs, requests = (None if age is None else now - age for age in ages)
     ask = SweepAsk(events, runs, requests, batch)

@@ -1,12 +1,13 @@
 """What callers say, checked and made into what a store takes. Used by the kernel's verbs and by ticks alike."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Literal
 
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.errors import InvalidValue
+from ocean.kernel.records import FeedFilter, RunFilter, RunStatus
 from ocean.kernel.store import NewRun, NewSignal, Request
 from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
 
@@ -44,8 +45,14 @@ def new_run(
 ) -> NewRun:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
         raise InvalidValue(f"priority is 0 (most urgent) to 9, got {priority!r}")
-    if dedupe_ms is not None and (dedupe_key is None or dedupe_ms <= 0):
-        raise InvalidValue("dedupe_ms is a positive time and needs a dedupe_key")
+    if dedupe_ms is not None:
+        checked_count(dedupe_ms, "dedupe_ms", least=1)
+        if dedupe_key is None:
+            raise InvalidValue("dedupe_ms needs a dedupe_key")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise InvalidValue(f"retry is a RetryPolicy, got {retry!r}")
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise InvalidValue(f"attributes are a mapping of names to values, got {attributes!r}")
     if on_parent_end not in ("live", "cancel"):
         raise InvalidValue(f"on_parent_end is 'live' or 'cancel', got {on_parent_end!r}")
     if deadline_at is not None:
@@ -75,13 +82,13 @@ def new_run(
         priority=priority,
         attributes=checked,
         deadline_at=deadline_at,
-        dedupe_key=None if dedupe_key is None else checked_id(dedupe_key, "dedupe_key"),
+        dedupe_key=optional_id(dedupe_key, "dedupe_key"),
         dedupe_ms=dedupe_ms,
         body_hash=body_hash(body),
         parent_run_id=parent_run_id,
         notify_parent=notify_parent,
         on_parent_end=on_parent_end,
-        actor=None if actor is None else checked_id(actor, "actor"),
+        actor=optional_id(actor, "actor"),
     )
 
 
@@ -104,10 +111,10 @@ def new_signal(
         run_id=checked_id(run_id, "run_id"),
         body=text,
         body_hash=body_hash([_said(text), deliver_at]),
-        signal_id=None if signal_id is None else checked_id(signal_id, "signal_id"),
+        signal_id=optional_id(signal_id, "signal_id"),
         deliver_at=deliver_at,
         if_idle=if_idle,
-        actor=None if actor is None else checked_id(actor, "actor"),
+        actor=optional_id(actor, "actor"),
         required=required,
     )
 
@@ -122,7 +129,60 @@ def request_of(key: str | None, verb: str, body: Any) -> Request | None:
     return None if key is None else Request(checked_id(key, "request_key"), body_hash([verb, body]))
 
 
+def optional_id(value: str | None, what: str) -> str | None:
+    return None if value is None else checked_id(value, what)
+
+
+def checked_count(value: int, what: str, *, least: int = 0, most: int = 2**53) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidValue(f"{what} is an integer from {least} to {most}, got {value!r}")
+    return value
+
+
 def checked_limit(limit: int, most: int = 1_000) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
-        raise InvalidValue(f"limit is 1 to {most}, got {limit!r}")
-    return limit
+    return checked_count(limit, "limit", least=1, most=most)
+
+
+def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
+    """Several ids; a lone text would be taken for its letters."""
+    if names is None:
+        return ()
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidValue(f"{what} are a list of strings, got {names!r}")
+    return tuple(checked_id(name, f"each of {what}") for name in names)
+
+
+def run_filter(
+    clog_id: str | None,
+    session_id: str | None,
+    status: RunStatus | str | None,
+    parent_run_id: str | None,
+    attributes: Mapping[str, str | int | float | bool] | None,
+) -> RunFilter:
+    try:
+        wanted = RunStatus(status) if status is not None else None
+    except ValueError:
+        raise InvalidValue(f"status is one of {', '.join(RunStatus)}, got {status!r}") from None
+    return RunFilter(
+        optional_id(clog_id, "clog_id"),
+        optional_id(session_id, "session_id"),
+        wanted,
+        optional_id(parent_run_id, "parent_run_id"),
+        checked_attributes(attributes or {}),
+    )
+
+
+def feed_filter(
+    run_id: str | None,
+    session_id: str | None,
+    clog_id: str | None,
+    types: Iterable[str],
+    correlation_id: str | None,
+) -> FeedFilter:
+    return FeedFilter(
+        optional_id(run_id, "run_id"),
+        optional_id(session_id, "session_id"),
+        optional_id(clog_id, "clog_id"),
+        checked_names(types, "types"),
+        optional_id(correlation_id, "correlation_id"),
+    )

@@ -89,10 +89,10 @@ class Clog:
             raise UnknownMethod(f"clog {self.clog_id!r} has no method {name!r}; {hint}", method=name)
         return self.methods[name]
 
-    def loads(self, scope: Scope, value: Any) -> Any:
-        """A stored value as the clog sees it: a model if it named one for this scope."""
+    def typed(self, scope: Scope, value: Any) -> Any:
+        """A row's value as the clog means it: checked against the model it named for this scope, if any."""
         model = self.models[scope]
-        if model is None or value is None:
+        if model is None or value is None or isinstance(value, model):
             return value
         try:
             return model.model_validate(value)

@@ -7,7 +7,18 @@ from typing import Any, Literal
 import anyio
 
 from ocean.kernel.advancing import Advance, Crew, commit_or_time
-from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET, checked_limit, new_run, new_signal, request_of
+from ocean.kernel.arguments import (
+    DEFAULT_PRIORITY,
+    UNSET,
+    checked_count,
+    checked_limit,
+    checked_names,
+    new_run,
+    new_signal,
+    optional_id,
+    request_of,
+    run_filter,
+)
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
@@ -23,7 +34,6 @@ from ocean.kernel.records import (
     Caller,
     ClogRecord,
     RunCount,
-    RunFilter,
     RunInfo,
     RunPage,
     RunStatus,
@@ -33,10 +43,11 @@ from ocean.kernel.records import (
 from ocean.kernel.store import ClaimAsk, Store
 from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
 from ocean.kernel.transitions import due_at
-from ocean.kernel.values import decode, encode
+from ocean.kernel.values import checked_id, decode, encode
 
 DEFAULT_LOCK_MS = 30_000
 DEFAULT_CONCURRENCY = 32
+POKE_MS = 1_000
 
 
 class Kernel:
@@ -145,12 +156,12 @@ class Kernel:
         concurrency: int = DEFAULT_CONCURRENCY,
     ) -> AdvanceResult:
         """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back."""
-        for name, value in (("budget_ms", budget_ms), ("hard_ms", hard_ms), ("max_ticks", max_ticks)):
-            if value is not None and value < 0:
-                raise InvalidValue(f"{name} cannot be negative, got {value}")
-        if concurrency < 1:
-            raise InvalidValue(f"concurrency must be at least 1, got {concurrency}")
-        for clog_id in clog_ids or ():
+        checked_count(budget_ms, "budget_ms")
+        checked_count(concurrency, "concurrency", least=1)
+        for name, value in (("hard_ms", hard_ms), ("max_ticks", max_ticks)):
+            if value is not None:
+                checked_count(value, name)
+        for clog_id in checked_names(clog_ids, "clog_ids"):
             self._registry.get(clog_id)
         if run_id is not None:
             await self._require(run_id)
@@ -161,7 +172,7 @@ class Kernel:
         with self._limit(hard_ms):
             await advance.run()
         self._slot = (self._slot + advance.claims) % FAIR_EVERY
-        agenda = await self._store.agenda({clog.clog_id for clog in self._registry})
+        agenda = await self._store.agenda(self._crew.claimable(None).keys())
         return AdvanceResult(
             tuple(advance.results),
             agenda.due_now,
@@ -181,11 +192,11 @@ class Kernel:
                     cancel()
 
     async def get_run(self, run_id: str) -> RunInfo | None:
-        return await self._store.get_run(run_id)
+        return await self._store.get_run(checked_id(run_id, "run_id"))
 
     async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
-        """The run's output once it is done. Waits, and pokes the run meanwhile if its clog is here."""
-        until = self._clock.now() + timeout_ms
+        """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""
+        until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
         while True:
             seen = self._store.commits_seen()
             run = await self._require(run_id)
@@ -197,11 +208,15 @@ class Kernel:
             left = until - self._clock.now()
             if left <= 0:
                 raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
-            advanced = await self.advance(run_id=run_id, budget_ms=left) if run.clog_id in self._registry else None
-            if advanced is None or not advanced.outcomes:
+            if not await self._poked(run, left):
                 due = run.due_at if run.due_at is not None else until
                 wait = min(left, max(due - self._clock.now(), 50))
                 await commit_or_time(self._store, self._clock, seen, wait)
+
+    async def _poked(self, run: RunInfo, budget_ms: int) -> bool:
+        """Move the run, or else whatever it may be waiting for; False if nothing here is due."""
+        own = await self.advance(run_id=run.run_id, budget_ms=budget_ms)
+        return bool(own.outcomes or (await self.advance(budget_ms=min(budget_ms, POKE_MS))).outcomes)
 
     async def call_clog(
         self,
@@ -220,6 +235,9 @@ class Kernel:
         if run_id is not None and session_id is not None:
             raise InvalidValue("a call on a run has that run's session; leave session_id out")
         text = encode(payload, "payload")
+        checked_id(method, "method")
+        optional_id(session_id, "session_id")
+        optional_id((caller or Caller()).actor, "actor")
         run = await self._require(run_id) if run_id is not None else None
         clog = self._registry.get(clog_id or (run.clog_id if run else ""))
         call = DirectCall(
@@ -250,7 +268,7 @@ class Kernel:
         limit: int = 100,
         cursor: str | None = None,
     ) -> RunPage:
-        where = _filter(clog_id, session_id, status, parent_run_id, attributes)
+        where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
         if order not in ("newest", "oldest"):
             raise InvalidValue(f"order is 'newest' or 'oldest', got {order!r}")
         return await self._store.list_runs(where, checked_limit(limit), cursor, order == "newest")
@@ -266,16 +284,17 @@ class Kernel:
         cap: int = 10_000,
     ) -> RunCount:
         """How many there are, counting no further than `cap`."""
-        where = _filter(clog_id, session_id, status, parent_run_id, attributes)
+        where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
         return await self._store.count_runs(where, checked_limit(cap, 1_000_000))
 
     async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:
         """The run's ticks in order; `after` is the last tick number already seen."""
-        return await self._store.list_ticks(run_id, after, checked_limit(limit))
+        after = checked_count(after, "after")
+        return await self._store.list_ticks(checked_id(run_id, "run_id"), after, checked_limit(limit))
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""
-        found = await self._store.run_and_clog(run_id)
+        found = await self._store.run_and_clog(checked_id(run_id, "run_id"))
         if found is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         run, is_clog_paused = found
@@ -292,52 +311,43 @@ class Kernel:
         request_key: str | None = None,
     ) -> RunInfo:
         """End a run as failed, code `cancelled`; a clog with `on_end` gets its last tick first."""
-        request = request_of(request_key, "cancel_run", [run_id, reason])
-        return await self._store.cancel_run(run_id, reason, actor, request)
+        if reason is not None:
+            checked_id(reason, "reason", 4_000)
+        request = request_of(request_key, "cancel_run", [checked_id(run_id, "run_id"), reason])
+        return await self._store.cancel_run(run_id, reason, optional_id(actor, "actor"), request)
 
     async def pause_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
         """Hold a run back: signals queue, direct calls work, a deadline still ends it."""
-        return await self._store.set_run_paused(run_id, True, actor, request_of(request_key, "pause_run", run_id))
+        request = request_of(request_key, "pause_run", checked_id(run_id, "run_id"))
+        return await self._store.set_run_paused(run_id, True, optional_id(actor, "actor"), request)
 
     async def resume_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
-        return await self._store.set_run_paused(run_id, False, actor, request_of(request_key, "resume_run", run_id))
+        request = request_of(request_key, "resume_run", checked_id(run_id, "run_id"))
+        return await self._store.set_run_paused(run_id, False, optional_id(actor, "actor"), request)
 
     async def pause_clog(self, clog_id: str, *, actor: str | None = None, request_key: str | None = None) -> ClogRecord:
         """Hold back all runs of a clog, on every instance."""
-        request = request_of(request_key, "pause_clog", clog_id)
-        return await self._store.set_clog_paused(clog_id, True, actor, request)
+        request = request_of(request_key, "pause_clog", checked_id(clog_id, "clog_id"))
+        return await self._store.set_clog_paused(clog_id, True, optional_id(actor, "actor"), request)
 
     async def resume_clog(
         self, clog_id: str, *, actor: str | None = None, request_key: str | None = None
     ) -> ClogRecord:
-        request = request_of(request_key, "resume_clog", clog_id)
-        return await self._store.set_clog_paused(clog_id, False, actor, request)
+        request = request_of(request_key, "resume_clog", checked_id(clog_id, "clog_id"))
+        return await self._store.set_clog_paused(clog_id, False, optional_id(actor, "actor"), request)
 
     async def delete_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
         """Remove a run, its children and all their rows; answers how many runs went. Events stay."""
-        return await self._store.delete_run(run_id, actor, request_of(request_key, "delete_run", run_id))
+        request = request_of(request_key, "delete_run", checked_id(run_id, "run_id"))
+        return await self._store.delete_run(run_id, optional_id(actor, "actor"), request)
 
     async def delete_session(self, session_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
         """Remove a session with all its runs and rows; answers how many runs went."""
-        request = request_of(request_key, "delete_session", session_id)
-        return await self._store.delete_session(session_id, actor, request)
+        request = request_of(request_key, "delete_session", checked_id(session_id, "session_id"))
+        return await self._store.delete_session(session_id, optional_id(actor, "actor"), request)
 
     async def _require(self, run_id: str) -> RunInfo:
-        run = await self._store.get_run(run_id)
+        run = await self._store.get_run(checked_id(run_id, "run_id"))
         if run is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         return run
-
-
-def _filter(
-    clog_id: str | None,
-    session_id: str | None,
-    status: RunStatus | str | None,
-    parent_run_id: str | None,
-    attributes: Mapping[str, str | int | float | bool] | None,
-) -> RunFilter:
-    try:
-        wanted = RunStatus(status) if status is not None else None
-    except ValueError:
-        raise InvalidValue(f"status is one of {', '.join(RunStatus)}, got {status!r}") from None
-    return RunFilter(clog_id, session_id, wanted, parent_run_id, dict(attributes or {}))

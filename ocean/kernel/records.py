@@ -265,7 +265,7 @@ class AdvanceResult:
     @property
     def advanced(self) -> int:
         """Calls whose outcome was committed."""
-        return sum(1 for result in self.outcomes if result.status is not None)
+        return sum(1 for result in self.outcomes if result.outcome not in ("lock_lost", "given_back"))
 
 
 @dataclass(frozen=True, slots=True)

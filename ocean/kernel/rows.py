@@ -115,7 +115,7 @@ def rows_from(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> Rows:
     clog, asked = at.clog, set(ask.keys)
 
     def value(key: RowKey) -> Any:
-        return clog.loads(key.scope, decode(answer.rows.get(key, ABSENT).text))
+        return clog.typed(key.scope, decode(answer.rows.get(key, ABSENT).text))
 
     def shown(key: RowKey) -> bool:
         return key in asked and answer.rows.get(key, ABSENT).version > 0
@@ -156,12 +156,16 @@ def row_write(clog: Clog, key: RowKey, read: StoredRow, value: Any) -> RowWrite:
         return RowWrite(key, read.version)
     if callable(value) and not isinstance(value, BaseModel):
         return RowWrite(key, read.version, apply=_applied(clog, key, value))
-    return RowWrite(key, read.version, text=encode(value, f"{key.scope} row"))
+    return RowWrite(key, read.version, text=_text(clog, key, value))
 
 
 def _applied(clog: Clog, key: RowKey, change: Callable[[Any], Any]) -> Apply:
     def apply(text: str | None) -> str | None:
-        value = change(clog.loads(key.scope, decode(text)))
-        return None if value is CLEAR else encode(value, f"{key.scope} row")
+        value = change(clog.typed(key.scope, decode(text)))
+        return None if value is CLEAR else _text(clog, key, value)
 
     return apply
+
+
+def _text(clog: Clog, key: RowKey, value: Any) -> str:
+    return encode(clog.typed(key.scope, value), f"{key.scope} row")

@@ -10,7 +10,7 @@ from ocean.kernel.errors import ClogError, LockLost, Refuse
 from ocean.kernel.ids import derived_id
 from ocean.kernel.read_before_write import Ledger
 from ocean.kernel.records import Caller, Input, Lock, RunInfo
-from ocean.kernel.store import Effects, Store
+from ocean.kernel.store import Effects, NewRun, Store
 
 MOST_DEPTH = 16
 
@@ -53,12 +53,20 @@ class Scene:
         self.ordinal += 1
         return derived_id(self.seed, self.ordinal)
 
+    def created_with_key(self, new: NewRun) -> tuple[str, str] | None:
+        """The run that this call has already created under the same dedupe key, and its body's hash."""
+        for earlier in self.effects.runs:
+            key = (earlier.clog_id, earlier.session_id, earlier.dedupe_key)
+            if key == (new.clog_id, new.session_id, new.dedupe_key):
+                return earlier.run_id, earlier.body_hash
+        return None
+
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
         """A nested call that raises leaves no effects behind; a `Refuse` keeps them."""
         effects = self.effects
         lengths = {name: len(value) for name in effects.__slots__ if isinstance(value := getattr(effects, name), list)}
-        attributes, flags = dict(effects.attributes), (effects.delete_session, effects.release_dedupe_key)
+        attributes, flags = dict(effects.attributes), (effects.delete_session_by, effects.release_dedupe_key)
         writers = self.ledger.writers()
         try:
             yield
@@ -68,7 +76,7 @@ class Scene:
             for name, length in lengths.items():
                 del getattr(effects, name)[length:]
             effects.attributes = attributes
-            effects.delete_session, effects.release_dedupe_key = flags
+            effects.delete_session_by, effects.release_dedupe_key = flags
             for clog_id in self.ledger.writers() - writers:
                 self.ledger.unspend_write(clog_id)
             raise

@@ -143,7 +143,10 @@ class CancelTimer:
 
 @dataclass(slots=True)
 class Effects:
-    """What one call of a handler or method wants to change, all of it or nothing."""
+    """What one call of a handler or method wants to change, all of it or nothing.
+
+    Deletions say which clog asked: `delete_runs` are (clog_id, run_id), for a nested call has its own rights.
+    """
 
     writes: list[RowWrite] = field(default_factory=list)
     guards: list[tuple[RowKey, int]] = field(default_factory=list)
@@ -152,9 +155,9 @@ class Effects:
     runs: list[NewRun] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
-    delete_runs: list[str] = field(default_factory=list)
+    delete_runs: list[tuple[str, str]] = field(default_factory=list)
     delete_ticks: list[int] = field(default_factory=list)
-    delete_session: bool = False
+    delete_session_by: str | None = None
     release_dedupe_key: bool = False
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from anyio import from_thread
 
-from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET, checked_limit, new_run, new_signal
+from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET, checked_limit, new_run, new_signal, run_filter
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.calling import call_method
@@ -19,7 +19,6 @@ from ocean.kernel.records import (
     Input,
     InputKind,
     Lock,
-    RunFilter,
     RunInfo,
     RunPage,
     RunStatus,
@@ -188,13 +187,17 @@ class Tick:
         needed += [at.session] if delete_session else []
         if self.number and self.number in delete_ticks:
             raise InvalidValue(f"tick {self.number} is this tick; only earlier ones can be deleted")
+        if delete_ticks and self.run.clog_id != self.clog_id:
+            owner = self.run.clog_id
+            raise ClogError(f"the ticks of run {self.run_id} are {owner!r}'s; {self.clog_id!r} cannot delete them")
         unread = {key: scene.ledger.row(self.clog_id, key) for key in values}
         writes = [row_write(self._clog, key, read, values[key]) for key, read in unread.items()]
         scene.ledger.record_write(self.clog_id, needed, delete_ticks)
         scene.effects.writes += writes
         scene.effects.delete_ticks += delete_ticks
-        scene.effects.delete_runs += delete_runs
-        scene.effects.delete_session |= delete_session
+        scene.effects.delete_runs += [(self.clog_id, run_id) for run_id in delete_runs]
+        if delete_session:
+            scene.effects.delete_session_by = self.clog_id
 
     async def emit(self, type: str, payload: Any = None) -> None:
         """An event that appears with the commit."""
@@ -294,7 +297,7 @@ class Tick:
             raise InvalidValue("a run created by a call on a clog has no parent to notify or to end with")
         new = new_run(
             run_id=run_id or scene.next_id(),
-            is_id_given=run_id is not None,
+            is_id_given=True,
             session_id=session_id or scene.session_id,
             clog_id=clog_id,
             input=input,
@@ -310,7 +313,7 @@ class Tick:
             on_parent_end=on_parent_end,
         )
         if dedupe_key is not None:
-            holder = await scene.store.find_run(clog_id, new.session_id, dedupe_key)
+            holder = scene.created_with_key(new) or await scene.store.find_run(clog_id, new.session_id, dedupe_key)
             scene.check_alive()
             if holder is not None and holder[1] != new.body_hash:
                 raise DedupeKeyReused(f"dedupe key {dedupe_key!r} is held by run {holder[0]}, from another body")
@@ -355,9 +358,7 @@ class Tick:
     ) -> RunPage:
         """Runs as they are now; what it shows is not part of the commit's checks."""
         scene = self._use("ocean.runs.list")
-        where = RunFilter(
-            clog_id, session_id, RunStatus(status) if status else None, parent_run_id, dict(attributes or {})
-        )
+        where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
         return await scene.store.list_runs(where, checked_limit(limit), cursor, True)
 
     async def fetch(

@@ -304,9 +304,10 @@ SELECT seq FROM ocean_log_floor WHERE id = 1;
 -- name: raise_log_floor
 UPDATE ocean_log_floor SET seq = max(seq, :seq) WHERE id = 1;
 
--- name: last_run_seq
--- How long the log of a run id is that was used before.
-SELECT coalesce(max(run_seq), 0) AS run_seq FROM events WHERE run_id = :run_id;
+-- name: earlier_life
+-- How far the log and the ticks of a run id had come, if it was used before.
+SELECT max(run_seq) AS run_seq, coalesce(max(tick), 0) AS tick FROM events WHERE run_id = :run_id
+GROUP BY run_id;
 
 -- name: insert_event
 INSERT INTO events (ts, session_id, run_id, run_seq, tick, call, clog_id, type, payload, actor, correlation_id, causation_id)

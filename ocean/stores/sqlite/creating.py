@@ -73,8 +73,7 @@ def _earlier_run(u: Unit, new: NewRun) -> Run | None:
 def _insert(u: Unit, new: NewRun) -> Run:
     parent = u.find(new.parent_run_id) if new.parent_run_id else None
     has_input = new.input is not None
-    earlier = u.one("last_run_seq", run_id=new.run_id) if new.is_id_given else None
-    log_length = earlier["run_seq"] if earlier else 0
+    earlier = u.one("earlier_life", run_id=new.run_id) if new.is_id_given else None
     run = Run(
         run_id=new.run_id,
         session_id=new.session_id,
@@ -90,13 +89,14 @@ def _insert(u: Unit, new: NewRun) -> Run:
         deadline_at=new.deadline_at,
         locked_by=None,
         lock_expires_at=None,
-        # An id used before may have a holder that does not know yet: no epoch of its may fit again.
-        lock_epoch=u.now if log_length else 0,
-        tick=0,
+        # An id used before may have a holder that does not know of its end: no epoch of its may fit again.
+        # And what its ticks have told the outside world under their keys was another run's.
+        lock_epoch=u.now if earlier else 0,
+        tick=earlier["tick"] if earlier else 0,
         tick_open=False,
         paused=False,
         ending=None,
-        event_count=log_length,
+        event_count=earlier["run_seq"] if earlier else 0,
         inbox_count=0,
         pending_count=0,
         created_at=u.now,

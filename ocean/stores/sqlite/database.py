@@ -179,7 +179,7 @@ class Database:
         before = db.total_changes
         try:
             _run_group(db, items)
-        except sqlite3.Error as error:
+        except BaseException as error:
             for item in items:
                 _run_alone(db, item, error)
         self._groups += 1
@@ -252,7 +252,7 @@ def _run_group(db: sqlite3.Connection, items: list[_Item]) -> None:
                 item.result = item.unit(db)
             except sqlite3.Error:
                 raise
-            except Exception as error:
+            except BaseException as error:
                 item.error = error
                 db.execute("ROLLBACK TO item")
             db.execute("RELEASE item")
@@ -263,12 +263,12 @@ def _run_group(db: sqlite3.Connection, items: list[_Item]) -> None:
         raise
 
 
-def _run_alone(db: sqlite3.Connection, item: _Item, why: sqlite3.Error) -> None:
-    """After an unexpected error: once more, by itself, so that only the guilty one fails."""
-    if why.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+def _run_alone(db: sqlite3.Connection, item: _Item, why: BaseException) -> None:
+    """After an unexpected error: once more, by itself, so that only the guilty one fails. Never raises."""
+    if getattr(why, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
         item.error = StoreBusy("another process holds the database's write lock; try again")
         return
     try:
         _run_group(db, [item])
-    except sqlite3.Error as error:
+    except BaseException as error:
         item.error = error

@@ -17,7 +17,8 @@ def delete_run(u: Unit, run_id: str, actor: str | None) -> int:
             error = encode(ErrorInfo("deleted", f"run {each} was deleted").as_json())
             end_run(u, each, RunStatus.FAILED, error=error, actor=actor)
     for each in reversed(doomed):
-        u.event(each, "run.deleted", {"status": u.run(each).status}, actor=actor)
+        run = u.run(each)
+        u.event(each, "run.deleted", {"status": run.status}, tick=run.tick or None, actor=actor)
         u.flush()
         u.do("delete_run", run_id=each)
         u.forget(each)

@@ -57,22 +57,30 @@ def apply_effects(u: Unit, effects: Effects, origin: Origin) -> None:
 
 def apply_deletions(u: Unit, effects: Effects, origin: Origin) -> None:
     for tick in effects.delete_ticks:
-        u.do("delete_tick", run_id=origin.run_id, tick=tick)
+        _delete_tick(u, origin.run_id or "", tick)
     u.flush()
-    for run_id in effects.delete_runs:
+    for clog_id, run_id in effects.delete_runs:
         run = u.find(run_id)
-        if run is not None and run.clog_id != origin.clog_id:
-            raise ClogError(f"run {run_id} belongs to clog {run.clog_id!r}; {origin.clog_id!r} cannot delete it")
+        if run is not None and run.clog_id != clog_id:
+            raise ClogError(f"run {run_id} belongs to clog {run.clog_id!r}; {clog_id!r} cannot delete it")
         if run is not None:
             delete_run(u, run_id, origin.actor)
-    if effects.delete_session and origin.session_id is not None:
-        foreign = u.one("session_foreign_run", session_id=origin.session_id, clog_id=origin.clog_id)
+    if effects.delete_session_by is not None and origin.session_id is not None:
+        clog_id = effects.delete_session_by
+        foreign = u.one("session_foreign_run", session_id=origin.session_id, clog_id=clog_id)
         if foreign is not None:
             raise ClogError(
                 f"session {origin.session_id!r} has run {foreign['run_id']} of clog {foreign['clog_id']!r}; "
-                f"{origin.clog_id!r} can delete only a session all of whose runs are its own"
+                f"{clog_id!r} can delete only a session all of whose runs are its own"
             )
         delete_session(u, origin.session_id, origin.actor)
+
+
+def _delete_tick(u: Unit, run_id: str, tick: int) -> None:
+    run = u.run(run_id)
+    if run.tick_open and tick == run.tick:
+        raise ClogError(f"tick {tick} of run {run_id} has not been committed yet; it cannot be deleted")
+    u.do("delete_tick", run_id=run_id, tick=tick)
 
 
 def log(u: Unit, event: NewEvent, origin: Origin) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from ocean.kernel.attributes import sort_key
 from ocean.kernel.errors import BadCursor, InvalidValue
 from ocean.kernel.records import RunCount, RunFilter, RunPage
+from ocean.kernel.values import checked_id
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.unit import Unit
 
@@ -64,9 +65,11 @@ def _encoded(created_at: int, run_id: str) -> str:
 
 def _decoded(cursor: str) -> tuple[int, str]:
     try:
+        if not isinstance(cursor, str):
+            raise ValueError("not a text")
         match json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)):
-            case [int(created_at), str(run_id)]:
+            case [int(created_at), str(run_id)] if 0 <= created_at <= 2**53 and checked_id(run_id, "cursor", 1_024):
                 return created_at, run_id
-    except ValueError:
+    except (ValueError, InvalidValue):
         pass
     raise BadCursor(f"{cursor!r} is not a cursor; pass the next_cursor of the page before, or none")
