@@ -23,6 +23,7 @@ CLEAR: Final = Sentinel.CLEAR
 """Written to a row, removes it; `None` would store JSON null."""
 
 DEFAULT_PRIORITY = 5
+MOST_COUNT = 2**53
 
 
 def new_run(
@@ -133,14 +134,15 @@ def optional_id(value: str | None, what: str) -> str | None:
     return None if value is None else checked_id(value, what)
 
 
-def checked_count(value: int, what: str, *, least: int = 0, most: int = 2**53) -> int:
+def checked_count(value: int, what: str, *, least: int = 0, most: int = MOST_COUNT) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidValue(f"{what} is an integer from {least} to {most}, got {value!r}")
+        span = f"from {least} to {most}" if most < MOST_COUNT else f"of at least {least}"
+        raise InvalidValue(f"{what} is an integer {span}, got {value!r}")
     return value
 
 
-def checked_limit(limit: int, most: int = 1_000) -> int:
-    return checked_count(limit, "limit", least=1, most=most)
+def checked_limit(limit: int) -> int:
+    return checked_count(limit, "limit", least=1, most=1_000)
 
 
 def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:

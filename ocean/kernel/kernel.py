@@ -285,7 +285,7 @@ class Kernel:
     ) -> RunCount:
         """How many there are, counting no further than `cap`."""
         where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
-        return await self._store.count_runs(where, checked_limit(cap, 1_000_000))
+        return await self._store.count_runs(where, checked_count(cap, "cap", least=1, most=1_000_000))
 
     async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:
         """The run's ticks in order; `after` is the last tick number already seen."""

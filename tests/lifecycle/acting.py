@@ -1,0 +1,121 @@
+"""A clog that does what a test says, call by call, and a world that is checked when the test leaves it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ocean import UNSET, Clog, Event, Ok, Outcome, RunInfo, Tick
+from ocean.kernel.records import Claim
+from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.stores.sqlite.store import SqliteStore
+from ocean.testing import World, world
+from tests.invariants import check
+
+Act = Outcome | Callable[[Tick], Awaitable[Outcome]]
+
+LOCK_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one call of the handler was given."""
+
+    number: int
+    call: int
+    attempt: int
+    reason: str
+    inputs: tuple[Any, ...]
+    timer: str | None
+    signal_id: str | None
+
+
+class Script(Clog):
+    """Each call does the next act, the last one for ever; `seen` and `ends` say what the calls were given."""
+
+    def __init__(self, *acts: Act, clog_id: str = "c", ends: tuple[Act, ...] | None = None, **options: Any) -> None:
+        super().__init__(clog_id, **options)
+        self.seen: list[Seen] = []
+        self.ends: list[Seen] = []
+        acts = acts or (Ok(),)
+
+        async def advance(tick: Tick) -> Outcome:
+            self.seen.append(_noted(tick))
+            return await _done(acts[min(len(self.seen), len(acts)) - 1], tick)
+
+        self.on_advance(advance)
+        if ends is not None:
+
+            async def end(tick: Tick) -> Outcome:
+                self.ends.append(_noted(tick))
+                return await _done(ends[min(len(self.ends), len(ends)) - 1], tick)
+
+            self.on_end(end)
+
+    @property
+    def bodies(self) -> list[Any]:
+        """All inputs of all calls, flat."""
+        return [body for seen in self.seen for body in seen.inputs]
+
+
+def _noted(tick: Tick) -> Seen:
+    bodies = tuple(each.body for each in tick.inputs)
+    return Seen(tick.number, tick.call_number, tick.attempt, tick.reason, bodies, tick.timer, tick.signal_id)
+
+
+async def _done(act: Act, tick: Tick) -> Outcome:
+    return await act(tick) if callable(act) else act
+
+
+@asynccontextmanager
+async def stage(*clogs: Clog, url: str = "sqlite://:memory:") -> AsyncIterator[World]:
+    async with world(clogs=clogs, url=url, lock_ms=LOCK_MS) as w:
+        yield w
+        await check(w)
+
+
+async def start(w: World, input: Any = None, *, clog_id: str = "c", session_id: str = "s", **options: Any) -> str:
+    run = await w.ocean.create_run(session_id=session_id, clog_id=clog_id, input=input, **options)
+    return run.run_id
+
+
+async def start_idle(w: World, **options: Any) -> str:
+    return await start(w, UNSET, **options)
+
+
+async def look(w: World, run_id: str) -> RunInfo:
+    run = await w.ocean.get_run(run_id)
+    assert run is not None
+    return run
+
+
+async def log(w: World, run_id: str | None = None, type: str | None = None) -> list[Event]:
+    return await w.ocean.read_events(run_id, types=[type] if type else [], limit=1_000)
+
+
+async def types(w: World, run_id: str) -> list[str]:
+    return [event.type for event in await log(w, run_id)]
+
+
+async def die_holding(w: World, clog: Clog) -> Claim:
+    """A process claims the next due run of the clog and is never heard of again."""
+    one = ClaimableClog(clog.clog_id, LOCK_MS, clog.version, clog.takes_all_inputs)
+    (claim,) = await w.store.claim_due(ClaimAsk({clog.clog_id: one}, "i-dead", 1, 0, None))
+    return claim
+
+
+async def let_others_go_on(w: World) -> None:
+    """Until they wait for something else than the database: each round is a trip to it and back, behind theirs."""
+    for _ in range(20):
+        await w.ocean.get_run("nobody")
+
+
+async def dump(w: World) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table."""
+    assert isinstance(w.store, SqliteStore)
+
+    def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
+        names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        return {name: sorted((tuple(row) for row in db.execute(f'SELECT * FROM "{name}"')), key=repr) for name in names}
+
+    return await w.store.database.read(read)

@@ -1,0 +1,239 @@
+"""Ends made by the kernel: cancel, deadline, attempts used up; with and without a last tick."""
+
+import anyio
+import pytest
+
+from ocean import Done, Failed, Ok, Outcome, Retry, RetryPolicy, RunEnded, RunFailed, RunNotFound, Tick, Wait
+from tests.lifecycle.acting import LOCK_MS, Script, die_holding, dump, log, look, stage, start, start_idle, types
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_cancelled_run_ends_failed_with_code_cancelled() -> None:
+    """O7: a run can be cancelled, and says why and by whom."""
+    script = Script(Wait(for_ms=1_000))
+    async with stage(script) as w:
+        run_id = await start(w)
+        await w.drain()
+        run = await w.ocean.cancel_run(run_id, reason="not needed", actor="ada")
+        assert (run.status, run.error) == (
+            "failed",
+            {"code": "cancelled", "message": "not needed", "details": None},
+        )
+        assert (run.wake_at, run.due_at, run.ended_at) == (None, None, w.clock.now())
+        last = (await log(w, run_id))[-1]
+        assert (last.type, last.actor, last.payload) == ("run.failed", "ada", {"error": run.error})
+        w.clock.advance(10_000)
+        assert await w.drain() == []
+
+
+async def test_cancelling_an_ended_or_unknown_run_is_refused() -> None:
+    async with stage(Script(Done())) as w:
+        run_id = await start(w)
+        await w.drain()
+        before = await dump(w)
+        with pytest.raises(RunEnded):
+            await w.ocean.cancel_run(run_id)
+        with pytest.raises(RunNotFound):
+            await w.ocean.cancel_run("nobody")
+        assert await dump(w) == before
+
+
+async def test_a_cancelled_run_with_on_end_gets_one_last_tick_to_clean_up() -> None:
+    async def clean(tick: Tick) -> Outcome:
+        rows = await tick.read(run=True)
+        await tick.write(run={"cleaned": True, "was": rows.run})
+        await tick.emit("cleaned")
+        return Ok()
+
+    script = Script(Ok(), ends=(clean,))
+    async with stage(script) as w:
+        run_id = await start(w)
+        await w.drain()
+        ending = await w.ocean.cancel_run(run_id, reason="stop")
+        assert (ending.status, ending.ending) == ("pending", "cancel")
+        with pytest.raises(RunEnded):
+            await w.ocean.signal(run_id, "too late")
+        assert (await w.ocean.cancel_run(run_id)).ending == "cancel"
+        await w.drain()
+        run = await look(w, run_id)
+        assert run.error is not None
+        assert (run.status, run.error["code"], run.ending) == ("failed", "cancelled", None)
+        (end,) = script.ends
+        assert (end.reason, end.number, end.inputs) == ("cancel", 2, ())
+        tail = [kind for kind in await types(w, run_id) if not kind.startswith("run.created")]
+        assert tail == ["tick.committed", "run.ending", "cleaned", "tick.committed", "run.failed"]
+
+
+@pytest.mark.parametrize("answer", [Ok(), Done("ignored"), Failed("ignored"), Wait(for_ms=5)], ids=lambda a: str(a))
+async def test_whatever_the_last_tick_answers_the_run_ends_with_the_first_error(answer: Outcome) -> None:
+    script = Script(Ok(), ends=(answer,))
+    async with stage(script) as w:
+        run_id = await start_idle(w)
+        await w.ocean.cancel_run(run_id, reason="stop")
+        await w.drain()
+        run = await look(w, run_id)
+        assert (run.status, run.output) == ("failed", None)
+        assert run.error == {"code": "cancelled", "message": "stop", "details": None}
+
+
+@pytest.mark.parametrize("how", ["retry", "raise", "crash"])
+async def test_a_last_tick_that_fails_is_not_repeated(how: str) -> None:
+    async def fail(tick: Tick) -> Outcome:
+        await tick.emit("half")
+        if how == "raise":
+            raise ValueError("no")
+        return Retry("no")
+
+    script = Script(Ok(), ends=(fail,))
+    async with stage(script) as w:
+        run_id = await start_idle(w, retry=RetryPolicy(max_attempts=None))
+        await w.ocean.cancel_run(run_id, reason="stop")
+        if how == "crash":
+            await die_holding(w, script)
+            w.clock.advance(LOCK_MS)
+        await w.drain()
+        run = await look(w, run_id)
+        assert run.error is not None
+        assert (run.status, run.error["code"]) == ("failed", "cancelled")
+        assert len(script.ends) == (0 if how == "crash" else 1)
+        assert await log(w, run_id, "half") == []
+
+
+async def test_what_is_in_the_inbox_is_not_given_to_the_last_tick_but_named() -> None:
+    script = Script(Ok(), ends=(Ok(),), inputs="all")
+    async with stage(script) as w:
+        run_id = await start(w, "first")
+        await w.ocean.signal(run_id, "second", signal_id="x")
+        await w.ocean.cancel_run(run_id)
+        await w.drain()
+        (end,) = script.ends
+        assert (end.reason, end.inputs, script.seen) == ("cancel", (), [])
+        (undelivered,) = await log(w, run_id, "signal.undelivered")
+        assert undelivered.payload["inputs"] == [
+            {"number": 1, "kind": "created", "signal_id": None},
+            {"number": 2, "kind": "signal", "signal_id": "x"},
+        ]
+
+
+async def test_a_deadline_ends_a_run_wherever_it_is() -> None:
+    """O7: idle, waiting and backing-off runs alike; not a millisecond early."""
+    async with stage(Script(Wait(for_ms=9_999_999)), Script(Retry("no", after_ms=9_999_999), clog_id="retrying")) as w:
+        at = w.clock.now() + 500
+        runs = [
+            await start_idle(w, deadline_at=at),
+            await start(w, deadline_at=at),
+            await start(w, clog_id="retrying", deadline_at=at),
+        ]
+        await w.drain()
+        assert [(await look(w, run_id)).status for run_id in runs] == ["idle", "waiting", "pending"]
+        assert (await w.ocean.advance()).next_wake_at == at
+        w.clock.advance(499)
+        await w.drain()
+        assert not any([(await look(w, run_id)).is_ended for run_id in runs])
+        w.clock.advance(1)
+        await w.drain()
+        for run_id in runs:
+            run = await look(w, run_id)
+            assert run.error is not None
+            assert (run.status, run.error["code"]) == ("failed", "deadline_exceeded")
+
+
+async def test_a_deadline_gives_on_end_its_last_tick_with_that_reason() -> None:
+    script = Script(Ok(), ends=(Ok(),))
+    async with stage(script) as w:
+        run_id = await start_idle(w, deadline_at=w.clock.now() + 10)
+        w.clock.advance(10)
+        await w.drain()
+        assert [seen.reason for seen in script.ends] == ["deadline"]
+        run = await look(w, run_id)
+        assert run.error is not None
+        assert run.error["code"] == "deadline_exceeded"
+
+
+async def test_a_deadline_is_kept_by_an_instance_that_does_not_know_the_clog() -> None:
+    async with stage(Script(Ok())) as w:
+        run_id = await start_idle(w, deadline_at=w.clock.now() + 10)
+        stranger = await w.instance([Script(clog_id="other")])
+        w.clock.advance(10)
+        await stranger.advance()
+        assert (await look(w, run_id)).status == "failed"
+
+
+async def test_used_up_attempts_give_on_end_its_last_tick_and_keep_the_last_error() -> None:
+    script = Script(Retry({"code": "down", "message": "no line"}), ends=(Ok(),))
+    async with stage(script) as w:
+        run_id = await start(w, "work", retry=RetryPolicy(max_attempts=2))
+        await w.drain()
+        w.clock.advance(1_000)
+        await w.drain()
+        run = await look(w, run_id)
+        assert (run.status, run.attempt) == ("failed", 2)
+        assert run.error == {"code": "down", "message": "no line", "details": None}
+        assert [(seen.reason, seen.number, seen.attempt) for seen in script.ends] == [("exhausted", 2, 2)]
+        (undelivered,) = await log(w, run_id, "signal.undelivered")
+        assert undelivered.payload["inputs"] == [{"number": 1, "kind": "created", "signal_id": None}]
+
+
+async def test_a_crash_that_spends_the_attempts_still_gives_on_end_its_tick() -> None:
+    script = Script(Ok(), ends=(Ok(),))
+    async with stage(script) as w:
+        run_id = await start(w, retry=RetryPolicy(max_attempts=1))
+        await die_holding(w, script)
+        w.clock.advance(LOCK_MS)
+        await w.drain()
+        assert ([seen.reason for seen in script.ends], script.seen) == (["exhausted"], [])
+        run = await look(w, run_id)
+        assert run.error is not None
+        assert run.error["code"] == "crashed"
+
+
+async def test_a_run_on_its_last_call_is_ended_by_an_instance_without_its_clog() -> None:
+    script = Script(Ok())
+    async with stage(script) as w:
+        run_id = await start(w, retry=RetryPolicy(max_attempts=1))
+        await die_holding(w, script)
+        w.clock.advance(LOCK_MS)
+        stranger = await w.instance([Script(clog_id="other")])
+        await stranger.advance()
+        assert (await look(w, run_id)).status == "failed"
+
+
+@pytest.mark.parametrize("has_on_end", [False, True])
+async def test_cancelling_a_run_at_work_takes_its_lock_away(has_on_end: bool) -> None:
+    began, go_on = anyio.Event(), anyio.Event()
+
+    async def slow(tick: Tick) -> Outcome:
+        await tick.read(run=True)
+        await tick.write(run="written by a handler that was stopped")
+        began.set()
+        await go_on.wait()
+        return Done("never")
+
+    script = Script(slow, ends=(Ok(),) if has_on_end else None)
+    async with stage(script) as w:
+        run_id = await start(w)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.ocean.advance)
+            await began.wait()
+            await w.ocean.cancel_run(run_id)
+            go_on.set()
+        await w.drain()
+        run = await look(w, run_id)
+        assert run.error is not None
+        assert (run.status, run.error["code"], run.output) == ("failed", "cancelled", None)
+        assert (await dump(w))["ocean_storage_run"] == []
+        assert len(script.ends) == int(has_on_end)
+        with pytest.raises(RunFailed) as failed:
+            await w.ocean.result(run_id)
+        assert failed.value.error["code"] == "cancelled"
+
+
+async def test_an_end_names_at_most_a_hundred_undelivered_inputs_and_counts_all() -> None:
+    async with stage(Script()) as w:
+        run_id = await start_idle(w)
+        for n in range(101):
+            await w.ocean.signal(run_id, n)
+        await w.ocean.cancel_run(run_id)
+        (undelivered,) = await log(w, run_id, "signal.undelivered")
+        assert (undelivered.payload["count"], len(undelivered.payload["inputs"])) == (101, 100)

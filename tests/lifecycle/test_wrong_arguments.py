@@ -1,0 +1,199 @@
+"""Each verb, asked wrongly: a precise refusal, and every table as it was."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ocean import Caller, Clog, InvalidValue, Ocean, OceanError, RetryPolicy, Tick
+from tests.lifecycle.acting import Script, dump, stage, start_idle
+
+pytestmark = pytest.mark.anyio
+
+Ask = Callable[[Ocean], Awaitable[Any]]
+
+
+def create(**changes: Any) -> Ask:
+    return lambda o: o.create_run(**{"session_id": "s", "clog_id": "c", **changes})
+
+
+def signal(*args: Any, **changes: Any) -> Ask:
+    return lambda o: o.signal("one", *args, **changes)
+
+
+def _deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+NOT_JSON: dict[str, tuple[Any, str]] = {
+    "nan": ({"x": [float("nan")]}, r"input\.x\[0\] is nan"),
+    "infinite": (float("inf"), "input is inf"),
+    "nul": ({"x": "a\x00b"}, r"input\.x contains a NUL"),
+    "surrogate": (["\ud800"], r"input\[0\] contains a lone surrogate"),
+    "surrogate key": ({"\ud800": 1}, "a key of input contains a lone surrogate"),
+    "big integer": ({"n": 2**63}, r"input\.n is an integer beyond 64 bits"),
+    "small integer": (-(2**63) - 1, "input is an integer beyond 64 bits"),
+    "deep": (_deep(65), "nested deeper than 64"),
+    "long": ("x" * (1024 * 1024), "1048578 bytes of JSON"),
+    "object": ({"when": object()}, r"input\.when is a object"),
+    "integer key": ({1: 2}, "JSON keys are strings"),
+    "bytes": (b"x", "input is a bytes"),
+}
+
+WRONG: dict[str, tuple[Ask, str, str]] = {
+    "no session": (create(session_id=""), "invalid_value", "session_id must be a non-empty string"),
+    "session is no text": (create(session_id=5), "invalid_value", "session_id must be a non-empty string, got 5"),
+    "long session": (create(session_id="é" * 129), "invalid_value", "session_id is longer than 256 bytes"),
+    "unknown clog": (create(clog_id="cc"), "unknown_clog", "did you mean 'c'"),
+    "empty run id": (create(run_id="a\x00"), "invalid_value", "run_id contains a NUL"),
+    "priority": (create(priority=10), "invalid_value", "priority is 0"),
+    "priority is no number": (create(priority="1"), "invalid_value", "priority is 0"),
+    "priority is a boolean": (create(priority=True), "invalid_value", "priority is 0"),
+    "deadline passed": (create(deadline_at=1), "invalid_value", "has already passed"),
+    "deadline is no integer": (create(deadline_at=1.5), "invalid_value", "deadline_at must be milliseconds"),
+    "dedupe time without key": (create(dedupe_ms=5), "invalid_value", "needs a dedupe_key"),
+    "dedupe time of zero": (
+        create(dedupe_key="k", dedupe_ms=0),
+        "invalid_value",
+        "dedupe_ms is an integer of at least 1",
+    ),
+    "empty dedupe key": (create(dedupe_key=""), "invalid_value", "dedupe_key must be a non-empty string"),
+    "attribute of a wrong kind": (create(attributes={"a": [1]}), "invalid_value", "attribute 'a' must be a string"),
+    "attribute of none": (create(attributes={"a": None}), "invalid_value", "attribute 'a' must be a string"),
+    "attribute too long": (create(attributes={"a": "x" * 257}), "invalid_value", "attribute 'a' is longer than 256"),
+    "attribute not finite": (create(attributes={"a": float("nan")}), "invalid_value", "attribute 'a' is nan"),
+    "attribute not exact": (create(attributes={"a": 2**53 + 1}), "invalid_value", "would not be exact"),
+    "attribute without a name": (create(attributes={"": 1}), "invalid_value", "an attribute's name"),
+    "too many attributes": (create(attributes={f"a{n}": n for n in range(17)}), "invalid_value", "at most 16"),
+    "actor": (create(actor=""), "invalid_value", "actor must be a non-empty string"),
+    "request key": (create(request_key=""), "invalid_value", "request_key must be a non-empty string"),
+    "signal to nobody": (lambda o: o.signal("nobody"), "run_not_found", "there is no run 'nobody'"),
+    "empty signal id": (signal(1, signal_id=""), "invalid_value", "signal_id must be a non-empty string"),
+    "deliver_at": (signal(1, deliver_at=-1), "invalid_value", "deliver_at must be milliseconds"),
+    "if_idle later": (signal(1, deliver_at=1, if_idle=True), "invalid_value", "cannot be combined with deliver_at"),
+    "budget": (lambda o: o.advance(budget_ms=-1), "invalid_value", "budget_ms is an integer of at least 0"),
+    "hard_ms": (lambda o: o.advance(hard_ms=-1), "invalid_value", "hard_ms is an integer of at least 0"),
+    "max_ticks": (lambda o: o.advance(max_ticks=-1), "invalid_value", "max_ticks is an integer of at least 0"),
+    "concurrency": (lambda o: o.advance(concurrency=0), "invalid_value", "concurrency is an integer of at least 1"),
+    "advance of nobody": (lambda o: o.advance(run_id="nobody"), "run_not_found", "there is no run"),
+    "advance of an unknown clog": (lambda o: o.advance(clog_ids=["x"]), "unknown_clog", "not registered here"),
+    "result of nobody": (lambda o: o.result("nobody"), "run_not_found", "there is no run"),
+    "call of nothing": (lambda o: o.call_clog(method="m"), "invalid_value", "needs a run_id, or a clog_id"),
+    "call on a run with a session": (
+        lambda o: o.call_clog(run_id="one", session_id="s", method="m"),
+        "invalid_value",
+        "leave session_id out",
+    ),
+    "call on nobody": (lambda o: o.call_clog(run_id="nobody", method="m"), "run_not_found", "there is no run"),
+    "call of an unknown method": (lambda o: o.call_clog(clog_id="c", method="mm"), "unknown_method", "did you mean"),
+    "payload": (
+        lambda o: o.call_clog(clog_id="c", method="m", payload=[float("nan")]),
+        "invalid_value",
+        r"payload\[0\] is nan",
+    ),
+    "list status": (lambda o: o.list_runs(status="sleeping"), "invalid_value", "status is one of idle, pending"),
+    "list order": (lambda o: o.list_runs(order="up"), "invalid_value", "order is 'newest' or 'oldest'"),  # type: ignore[arg-type]
+    "list limit": (lambda o: o.list_runs(limit=0), "invalid_value", "limit is an integer from 1 to 1000"),
+    "list limit is a boolean": (
+        lambda o: o.list_runs(limit=True),
+        "invalid_value",
+        "limit is an integer from 1 to 1000",
+    ),
+    "count cap": (lambda o: o.count_runs(cap=0), "invalid_value", "cap is an integer from 1 to 1000000"),
+    "ticks of nobody": (lambda o: o.list_ticks("nobody"), "run_not_found", "there is no run"),
+    "ticks limit": (lambda o: o.list_ticks("one", limit=1_001), "invalid_value", "limit is an integer from 1 to 1000"),
+    "events limit": (lambda o: o.read_events(limit=0), "invalid_value", "limit is an integer from 1 to 1000"),
+    "explain nobody": (lambda o: o.explain("nobody"), "run_not_found", "there is no run"),
+    "cancel nobody": (lambda o: o.cancel_run("nobody"), "run_not_found", "there is no run"),
+    "cancel with a NUL": (lambda o: o.cancel_run("one", reason="a\x00"), "invalid_value", "contains a NUL"),
+    "pause nobody": (lambda o: o.pause_run("nobody"), "run_not_found", "there is no run"),
+    "resume nobody": (lambda o: o.resume_run("nobody"), "run_not_found", "there is no run"),
+    "pause an unknown clog": (lambda o: o.pause_clog("cc"), "unknown_clog", "did you mean 'c'"),
+    "resume an unknown clog": (lambda o: o.resume_clog("cc"), "unknown_clog", "did you mean 'c'"),
+    "delete nobody": (lambda o: o.delete_run("nobody"), "run_not_found", "there is no run"),
+}
+
+
+def named() -> Script:
+    script = Script()
+
+    @script.method
+    async def m(tick: Tick, payload: Any) -> None:
+        await tick.emit("called")
+
+    return script
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_wrong_argument_is_named_and_nothing_is_written(name: str) -> None:
+    ask, code, message = WRONG[name]
+    async with stage(named()) as w:
+        await start_idle(w, run_id="one")
+        before = await dump(w)
+        with pytest.raises(OceanError, match=message) as refusal:
+            await ask(w.ocean)
+        assert refusal.value.code == code
+        assert refusal.value.http_status in (400, 404)
+        assert await dump(w) == before
+
+
+@pytest.mark.parametrize("verb", ["create_run", "signal"])
+@pytest.mark.parametrize("name", NOT_JSON)
+async def test_what_is_not_json_is_refused_at_the_gate_with_its_place(name: str, verb: str) -> None:
+    value, message = NOT_JSON[name]
+    async with stage(named()) as w:
+        await start_idle(w, run_id="one")
+        before = await dump(w)
+        with pytest.raises(InvalidValue, match=message):
+            await (create(input=value) if verb == "create_run" else signal(value))(w.ocean)
+        assert await dump(w) == before
+
+
+async def test_the_edges_of_json_pass_the_gate_unchanged() -> None:
+    edges = {"deep": _deep(62), "int": [2**63 - 1, -(2**63)], "text": "é\u2028\U0001f600\x01", "": None, "f": 1e308}
+    script = Script()
+    async with stage(script) as w:
+        run_id = await start_idle(w)
+        await w.ocean.signal(run_id, edges)
+        await w.drain()
+        assert script.bodies == [edges]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_attempts": 0},
+        {"backoff_ms": -1},
+        {"backoff_max_ms": 1.5},
+        {"delays_ms": ()},
+        {"delays_ms": (1, -1)},
+        {"max_elapsed_ms": -1},
+        {"jitter": -0.1},
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match=r"retry"):
+        RetryPolicy(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"clog_id": ""}, {"version": ""}, {"inputs": "some"}, {"tick_ms": 0}, {"lock_ms": 2}], ids=str
+)
+def test_a_clog_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        Clog(**{"clog_id": "c", **wrong})
+
+
+async def test_a_caller_s_roles_reach_the_method() -> None:
+    script = Script()
+
+    @script.method
+    async def who(tick: Tick, payload: Any) -> Any:
+        return [tick.caller.actor, list(tick.caller.roles)]
+
+    async with stage(script) as w:
+        answer = await w.ocean.call_clog(clog_id="c", method="who", caller=Caller("ada", ("admin", "viewer")))
+        assert answer == ["ada", ["admin", "viewer"]]
