@@ -14,119 +14,27 @@ from ocean.kernel.clog import Clog
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
 from ocean.kernel.records import (
-    Caller,
-    ChildEnd,
-    Input,
-    InputKind,
     Lock,
-    RunInfo,
     RunPage,
     RunStatus,
 )
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from
 from ocean.kernel.scene import MOST_DEPTH, Scene
 from ocean.kernel.store import CancelTimer, NewEvent, SetTimer
+from ocean.kernel.tick_facts import TickFacts
 from ocean.kernel.tools import Tools, check_allowed
 from ocean.kernel.values import checked_id, checked_time, decode, encode
 
 T = TypeVar("T")
 
 
-class Tick:
+class Tick(TickFacts):
     """One call's view of its run, for one clog. Nested calls get a view of their own on the same scene."""
 
     def __init__(self, scene: Scene, clog: Clog, depth: int = 0) -> None:
-        self._scene = scene
-        self._clog = clog
+        super().__init__(scene, clog)
         self._depth = depth
         self.tools = Tools(self)
-
-    @property
-    def run_id(self) -> str:
-        return self.run.run_id
-
-    @property
-    def session_id(self) -> str:
-        return self._scene.session_id
-
-    @property
-    def clog_id(self) -> str:
-        return self._clog.clog_id
-
-    @property
-    def run(self) -> RunInfo:
-        """The run as it was when this call began."""
-        if self._scene.run is None:
-            raise ClogError("this direct call was made on a clog, not on a run")
-        return self._scene.run
-
-    @property
-    def has_run(self) -> bool:
-        return self._scene.run is not None
-
-    @property
-    def number(self) -> int:
-        """The tick's number, the same over all its calls; 0 in a direct call."""
-        return self._scene.tick
-
-    @property
-    def attempt(self) -> int:
-        """How many calls of this run have failed since it last made progress."""
-        return self.run.attempt
-
-    @property
-    def call_number(self) -> int:
-        """Which call of this tick it is: 1, and higher after a crash, a failure or a conflict."""
-        return self._scene.call
-
-    @property
-    def reason(self) -> str:
-        """created | signal | timer | wake | continue | child | cancel | deadline | exhausted, or `call`."""
-        return self._scene.reason
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return self._scene.inputs
-
-    @property
-    def input(self) -> Any:
-        """The body of the first input; None if there is none."""
-        return self._scene.inputs[0].body if self._scene.inputs else None
-
-    @property
-    def signal_id(self) -> str | None:
-        return self._scene.inputs[0].signal_id if self._scene.inputs else None
-
-    @property
-    def timer(self) -> str | None:
-        return self._scene.inputs[0].timer if self._scene.inputs else None
-
-    @property
-    def child(self) -> ChildEnd | None:
-        """How the child ended whose end is this tick's first input."""
-        if not self._scene.inputs or self._scene.inputs[0].kind is not InputKind.CHILD:
-            return None
-        body = self._scene.inputs[0].body
-        return ChildEnd(body["run_id"], RunStatus(body["status"]), body["output"], body["error"])
-
-    @property
-    def now(self) -> int:
-        """When this call began."""
-        return self._scene.now
-
-    @property
-    def deadline(self) -> int:
-        """When this call is stopped if it has not ended."""
-        return self._scene.deadline
-
-    @property
-    def idempotency_key(self) -> str:
-        """Stable over every call of this tick: hand it to the outside world."""
-        return self._scene.seed
-
-    @property
-    def caller(self) -> Caller:
-        return self._scene.caller
 
     async def read(
         self,
