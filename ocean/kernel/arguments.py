@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.records import FeedFilter, RunFilter, RunStatus
+from ocean.kernel.records import Caller, FeedFilter, RunFilter, RunStatus
 from ocean.kernel.store import NewRun, NewSignal, Request
 from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
 
@@ -52,15 +52,14 @@ def new_run(
             raise InvalidValue("dedupe_ms needs a dedupe_key")
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise InvalidValue(f"retry is a RetryPolicy, got {retry!r}")
-    if attributes is not None and not isinstance(attributes, Mapping):
-        raise InvalidValue(f"attributes are a mapping of names to values, got {attributes!r}")
     if on_parent_end not in ("live", "cancel"):
         raise InvalidValue(f"on_parent_end is 'live' or 'cancel', got {on_parent_end!r}")
     if deadline_at is not None:
         checked_time(deadline_at, "deadline_at")
     retry = retry or RetryPolicy()
     text = None if input is UNSET else encode(input, "input")
-    checked = checked_attributes(attributes or {})
+    checked = checked_attributes({} if attributes is None else attributes)
+    checked_flag(notify_parent, "notify_parent")
     body = {
         "session_id": checked_id(session_id, "session_id"),
         "clog_id": checked_id(clog_id, "clog_id"),
@@ -104,6 +103,8 @@ def new_signal(
     required: bool = False,
 ) -> NewSignal:
     text = None if input is UNSET else encode(input, "input")
+    checked_flag(if_idle, "if_idle")
+    checked_flag(required, "required")
     if deliver_at is not None:
         checked_time(deliver_at, "deliver_at")
     if if_idle and deliver_at is not None:
@@ -132,6 +133,21 @@ def request_of(key: str | None, verb: str, body: Any) -> Request | None:
 
 def optional_id(value: str | None, what: str) -> str | None:
     return None if value is None else checked_id(value, what)
+
+
+def checked_flag(value: bool, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{what} is True or False, got {value!r}")
+    return value
+
+
+def checked_caller(caller: Caller | None) -> Caller:
+    if caller is None:
+        return Caller()
+    if not isinstance(caller, Caller):
+        raise InvalidValue(f"caller is a Caller(actor, roles), got {caller!r}")
+    optional_id(caller.actor, "actor")
+    return Caller(caller.actor, checked_names(caller.roles, "roles"))
 
 
 def checked_count(value: int, what: str, *, least: int = 0, most: int = MOST_COUNT) -> int:
@@ -170,7 +186,7 @@ def run_filter(
         optional_id(session_id, "session_id"),
         wanted,
         optional_id(parent_run_id, "parent_run_id"),
-        checked_attributes(attributes or {}),
+        checked_attributes({} if attributes is None else attributes),
     )
 
 

@@ -13,6 +13,8 @@ EXACT_INT = 2**53
 
 def checked_attributes(attributes: Mapping[str, Any], *, allow_none: bool = False) -> dict[str, Any]:
     """Strings of at most 256 bytes, numbers and booleans, at most 16 of them; None removes one inside a tick."""
+    if not isinstance(attributes, Mapping):
+        raise InvalidValue(f"attributes are a mapping of names to values, got {attributes!r}")
     if len(attributes) > MOST:
         raise InvalidValue(f"a run has at most {MOST} attributes, got {len(attributes)}")
     for name, value in attributes.items():

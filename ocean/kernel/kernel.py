@@ -10,6 +10,7 @@ from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
     DEFAULT_PRIORITY,
     UNSET,
+    checked_caller,
     checked_count,
     checked_limit,
     checked_names,
@@ -113,7 +114,7 @@ class Kernel:
     ) -> RunInfo:
         """Create a run: pending with `input`, idle without. The same id or dedupe key answers the first run."""
         new = new_run(
-            run_id=run_id or self._ids.new(self._clock.now()),
+            run_id=self._ids.new(self._clock.now()) if run_id is None else run_id,
             is_id_given=run_id is not None,
             session_id=session_id,
             clog_id=clog_id,
@@ -237,9 +238,9 @@ class Kernel:
         text = encode(payload, "payload")
         checked_id(method, "method")
         optional_id(session_id, "session_id")
-        optional_id((caller or Caller()).actor, "actor")
+        optional_id(clog_id, "clog_id")
         run = await self._require(run_id) if run_id is not None else None
-        clog = self._registry.get(clog_id or (run.clog_id if run else ""))
+        clog = self._registry.get(clog_id if clog_id is not None else run.clog_id if run else "")
         call = DirectCall(
             store=self._store,
             registry=self._registry,
@@ -249,7 +250,7 @@ class Kernel:
             run=run,
             session_id=run.session_id if run else session_id or "",
             payload=text,
-            caller=caller or Caller(),
+            caller=checked_caller(caller),
             request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, decode(text)]),
             seed=request_key or self._ids.new(self._clock.now()),
             private_hosts=self._crew.private_hosts,

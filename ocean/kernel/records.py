@@ -41,7 +41,10 @@ WAKE = "wake"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The narrow row that decides. `transitions` makes the next one; nothing else changes it."""
+    """The narrow row that decides. `transitions` makes the next one; nothing else changes it.
+
+    `life` is 0, or for a run id that may have been used before a number that no use of it had.
+    """
 
     run_id: str
     session_id: str
@@ -69,6 +72,7 @@ class Run:
     updated_at: int
     ended_at: int | None
     wait_until: int | None = None
+    life: int = 0
 
     @property
     def is_ended(self) -> bool:
@@ -155,6 +159,12 @@ class Claim:
     inputs: tuple[Input, ...]
     claimed_at: int
     lock_expires_at: int
+    life: int = 0
+
+    @property
+    def run_key(self) -> str:
+        """The run's id, told apart from earlier uses of it: what idempotency keys begin with."""
+        return f"{self.run.run_id}~{self.life}" if self.life else self.run.run_id
 
 
 @dataclass(frozen=True, slots=True)

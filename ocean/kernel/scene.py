@@ -33,6 +33,7 @@ class Scene:
     tick: int = 0
     call: int = 1
     inputs: tuple[Input, ...] = ()
+    run_key: str = ""
     private_hosts: Collection[str] = ()
     effects: Effects = field(default_factory=Effects)
     ledger: Ledger = field(default_factory=Ledger)

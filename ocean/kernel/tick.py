@@ -143,7 +143,7 @@ class Tick(TickFacts):
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
                 return decode(stored)
-        key = f"{lock.run_id}:{tick}:{stored_name}" if tick else f"{lock.run_id}:{stored_name}"
+        key = f"{scene.seed if tick else scene.run_key}:{stored_name}"
         result = fn(key)
         if inspect.isawaitable(result):
             result = await result
@@ -204,9 +204,9 @@ class Tick(TickFacts):
         if parent is None and (notify_parent or on_parent_end != "live"):
             raise InvalidValue("a run created by a call on a clog has no parent to notify or to end with")
         new = new_run(
-            run_id=run_id or scene.next_id(),
+            run_id=scene.next_id() if run_id is None else run_id,
             is_id_given=True,
-            session_id=session_id or scene.session_id,
+            session_id=scene.session_id if session_id is None else session_id,
             clog_id=clog_id,
             input=input,
             retry=retry,

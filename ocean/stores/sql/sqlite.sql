@@ -5,10 +5,10 @@ SELECT * FROM runs WHERE run_id = :run_id;
 -- name: insert_run
 -- A new run.
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
-  due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, tick, tick_open, paused, ending,
+  due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, life, tick, tick_open, paused, ending,
   event_count, inbox_count, pending_count, created_at, updated_at, ended_at)
 VALUES (:run_id, :session_id, :clog_id, :parent_run_id, :correlation_id, :priority, :status, :attempt, :max_attempts,
-  :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :tick, :tick_open,
+  :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :life, :tick, :tick_open,
   :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at);
 
 -- name: save_run

@@ -111,6 +111,7 @@ def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
         inputs=inputs,
         claimed_at=u.now,
         lock_expires_at=u.now + clog.lock_ms,
+        life=run.life,
     )
 
 

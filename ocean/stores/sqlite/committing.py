@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
 from ocean.kernel.records import InputKind, Lock, Run, RunStatus
 from ocean.kernel.store import (
@@ -37,7 +38,8 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
         left = u.find(c.lock.run_id)
         return Committed(left.status if left else None)
     run = refuse_unless_held(u.find(c.lock.run_id), c.lock.epoch, c.lock.run_id)
-    assert tick is not None
+    if tick is None:
+        raise LockLost(f"run {c.lock.run_id} has no tick {c.tick} any more; this call's work is discarded")
     if isinstance(c.outcome, Retry):
         return _commit_retry(u, run, c, c.outcome, tick)
     if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):

@@ -74,6 +74,7 @@ def _insert(u: Unit, new: NewRun) -> Run:
     parent = u.find(new.parent_run_id) if new.parent_run_id else None
     has_input = new.input is not None
     earlier = u.one("earlier_life", run_id=new.run_id) if new.is_id_given else None
+    life = u.next_version() if new.is_id_given and (earlier or _is_log_cut(u)) else 0
     run = Run(
         run_id=new.run_id,
         session_id=new.session_id,
@@ -89,9 +90,10 @@ def _insert(u: Unit, new: NewRun) -> Run:
         deadline_at=new.deadline_at,
         locked_by=None,
         lock_expires_at=None,
-        # An id used before may have a holder that does not know of its end: no epoch of its may fit again.
-        # And what its ticks have told the outside world under their keys was another run's.
-        lock_epoch=u.now if earlier else 0,
+        # An id used before may have a holder that does not know of its end: no epoch of its may fit again. The
+        # log's cursor has risen at least as often as any epoch. Nor may the keys that its ticks told the world.
+        lock_epoch=life,
+        life=life,
         tick=earlier["tick"] if earlier else 0,
         tick_open=False,
         paused=False,
@@ -118,6 +120,12 @@ def _insert(u: Unit, new: NewRun) -> Run:
     if new.dedupe_key is not None:
         _hold_key(u, new)
     return run
+
+
+def _is_log_cut(u: Unit) -> bool:
+    """Whether retention has removed events: then the log cannot tell whether an id was used before."""
+    floor = u.one("log_floor")
+    return floor is not None and floor["seq"] > 0
 
 
 def _hold_key(u: Unit, new: NewRun) -> None:

@@ -11,6 +11,8 @@ from ocean.kernel.values import checked_id
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.unit import Unit
 
+LONGEST_CURSOR = 2_048
+
 
 def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage:
     """By creation time, then id. The cursor is the last run shown, so pages stay put while runs are added."""
@@ -65,8 +67,8 @@ def _encoded(created_at: int, run_id: str) -> str:
 
 def _decoded(cursor: str) -> tuple[int, str]:
     try:
-        if not isinstance(cursor, str):
-            raise ValueError("not a text")
+        if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
+            raise ValueError("not a cursor of ours")
         match json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)):
             case [int(created_at), str(run_id)] if 0 <= created_at <= 2**53 and checked_id(run_id, "cursor", 1_024):
                 return created_at, run_id

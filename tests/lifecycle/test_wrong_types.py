@@ -1,0 +1,188 @@
+"""Each verb, given an argument of a wrong type or size: a refusal that names it, and every table as it was."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ocean import BadCursor, Caller, InvalidValue, Ocean, OceanError, RunNotFound, Tick
+from tests.lifecycle.acting import Script, dump, stage, start_idle
+
+pytestmark = pytest.mark.anyio
+
+Ask = Callable[[Ocean], Awaitable[Any]]
+Row = tuple[Ask, type[OceanError], str]
+
+SURROGATE = "\ud800"
+"""A text that Python can hold and no database can store."""
+HUGE = 2**70
+PATIENCE_S = 20
+
+
+def ask(verb: str, *args: Any, **named: Any) -> Ask:
+    return lambda ocean: getattr(ocean, verb)(*args, **named)
+
+
+def wrong(what: str, verb: str, *args: Any, **named: Any) -> Row:
+    return ask(verb, *args, **named), InvalidValue, what
+
+
+def create(what: str, **changes: Any) -> Row:
+    return wrong(what, "create_run", **{"session_id": "s", "clog_id": "c", **changes})
+
+
+def call(what: str, **changes: Any) -> Row:
+    return wrong(what, "call_clog", **{"clog_id": "c", "method": "m", **changes})
+
+
+def cursor(value: Any) -> Row:
+    return ask("list_runs", cursor=value), BadCursor, "is not a cursor"
+
+
+def packed(value: Any) -> str:
+    """Made like a real cursor, around something else."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+WRONG: dict[str, Row] = {
+    "create: dedupe_ms is text": create("dedupe_ms", dedupe_key="k", dedupe_ms="5"),
+    "create: dedupe_ms is a fraction": create("dedupe_ms", dedupe_key="k", dedupe_ms=0.5),
+    "create: dedupe_ms is huge": create("dedupe_ms", dedupe_key="k", dedupe_ms=HUGE),
+    "create: retry is a mapping": create("retry is a RetryPolicy", retry={"max_attempts": 3}),
+    "create: attributes are a list": create("attributes are a mapping", attributes=["a"]),
+    "create: attribute's name is a number": create("attribute's name", attributes={5: 1}),
+    "create: clog is a mapping": create("clog_id", clog_id={}),
+    "create: actor is a number": create("actor", actor=5),
+    "signal: run is a mapping": wrong("run_id", "signal", {}),
+    "signal: signal_id is a mapping": wrong("signal_id", "signal", "one", 1, signal_id={}),
+    "signal: actor is a mapping": wrong("actor", "signal", "one", 1, actor={}),
+    "signal: deliver_at is text": wrong("deliver_at", "signal", "one", 1, deliver_at="5"),
+    "advance: budget is text": wrong("budget_ms", "advance", budget_ms="5"),
+    "advance: hard_ms is a fraction": wrong("hard_ms", "advance", hard_ms=0.5),
+    "advance: max_ticks is a boolean": wrong("max_ticks", "advance", max_ticks=True),
+    "advance: concurrency is text": wrong("concurrency", "advance", concurrency="5"),
+    "advance: clogs are one text": wrong("clog_ids are a list", "advance", clog_ids="c"),
+    "advance: clogs are numbers": wrong("each of clog_ids", "advance", clog_ids=[5]),
+    "advance: run is no storable text": wrong("run_id", "advance", run_id=SURROGATE),
+    "get: run is no storable text": wrong("run_id", "get_run", SURROGATE),
+    "get: run is a mapping": wrong("run_id", "get_run", {}),
+    "result: timeout is text": wrong("timeout_ms", "result", "one", timeout_ms="1"),
+    "result: run is a mapping": wrong("run_id", "result", {}),
+    "cancel: run is nothing": wrong("run_id", "cancel_run", None),
+    "cancel: actor is a mapping": wrong("actor", "cancel_run", "one", actor={}),
+    "cancel: actor is a number": wrong("actor", "cancel_run", "one", actor=5),
+    "cancel: actor is no storable text": wrong("actor", "cancel_run", "one", actor=SURROGATE),
+    "cancel: reason is an object": wrong("reason", "cancel_run", "one", reason=object()),
+    "cancel: reason is long": wrong("reason", "cancel_run", "one", reason="x" * 4_001),
+    "cancel: request key is a mapping": wrong("request_key", "cancel_run", "one", request_key={}),
+    "pause: run is a mapping": wrong("run_id", "pause_run", {}),
+    "pause: actor is no storable text": wrong("actor", "pause_run", "one", actor=SURROGATE),
+    "resume: run is a mapping": wrong("run_id", "resume_run", {}),
+    "resume: actor is a number": wrong("actor", "resume_run", "one", actor=5),
+    "pause clog: no storable text": wrong("clog_id", "pause_clog", SURROGATE),
+    "pause clog: a mapping": wrong("clog_id", "pause_clog", {}),
+    "pause clog: actor is a mapping": wrong("actor", "pause_clog", "c", actor={}),
+    "resume clog: a number": wrong("clog_id", "resume_clog", 5),
+    "resume clog: actor is a mapping": wrong("actor", "resume_clog", "c", actor={}),
+    "delete: run is no storable text": wrong("run_id", "delete_run", SURROGATE),
+    "delete: run is a mapping": wrong("run_id", "delete_run", {}),
+    "delete: actor is no storable text": wrong("actor", "delete_run", "one", actor=SURROGATE),
+    "delete session: nothing": wrong("session_id", "delete_session", None),
+    "delete session: empty": wrong("session_id", "delete_session", ""),
+    "delete session: no storable text": wrong("session_id", "delete_session", SURROGATE),
+    "delete session: actor is a mapping": wrong("actor", "delete_session", "s", actor={}),
+    "list: clog is no storable text": wrong("clog_id", "list_runs", clog_id=SURROGATE),
+    "list: clog is a mapping": wrong("clog_id", "list_runs", clog_id={}),
+    "list: session is a number": wrong("session_id", "list_runs", session_id=5),
+    "list: parent is a mapping": wrong("parent_run_id", "list_runs", parent_run_id={}),
+    "list: status is a list": wrong("status is one of", "list_runs", status=[]),
+    "list: attribute's name is no storable text": wrong("attribute's name", "list_runs", attributes={SURROGATE: 1}),
+    "list: attribute's name is a number": wrong("attribute's name", "list_runs", attributes={5: 1}),
+    "list: attribute's value is a list": wrong("attribute 'a'", "list_runs", attributes={"a": []}),
+    "list: cursor is a number": cursor(5),
+    "list: cursor is empty": cursor(""),
+    "list: cursor is no storable text": cursor(SURROGATE),
+    "list: cursor with a huge time": cursor(packed([10**30, "x"])),
+    "list: cursor with a time before all": cursor(packed([-1, "x"])),
+    "list: cursor with no storable text": cursor(packed([1, SURROGATE])),
+    "list: cursor with numbers": cursor(packed([1, 2])),
+    "count: clog is a mapping": wrong("clog_id", "count_runs", clog_id={}),
+    "count: cap is text": wrong("1 to 1000000", "count_runs", cap="5"),
+    "ticks: after is text": wrong("after", "list_ticks", "one", after="x"),
+    "ticks: after is huge": wrong("after", "list_ticks", "one", after=HUGE),
+    "ticks: run is a mapping": wrong("run_id", "list_ticks", {}),
+    "events: run is no storable text": wrong("run_id", "read_events", SURROGATE),
+    "events: session is a mapping": wrong("session_id", "read_events", session_id={}),
+    "events: correlation is a number": wrong("correlation_id", "read_events", correlation_id=5),
+    "events: types are objects": wrong("each of types", "read_events", types=[object()]),
+    "events: types are one text": wrong("types are a list", "read_events", types="run.created"),
+    "events: after is text": (ask("read_events", after="x"), BadCursor, "cursor 'x'"),
+    "events: after is huge": (ask("read_events", after=HUGE), BadCursor, f"cursor {HUGE}"),
+    "explain: run is no storable text": wrong("run_id", "explain", SURROGATE),
+    "explain: run is a mapping": wrong("run_id", "explain", {}),
+    "sweep: batch is text": wrong("batch", "sweep", batch="x"),
+    "sweep: max_batches is a fraction": wrong("max_batches", "sweep", max_batches=1.5),
+    "sweep: age is huge": wrong("an age", "sweep", events_older_than_ms=HUGE),
+    "sweep: age is text": wrong("an age", "sweep", runs_older_than_ms="5"),
+    "call: session is no storable text": call("session_id", session_id=SURROGATE),
+    "call: session is long": call("session_id", session_id="x" * 1_000),
+    "call: a session alone": call("needs a run_id, or a clog_id", clog_id=None, session_id="s"),
+    "call: actor is no storable text": call("actor", caller=Caller(SURROGATE)),
+    "call: payload is no JSON": call("payload is nan", payload=float("nan"), request_key="k"),
+    "call: method is a number": call("method", method=5),
+    "call: run is a mapping": call("run_id", clog_id=None, run_id={}),
+    "call: request key is a number": call("request_key", request_key=5),
+    "call: clog is a number": call("clog_id", clog_id=5),
+    "call: caller is a text": call("caller is a Caller", caller="ada"),
+    "call: a role is no storable text": call("roles", caller=Caller("ada", (SURROGATE,))),
+    "list: attributes are a list": wrong("attributes are a mapping", "list_runs", clog_id="c", attributes=["a"]),
+    "count: attributes are a list": wrong("attributes are a mapping", "count_runs", clog_id="c", attributes=["a"]),
+    "create: run id is empty": wrong("run_id", "create_run", session_id="s", clog_id="c", run_id=""),
+    "create: run id is zero": wrong("run_id", "create_run", session_id="s", clog_id="c", run_id=0),
+    "signal: if_idle is a text": wrong("if_idle", "signal", "one", 1, if_idle="no", request_key="k"),
+    "list: cursor is a bomb": (ask("list_runs", cursor="W1tb" * 100_000), BadCursor, "is not a cursor"),
+    "call: run is of another kind": (ask("call_clog", run_id="s", method="m"), RunNotFound, "no run 's'"),
+}
+
+
+def speaking() -> Script:
+    script = Script()
+
+    @script.method
+    async def m(tick: Tick, payload: Any) -> None:
+        await tick.emit("called")
+
+    return script
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_an_argument_of_a_wrong_type_is_named_and_nothing_is_written(name: str) -> None:
+    asked, refusal, message = WRONG[name]
+    async with stage(speaking()) as w:
+        await start_idle(w, run_id="one")
+        before = await dump(w)
+        with pytest.raises(refusal, match=message):
+            # A write is shielded from anyio's own time limits: only the event loop's can end one that hangs.
+            await asyncio.wait_for(asked(w.ocean), PATIENCE_S)
+        assert await dump(w) == before
+
+
+async def test_a_refused_argument_leaves_the_instance_at_work() -> None:
+    """Several had left their caller, and whoever shared the transaction, waiting for ever."""
+    script = speaking()
+    async with stage(script) as w:
+        run_id = await start_idle(w)
+        hung = [
+            ask("cancel_run", run_id, actor={}),
+            ask("cancel_run", run_id, actor=5),
+            ask("pause_run", {}),
+            ask("delete_session", None),
+        ]
+        asked = [each(w.ocean) for each in hung] + [w.ocean.signal(run_id, n) for n in range(3)]
+        answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), PATIENCE_S)
+        assert [isinstance(answer, InvalidValue) for answer in answers] == [True] * 4 + [False] * 3
+        await w.drain()
+        assert script.bodies == [0, 1, 2]
