@@ -79,9 +79,6 @@ SELECT r.run_id FROM runs r JOIN ocean_run_details d ON d.run_id = r.run_id
 WHERE r.parent_run_id = :run_id AND r.ended_at IS NULL AND r.ending IS NULL AND d.on_parent_end = 'cancel'
 ORDER BY r.created_at, r.run_id;
 
--- name: has_children
-SELECT 1 FROM runs WHERE parent_run_id = :run_id LIMIT 1;
-
 -- name: lanes
 -- The lanes (clog, priority) that have anything at all in the due index, with the first due time of each.
 WITH RECURSIVE lanes(clog_id, priority) AS (

@@ -1,0 +1,69 @@
+"""A store of every kind that Ocean runs on. Another back-end joins by adding one entry to `BACK_ENDS`."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ocean.compose import open_store
+from ocean.kernel.records import ClogRecord
+from ocean.kernel.store import Store
+from ocean.testing import ManualClock
+from tests.conformance.kit import CLOG, OTHER_CLOG, TablesOf
+from tests.invariants import check_tables
+from tests.stores.dump import Tables, dump, of_sqlite
+
+
+@dataclass(frozen=True, slots=True)
+class BackEnd:
+    """How to open a fresh store, copy all its tables, and check the invariants on them."""
+
+    name: str
+    url: Callable[[Path], str]
+    tables: Callable[[Store], Awaitable[Tables]]
+    check: Callable[[Store, int], Awaitable[None]]
+
+
+async def _sqlite_tables(store: Store) -> Tables:
+    return await of_sqlite(store).read(dump)
+
+
+async def _sqlite_check(store: Store, now: int) -> None:
+    await of_sqlite(store).read(lambda db: check_tables(db, now))
+
+
+BACK_ENDS = [
+    BackEnd("sqlite-memory", lambda _: "sqlite://:memory:", _sqlite_tables, _sqlite_check),
+    BackEnd("sqlite-file", lambda folder: f"sqlite:///{folder / 'ocean.db'}", _sqlite_tables, _sqlite_check),
+]
+
+
+@pytest.fixture(params=BACK_ENDS, ids=lambda back_end: back_end.name)
+def back_end(request: pytest.FixtureRequest) -> BackEnd:
+    found: BackEnd = request.param
+    return found
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(back_end: BackEnd, clock: ManualClock, tmp_path: Path, anyio_backend: Any) -> AsyncIterator[Store]:
+    """An empty store with two clogs registered; its invariants are checked after the test."""
+    opened = await open_store(back_end.url(tmp_path), clock)
+    try:
+        await opened.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False)])
+        yield opened
+        await back_end.check(opened, clock.now())
+    finally:
+        await opened.close()
+
+
+@pytest.fixture
+def tables(back_end: BackEnd, store: Store) -> TablesOf:
+    """Every row of every table: equal before and after means that nothing was written."""
+    return lambda: back_end.tables(store)

@@ -1,0 +1,49 @@
+"""Named SQL: every name is used, and every used name exists."""
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from ocean.stores.migrate import migrate
+from ocean.stores.queries import load_queries
+
+STORE = Path(__file__).parents[2] / "ocean" / "stores" / "sqlite"
+CALL = re.compile(r"""(?:\.(?:all|one|do)\(\s*|QUERIES\[)(f?)"([\w{}.]+)\"""")
+SCOPES = ("global", "session", "run", "tick")
+
+
+def _used() -> set[str]:
+    """The names in calls like `u.one("get_run", …)`; one with the scope in it stands for four."""
+    found: set[str] = set()
+    for file in STORE.glob("*.py"):
+        for is_pattern, name in CALL.findall(file.read_text()):
+            if is_pattern:
+                found |= {re.sub(r"\{[\w.]+\}", scope, name) for scope in SCOPES}
+            else:
+                found.add(name)
+    return found
+
+
+def test_every_query_is_used_and_every_used_name_exists() -> None:
+    named = set(load_queries("sqlite.sql"))
+    assert named - _used() == set()
+    assert _used() - named == set()
+
+
+@pytest.mark.parametrize("name", load_queries("sqlite.sql"))
+def test_a_query_fits_the_schema(name: str) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(db)
+    statement = load_queries("sqlite.sql")[name]
+    db.execute(f"EXPLAIN {statement}", dict.fromkeys(re.findall(r":(\w+)", statement), 1))
+    db.close()
+
+
+def test_a_name_given_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "twice.sql").write_text("-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n")
+    monkeypatch.setattr("ocean.stores.queries.resources.files", lambda package: tmp_path)
+    with pytest.raises(ValueError, match="twice"):
+        load_queries("twice.sql")

@@ -1,0 +1,349 @@
+"""The SQLite database as threads and processes see it."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import aiosqlite
+import anyio
+import pytest
+
+from ocean.compose import open_store
+from ocean.kernel.clock import SystemClock
+from ocean.kernel.errors import StoreBusy, StoreUnusable
+from ocean.kernel.records import ClogRecord
+from ocean.kernel.store import Store
+from ocean.stores.sqlite import database as database_module
+from ocean.stores.sqlite.database import Database
+from tests.conformance.kit import CLOG, a_run, claimed_run
+from tests.stores.dump import of_sqlite
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20
+"""A test that hangs fails after this; none waits for it otherwise."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ocean.db"
+
+
+@pytest.fixture
+async def store(path: Path, anyio_backend: Any) -> AsyncIterator[Store]:
+    opened = await open_store(f"sqlite:///{path}", SystemClock())
+    await opened.register_clogs([ClogRecord(CLOG, "1", False)])
+    yield opened
+    await opened.close()
+
+
+def _child(code: str, path: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", code, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _insert_session(name: str) -> str:
+    return f"INSERT INTO ocean_sessions VALUES ('{name}', 1)"
+
+
+async def _sessions(store: Store) -> list[str]:
+    def unit(db: sqlite3.Connection) -> list[str]:
+        return [row[0] for row in db.execute("SELECT session_id FROM ocean_sessions ORDER BY session_id")]
+
+    return await of_sqlite(store).read(unit)
+
+
+async def test_every_connection_has_the_settings_that_durability_needs(store: Store) -> None:
+    def settings(db: sqlite3.Connection) -> dict[str, Any]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "journal_size_limit", "trusted_schema")
+        return {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
+
+    wanted = {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "busy_timeout": 5_000,
+        "journal_size_limit": 64 * 1024 * 1024,
+        "trusted_schema": 0,
+    }
+    assert await of_sqlite(store).on_writer(settings) == wanted
+    assert await of_sqlite(store).read(settings) == wanted
+
+
+async def test_the_private_names_of_aiosqlite_are_as_we_use_them(path: Path) -> None:
+    connection = aiosqlite.Connection(lambda: sqlite3.connect(path), iter_chunk_size=64)
+    assert isinstance(connection._thread, threading.Thread)
+    connection._thread.daemon = True
+    await connection
+    assert isinstance(connection._tx, SimpleQueue)
+    assert isinstance(connection._conn, sqlite3.Connection)
+    ran: SimpleQueue[int | None] = SimpleQueue()
+    connection._tx.put_nowait((None, lambda: ran.put(threading.get_ident())))
+    assert await connection._execute(threading.get_ident) == connection._thread.ident  # type: ignore[no-untyped-call]
+    assert ran.get_nowait() == connection._thread.ident
+    await connection.close()
+    connection._thread.join(PATIENCE_S)
+    assert not connection._thread.is_alive()
+
+
+@pytest.mark.parametrize("how", ["scope", "task"])
+async def test_a_cancelled_writer_leaves_its_unit_whole_and_no_transaction_open(store: Store, how: str) -> None:
+    entered, let_go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def unit(db: sqlite3.Connection) -> str:
+        db.execute(_insert_session("one"))
+        loop.call_soon_threadsafe(entered.set)
+        let_go.wait()
+        db.execute(_insert_session("two"))
+        return "known"
+
+    seen: list[str] = []
+    scope = anyio.CancelScope()
+
+    async def writer() -> None:
+        with scope:
+            seen.append(await of_sqlite(store).write(unit))
+            await anyio.lowlevel.checkpoint()
+            seen.append("not cancelled")
+
+    task = asyncio.create_task(writer())
+    await entered.wait()
+    if how == "scope":
+        scope.cancel()
+    else:
+        task.cancel()
+    let_go.set()
+    await asyncio.wait([task])
+    assert seen == (["known"] if how == "scope" else [])
+    assert await of_sqlite(store).on_writer(lambda db: db.in_transaction) is False
+    assert await _sessions(store) == ["one", "two"]
+
+
+async def test_a_unit_has_the_write_lock_before_it_reads(store: Store, path: Path) -> None:
+    def unit(db: sqlite3.Connection) -> str:
+        rival = sqlite3.connect(path, isolation_level=None, timeout=0)
+        try:
+            rival.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as refusal:
+            return str(refusal)
+        finally:
+            rival.close()
+        return "the rival came first"
+
+    assert await of_sqlite(store).write(unit) == "database is locked"
+
+
+async def test_a_unit_that_raises_leaves_no_transaction_open(store: Store) -> None:
+    def unit(db: sqlite3.Connection) -> None:
+        db.execute(_insert_session("one"))
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        await of_sqlite(store).write(unit)
+    assert await of_sqlite(store).on_writer(lambda db: db.in_transaction) is False
+    assert await _sessions(store) == []
+
+
+async def test_a_cancelled_reader_leaves_no_snapshot_open(store: Store) -> None:
+    entered, let_go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def unit(db: sqlite3.Connection) -> None:
+        loop.call_soon_threadsafe(entered.set)
+        let_go.wait()
+
+    task = asyncio.create_task(of_sqlite(store).read(unit))
+    await entered.wait()
+    task.cancel()
+    let_go.set()
+    await asyncio.wait([task])
+    in_transaction = await of_sqlite(store)._reader._execute(  # type: ignore[no-untyped-call]
+        lambda: of_sqlite(store)._reader._conn.in_transaction
+    )
+    assert in_transaction is False
+
+
+async def test_a_reader_sees_one_snapshot_while_the_writer_commits(store: Store) -> None:
+    entered, let_go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def count(db: sqlite3.Connection) -> int:
+        found: int = db.execute("SELECT count(*) FROM ocean_sessions").fetchone()[0]
+        return found
+
+    def unit(db: sqlite3.Connection) -> list[int]:
+        first = count(db)
+        loop.call_soon_threadsafe(entered.set)
+        let_go.wait()
+        return [first, count(db)]
+
+    reading = asyncio.create_task(of_sqlite(store).read(unit))
+    await entered.wait()
+    await store.create_run(a_run(), None)
+    let_go.set()
+    assert await reading == [0, 0]
+    assert await of_sqlite(store).read(count) == 1
+
+
+async def test_locks_are_renewed_from_a_thread_while_the_event_loop_is_blocked(store: Store) -> None:
+    held = await claimed_run(store)
+    lost: list[set[Any]] = []
+    beat = threading.Thread(target=lambda: lost.append(store.renew_locks([held.lock])))
+    beat.start()
+    beat.join(PATIENCE_S)
+    assert lost == [set()]
+
+
+async def test_a_process_that_forgot_to_close_exits_by_itself(path: Path) -> None:
+    code = """
+import asyncio, sys
+from ocean.compose import open_store
+from ocean.kernel.clock import SystemClock
+from ocean.kernel.records import ClogRecord
+async def main():
+    store = await open_store("sqlite:///" + sys.argv[1], SystemClock())
+    await store.register_clogs([ClogRecord("counter", "1", False)])
+    return store
+kept = asyncio.run(main())
+print("bye")
+"""
+    with anyio.fail_after(PATIENCE_S):
+        done = await anyio.run_process([sys.executable, "-c", code, str(path)], check=False)
+    assert (done.returncode, done.stdout) == (0, b"bye\n")
+
+
+async def test_the_commit_of_another_process_is_noticed(store: Store, path: Path) -> None:
+    code = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=20)
+for number, _ in enumerate(sys.stdin):
+    db.execute("INSERT INTO ocean_sessions VALUES (?, 1)", (f"foreign-{number}",))
+    print(number, flush=True)
+"""
+    seen = store.commits_seen()
+    noticed = asyncio.create_task(store.next_commit(seen))
+    with anyio.fail_after(PATIENCE_S), _child(code, path) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        while not noticed.done():
+            child.stdin.write("go\n")
+            child.stdin.flush()
+            assert await asyncio.to_thread(child.stdout.readline)
+        child.stdin.close()
+        assert child.wait() == 0
+        child.stdout.close()
+    assert await noticed > seen
+    assert (await _sessions(store))[0] == "foreign-0"
+
+
+async def test_a_commit_made_before_anybody_waited_is_noticed_too(store: Store, path: Path) -> None:
+    seen = store.commits_seen()
+    other = await open_store(f"sqlite:///{path}", SystemClock())
+    await other.create_run(a_run(), None)
+    await other.close()
+    with anyio.fail_after(PATIENCE_S):
+        assert await store.next_commit(seen) > seen
+
+
+async def test_another_process_that_holds_the_write_lock_makes_writers_busy_not_broken(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_MS", 1)
+    store = await open_store(f"sqlite:///{path}", SystemClock())
+    await store.register_clogs([ClogRecord(CLOG, "1", False)])
+    code = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+db.execute("ROLLBACK")
+print("free", flush=True)
+"""
+    with _child(code, path) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert await asyncio.to_thread(child.stdout.readline) == "held\n"
+        with pytest.raises(StoreBusy):
+            await store.create_run(a_run(), None)
+        assert await store.get_run("r") is None
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert await asyncio.to_thread(child.stdout.readline) == "free\n"
+    assert await of_sqlite(store).on_writer(lambda db: db.in_transaction) is False
+    assert (await store.create_run(a_run(), None)).run_id == "r"
+    await store.close()
+
+
+async def test_a_closed_store_says_so(path: Path) -> None:
+    store = await open_store(f"sqlite:///{path}", SystemClock())
+    await store.close()
+    await store.close()
+    with pytest.raises(StoreUnusable, match="closed"):
+        await store.get_run("r")
+    with pytest.raises(StoreUnusable, match="closed"):
+        await store.create_run(a_run(), None)
+    with pytest.raises(StoreUnusable, match="closed"):
+        store.renew_locks([])
+
+
+async def test_what_is_queued_when_the_store_closes_is_still_committed(path: Path) -> None:
+    store = await open_store(f"sqlite:///{path}", SystemClock())
+    await store.register_clogs([ClogRecord(CLOG, "1", False)])
+    making = [asyncio.create_task(store.create_run(a_run(f"r{number}"), None)) for number in range(5)]
+    await anyio.lowlevel.checkpoint()
+    await store.close()
+    assert [(await made).run_id for made in making] == [f"r{number}" for number in range(5)]
+    again = Database(str(path))
+    await again.open()
+    assert await again.read(lambda db: db.execute("SELECT count(*) FROM runs").fetchone()[0]) == 5
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "ocean.db",
+        "postgresql://localhost/ocean",
+        "sqlite:ocean.db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://ocean.db",
+        "sqlite:////no/such/folder/ocean.db",
+        "sqlite:////",
+    ],
+)
+async def test_a_url_that_names_no_database_is_refused_in_words(url: str) -> None:
+    assert url.removeprefix("sqlite:///") in await _refusal(url)
+
+
+async def _refusal(url: str) -> str:
+    with pytest.raises(StoreUnusable) as refused:
+        await open_store(url, SystemClock())
+    # The driver's thread still has to answer this event loop.
+    for thread in threading.enumerate():
+        if "_connection_worker_thread" in thread.name:
+            await asyncio.to_thread(thread.join)
+    return str(refused.value)
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = anyio.Path(tmp_path / "diary.txt")
+    await path.write_text("dear diary, " * 100)
+    assert "not a database" in await _refusal(f"sqlite:///{path}")
+    assert await path.read_text() == "dear diary, " * 100
+
+
+async def test_a_relative_url_is_a_file_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = await open_store("sqlite:///here.db", SystemClock())
+    await store.close()
+    assert (tmp_path / "here.db").exists()

@@ -1,0 +1,125 @@
+"""Migrations: numbered, forward only, safe to race."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ocean.compose import open_store
+from ocean.kernel.clock import SystemClock
+from ocean.kernel.errors import StoreUnusable
+from ocean.stores.migrate import migrate, migrations
+from tests.stores.dump import table_names
+
+TABLES = {
+    "events",
+    "ocean_attributes",
+    "ocean_clogs",
+    "ocean_dedupe",
+    "ocean_inbox",
+    "ocean_log_floor",
+    "ocean_requests",
+    "ocean_run_details",
+    "ocean_sessions",
+    "ocean_steps",
+    "ocean_storage_global",
+    "ocean_storage_run",
+    "ocean_storage_session",
+    "ocean_storage_tick",
+    "ocean_ticks",
+    "ocean_turns",
+    "runs",
+}
+
+
+def _opened(path: Path | str = ":memory:") -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None)
+
+
+def _schema(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    return db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+def test_the_numbers_count_from_one_without_a_gap() -> None:
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_a_fresh_database_gets_every_table_and_the_newest_version() -> None:
+    db = _opened()
+    migrate(db)
+    assert set(table_names(db)) - {"sqlite_sequence"} >= TABLES
+    assert db.execute("PRAGMA user_version").fetchone()[0] == migrations()[-1][0]
+    assert not db.in_transaction
+    db.close()
+
+
+def test_migrating_again_changes_nothing() -> None:
+    db = _opened()
+    migrate(db)
+    before = _schema(db), db.total_changes
+    migrate(db)
+    assert (_schema(db), db.total_changes) == before
+    db.close()
+
+
+@pytest.mark.anyio
+async def test_a_schema_newer_than_the_code_is_refused_in_words_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ocean.db"
+    db = _opened(path)
+    migrate(db)
+    db.execute("PRAGMA user_version = 999")
+    before = _schema(db)
+    with pytest.raises(StoreUnusable, match=f"schema 999, this Ocean knows up to {migrations()[-1][0]}; upgrade"):
+        await open_store(f"sqlite:///{path}", SystemClock())
+    assert _schema(db) == before
+    assert db.execute("PRAGMA user_version").fetchone()[0] == 999
+    db.close()
+
+
+def test_a_migration_that_fails_leaves_the_schema_as_it_was() -> None:
+    db = _opened()
+    db.execute("CREATE TABLE runs (mine TEXT)")
+    before = _schema(db)
+    with pytest.raises(sqlite3.OperationalError, match="runs already exists"):
+        migrate(db)
+    assert _schema(db) == before
+    assert db.execute("PRAGMA user_version").fetchone()[0] == 0
+    assert not db.in_transaction
+    db.close()
+
+
+RACER = """
+import asyncio, sys
+from ocean.compose import open_store
+from ocean.kernel.clock import SystemClock
+async def main():
+    store = await open_store("sqlite:///" + sys.argv[1], SystemClock())
+    await store.close()
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+def test_processes_that_race_to_migrate_a_fresh_file_all_succeed(tmp_path: Path) -> None:
+    path = tmp_path / "ocean.db"
+    command = [sys.executable, "-c", RACER, str(path)]
+    racers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    told = [racer.communicate()[1] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0, 0, 0], told
+    db = _opened(path)
+    assert set(table_names(db)) >= TABLES
+    assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    db.close()
