@@ -24,7 +24,7 @@ CREATE TABLE runs (
   locked_by TEXT,
   lock_expires_at INTEGER,
   lock_epoch INTEGER NOT NULL,
-  life INTEGER NOT NULL,
+  life INTEGER NOT NULL DEFAULT 0,
   tick INTEGER NOT NULL,
   tick_open INTEGER NOT NULL CHECK (tick_open IN (0, 1)),
   paused INTEGER NOT NULL CHECK (paused IN (0, 1)),
