@@ -16,6 +16,8 @@ import pytest
 from ocean.kernel.eligibility import HoldCode
 from ocean.kernel.tools import TOOLS
 
+pytestmark = pytest.mark.xdist_group("documents")
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
@@ -66,21 +68,25 @@ def place(block: Block) -> str:
     return block.place
 
 
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every program of the documents, and what came of it."""
+    folder = tmp_path_factory.mktemp("programs")
+    for program in PROGRAMS:
+        (folder / program.file_name).write_text(program.body)
+    scripts = [str(folder / program.file_name) for program in PROGRAMS]
+    runner = str(Path(__file__).with_name("run_programs.py"))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-W", "error", runner, *scripts], env=environment, check=True, timeout=300)
+    return folder
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=place)
-def test_a_program_in_the_documents_runs_and_prints_what_is_shown(program: Block, tmp_path: Path) -> None:
-    script = tmp_path / program.file_name
-    script.write_text(program.body)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout == (program.printed or ""), "the document does not show what the program prints"
+def test_a_program_in_the_documents_runs_and_prints_what_is_shown(program: Block, outcomes: Path) -> None:
+    script = outcomes / program.file_name
+    said, complained = script.with_suffix(".out").read_text(), script.with_suffix(".err").read_text()
+    assert (script.with_suffix(".code").read_text(), complained) == ("0", "")
+    assert said == (program.printed or ""), "the document does not show what the program prints"
 
 
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=place)

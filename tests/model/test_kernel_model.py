@@ -332,7 +332,7 @@ class KernelMachine(RuleBasedStateMachine):
 
 TestKernelModel = KernelMachine.TestCase
 TestKernelModel.settings = settings(
-    max_examples=300,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
