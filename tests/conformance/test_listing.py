@@ -33,6 +33,7 @@ async def _listed(store: Store, where: RunFilter, limit: int = 100, newest_first
         page = await store.list_runs(where, limit, cursor, newest_first)
         assert len(page.runs) <= limit
         found += [run.run_id for run in page.runs]
+        assert len(found) == len(set(found)), "a page came twice"
         cursor = page.next_cursor
         if cursor is None:
             return found

@@ -136,6 +136,20 @@ async def test_a_tick_a_page_and_a_batch_cost_the_same_whatever_else_there_is() 
     assert dear == {}
 
 
+@pytest.mark.anyio
+async def test_a_tick_costs_the_same_however_old_its_run_is() -> None:
+    store = await _opened(1)
+    await pending(store)
+    costs = []
+    for number in range(300):
+        if number in (20, 299):
+            costs.append(await _steps(store, lambda store: run_tick(store, "r", Continue())))
+        else:
+            await run_tick(store, "r", Continue())
+    await store.close()
+    assert costs[1] <= 1.2 * costs[0]
+
+
 BOUNDED_SCANS = {
     "SCAN runs USING COVERING INDEX runs_due": "the first lane: LIMIT 1",
     "SCAN r USING INDEX runs_created": "all runs by age: a page",
@@ -207,6 +221,10 @@ PATHS: list[tuple[Act, str]] = [
     (PAGES["events of a session"], "SEARCH events USING INDEX events_session (session_id=? AND seq>?)"),
     (PAGES["events of a clog"], "SEARCH events USING INDEX events_clog (clog_id=? AND seq>?)"),
     (PAGES["events of a correlation"], "SEARCH events USING INDEX events_correlation (correlation_id=? AND seq>?)"),
+    (
+        FILTERS["attributes"],
+        "SEARCH a0 USING COVERING INDEX ocean_attributes_value (clog_id=? AND name=? AND sort_key=?)",
+    ),
 ]
 
 
@@ -233,6 +251,8 @@ PROBES = {
     "next_owed_end": ["runs_deadline", "runs_last_call"],
     "next_input_at": ["ocean_inbox_next (run_id=?)"],
     "due_inputs": ["ocean_inbox_next (run_id=? AND available_at<?)"],
+    "consume_inputs": ["ocean_inbox_open (run_id=? AND assigned_tick=?)"],
+    "drop_timers": ["ocean_inbox_open (run_id=?)"],
     "cancel_timer": ["ocean_inbox_timer (run_id=? AND timer=?)"],
     "get_signal": ["ocean_inbox_signal (run_id=? AND signal_id=?)"],
     "earlier_life": ["events_run (run_id=?)"],

@@ -162,11 +162,13 @@ UPDATE ocean_inbox SET assigned_tick = :tick WHERE run_id = :run_id AND number =
 
 -- name: tick_inputs
 -- The inputs fixed for a tick.
-SELECT * FROM ocean_inbox WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL
+SELECT * FROM ocean_inbox INDEXED BY ocean_inbox_open
+WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL
 ORDER BY available_at, number;
 
 -- name: consume_inputs
-UPDATE ocean_inbox SET consumed_tick = :tick WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL
+UPDATE ocean_inbox INDEXED BY ocean_inbox_open SET consumed_tick = :tick
+WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL
 RETURNING number;
 
 -- name: cancel_timer
@@ -174,10 +176,12 @@ RETURNING number;
 DELETE FROM ocean_inbox WHERE run_id = :run_id AND timer = :timer AND assigned_tick IS NULL RETURNING number;
 
 -- name: drop_timers
-DELETE FROM ocean_inbox WHERE run_id = :run_id AND timer IS NOT NULL AND consumed_tick IS NULL RETURNING number;
+DELETE FROM ocean_inbox INDEXED BY ocean_inbox_open
+WHERE run_id = :run_id AND timer IS NOT NULL AND consumed_tick IS NULL RETURNING number;
 
 -- name: undelivered
-SELECT number, kind, signal_id FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL ORDER BY number;
+SELECT number, kind, signal_id FROM ocean_inbox INDEXED BY ocean_inbox_open
+WHERE run_id = :run_id AND consumed_tick IS NULL ORDER BY number;
 
 -- name: insert_tick
 INSERT INTO ocean_ticks (run_id, tick, reason, caused_by, calls, epoch, instance_id, version, first_claimed_at, claimed_at)

@@ -170,6 +170,8 @@ def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
     for clog_id in paused & clog_ids:
         row = u.one("first_ending", clog_id=clog_id)
         times += [row["due_at"]] if row and row["due_at"] is not None else []
+        last_ticks = len(u.all("endings_due", clog_id=clog_id, now=u.now, limit=COUNT_CAP))
+        due, unclaimable = due + last_ticks, unclaimable - last_ticks
     owed = u.one("next_owed_end")
     times += [owed["at"]] if owed and owed["at"] is not None else []
     first = min(times, default=None)

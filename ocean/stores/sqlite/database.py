@@ -84,8 +84,11 @@ class Database:
         self._is_open = False
         if self._watcher is not None:
             self._watcher.cancel()
+        for waiter in self._waiters:
+            _finish(waiter)
         for connection in {self._writer, self._reader}:
             await connection.close()
+        self._drain()
 
     async def _join_threads(self) -> None:
         """A connection that failed to open answers from its thread once more; wait for that."""
@@ -100,7 +103,6 @@ class Database:
             )
             db.row_factory = sqlite3.Row
             for pragma in (
-                "journal_mode=WAL",
                 "synchronous=FULL",
                 "foreign_keys=ON",
                 f"busy_timeout={BUSY_TIMEOUT_MS}",
@@ -108,6 +110,7 @@ class Database:
                 "trusted_schema=OFF",
             ):
                 db.execute(f"PRAGMA {pragma}")
+            _use_wal(db)
             return db
 
         connection = aiosqlite.Connection(connect, iter_chunk_size=64)
@@ -169,13 +172,19 @@ class Database:
     def _submit(self, item: _Item) -> None:
         self._queue.append(item)
         self._writer._tx.put_nowait((None, self._drain))
+        if not self._is_open:
+            self._drain()
 
     def _drain(self) -> None:
         """On the writer's thread: take all that has queued up and commit it as one transaction."""
         items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
         if not items:
             return
-        db = self._writer._conn
+        try:
+            db = self._writer._conn
+        except ValueError:
+            self._refuse(items)
+            return
         before = db.total_changes
         try:
             _run_group(db, items)
@@ -191,6 +200,15 @@ class Database:
             if isinstance(item.waiter, threading.Event):
                 item.waiter.set()
 
+    def _refuse(self, items: list[_Item]) -> None:
+        """Units that slipped in while the database was being closed."""
+        for item in items:
+            item.error = StoreUnusable("this Ocean is closed")
+            if isinstance(item.waiter, threading.Event):
+                item.waiter.set()
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._tell, items, False)
+
     def _tell(self, items: list[_Item], has_changed: bool) -> None:
         if has_changed:
             self._noticed_commit()
@@ -203,6 +221,7 @@ class Database:
 
     async def next_commit(self, seen: int) -> int:
         while self._commits <= seen:
+            self._check_open()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             self._watch_other_processes()
@@ -237,6 +256,19 @@ class Database:
         return version
 
 
+def _use_wal(db: sqlite3.Connection) -> None:
+    """The switch does not wait for another process that makes it: SQLite answers busy at once. So wait by a lock."""
+    for tries_left in reversed(range(20)):
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or not tries_left:
+                raise
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+
+
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -265,10 +297,14 @@ def _run_group(db: sqlite3.Connection, items: list[_Item]) -> None:
 
 def _run_alone(db: sqlite3.Connection, item: _Item, why: BaseException) -> None:
     """After an unexpected error: once more, by itself, so that only the guilty one fails. Never raises."""
-    if getattr(why, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-        item.error = StoreBusy("another process holds the database's write lock; try again")
-        return
     try:
+        if _is_busy(why):
+            raise why
         _run_group(db, [item])
     except BaseException as error:
-        item.error = error
+        busy = StoreBusy("another process holds the database's write lock; try again")
+        item.error = busy if _is_busy(error) else error
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY

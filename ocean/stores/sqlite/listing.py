@@ -17,15 +17,16 @@ LONGEST_CURSOR = 2_048
 def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage:
     """By creation time, then id. The cursor is the last run shown, so pages stay put while runs are added."""
     tables, conditions, values = _select(where)
+    by = "a0" if where.attributes else "r"
     if cursor is not None:
         after = _decoded(cursor)
         compare = "<" if newest_first else ">"
-        conditions.append(f"(r.created_at, r.run_id) {compare} (:after_created_at, :after_run_id)")
+        conditions.append(f"({by}.created_at, {by}.run_id) {compare} (:after_created_at, :after_run_id)")
         values |= {"after_created_at": after[0], "after_run_id": after[1]}
     direction = "DESC" if newest_first else "ASC"
     sql = (
         f"SELECT r.* FROM {tables} WHERE {' AND '.join(conditions)} "
-        f"ORDER BY r.created_at {direction}, r.run_id {direction} LIMIT :limit"
+        f"ORDER BY {by}.created_at {direction}, {by}.run_id {direction} LIMIT :limit"
     )
     runs = u.loaded(u.db.execute(sql, values | {"limit": limit + 1}).fetchall())
     page = runs[:limit]
@@ -53,7 +54,9 @@ def _select(where: RunFilter) -> tuple[str, list[str], dict[str, Any]]:
     if where.attributes and where.clog_id is None:
         raise InvalidValue("attributes are indexed by clog: filter by clog_id too")
     for index, (name, value) in enumerate(where.attributes.items()):
-        tables += f" JOIN ocean_attributes a{index} ON a{index}.run_id = r.run_id"
+        joined = f"ocean_attributes a{index}"
+        tables = f"{joined} CROSS JOIN runs r" if index == 0 else f"{tables} CROSS JOIN {joined}"
+        conditions.append(f"a{index}.run_id = r.run_id")
         conditions.append(
             f"a{index}.clog_id = :clog_id AND a{index}.name = :name{index} AND a{index}.sort_key = :key{index}"
         )
