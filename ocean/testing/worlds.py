@@ -50,9 +50,13 @@ async def world(
 ) -> AsyncIterator[World]:
     clock = ManualClock()
     store = await open_store(url, clock)
-    ocean = Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts)
     try:
+        ocean = Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts)
         await ocean.start()
+    except BaseException:
+        await store.close()
+        raise
+    try:
         yield World(ocean, clock, store)
     finally:
         await ocean.close()

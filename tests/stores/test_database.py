@@ -328,10 +328,6 @@ async def test_a_url_that_names_no_database_is_refused_in_words(url: str) -> Non
 async def _refusal(url: str) -> str:
     with pytest.raises(StoreUnusable) as refused:
         await open_store(url, SystemClock())
-    # The driver's thread still has to answer this event loop.
-    for thread in threading.enumerate():
-        if "_connection_worker_thread" in thread.name:
-            await asyncio.to_thread(thread.join)
     return str(refused.value)
 
 
