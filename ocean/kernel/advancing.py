@@ -77,7 +77,8 @@ class Advance:
                     # Handlers at work go on to their commit; the error is raised after them.
                     self._error = error
                     break
-                if self._at_work:
+                # Also when the last one has finished during the claim, which may not have seen what it made due.
+                if self._at_work or self._finished.is_set():
                     await self._finished.wait()
                     # Commits of one group come back together: let all of them free their room first.
                     await anyio.lowlevel.checkpoint()

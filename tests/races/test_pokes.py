@@ -5,11 +5,14 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from ocean import Clog, Continue, Done, Ok, Outcome, Retry, RunStatus, Tick, TickResult, Wait
+from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Retry, RunStatus, Tick, TickResult, Wait
+from ocean.kernel.records import Claim
+from ocean.kernel.store import ClaimAsk
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.testing import world
+from ocean.testing import ManualClock, world
 from tests.invariants import check
 from tests.races.arranging import until
 
@@ -261,3 +264,42 @@ async def test_advance_of_a_run_with_its_ticks_spent_does_not_wait_for_another_h
         with anyio.fail_after(10):
             assert (await other.advance(run_id=run.run_id, max_ticks=0, budget_ms=60_000)).outcomes == ()
         go_on.set()
+
+
+class LateAnswer(SqliteStore):
+    """A store whose first empty claim is answered only after the tick at work has committed."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(":memory:", clock)
+        self.found_nothing = anyio.Event()
+
+    async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
+        claims = await super().claim_due(ask)
+        if not claims and not self.found_nothing.is_set():
+            self.found_nothing.set()
+            while (await self.get_run("late")).status is not RunStatus.PENDING:  # type: ignore[union-attr]
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+        return claims
+
+
+async def test_a_tick_that_ends_while_a_claim_looks_around_is_followed_up() -> None:
+    """The claim saw nothing due, then the last tick at work made its run due again: the poke must look once more."""
+    clog, clock = Clog("late"), ManualClock()
+    store = LateAnswer(clock)
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        if tick.run_id == "late" and tick.number == 1:
+            await store.found_nothing.wait()
+            return Continue()
+        return Done()
+
+    await store.open()
+    ocean = Ocean(store, [clog], clock)
+    await ocean.start()
+    await ocean.create_run(session_id="s", clog_id="late", run_id="late", input=1)
+    await ocean.create_run(session_id="s", clog_id="late", run_id="quick", input=1)
+    poke = await ocean.advance()
+    assert (poke.advanced, poke.due_now) == (3, 0)
+    await ocean.close()
