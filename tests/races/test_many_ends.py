@@ -53,3 +53,30 @@ async def test_an_overdue_run_with_a_live_lock_is_ended_not_taken_over() -> None
             w.clock.advance(10_000)
         assert calls == [1] * 120
         await check(w)
+
+
+async def test_a_child_that_ends_with_its_parent_in_the_middle_of_a_claim_is_not_claimed() -> None:
+    """The parent is the hundred-and-first overdue run, so it ends among the claims; its child is next on the list."""
+    clog, inputs = Clog("late"), list[str]()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Ok:
+        inputs.append(tick.input)
+        if tick.input == "parent":
+            await tick.create_run(clog_id="late", run_id="child", on_parent_end="cancel")
+        return Ok()
+
+    async with world([clog]) as w:
+        ocean, now = w.ocean, w.clock.now()
+        await ocean.create_run(
+            session_id="s", clog_id="late", run_id="parent", input="parent", priority=0, deadline_at=now + 1_000
+        )
+        await w.drain()
+        for _ in range(100):
+            await ocean.create_run(session_id="s", clog_id="late", deadline_at=now + 500)
+        w.clock.advance(2_000)
+        await ocean.signal("child", "child")
+        await w.drain()
+        assert inputs == ["parent"]
+        assert (await ocean.count_runs(status=RunStatus.FAILED)).count == 102
+        await check(w)

@@ -42,7 +42,8 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
         if named is not None:
             make_owed_end(u, named)
         chosen = [u.run(ask.run_id)] if named is not None else []
-    claims = [_claim(u, run, ask) for run in chosen]
+    # As it is now: an end made for one of them may have ended its children among the others.
+    claims = [_claim(u, u.run(run.run_id), ask) for run in chosen]
     return [claim for claim in claims if claim is not None]
 
 
