@@ -96,7 +96,9 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
         restarted = {(e.run_id, e.tick) for e in log if e.type == "tick.restarted"}
         said = Counter((e.run_id, e.tick) for e in log if e.type == "courier.said")
         assert restarted
-        assert restarted == {tick for tick, times in said.items() if times == 2}
+        # A tick may have been killed between its claim and its first word.
+        assert restarted >= {tick for tick, times in said.items() if times == 2}
+        assert max(said.values()) == 2
 
 
 def test_one_run_in_a_narrow_terminal_without_colour() -> None:
