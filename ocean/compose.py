@@ -19,7 +19,9 @@ SQLITE = "sqlite://"
 
 async def open_store(url: str, clock: Clock) -> Store:
     """`sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
-    if not url.startswith(SQLITE):
+    if isinstance(url, str) and url.startswith(("postgresql:", "postgres:")):
+        raise StoreUnusable("PostgreSQL is not supported yet; use sqlite:///ocean.db or sqlite://:memory:")
+    if not isinstance(url, str) or not url.startswith(SQLITE):
         raise StoreUnusable(f"{url!r} is no database URL; use sqlite:///ocean.db or sqlite://:memory:")
     path = url.removeprefix(SQLITE)
     if path != ":memory:":

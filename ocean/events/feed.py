@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from ocean.kernel.errors import BadCursor
+from ocean.kernel.errors import BadCursor, RunNotFound
 from ocean.kernel.records import Event, FeedFilter
 from ocean.kernel.store import Store
 
@@ -20,10 +20,19 @@ async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> 
             f"cursor {after!r} is none of this log's (0 to {last}); start from 0, or from a seq you were given"
         )
     events = await store.read_events(where, after, limit)
+    if where.run_id is not None and not events and not await _is_known(store, where.run_id):
+        raise RunNotFound(f"there is no run {where.run_id!r}, and no event of one", run_id=where.run_id)
     if after < floor and _has_gap(where, events):
         gap = Event(seq=floor, ts=events[0].ts if events else 0, type=RESET, payload={"after": after, "floor": floor})
         return [replace(gap, run_id=None), *events]
     return events
+
+
+async def _is_known(store: Store, run_id: str) -> bool:
+    """Whether the run is there, or was: events stay when it is deleted."""
+    if await store.get_run(run_id) is not None:
+        return True
+    return bool(await store.read_events(FeedFilter(run_id=run_id), 0, 1))
 
 
 def _has_gap(where: FeedFilter, events: list[Event]) -> bool:

@@ -67,25 +67,33 @@ class Advance:
         self.claims = 0
 
     async def run(self) -> None:
+        # The loop is a task of the group: a caller's native cancellation reaches it as the group's own, which the
+        # store's shield holds off until a claim under way is known, and can be given back.
         async with anyio.create_task_group() as tasks:
-            while self._error is None:
-                self._finished = anyio.Event()
-                seen, sent_at = self._crew.store.commits_seen(), self._crew.clock.now()
-                try:
-                    claimed = await self._claim(tasks, sent_at)
-                except Exception as error:
-                    # Handlers at work go on to their commit; the error is raised after them.
-                    self._error = error
-                    break
-                # Also when the last one has finished during the claim, which may not have seen what it made due.
-                if self._at_work or self._finished.is_set():
-                    await self._finished.wait()
-                    # Commits of one group come back together: let all of them free their room first.
-                    await anyio.lowlevel.checkpoint()
-                elif not claimed and not await self._waited_for_the_run(seen, sent_at):
-                    break
+            tasks.start_soon(self._loop, tasks)
         if self._error is not None:
             raise self._error
+
+    async def _loop(self, tasks: TaskGroup) -> None:
+        try:
+            while self._error is None and await self._round(tasks):
+                pass
+        except Exception as error:
+            # Handlers at work go on to their commit; the error is raised after them.
+            self._error = error
+
+    async def _round(self, tasks: TaskGroup) -> bool:
+        """Claim and wait for something to finish; False when there is nothing left to do."""
+        self._finished = anyio.Event()
+        seen, sent_at = self._crew.store.commits_seen(), self._crew.clock.now()
+        claimed = await self._claim(tasks, sent_at)
+        # Also when the last one has finished during the claim, which may not have seen what it made due.
+        if self._at_work or self._finished.is_set():
+            await self._finished.wait()
+            # Commits of one group come back together: let all of them free their room first.
+            await anyio.lowlevel.checkpoint()
+            return True
+        return bool(claimed) or await self._waited_for_the_run(seen, sent_at)
 
     async def _claim(self, tasks: TaskGroup, sent_at: int) -> int:
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
@@ -207,7 +215,8 @@ class TickWork:
         handler = clog.end_handler if claim.run.ending else clog.handler
         if handler is None:
             return Ok(), Effects()
-        outcome: Outcome = Retry(ErrorInfo("tick_timeout", f"the handler took longer than {clog.tick_ms} ms"))
+        too_late: Outcome = Retry(ErrorInfo("tick_timeout", f"the handler took longer than {clog.tick_ms} ms"))
+        outcome = too_late
         with anyio.CancelScope() as limit:
             cancel = self._crew.clock.call_later(clog.tick_ms, limit.cancel)
             try:
@@ -215,6 +224,8 @@ class TickWork:
             finally:
                 cancel()
                 scene.is_over = True
+        if self._crew.clock.now() >= scene.deadline:
+            outcome = too_late
         return outcome, Effects() if isinstance(outcome, Retry) else scene.effects
 
     async def _commit(self, call: int, outcome: Outcome, effects: Effects) -> tuple[Committed | Contended, Outcome]:

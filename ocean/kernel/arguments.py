@@ -52,8 +52,7 @@ def new_run(
             raise InvalidValue("dedupe_ms needs a dedupe_key")
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise InvalidValue(f"retry is a RetryPolicy, got {retry!r}")
-    if on_parent_end not in ("live", "cancel"):
-        raise InvalidValue(f"on_parent_end is 'live' or 'cancel', got {on_parent_end!r}")
+    checked_choice(on_parent_end, "on_parent_end", ("live", "cancel"))
     if deadline_at is not None:
         checked_time(deadline_at, "deadline_at")
     retry = retry or RetryPolicy()
@@ -68,7 +67,6 @@ def new_run(
         "priority": priority,
         "attributes": checked,
         "deadline_at": deadline_at,
-        "parent_run_id": parent_run_id,
         "notify_parent": notify_parent,
         "on_parent_end": on_parent_end,
     }
@@ -138,6 +136,12 @@ def optional_id(value: str | None, what: str) -> str | None:
 def checked_flag(value: bool, what: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue(f"{what} is True or False, got {value!r}")
+    return value
+
+
+def checked_choice(value: str, what: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidValue(f"{what} is {' or '.join(map(repr, choices))}, got {value!r}")
     return value
 
 

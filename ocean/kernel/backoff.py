@@ -18,6 +18,8 @@ class RetryPolicy:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.delays_ms is not None and not isinstance(self.delays_ms, list | tuple):
+            raise InvalidValue(f"retry.delays_ms is a list of milliseconds, got {self.delays_ms!r}")
         if self.delays_ms is not None:
             object.__setattr__(self, "delays_ms", tuple(self.delays_ms))
         attempts = self.max_attempts
@@ -28,8 +30,8 @@ class RetryPolicy:
         times = [self.backoff_ms, self.backoff_max_ms, self.max_elapsed_ms or 0, *(self.delays_ms or ())]
         if any(isinstance(ms, bool) or not isinstance(ms, int) or not 0 <= ms <= 2**40 for ms in times):
             raise InvalidValue(f"retry delays are non-negative integers of milliseconds, got {times}")
-        if not 0 <= self.jitter <= 10:
-            raise InvalidValue(f"retry.jitter is a fraction that is added, from 0 to 10, got {self.jitter}")
+        if not isinstance(self.jitter, int | float) or not 0 <= self.jitter <= 10:
+            raise InvalidValue(f"retry.jitter is a fraction that is added, from 0 to 10, got {self.jitter!r}")
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

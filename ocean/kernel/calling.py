@@ -1,10 +1,12 @@
 """Calling a clog's code: plain functions in a thread, and every way to fail turned into an outcome."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anyio import to_thread
+import anyio
+from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from ocean.kernel.errors import Abort, InvalidValue, LockLost
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info
@@ -17,24 +19,28 @@ if TYPE_CHECKING:
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
     """The handler's outcome; a handler that raises, or answers something else, has failed this attempt."""
     try:
-        answer = await _invoke(handler, tick)
+        answer = await invoke(handler, tick)
         return _checked(answer)
     except LockLost:
         raise
+    except get_cancelled_exc_class():
+        if anyio.current_effective_deadline() == -math.inf:
+            raise
+        # Nobody cancelled this call: something that it waited for was.
+        return Retry(ErrorInfo("cancelled_inside", "the handler waited for something that was cancelled"))
     except Abort as error:
         return Failed(_storable(ErrorInfo(error.code, str(error) or "aborted", error.details)))
     except Exception as error:
         return Retry(_storable(error_info(error)))
 
 
-async def call_method(method: Callable[..., Any], tick: "Tick", payload: Any) -> Any:
-    return await _invoke(method, tick, payload)
-
-
-async def _invoke(fn: Callable[..., Any], *args: Any) -> Any:
+async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call a clog's function: a plain one in a thread of its own, so that it may block and may call others."""
     if inspect.iscoroutinefunction(fn):
         return await fn(*args)
-    return await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True)
+    # A limiter per call: threads that wait for nested ones must not use up the threads those need.
+    answer = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _checked(answer: Any) -> Outcome:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from ocean.kernel.arguments import checked_choice, checked_count, checked_names
 from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
@@ -43,12 +44,12 @@ class Clog:
     ) -> None:
         self.clog_id = checked_id(clog_id, "clog_id", 128)
         self.version = checked_id(version, "version", 128)
-        if inputs not in ("one", "all"):
-            raise InvalidValue(f"inputs must be 'one' or 'all', got {inputs!r}")
-        if tick_ms <= 0 or (lock_ms is not None and lock_ms < 3):
-            raise InvalidValue("tick_ms must be positive and lock_ms at least 3")
+        checked_choice(inputs, "inputs", ("one", "all"))
+        checked_count(tick_ms, "tick_ms", least=1)
+        if lock_ms is not None:
+            checked_count(lock_ms, "lock_ms", least=3)
         self.takes_all_inputs = inputs == "all"
-        self.tools = None if tools is None else frozenset(tools)
+        self.tools = None if tools is None else frozenset(checked_names(tools, "tools"))
         self.lock_ms = lock_ms
         self.tick_ms = tick_ms
         self.models: dict[Scope, type[BaseModel] | None] = {
@@ -60,6 +61,11 @@ class Clog:
         self.handler: Handler | None = None
         self.end_handler: Handler | None = None
         self.methods: dict[str, Method] = {}
+
+    @property
+    def has_on_end(self) -> bool:
+        """A clog without `on_advance` is never claimed, so its runs end without a last tick."""
+        return self.end_handler is not None and self.handler is not None
 
     def on_advance(self, handler: H) -> H:
         """Register the handler that moves this clog's runs, one tick a call."""
@@ -109,7 +115,11 @@ class Registry:
 
     def __init__(self, clogs: Iterable[Clog]) -> None:
         self._clogs: dict[str, Clog] = {}
+        if isinstance(clogs, Clog) or not isinstance(clogs, Iterable):
+            raise InvalidValue(f"clogs are a list of Clog, got {clogs!r}")
         for clog in clogs:
+            if not isinstance(clog, Clog):
+                raise InvalidValue(f"each of clogs is a Clog, got {clog!r}")
             if clog.clog_id in self._clogs:
                 raise InvalidValue(f"two clogs are called {clog.clog_id!r}; ids are unique within an instance")
             self._clogs[clog.clog_id] = clog

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 
 from ocean.kernel.advancing import commit_or_time
-from ocean.kernel.calling import call_method
+from ocean.kernel.calling import invoke
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
-from ocean.kernel.errors import CallRefused, Conflict, OceanError, Refuse
+from ocean.kernel.errors import CallRefused, CallTimeout, Conflict, Refuse
 from ocean.kernel.records import Caller, RunInfo
 from ocean.kernel.scene import Scene
 from ocean.kernel.store import Behind, CallCommit, CallDone, Effects, Request, Store
@@ -21,12 +21,6 @@ from ocean.kernel.values import decode, encode
 CALL_TRIES = 5
 TURN_LOOK_MS = 1_000
 TURN_PATIENCE_MS = 10_000
-
-
-class CallTimeout(OceanError):
-    code = "call_timeout"
-    http_status = 504
-    retryable = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class DirectCall:
         with anyio.CancelScope() as limit:
             cancel = self.clock.call_later(self.clog.tick_ms, limit.cancel)
             try:
-                answer = await call_method(method, Tick(scene, self.clog), payload)
+                answer = await invoke(method, Tick(scene, self.clog), payload)
                 return scene.effects, encode({"answer": answer}, "the method's answer")
             except Refuse as refusal:
                 error = {

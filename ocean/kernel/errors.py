@@ -125,6 +125,14 @@ class ResultTimeout(OceanError):
     retryable = True
 
 
+class CallTimeout(OceanError):
+    """A direct call took longer than its clog's time limit. Nothing of it is committed."""
+
+    code = "call_timeout"
+    http_status = 504
+    retryable = True
+
+
 class ClogError(OceanError):
     """A clog broke the tool contract. Inside a tick it makes the call fail like any exception."""
 

@@ -11,6 +11,7 @@ from ocean.kernel.arguments import (
     DEFAULT_PRIORITY,
     UNSET,
     checked_caller,
+    checked_choice,
     checked_count,
     checked_limit,
     checked_names,
@@ -34,6 +35,7 @@ from ocean.kernel.records import (
     AdvanceResult,
     Caller,
     ClogRecord,
+    Input,
     RunCount,
     RunInfo,
     RunPage,
@@ -64,8 +66,8 @@ class Kernel:
         instance_id: str | None = None,
         private_hosts: Collection[str] = (),
     ) -> None:
-        if lock_ms < 3:
-            raise InvalidValue(f"lock_ms must be at least 3, got {lock_ms}")
+        checked_count(lock_ms, "lock_ms", least=3)
+        optional_id(instance_id, "instance_id")
         self._store = store
         self._clock = clock
         self._ids = IdSource()
@@ -82,7 +84,10 @@ class Kernel:
     async def start(self) -> None:
         """Tell the database which clogs this instance has."""
         await self._store.register_clogs(
-            [ClogRecord(clog.clog_id, clog.version, clog.end_handler is not None) for clog in self._registry]
+            [
+                ClogRecord(clog.clog_id, clog.version, clog.has_on_end, has_handler=clog.handler is not None)
+                for clog in self._registry
+            ]
         )
 
     async def close(self) -> None:
@@ -270,9 +275,8 @@ class Kernel:
         cursor: str | None = None,
     ) -> RunPage:
         where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
-        if order not in ("newest", "oldest"):
-            raise InvalidValue(f"order is 'newest' or 'oldest', got {order!r}")
-        return await self._store.list_runs(where, checked_limit(limit), cursor, order == "newest")
+        newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
+        return await self._store.list_runs(where, checked_limit(limit), cursor, newest_first)
 
     async def count_runs(
         self,
@@ -292,6 +296,11 @@ class Kernel:
         """The run's ticks in order; `after` is the last tick number already seen."""
         after = checked_count(after, "after")
         return await self._store.list_ticks(checked_id(run_id, "run_id"), after, checked_limit(limit))
+
+    async def list_inputs(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[Input]:
+        """The run's inbox in order of arrival, delivered or not; `after` is the last number already seen."""
+        after = checked_count(after, "after")
+        return await self._store.list_inputs(checked_id(run_id, "run_id"), after, checked_limit(limit))
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""

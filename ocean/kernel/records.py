@@ -136,6 +136,7 @@ class Input:
     timer: str | None = None
     actor: str | None = None
     caused_by: str | None = None
+    consumed_tick: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class TickInfo:
-    """A tick as `list_ticks` shows it; `outcome` is None while it is open."""
+    """A tick as `list_ticks` shows it; `outcome` is None while it is open, and if an end cut it off."""
 
     run_id: str
     tick: int
@@ -222,6 +223,7 @@ class ClogRecord:
     version: str
     has_on_end: bool
     paused: bool = False
+    has_handler: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ocean.kernel.arguments import CLEAR
+from ocean.kernel.arguments import CLEAR, checked_count, checked_names
 from ocean.kernel.clog import Clog
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.store import ABSENT, Apply, RowKey, RowsAnswer, RowsAsk, RowWrite, StoredRow
@@ -91,12 +91,12 @@ def rows_ask(
     ticks: Sequence[int],
     history: int,
 ) -> RowsAsk:
-    asked = [at.of_run(run_id) for run_id in runs] + [at.of_tick(row_id) for row_id in tick]
+    asked = [at.of_run(run_id) for run_id in checked_names(runs, "runs")]
+    asked += [at.of_tick(row_id) for row_id in checked_names(tick, "tick rows")]
     asked += [at.run] if run else []
     asked += [at.session] if session else []
     asked += [at.global_] if global_ else []
-    if not 0 <= history <= 1_000:
-        raise InvalidValue(f"history is 0 to 1000 ticks, got {history}")
+    checked_count(history, "history", most=1_000)
     if (ticks or history) and not at.run_id:
         raise InvalidValue("earlier ticks and history belong to a run; this call has none")
     return RowsAsk(
@@ -104,8 +104,8 @@ def rows_ask(
         session_id=at.session_id,
         run_id=at.run_id,
         keys=tuple(dict.fromkeys(asked)),
-        dedupe_keys=tuple(keys),
-        ticks=tuple(ticks),
+        dedupe_keys=checked_names(keys, "keys"),
+        ticks=tuple(checked_count(number, "each of ticks", least=1) for number in ticks),
         history=history,
     )
 
@@ -139,6 +139,13 @@ def rows_from(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> Rows:
         if ask.history
         else (),
     )
+
+
+def rows_named(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> list[RowKey]:
+    """The rows that one read has named, by address, by dedupe key and by tick."""
+    found = [run_id for key in ask.dedupe_keys if (run_id := answer.run_by_dedupe_key[key]) is not None]
+    whole = [key for key in answer.rows if key.scope == "tick" and key.tick in ask.ticks]
+    return [*ask.keys, *(at.of_run(run_id) for run_id in found), *whole]
 
 
 def _keyed(at: Addresses, answer: RowsAnswer, key: str, value: Callable[[RowKey], Any]) -> KeyedRun | None:

@@ -1,12 +1,13 @@
 """The stage of one call: what it was given, what it has read, and what it wants to change."""
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, field
+
+import anyio
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
-from ocean.kernel.errors import ClogError, LockLost, Refuse
+from ocean.kernel.errors import ClogError, LockLost
 from ocean.kernel.ids import derived_id
 from ocean.kernel.read_before_write import Ledger
 from ocean.kernel.records import Caller, Input, Lock, RunInfo
@@ -37,6 +38,8 @@ class Scene:
     private_hosts: Collection[str] = ()
     effects: Effects = field(default_factory=Effects)
     ledger: Ledger = field(default_factory=Ledger)
+    reading: anyio.Lock = field(default_factory=anyio.Lock)
+    buffers: list[Effects] = field(default_factory=list)
     steps: set[tuple[str, str]] = field(default_factory=set)
     ordinal: int = 0
     is_lost: bool = False
@@ -56,28 +59,8 @@ class Scene:
 
     def created_with_key(self, new: NewRun) -> tuple[str, str] | None:
         """The run that this call has already created under the same dedupe key, and its body's hash."""
-        for earlier in self.effects.runs:
+        for earlier in (run for effects in (self.effects, *self.buffers) for run in effects.runs):
             key = (earlier.clog_id, earlier.session_id, earlier.dedupe_key)
             if key == (new.clog_id, new.session_id, new.dedupe_key):
                 return earlier.run_id, earlier.body_hash
         return None
-
-    @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
-        """A nested call that raises leaves no effects behind; a `Refuse` keeps them."""
-        effects = self.effects
-        lengths = {name: len(value) for name in effects.__slots__ if isinstance(value := getattr(effects, name), list)}
-        attributes, flags = dict(effects.attributes), (effects.delete_session_by, effects.release_dedupe_key)
-        writers = self.ledger.writers()
-        try:
-            yield
-        except Refuse:
-            raise
-        except BaseException:
-            for name, length in lengths.items():
-                del getattr(effects, name)[length:]
-            effects.attributes = attributes
-            effects.delete_session_by, effects.release_dedupe_key = flags
-            for clog_id in self.ledger.writers() - writers:
-                self.ledger.unspend_write(clog_id)
-            raise

@@ -19,6 +19,7 @@ from ocean.kernel.records import (
     ClogRecord,
     Event,
     FeedFilter,
+    Input,
     Lock,
     Run,
     RunCount,
@@ -159,6 +160,17 @@ class Effects:
     delete_ticks: list[int] = field(default_factory=list)
     delete_session_by: str | None = None
     release_dedupe_key: bool = False
+
+    def absorb(self, other: "Effects") -> None:
+        """Take over what a nested call wants to change."""
+        for name in self.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, list):
+                mine.extend(theirs)
+            elif isinstance(mine, dict):
+                mine.update(theirs)
+            else:
+                setattr(self, name, theirs or mine)
 
     @property
     def contested_keys(self) -> list[RowKey]:
@@ -334,6 +346,8 @@ class Store(Protocol):
     async def count_runs(self, where: RunFilter, cap: int) -> RunCount: ...
 
     async def list_ticks(self, run_id: str, after: int, limit: int) -> list[TickInfo]: ...
+
+    async def list_inputs(self, run_id: str, after: int, limit: int) -> list[Input]: ...
 
     async def agenda(self, clog_ids: Collection[str]) -> Agenda: ...
 

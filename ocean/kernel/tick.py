@@ -1,26 +1,33 @@
 """What a clog is handed: the facts of its tick, and the only hands it has."""
 
-import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
-from anyio import from_thread
+from anyio import NoEventLoopError, from_thread
 
-from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET, checked_limit, new_run, new_signal, run_filter
+from ocean.kernel.arguments import (
+    DEFAULT_PRIORITY,
+    UNSET,
+    checked_choice,
+    checked_limit,
+    new_run,
+    new_signal,
+    run_filter,
+)
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.calling import call_method
+from ocean.kernel.calling import invoke
 from ocean.kernel.clog import Clog
-from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, StepNameUsed
+from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
 from ocean.kernel.records import (
     Lock,
     RunPage,
     RunStatus,
 )
-from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from
+from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, Scene
-from ocean.kernel.store import CancelTimer, NewEvent, SetTimer
+from ocean.kernel.store import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.tick_facts import TickFacts
 from ocean.kernel.tools import Tools, check_allowed
 from ocean.kernel.values import checked_id, checked_time, decode, encode
@@ -31,9 +38,12 @@ T = TypeVar("T")
 class Tick(TickFacts):
     """One call's view of its run, for one clog. Nested calls get a view of their own on the same scene."""
 
-    def __init__(self, scene: Scene, clog: Clog, depth: int = 0) -> None:
+    def __init__(self, scene: Scene, clog: Clog, depth: int = 0, effects: Effects | None = None) -> None:
         super().__init__(scene, clog)
         self._depth = depth
+        # A nested call buffers apart: if it fails, nothing of it stays, whatever runs beside it.
+        self._effects = scene.effects if effects is None else effects
+        self._wrote: set[str] = set()
         self.tools = Tools(self)
 
     async def read(
@@ -58,13 +68,14 @@ class Tick(TickFacts):
         scene = self._use("ocean.storage.read_scoped")
         at = self._addresses()
         ask = rows_ask(at, run, session, global_, tick, runs, keys, ticks, history)
-        answer = scene.ledger.answer_for(ask)
-        if answer is None:
-            answer = await scene.store.read_rows(ask)
-            scene.check_alive()
-            scene.ledger.record_read(ask, answer)
+        async with scene.reading:
+            answer = scene.ledger.answer_for(ask)
+            if answer is None:
+                answer = await scene.store.read_rows(ask)
+                scene.check_alive()
+                scene.ledger.record_read(ask, answer)
         if guard:
-            scene.effects.guards += [(key, row.version) for key, row in answer.rows.items()]
+            self._effects.guards += [(key, answer.rows[key].version) for key in rows_named(at, ask, answer)]
         return rows_from(at, ask, answer)
 
     async def write(
@@ -101,16 +112,17 @@ class Tick(TickFacts):
         unread = {key: scene.ledger.row(self.clog_id, key) for key in values}
         writes = [row_write(self._clog, key, read, values[key]) for key, read in unread.items()]
         scene.ledger.record_write(self.clog_id, needed, delete_ticks)
-        scene.effects.writes += writes
-        scene.effects.delete_ticks += delete_ticks
-        scene.effects.delete_runs += [(self.clog_id, run_id) for run_id in delete_runs]
+        self._wrote.add(self.clog_id)
+        self._effects.writes += writes
+        self._effects.delete_ticks += delete_ticks
+        self._effects.delete_runs += [(self.clog_id, run_id) for run_id in delete_runs]
         if delete_session:
-            scene.effects.delete_session_by = self.clog_id
+            self._effects.delete_session_by = self.clog_id
 
     async def emit(self, type: str, payload: Any = None) -> None:
         """An event that appears with the commit."""
-        scene = self._use("ocean.events.emit")
-        scene.effects.events.append(self._event(type, payload))
+        self._use("ocean.events.emit")
+        self._effects.events.append(self._event(type, payload))
 
     async def stream(self, type: str, payload: Any = None) -> None:
         """An event that appears at once, even if this call fails later; it carries the call number."""
@@ -135,7 +147,7 @@ class Tick(TickFacts):
         checked_id(name, "a step's name", 128)
         if scope not in ("tick", "run"):
             raise InvalidValue(f"a step's scope is 'tick' or 'run', got {scope!r}")
-        stored_name, tick = f"{self.clog_id}/{name}", scene.tick if scope == "tick" else 0
+        stored_name, tick = f"{self.clog_id}\x1f{name}", scene.tick if scope == "tick" else 0
         if (scope, stored_name) in scene.steps:
             raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
         scene.steps.add((scope, stored_name))
@@ -143,10 +155,8 @@ class Tick(TickFacts):
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
                 return decode(stored)
-        key = f"{scene.seed if tick else scene.run_key}:{stored_name}"
-        result = fn(key)
-        if inspect.isawaitable(result):
-            result = await result
+        key = f"{scene.seed if tick else scene.run_key}:{self.clog_id}/{name}"
+        result = await invoke(fn, key)
         scene.check_alive()
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
         return decode(kept)
@@ -158,8 +168,25 @@ class Tick(TickFacts):
             raise CallTooDeep(f"calls are nested more than {MOST_DEPTH} deep, at {clog_id}.{method}")
         clog = scene.registry.get(clog_id)
         found = clog.find_method(method)
-        with scene.undone_on_error():
-            return await call_method(found, Tick(scene, clog, self._depth + 1), decode(encode(payload, "payload")))
+        nested = Tick(scene, clog, self._depth + 1, Effects())
+        scene.buffers.append(nested._effects)
+        try:
+            answer = await invoke(found, nested, decode(encode(payload, "payload")))
+        except Refuse:
+            self._absorb(nested)
+            raise
+        except BaseException:
+            for clog_id in nested._wrote:
+                scene.ledger.unspend_write(clog_id)
+            raise
+        finally:
+            scene.buffers.remove(nested._effects)
+        self._absorb(nested)
+        return answer
+
+    def _absorb(self, nested: "Tick") -> None:
+        self._effects.absorb(nested._effects)
+        self._wrote |= nested._wrote
 
     async def signal(
         self,
@@ -180,7 +207,7 @@ class Tick(TickFacts):
             actor=scene.caller.actor,
             required=required,
         )
-        scene.effects.signals.append(signal)
+        self._effects.signals.append(signal)
 
     async def create_run(
         self,
@@ -223,16 +250,19 @@ class Tick(TickFacts):
         if dedupe_key is not None:
             holder = scene.created_with_key(new) or await scene.store.find_run(clog_id, new.session_id, dedupe_key)
             scene.check_alive()
+            if holder is not None and holder[0] == parent and self._effects.release_dedupe_key:
+                holder = None
             if holder is not None and holder[1] != new.body_hash:
                 raise DedupeKeyReused(f"dedupe key {dedupe_key!r} is held by run {holder[0]}, from another body")
             if holder is not None:
                 return holder[0]
-        scene.effects.runs.append(new)
+        self._effects.runs.append(new)
         return new.run_id
 
     async def release_dedupe_key(self) -> None:
         """Free this run's dedupe key with this commit."""
-        self._use("ocean.runs.release_dedupe_key").effects.release_dedupe_key = True
+        self._use("ocean.runs.release_dedupe_key")
+        self._effects.release_dedupe_key = True
 
     async def set_timer(
         self, name: str, *, at: int | None = None, after_ms: int | None = None, input: Any = None
@@ -243,15 +273,16 @@ class Tick(TickFacts):
             raise InvalidValue("set_timer takes either at=<ms since 1970> or after_ms=<ms>")
         time = at if at is not None else scene.now + checked_time(after_ms, "after_ms")
         checked_id(name, "a timer's name", 128)
-        scene.effects.timers.append(SetTimer(name, checked_time(time, "at"), encode(input, "input")))
+        self._effects.timers.append(SetTimer(name, checked_time(time, "at"), encode(input, "input")))
 
     async def cancel_timer(self, name: str) -> None:
-        self._use("ocean.timers.cancel").effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
+        self._use("ocean.timers.cancel")
+        self._effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
 
     async def set_attributes(self, /, **attributes: str | int | float | bool | None) -> None:
         """Set what runs are found by; None removes one."""
-        scene = self._use("ocean.runs.set_attributes")
-        scene.effects.attributes |= checked_attributes(attributes, allow_none=True)
+        self._use("ocean.runs.set_attributes")
+        self._effects.attributes |= checked_attributes(attributes, allow_none=True)
 
     async def list_runs(
         self,
@@ -261,13 +292,15 @@ class Tick(TickFacts):
         status: RunStatus | str | None = None,
         parent_run_id: str | None = None,
         attributes: Mapping[str, str | int | float | bool] | None = None,
+        order: Literal["newest", "oldest"] = "newest",
         limit: int = 100,
         cursor: str | None = None,
     ) -> RunPage:
         """Runs as they are now; what it shows is not part of the commit's checks."""
         scene = self._use("ocean.runs.list")
         where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
-        return await scene.store.list_runs(where, checked_limit(limit), cursor, True)
+        newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
+        return await scene.store.list_runs(where, checked_limit(limit), cursor, newest_first)
 
     async def fetch(
         self,
@@ -291,7 +324,10 @@ class Tick(TickFacts):
         async def wait() -> T:
             return await work
 
-        return from_thread.run(wait)
+        try:
+            return from_thread.run(wait)
+        except NoEventLoopError:
+            raise ClogError("tick.block is for plain def handlers; in an async one, use await") from None
 
     def _use(self, tool: str) -> Scene:
         self._scene.check_alive()

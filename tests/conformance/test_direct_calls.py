@@ -45,7 +45,7 @@ async def test_a_call_writes_rows_and_events_and_wakes_the_run_it_signals(store:
     assert (await the_run(store)).status is RunStatus.PENDING
     told = await events(store, "r")
     assert [event.type for event in told] == ["run.created", "approved", "run.signalled", "call.committed"]
-    assert told[-1].payload == {"method": "poke"}
+    assert told[-1].payload == {"method": "poke", "status": "pending"}
     assert told[-1].actor == "someone"
 
 

@@ -85,7 +85,7 @@ async def test_a_call_writes_rows_and_events_and_leaves_the_status_alone() -> No
         assert (after.status, after.wake_at, after.tick) == (before.status, before.wake_at, before.tick)
         put, committed = (await log(w, run_id))[-2:]
         assert (put.type, put.actor, put.tick) == ("put", "ada", None)
-        assert (committed.type, committed.payload) == ("call.committed", {"method": "put"})
+        assert (committed.type, committed.payload) == ("call.committed", {"method": "put", "status": "waiting"})
 
 
 async def test_approve_is_atomic_with_waking_the_run() -> None:

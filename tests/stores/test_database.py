@@ -312,7 +312,6 @@ async def test_what_is_queued_when_the_store_closes_is_still_committed(path: Pat
     [
         "",
         "ocean.db",
-        "postgresql://localhost/ocean",
         "sqlite:ocean.db",
         "sqlite://",
         "sqlite:///",

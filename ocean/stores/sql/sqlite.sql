@@ -183,6 +183,9 @@ WHERE run_id = :run_id AND timer IS NOT NULL AND consumed_tick IS NULL RETURNING
 SELECT number, kind, signal_id FROM ocean_inbox INDEXED BY ocean_inbox_open
 WHERE run_id = :run_id AND consumed_tick IS NULL ORDER BY number;
 
+-- name: list_inputs
+SELECT * FROM ocean_inbox WHERE run_id = :run_id AND number > :after ORDER BY number LIMIT :limit;
+
 -- name: insert_tick
 INSERT INTO ocean_ticks (run_id, tick, reason, caused_by, calls, epoch, instance_id, version, first_claimed_at, claimed_at)
 VALUES (:run_id, :tick, :reason, :caused_by, 1, :epoch, :instance_id, :version, :now, :now);
@@ -192,7 +195,7 @@ SELECT * FROM ocean_ticks WHERE run_id = :run_id AND tick = :tick;
 
 -- name: reclaim_tick
 -- The same tick again, by a new holder.
-UPDATE ocean_ticks SET calls = calls + 1, epoch = :epoch, instance_id = :instance_id, version = :version, claimed_at = :now
+UPDATE ocean_ticks SET calls = calls + 1, conflicts = 0, epoch = :epoch, instance_id = :instance_id, version = :version, claimed_at = :now
 WHERE run_id = :run_id AND tick = :tick RETURNING *;
 
 -- name: restart_tick
@@ -200,7 +203,8 @@ WHERE run_id = :run_id AND tick = :tick RETURNING *;
 UPDATE ocean_ticks SET calls = calls + 1, conflicts = conflicts + 1 WHERE run_id = :run_id AND tick = :tick RETURNING *;
 
 -- name: count_give_back
-UPDATE ocean_ticks SET give_backs = give_backs + 1 WHERE run_id = :run_id AND tick = :tick RETURNING give_backs;
+UPDATE ocean_ticks SET give_backs = give_backs + 1 WHERE run_id = :run_id AND tick = :tick
+RETURNING give_backs, calls, caused_by;
 
 -- name: commit_tick
 UPDATE ocean_ticks SET outcome = :outcome, committed_at = :now WHERE run_id = :run_id AND tick = :tick;
@@ -341,6 +345,11 @@ INSERT INTO ocean_requests (request_key, hash, answer, created_at) VALUES (:requ
 INSERT INTO ocean_clogs (clog_id, version, has_on_end, registered_at) VALUES (:clog_id, :version, :has_on_end, :now)
 ON CONFLICT DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end,
   registered_at = excluded.registered_at;
+
+-- name: register_methods
+-- An instance that only has a clog's methods does not speak for its handlers.
+INSERT INTO ocean_clogs (clog_id, version, has_on_end, registered_at) VALUES (:clog_id, :version, :has_on_end, :now)
+ON CONFLICT DO NOTHING;
 
 -- name: get_clog
 SELECT * FROM ocean_clogs WHERE clog_id = :clog_id;

@@ -148,7 +148,8 @@ def _call_again(
         now=u.now,
     )
     assert tick is not None
-    because = "crash" if before.status is RunStatus.ACTIVE else "retry"
+    was_given_back = before.status is RunStatus.PENDING and before.wake_at is None
+    because = "crash" if before.status is RunStatus.ACTIVE else "give_back" if was_given_back else "retry"
     payload = {"because": because, "attempt": run.attempt, "previous": before.locked_by}
     u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=tick["calls"], caused_by=tick["caused_by"])
     return tick["calls"], tick["reason"], fixed_inputs(u, run)

@@ -45,7 +45,7 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
     if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):
         return Behind()
     origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
-    if must_run_again(u, c.effects):
+    if must_run_again(u, c.effects, origin):
         if tick["conflicts"] >= MOST_CONFLICTS:
             beaten = ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times")
             return _commit_retry(u, run, c, Retry(beaten), tick)
@@ -74,15 +74,12 @@ def _settle(u: Unit, c: TickCommit, tick: sqlite3.Row, numbers: list[int]) -> No
         "reason": tick["reason"],
         "attempt": run.attempt,
         "inputs": numbers,
-        "claimed_at": c.claimed_at,
-        "epoch": c.lock.epoch,
-        "instance": c.instance_id,
-        "version": c.version,
+        **_provenance(c),
     }
-    where: dict[str, Any] = {"tick": c.tick, "call": c.call}
-    u.event(run.run_id, "tick.committed", payload, **where, caused_by=tick["caused_by"])
+    where: dict[str, Any] = {"tick": c.tick, "call": c.call, "caused_by": tick["caused_by"]}
+    u.event(run.run_id, "tick.committed", payload, **where)
     if run.ending:
-        finish_last_tick(u, run.run_id, c.tick, c.call)
+        finish_last_tick(u, run.run_id, **where)
         return
     match c.outcome:
         case Done(output):
@@ -104,8 +101,11 @@ def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: sqlite
     error = error_info(outcome.error)
     following = retried(run, outcome, policy, tick["first_claimed_at"], u.now)
     u.do("release_turns", run_id=run.run_id)
+    where: dict[str, Any] = {"tick": c.tick, "call": c.call, "caused_by": tick["caused_by"]}
     if isinstance(following, EndNow):
-        return _exhaust(u, run, following, error)
+        payload = {"error": error.as_json(), "attempt": following.attempt, **_provenance(c)}
+        u.event(run.run_id, "tick.failed", payload, **where)
+        return _exhaust(u, run, following, error, **where)
     u.save(following)
     u.do("save_error", run_id=run.run_id, error=encode(error.as_json(), "Retry.error"))
     payload = {
@@ -113,18 +113,25 @@ def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: sqlite
         "attempt": following.attempt,
         "wake_at": following.wake_at,
         "status": following.status,
+        **_provenance(c),
+    }
+    u.event(run.run_id, "run.retrying", payload, **where)
+    return Committed(following.status)
+
+
+def _provenance(c: TickCommit) -> dict[str, Any]:
+    """Who made this call, when, under which epoch and which version of the clog."""
+    return {
         "claimed_at": c.claimed_at,
         "epoch": c.lock.epoch,
         "instance": c.instance_id,
         "version": c.version,
     }
-    u.event(run.run_id, "run.retrying", payload, tick=c.tick, call=c.call, caused_by=tick["caused_by"])
-    return Committed(following.status)
 
 
-def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo) -> Committed:
-    u.save(replace(run, attempt=end.attempt))
-    return Committed(request_end(u, run.run_id, end.reason, error).status)
+def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo, **where: Any) -> Committed:
+    u.save(replace(u.run(run.run_id), attempt=end.attempt))
+    return Committed(request_end(u, run.run_id, end.reason, error, **where).status)
 
 
 def _restart(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row) -> Contended:
@@ -142,34 +149,42 @@ def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
     run = refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
     row = u.one("count_give_back", run_id=run.run_id, tick=tick)
     give_backs = row["give_backs"] if row else 1
+    where: dict[str, Any] = {"tick": tick, "call": row["calls"], "caused_by": row["caused_by"]} if row else {}
     u.do("release_turns", run_id=run.run_id)
     following = given_back(run, give_backs, u.now)
     if isinstance(following, EndNow):
         error = ErrorInfo("given_back", f"its callers stopped tick {tick} {give_backs} times before it ended")
-        _exhaust(u, run, following, error)
+        _exhaust(u, run, following, error, **where)
     else:
         u.save(following)
-        payload = {"give_backs": give_backs, "attempt": following.attempt, "status": following.status}
-        u.event(run.run_id, "tick.given_back", payload, tick=tick)
+        payload = {
+            "give_backs": give_backs,
+            "attempt": following.attempt,
+            "status": following.status,
+            "epoch": lock.epoch,
+            "instance": run.locked_by,
+        }
+        u.event(run.run_id, "tick.given_back", payload, **where)
     return u.run(run.run_id).status
 
 
 def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
     """A direct call's commit: no lock, row versions only. On an ended run it may change nothing."""
     effects = c.effects
+    origin = Origin(c.clog_id, c.session_id, c.run_id, actor=c.actor)
     if effects.is_empty:
-        return CallConflict() if must_run_again(u, effects) else CallDone(c.answer)
+        return CallConflict() if must_run_again(u, effects, origin) else CallDone(c.answer)
     if is_behind(u, effects.writes, None, 0):
         return Behind()
     run = u.run(c.run_id) if c.run_id is not None else None
     if run is not None:
         refuse_if_ended(run)
-    origin = Origin(c.clog_id, c.session_id, c.run_id, actor=c.actor)
-    if must_run_again(u, effects):
+    if must_run_again(u, effects, origin):
         return CallConflict()
     if c.session_id is not None:
         u.do("insert_session", session_id=c.session_id, now=u.now)
     apply_effects(u, effects, origin)
-    log(u, NewEvent("call.committed", encode({"method": c.method}), c.clog_id), origin)
+    status = u.run(c.run_id).status if c.run_id is not None else None
+    log(u, NewEvent("call.committed", encode({"method": c.method, "status": status}), c.clog_id), origin)
     apply_deletions(u, effects, origin)
     return CallDone(c.answer)

@@ -1,6 +1,7 @@
 """What a tick or a direct call changes, applied in one go inside its commit."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ocean.kernel.attributes import MOST
 from ocean.kernel.errors import ClogError, InvalidValue, SignalRefused
@@ -27,32 +28,41 @@ class Origin:
     actor: str | None = None
     caused_by: str | None = None
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What every event of this origin says of it."""
+        return {"tick": self.tick, "call": self.call, "actor": self.actor, "caused_by": self.caused_by}
 
-def must_run_again(u: Unit, effects: Effects) -> bool:
+
+def must_run_again(u: Unit, effects: Effects, origin: Origin) -> bool:
     """Whether what the call saw has changed: a row's version, or who holds a dedupe key."""
-    if have_moved(u, effects.writes, effects.guards):
+    made_here = {new.run_id for new in effects.runs}
+    if have_moved(u, effects.writes, effects.guards, made_here):
         return True
+    freed = origin.run_id if effects.release_dedupe_key else None
     for new in effects.runs:
-        if new.dedupe_key is not None and holder_of_key(u, new.clog_id, new.session_id, new.dedupe_key):
-            return True
+        if new.dedupe_key is not None:
+            holder = holder_of_key(u, new.clog_id, new.session_id, new.dedupe_key)
+            if holder is not None and holder[0] != freed:
+                return True
     return False
 
 
 def apply_effects(u: Unit, effects: Effects, origin: Origin) -> None:
     """Everything but deletions, which come last. Raises with nothing kept: the caller's savepoint is rolled back."""
+    if effects.release_dedupe_key and origin.run_id is not None:
+        release_key(u, origin.run_id)
+    for new in effects.runs:
+        create(u, new, origin.caused_by)
     write_rows(u, effects.writes, origin.run_id)
     for event in effects.events:
         log(u, event, origin)
-    for new in effects.runs:
-        create(u, new, origin.caused_by)
     for signal in effects.signals:
         _signal(u, signal, origin)
     for timer in effects.timers:
         _timer(u, timer, origin)
     if effects.attributes:
         _set_attributes(u, effects, origin)
-    if effects.release_dedupe_key and origin.run_id is not None:
-        release_key(u, origin.run_id)
 
 
 def apply_deletions(u: Unit, effects: Effects, origin: Origin) -> None:
@@ -120,16 +130,10 @@ def _timer(u: Unit, timer: SetTimer | CancelTimer, origin: Origin) -> None:
         raise InvalidValue("timers belong to a run; this call has none")
     match timer:
         case SetTimer():
-            set_timer(u, origin.run_id, timer)
+            set_timer(u, origin.run_id, timer, origin.facts)
         case CancelTimer():
             if cancel_timer(u, origin.run_id, timer.name):
-                u.event(
-                    origin.run_id,
-                    "timer.cancelled",
-                    {"timer": timer.name},
-                    tick=origin.tick,
-                    call=origin.call,
-                )
+                u.event(origin.run_id, "timer.cancelled", {"timer": timer.name}, **origin.facts)
     if origin.tick is None:
         u.save(inbox_changed(u.run(origin.run_id), next_input_at(u, origin.run_id), u.now))
 
@@ -146,4 +150,4 @@ def _set_attributes(u: Unit, effects: Effects, origin: Origin) -> None:
     if len(u.all("get_attributes", run_id=run.run_id)) > MOST:
         raise InvalidValue(f"a run has at most {MOST} attributes; remove some by setting them to None")
     payload = dict(effects.attributes)
-    u.event(run.run_id, "run.attributes_set", payload, tick=origin.tick, call=origin.call)
+    u.event(run.run_id, "run.attributes_set", payload, **origin.facts)

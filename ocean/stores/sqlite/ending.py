@@ -22,6 +22,7 @@ def end_run(
     error: str | None = None,
     tick: int | None = None,
     call: int | None = None,
+    caused_by: str | None = None,
     actor: str | None = None,
 ) -> Run:
     """Drop timers, name the undelivered, tell the parent, write the last event, end the children that ask for it."""
@@ -36,35 +37,47 @@ def end_run(
     if not told:
         u.event(run_id, "signal.undelivered", {"to": run.parent_run_id, "kind": "child"})
     text = f'{{"output":{output or "null"}}}' if status is RunStatus.DONE else f'{{"error":{error or "null"}}}'
-    u.event(run_id, f"run.{status}", None, text=text, tick=tick, call=call, actor=actor)
-    u.flush()
-    for child in u.all("children_to_cancel", run_id=run_id):
-        cancelled = ErrorInfo("cancelled", f"its parent {run_id} ended {status}")
-        request_end(u, child["run_id"], Ending.CANCEL, cancelled)
+    last, _ = u.event(run_id, f"run.{status}", None, text=text, tick=tick, call=call, caused_by=caused_by, actor=actor)
+    u.ended_parents.append((run_id, last))
+    _end_children(u)
     return u.run(run_id)
 
 
-def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, actor: str | None = None) -> Run:
+def _end_children(u: Unit) -> None:
+    """Generation after generation in a loop: a long line of descendants must not be a deep stack."""
+    if u.is_ending_children:
+        return
+    u.is_ending_children = True
+    while u.ended_parents:
+        parent_id, last = u.ended_parents.pop(0)
+        u.flush()
+        for child in u.all("children_to_cancel", run_id=parent_id):
+            cancelled = ErrorInfo("cancelled", f"its parent {parent_id} ended {u.run(parent_id).status}")
+            request_end(u, child["run_id"], Ending.CANCEL, cancelled, caused_by=last)
+    u.is_ending_children = False
+
+
+def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, **where: Any) -> Run:
     """The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated."""
     run = u.run(run_id)
     if run.ending:
-        return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), actor=actor)
+        return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), **where)
     text = encode(error.as_json()) if error is not None else _stored_error(u, run_id)
     clog = u.clog(run.clog_id)
     following = end_requested(run, reason, clog is not None and clog.has_on_end, u.now)
     if following.is_ended:
-        return end_run(u, run_id, RunStatus.FAILED, error=text, actor=actor)
+        return end_run(u, run_id, RunStatus.FAILED, error=text, **where)
     u.save(following)
     u.do("release_turns", run_id=run_id)
     u.do("save_error", run_id=run_id, error=text)
     payload = f'{{"reason":"{reason}","error":{text or "null"},"status":"pending"}}'
-    u.event(run_id, "run.ending", None, text=payload, actor=actor)
+    u.event(run_id, "run.ending", None, text=payload, **where)
     return u.run(run_id)
 
 
-def finish_last_tick(u: Unit, run_id: str, tick: int, call: int) -> Run:
+def finish_last_tick(u: Unit, run_id: str, **where: Any) -> Run:
     """A last tick committed: whatever it answered, the run ends with the error that began its end."""
-    return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), tick=tick, call=call)
+    return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), **where)
 
 
 def _stored_error(u: Unit, run_id: str) -> str | None:

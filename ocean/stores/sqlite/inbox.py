@@ -2,6 +2,7 @@
 
 import sqlite3
 from dataclasses import replace
+from typing import Any
 
 from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
 from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt
@@ -108,12 +109,12 @@ def deliver_if_alive(u: Unit, signal: NewSignal, caused_by: str | None) -> bool:
     return True
 
 
-def set_timer(u: Unit, run_id: str, timer: SetTimer) -> None:
+def set_timer(u: Unit, run_id: str, timer: SetTimer, facts: dict[str, Any]) -> None:
     """A named entry that becomes an input at its time; an unfired one of the same name is replaced."""
     cancel_timer(u, run_id, timer.name)
     at = max(timer.at, u.now)
     payload = {"timer": timer.name, "at": at, "number": u.run(run_id).inbox_count + 1}
-    event, _ = u.event(run_id, "timer.set", payload)
+    event, _ = u.event(run_id, "timer.set", payload, **facts)
     append_input(u, run_id, InputKind.TIMER, timer.body, available_at=at, timer=timer.name, caused_by=event)
 
 
@@ -164,4 +165,5 @@ def input_from(row: sqlite3.Row) -> Input:
         timer=row["timer"],
         actor=row["actor"],
         caused_by=row["caused_by"],
+        consumed_tick=row["consumed_tick"],
     )

@@ -1,6 +1,6 @@
 """Scoped rows: reading them, comparing versions, writing them, and turns on contested ones."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from ocean.kernel.errors import RunEnded
@@ -39,10 +39,12 @@ def read_row(u: Unit, key: RowKey) -> StoredRow:
     return ABSENT if row is None else StoredRow(row["version"], row["value"])
 
 
-def have_moved(u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]]) -> bool:
-    """Whether any row that must be as it was read is not."""
+def have_moved(
+    u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]], made_here: Collection[str]
+) -> bool:
+    """Whether any row that must be as it was read is not. Runs `made_here` come into being with this commit."""
     for write in writes:
-        if write.key.scope == "run":
+        if write.key.scope == "run" and write.key.run_id not in made_here:
             u.run(write.key.run_id)
         if write.apply is None and read_row(u, write.key).version != write.version:
             return True
@@ -72,7 +74,8 @@ def is_behind(u: Unit, writes: Sequence[RowWrite], run_id: str | None, epoch: in
 
 
 def take_turn(u: Unit, run_id: str, epoch: int, keys: Iterable[RowKey]) -> bool:
-    """All rows or none, so that two ticks never hold half of what both need."""
+    """All rows or none, and no older turn beside them, so that two ticks never hold half of what both need."""
+    u.do("release_turns", run_id=run_id)
     wanted = list(keys)
     if any(_holder(u, key) not in (None, run_id) for key in wanted):
         return False

@@ -14,6 +14,7 @@ from ocean.kernel.records import (
     Ending,
     Event,
     FeedFilter,
+    Input,
     Lock,
     Run,
     RunCount,
@@ -100,13 +101,11 @@ class SqliteStore:
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         def act(u: Unit) -> None:
             for clog in clogs:
-                u.do(
-                    "register_clog",
-                    clog_id=clog.clog_id,
-                    version=clog.version,
-                    has_on_end=clog.has_on_end,
-                    now=u.now,
-                )
+                facts = {"clog_id": clog.clog_id, "version": clog.version, "has_on_end": clog.has_on_end, "now": u.now}
+                if clog.has_handler:
+                    u.do("register_clog", **facts)
+                else:
+                    u.do("register_methods", **facts)
 
         await self._write(act)
 
@@ -172,6 +171,8 @@ class SqliteStore:
     async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
         def act(u: Unit) -> None:
             refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            tick_row = u.one("get_tick", run_id=lock.run_id, tick=tick)
+            caused_by = tick_row["caused_by"] if tick_row else None
             for event in events:
                 u.event(
                     lock.run_id,
@@ -181,6 +182,7 @@ class SqliteStore:
                     tick=tick,
                     call=call,
                     clog_id=event.clog_id,
+                    caused_by=caused_by,
                 )
 
         await self._write(act)
@@ -246,6 +248,13 @@ class SqliteStore:
 
         return await self._read(act)
 
+    async def list_inputs(self, run_id: str, after: int, limit: int) -> list[Input]:
+        def act(u: Unit) -> list[Input]:
+            u.run(run_id)
+            return [inbox.input_from(row) for row in u.all("list_inputs", run_id=run_id, after=after, limit=limit)]
+
+        return await self._read(act)
+
     async def agenda(self, clog_ids: Collection[str]) -> Agenda:
         return await self._read(lambda u: claiming.agenda(u, frozenset(clog_ids)))
 
@@ -254,7 +263,7 @@ class SqliteStore:
             run = u.run(run_id)
             if run.ending is None:
                 refuse_if_ended(run)
-                request_end(u, run_id, Ending.CANCEL, ErrorInfo("cancelled", reason or "cancelled"), actor)
+                request_end(u, run_id, Ending.CANCEL, ErrorInfo("cancelled", reason or "cancelled"), actor=actor)
             return info(u, u.run(run_id))
 
         return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: cancel(u)))

@@ -22,6 +22,8 @@ class Unit:
         self.now = now
         self._runs: dict[str, Run | None] = {}
         self._changed: dict[str, None] = {}
+        self.ended_parents: list[tuple[str, str]] = []
+        self.is_ending_children = False
 
     def all(self, name: str, /, **values: Any) -> list[sqlite3.Row]:
         return self.db.execute(QUERIES[name], values).fetchall()
