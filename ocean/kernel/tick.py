@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
+from urllib.parse import quote
 
 from anyio import NoEventLoopError, from_thread
 
@@ -155,7 +156,7 @@ class Tick(TickFacts):
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
                 return decode(stored)
-        key = f"{scene.seed if tick else scene.run_key}:{self.clog_id}/{name}"
+        key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
         result = await invoke(fn, key)
         scene.check_alive()
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))

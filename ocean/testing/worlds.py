@@ -25,7 +25,9 @@ class World:
         """Poke until nothing is due at this moment; answers every call that was made."""
         results: list[TickResult] = []
         while len(results) < MOST_TICKS:
-            advanced = await (ocean or self.ocean).advance(budget_ms=60_000, max_ticks=1_000)
+            advanced = await (ocean or self.ocean).advance(
+                budget_ms=60_000, max_ticks=min(1_000, MOST_TICKS - len(results))
+            )
             results += advanced.outcomes
             if not advanced.outcomes and not advanced.due_now:
                 return results
