@@ -165,7 +165,7 @@ async def test_many_plain_handlers_that_call_plain_methods_all_find_a_thread() -
 
 
 async def test_two_ticks_that_each_hold_the_turn_the_other_wants_both_end() -> None:
-    plan = {"T1": "XXAAA", "T2": "AAXXX", "T3": "ZZX"}
+    plan = {"T1": "BBAAA", "T2": "AABBB", "T3": "ZZB"}
     reached: dict[tuple[str, int], anyio.Event] = defaultdict(anyio.Event)
     go: dict[tuple[str, int], anyio.Event] = defaultdict(anyio.Event)
 
@@ -197,7 +197,7 @@ async def test_two_ticks_that_each_hold_the_turn_the_other_wants_both_end() -> N
             await reached[name, 3].wait()
             return poke
 
-        for row in "XAZ":
+        for row in "BAZ":
             await w.ocean.create_run(session_id="s", clog_id="c", run_id=row)
         with anyio.fail_after(20):
             first = await beaten_twice("T1")
