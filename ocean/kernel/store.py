@@ -142,7 +142,7 @@ class CancelTimer:
     name: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Effects:
     """What one call of a handler or method wants to change, all of it or nothing.
 

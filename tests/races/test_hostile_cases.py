@@ -416,3 +416,39 @@ async def test_a_tick_writes_the_row_of_a_child_that_it_creates() -> None:
         await w.drain()
         assert await w.ocean.result(await w.ocean.result(run.run_id)) == {"from": "parent"}
         await check(w)
+
+
+async def test_nested_calls_side_by_side_know_of_each_others_keys_until_they_end() -> None:
+    """Two calls that have changed nothing yet look alike; when one ends, the other's buffer must stay known."""
+    clog, begun, go_on, made = Clog("twins"), anyio.Event(), anyio.Event(), list[str]()
+
+    @clog.method
+    async def late(tick: Tick, payload: Any) -> None:
+        begun.set()
+        await go_on.wait()
+        made.append(await tick.create_run(clog_id="twins", dedupe_key="k", input=1))
+        made.append(await tick.call("twins", "again"))
+
+    @clog.method
+    async def again(tick: Tick, payload: Any) -> str:
+        return await tick.create_run(clog_id="twins", dedupe_key="k", input=1)
+
+    @clog.method
+    async def quick(tick: Tick, payload: Any) -> str:
+        return "nothing changed"
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Done:
+        if tick.input == "parent":
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(tick.call, "twins", "late")
+                await begun.wait()
+                await tick.call("twins", "quick")
+                go_on.set()
+        return Done()
+
+    async with world([clog]) as w:
+        await w.ocean.create_run(session_id="s", clog_id="twins", input="parent")
+        await w.drain()
+        assert made[0] == made[1]
+        await check(w)
