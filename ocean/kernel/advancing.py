@@ -10,22 +10,13 @@ from anyio.abc import TaskGroup
 from ocean.kernel.calling import call_handler
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
+from ocean.kernel.effects import Effects
 from ocean.kernel.errors import LockLost, OceanError, StoreBusy
 from ocean.kernel.locks import Held, LockKeeper
 from ocean.kernel.outcomes import ErrorInfo, Ok, Outcome, Retry, error_info, outcome_name
 from ocean.kernel.records import Caller, Claim, RunStatus, TickResult
 from ocean.kernel.scene import Scene
-from ocean.kernel.store import (
-    Behind,
-    ClaimableClog,
-    ClaimAsk,
-    Committed,
-    Contended,
-    Effects,
-    Store,
-    TickAnswer,
-    TickCommit,
-)
+from ocean.kernel.store import Behind, ClaimableClog, ClaimAsk, Committed, Contended, Store, TickAnswer, TickCommit
 from ocean.kernel.tick import Tick
 
 COMMIT_TRIES = 3

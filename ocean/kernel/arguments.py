@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.effects import NewRun, NewSignal
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.records import Caller, FeedFilter, RunFilter, RunStatus
-from ocean.kernel.store import NewRun, NewSignal, Request
+from ocean.kernel.store import Request
 from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
 
 
@@ -26,6 +27,28 @@ DEFAULT_PRIORITY = 5
 MOST_COUNT = 2**53
 
 
+class RunOptions(TypedDict, total=False):
+    """What may be said of a new run beside its clog, session and input, by whoever creates it."""
+
+    retry: RetryPolicy | None
+    priority: int
+    """0 is the most urgent, 9 the most patient."""
+    attributes: Mapping[str, Any] | None
+    deadline_at: int | None
+    dedupe_key: str | None
+    dedupe_ms: int | None
+
+
+class RunQuery(TypedDict, total=False):
+    """Which runs are meant; what is left out means any."""
+
+    clog_id: str | None
+    session_id: str | None
+    status: RunStatus | str | None
+    parent_run_id: str | None
+    attributes: Mapping[str, str | int | float | bool] | None
+
+
 def new_run(
     *,
     run_id: str,
@@ -33,12 +56,12 @@ def new_run(
     session_id: str,
     clog_id: str,
     input: Any,
-    retry: RetryPolicy | None,
-    priority: int,
-    attributes: Mapping[str, Any] | None,
-    deadline_at: int | None,
-    dedupe_key: str | None,
-    dedupe_ms: int | None,
+    retry: RetryPolicy | None = None,
+    priority: int = DEFAULT_PRIORITY,
+    attributes: Mapping[str, Any] | None = None,
+    deadline_at: int | None = None,
+    dedupe_key: str | None = None,
+    dedupe_ms: int | None = None,
     actor: str | None,
     parent_run_id: str | None = None,
     notify_parent: bool = False,
@@ -175,11 +198,11 @@ def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
 
 
 def run_filter(
-    clog_id: str | None,
-    session_id: str | None,
-    status: RunStatus | str | None,
-    parent_run_id: str | None,
-    attributes: Mapping[str, str | int | float | bool] | None,
+    clog_id: str | None = None,
+    session_id: str | None = None,
+    status: RunStatus | str | None = None,
+    parent_run_id: str | None = None,
+    attributes: Mapping[str, str | int | float | bool] | None = None,
 ) -> RunFilter:
     try:
         wanted = RunStatus(status) if status is not None else None

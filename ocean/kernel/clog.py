@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ocean.kernel.arguments import checked_choice, checked_count, checked_names
+from ocean.kernel.effects import Scope
 from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
-from ocean.kernel.store import Scope
 from ocean.kernel.values import checked_id
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from ocean.kernel.advancing import commit_or_time
 from ocean.kernel.calling import invoke
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.effects import Effects
 from ocean.kernel.errors import CallRefused, CallTimeout, Conflict, Refuse
 from ocean.kernel.records import Caller, RunInfo
 from ocean.kernel.scene import Scene
-from ocean.kernel.store import Behind, CallCommit, CallDone, Effects, Request, Store
+from ocean.kernel.store import Behind, CallCommit, CallDone, Request, Store
 from ocean.kernel.tick import Tick
 from ocean.kernel.values import decode, encode
 

@@ -1,15 +1,16 @@
 """The kernel's verbs, thin: check what the caller says, ask the store, or run the loop."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import anyio
 
 from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
-    DEFAULT_PRIORITY,
     UNSET,
+    RunOptions,
+    RunQuery,
     checked_caller,
     checked_choice,
     checked_count,
@@ -21,7 +22,6 @@ from ocean.kernel.arguments import (
     request_of,
     run_filter,
 )
-from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.direct_calls import DirectCall
@@ -108,14 +108,9 @@ class Kernel:
         clog_id: str,
         input: Any = UNSET,
         run_id: str | None = None,
-        retry: RetryPolicy | None = None,
-        priority: int = DEFAULT_PRIORITY,
-        attributes: Mapping[str, Any] | None = None,
-        deadline_at: int | None = None,
-        dedupe_key: str | None = None,
-        dedupe_ms: int | None = None,
         actor: str | None = None,
         request_key: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> RunInfo:
         """Create a run: pending with `input`, idle without. The same id or dedupe key answers the first run."""
         new = new_run(
@@ -124,15 +119,10 @@ class Kernel:
             session_id=session_id,
             clog_id=clog_id,
             input=input,
-            retry=retry,
-            priority=priority,
-            attributes=attributes,
-            deadline_at=deadline_at,
-            dedupe_key=dedupe_key,
-            dedupe_ms=dedupe_ms,
             actor=actor,
+            **options,
         )
-        request = request_of(request_key, "create_run", [new.body_hash, run_id, dedupe_key, dedupe_ms])
+        request = request_of(request_key, "create_run", [new.body_hash, run_id, new.dedupe_key, new.dedupe_ms])
         return await self._store.create_run(new, request)
 
     async def signal(
@@ -265,31 +255,19 @@ class Kernel:
     async def list_runs(
         self,
         *,
-        clog_id: str | None = None,
-        session_id: str | None = None,
-        status: RunStatus | str | None = None,
-        parent_run_id: str | None = None,
-        attributes: Mapping[str, str | int | float | bool] | None = None,
         order: Literal["newest", "oldest"] = "newest",
         limit: int = 100,
         cursor: str | None = None,
+        **query: Unpack[RunQuery],
     ) -> RunPage:
-        where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
+        """A page of the runs that the query means."""
+        where = run_filter(**query)
         newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
         return await self._store.list_runs(where, checked_limit(limit), cursor, newest_first)
 
-    async def count_runs(
-        self,
-        *,
-        clog_id: str | None = None,
-        session_id: str | None = None,
-        status: RunStatus | str | None = None,
-        parent_run_id: str | None = None,
-        attributes: Mapping[str, str | int | float | bool] | None = None,
-        cap: int = 10_000,
-    ) -> RunCount:
+    async def count_runs(self, *, cap: int = 10_000, **query: Unpack[RunQuery]) -> RunCount:
         """How many there are, counting no further than `cap`."""
-        where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
+        where = run_filter(**query)
         return await self._store.count_runs(where, checked_count(cap, "cap", least=1, most=1_000_000))
 
     async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ocean.kernel.effects import RowKey, StoredRow
 from ocean.kernel.errors import NotRead, ReadSpent, WriteSpent
-from ocean.kernel.store import RowKey, RowsAnswer, RowsAsk, StoredRow
+from ocean.kernel.store import RowsAnswer, RowsAsk
 
 
 @dataclass(slots=True)

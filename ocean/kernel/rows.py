@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from ocean.kernel.arguments import CLEAR, checked_count, checked_names
 from ocean.kernel.clog import Clog
+from ocean.kernel.effects import ABSENT, Apply, RowKey, RowWrite, StoredRow
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.store import ABSENT, Apply, RowKey, RowsAnswer, RowsAsk, RowWrite, StoredRow
+from ocean.kernel.store import RowsAnswer, RowsAsk
 from ocean.kernel.values import checked_id, decode, encode
 
 

@@ -7,11 +7,12 @@ import anyio
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
+from ocean.kernel.effects import Effects, NewRun
 from ocean.kernel.errors import ClogError, LockLost
 from ocean.kernel.ids import derived_id
 from ocean.kernel.read_before_write import Ledger
 from ocean.kernel.records import Caller, Input, Lock, RunInfo
-from ocean.kernel.store import Effects, NewRun, Store
+from ocean.kernel.store import Store
 
 MOST_DEPTH = 16
 

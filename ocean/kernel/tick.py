@@ -1,14 +1,15 @@
 """What a clog is handed: the facts of its tick, and the only hands it has."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 from anyio import NoEventLoopError, from_thread
 
 from ocean.kernel.arguments import (
-    DEFAULT_PRIORITY,
     UNSET,
+    RunOptions,
+    RunQuery,
     checked_choice,
     checked_limit,
     new_run,
@@ -16,19 +17,17 @@ from ocean.kernel.arguments import (
     run_filter,
 )
 from ocean.kernel.attributes import checked_attributes
-from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.calling import invoke
 from ocean.kernel.clog import Clog
+from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
 from ocean.kernel.records import (
     Lock,
     RunPage,
-    RunStatus,
 )
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, Scene
-from ocean.kernel.store import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.tick_facts import TickFacts
 from ocean.kernel.tools import Tools, check_allowed
 from ocean.kernel.values import checked_id, checked_time, decode, encode
@@ -217,14 +216,9 @@ class Tick(TickFacts):
         input: Any = UNSET,
         session_id: str | None = None,
         run_id: str | None = None,
-        retry: RetryPolicy | None = None,
-        priority: int = DEFAULT_PRIORITY,
-        attributes: Mapping[str, Any] | None = None,
-        deadline_at: int | None = None,
-        dedupe_key: str | None = None,
-        dedupe_ms: int | None = None,
         notify_parent: bool = False,
         on_parent_end: Literal["live", "cancel"] = "live",
+        **options: Unpack[RunOptions],
     ) -> str:
         """Create a child run, with this commit; its id is known at once and the same in every call of the tick."""
         scene = self._use("ocean.runs.create")
@@ -237,24 +231,20 @@ class Tick(TickFacts):
             session_id=scene.session_id if session_id is None else session_id,
             clog_id=clog_id,
             input=input,
-            retry=retry,
-            priority=priority,
-            attributes=attributes,
-            deadline_at=deadline_at,
-            dedupe_key=dedupe_key,
-            dedupe_ms=dedupe_ms,
             actor=scene.caller.actor,
             parent_run_id=parent,
             notify_parent=notify_parent,
             on_parent_end=on_parent_end,
+            **options,
         )
-        if dedupe_key is not None:
-            holder = scene.created_with_key(new) or await scene.store.find_run(clog_id, new.session_id, dedupe_key)
+        key = new.dedupe_key
+        if key is not None:
+            holder = scene.created_with_key(new) or await scene.store.find_run(clog_id, new.session_id, key)
             scene.check_alive()
             if holder is not None and holder[0] == parent and self._effects.release_dedupe_key:
                 holder = None
             if holder is not None and holder[1] != new.body_hash:
-                raise DedupeKeyReused(f"dedupe key {dedupe_key!r} is held by run {holder[0]}, from another body")
+                raise DedupeKeyReused(f"dedupe key {key!r} is held by run {holder[0]}, from another body")
             if holder is not None:
                 return holder[0]
         self._effects.runs.append(new)
@@ -288,18 +278,14 @@ class Tick(TickFacts):
     async def list_runs(
         self,
         *,
-        clog_id: str | None = None,
-        session_id: str | None = None,
-        status: RunStatus | str | None = None,
-        parent_run_id: str | None = None,
-        attributes: Mapping[str, str | int | float | bool] | None = None,
         order: Literal["newest", "oldest"] = "newest",
         limit: int = 100,
         cursor: str | None = None,
+        **query: Unpack[RunQuery],
     ) -> RunPage:
         """Runs as they are now; what it shows is not part of the commit's checks."""
         scene = self._use("ocean.runs.list")
-        where = run_filter(clog_id, session_id, status, parent_run_id, attributes)
+        where = run_filter(**query)
         newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
         return await scene.store.list_runs(where, checked_limit(limit), cursor, newest_first)
 

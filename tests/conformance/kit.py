@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
 from ocean.kernel.outcomes import Ok, Outcome
 from ocean.kernel.records import Claim, Event, FeedFilter, Run, RunInfo, RunStatus
 from ocean.kernel.store import (
@@ -12,15 +13,9 @@ from ocean.kernel.store import (
     ClaimableClog,
     ClaimAsk,
     Committed,
-    Effects,
-    NewRun,
-    NewSignal,
     Request,
-    RowKey,
     RowsAsk,
-    RowWrite,
     Store,
-    StoredRow,
     TickAnswer,
     TickCommit,
 )

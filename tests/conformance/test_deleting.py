@@ -2,10 +2,11 @@
 
 import pytest
 
+from ocean.kernel.effects import SetTimer
 from ocean.kernel.errors import RunNotFound
 from ocean.kernel.outcomes import Ok
 from ocean.kernel.records import RunStatus
-from ocean.kernel.store import Request, SetTimer, Store
+from ocean.kernel.store import Request, Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     SESSION,

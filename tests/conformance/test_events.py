@@ -2,9 +2,10 @@
 
 import pytest
 
+from ocean.kernel.effects import Effects, NewEvent
 from ocean.kernel.outcomes import Continue, Done, Ok
 from ocean.kernel.records import Event, FeedFilter
-from ocean.kernel.store import Effects, NewEvent, Request, Store, SweepAsk
+from ocean.kernel.store import Request, Store, SweepAsk
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

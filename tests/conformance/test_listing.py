@@ -2,10 +2,11 @@
 
 import pytest
 
+from ocean.kernel.effects import Effects
 from ocean.kernel.errors import BadCursor, InvalidValue, RunNotFound
 from ocean.kernel.outcomes import Continue, Done
 from ocean.kernel.records import RunCount, RunFilter, RunStatus
-from ocean.kernel.store import Effects, Store
+from ocean.kernel.store import Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG, ended_run, pending, run_tick
 

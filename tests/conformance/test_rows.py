@@ -2,9 +2,10 @@
 
 import pytest
 
+from ocean.kernel.effects import ABSENT, Effects, RowKey, RowWrite
 from ocean.kernel.outcomes import Continue, Done, Ok
 from ocean.kernel.records import RunStatus
-from ocean.kernel.store import ABSENT, Committed, Contended, Effects, RowKey, RowsAsk, RowWrite, Store
+from ocean.kernel.store import Committed, Contended, RowsAsk, Store
 from tests.conformance.kit import (
     CLOG,
     GLOBAL,

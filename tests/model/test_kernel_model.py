@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.kernel.eligibility import holds
 from ocean.kernel.errors import LockLost, RunEnded
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
@@ -23,11 +24,7 @@ from ocean.kernel.store import (
     ClaimableClog,
     ClaimAsk,
     Committed,
-    Effects,
-    NewEvent,
-    RowKey,
     RowsAsk,
-    RowWrite,
     TickCommit,
 )
 from ocean.stores.sqlite.store import SqliteStore

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.effects import CancelTimer, Effects, NewEvent, RowKey, RowWrite, SetTimer
 from ocean.kernel.errors import OceanError, RunNotFound
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import Claim, ClogRecord
-from ocean.kernel.store import CancelTimer, Effects, NewEvent, Request, RowKey, RowWrite, SetTimer
+from ocean.kernel.store import Request
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock

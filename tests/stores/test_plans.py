@@ -8,9 +8,10 @@ from functools import cache, partial
 import pytest
 
 from bench.idle_poke import fill, metered, plan
+from ocean.kernel.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.kernel.outcomes import Continue, Done, Ok
 from ocean.kernel.records import ClogRecord, FeedFilter, RunFilter
-from ocean.kernel.store import Effects, NewEvent, RowsAsk, RowWrite, SetTimer, SweepAsk
+from ocean.kernel.store import RowsAsk, SweepAsk
 from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import QUERIES

@@ -5,20 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.effects import NewEvent
 from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
 from ocean.kernel.records import InputKind, Lock, Run, RunStatus
-from ocean.kernel.store import (
-    Behind,
-    CallCommit,
-    CallConflict,
-    CallDone,
-    Committed,
-    Contended,
-    NewEvent,
-    TickAnswer,
-    TickCommit,
-)
+from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
 from ocean.kernel.values import decode, encode
 from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again

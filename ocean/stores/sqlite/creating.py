@@ -1,9 +1,9 @@
 """Creating runs, and finding the one that an id or a dedupe key has made before."""
 
+from ocean.kernel.effects import NewRun
 from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RunExists, UnknownClog
 from ocean.kernel.names import near_name
 from ocean.kernel.records import InputKind, Run, RunStatus
-from ocean.kernel.store import NewRun
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.inbox import append_input
 from ocean.stores.sqlite.info import put_attribute

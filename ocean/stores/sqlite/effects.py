@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean.kernel.attributes import MOST
+from ocean.kernel.effects import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
 from ocean.kernel.errors import ClogError, InvalidValue, SignalRefused
-from ocean.kernel.store import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
 from ocean.kernel.transitions import inbox_changed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.creating import create, holder_of_key, release_key

@@ -4,9 +4,9 @@ import sqlite3
 from dataclasses import replace
 from typing import Any
 
+from ocean.kernel.effects import NewSignal, SetTimer
 from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
 from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt
-from ocean.kernel.store import NewSignal, SetTimer
 from ocean.kernel.transitions import input_arrived, refuse_if_ended
 from ocean.kernel.values import decode
 from ocean.stores.sqlite.unit import Unit

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from ocean.kernel.effects import ABSENT, RowKey, RowWrite, StoredRow
 from ocean.kernel.errors import RunEnded
-from ocean.kernel.store import ABSENT, RowKey, RowsAnswer, RowsAsk, RowWrite, StoredRow
+from ocean.kernel.store import RowsAnswer, RowsAsk
 from ocean.stores.sqlite.creating import holder_of_key
 from ocean.stores.sqlite.unit import Unit
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from ocean.kernel.clock import Clock
+from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import (
@@ -32,11 +33,7 @@ from ocean.kernel.store import (
     CallConflict,
     CallDone,
     ClaimAsk,
-    NewEvent,
-    NewRun,
-    NewSignal,
     Request,
-    RowKey,
     RowsAnswer,
     RowsAsk,
     SweepAsk,
