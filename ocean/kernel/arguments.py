@@ -1,6 +1,6 @@
 """What callers say, checked and made into what a store takes. Used by the kernel's verbs and by ticks alike."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, TypedDict
 
@@ -8,7 +8,7 @@ from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.effects import NewRun, NewSignal
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.records import Caller, FeedFilter, RunFilter, RunStatus
+from ocean.kernel.records import Caller, FeedFilter, Key, RunFilter, RunStatus
 from ocean.kernel.store import Request
 from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
 
@@ -24,6 +24,7 @@ CLEAR: Final = Sentinel.CLEAR
 """Written to a row, removes it; `None` would store JSON null."""
 
 DEFAULT_PRIORITY = 5
+MOST_KEYS = 3
 MOST_COUNT = 2**53
 
 
@@ -37,6 +38,10 @@ class RunOptions(TypedDict, total=False):
     deadline_at: int | None
     dedupe_key: str | None
     dedupe_ms: int | None
+    concurrency_keys: Sequence[str | Key]
+    """At most three names, shared by the runs of all clogs; `set_limit` says how many may work under one at once."""
+    queue: str | None
+    """Where workers find a run of an external clog; "default" unless said."""
 
 
 class RunQuery(TypedDict, total=False):
@@ -62,6 +67,8 @@ def new_run(
     deadline_at: int | None = None,
     dedupe_key: str | None = None,
     dedupe_ms: int | None = None,
+    concurrency_keys: Sequence[str | Key] = (),
+    queue: str | None = None,
     actor: str | None,
     parent_run_id: str | None = None,
     notify_parent: bool = False,
@@ -82,6 +89,7 @@ def new_run(
     text = None if input is UNSET else encode(input, "input")
     checked = checked_attributes({} if attributes is None else attributes)
     checked_flag(notify_parent, "notify_parent")
+    keys = checked_keys(concurrency_keys)
     body = {
         "session_id": checked_id(session_id, "session_id"),
         "clog_id": checked_id(clog_id, "clog_id"),
@@ -93,6 +101,9 @@ def new_run(
         "notify_parent": notify_parent,
         "on_parent_end": on_parent_end,
     }
+    # Left out of the hash when not given: bodies hashed before there were such options still compare equal.
+    body |= {"concurrency_keys": [[key.name, key.hold] for key in keys]} if keys else {}
+    body |= {"queue": queue} if queue is not None else {}
     return NewRun(
         run_id=checked_id(run_id, "run_id"),
         is_id_given=is_id_given,
@@ -110,6 +121,8 @@ def new_run(
         notify_parent=notify_parent,
         on_parent_end=on_parent_end,
         actor=optional_id(actor, "actor"),
+        concurrency_keys=keys,
+        queue=optional_id(queue, "queue"),
     )
 
 
@@ -145,6 +158,20 @@ def new_signal(
 def _said(text: str | None) -> list[Any]:
     """What is hashed of an input: its value, whatever the order of keys, and apart from one that was left out."""
     return [] if text is None else [decode(text)]
+
+
+def checked_keys(keys: Sequence[str | Key]) -> tuple[Key, ...]:
+    if isinstance(keys, str | Key) or not isinstance(keys, Iterable):
+        raise InvalidValue(f"concurrency_keys are a list of names or Key(name, hold=…), got {keys!r}")
+    checked = tuple(key if isinstance(key, Key) else Key(key) for key in keys)
+    for key in checked:
+        checked_id(key.name, "a concurrency key")
+        checked_choice(key.hold, "hold", ("tick", "run"))
+    if len(checked) > MOST_KEYS or len({key.name for key in checked}) < len(checked):
+        raise InvalidValue(
+            f"a run has at most {MOST_KEYS} different concurrency keys, got {[key.name for key in checked]}"
+        )
+    return checked
 
 
 def request_of(key: str | None, verb: str, body: Any) -> Request | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ocean.kernel.arguments import checked_choice, checked_count, checked_names
+from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, checked_names
 from ocean.kernel.effects import Scope
 from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
 from ocean.kernel.names import near_name
@@ -26,7 +26,8 @@ class Clog:
     """`tools` lists what the clog may use; by default every tool that stays inside the database.
 
     `inputs="all"` hands a tick everything that is due instead of one input. `lock_ms` and `tick_ms` override the
-    instance's lock time and the time limit of one call. The state models make the rows of a scope typed.
+    instance's lock time and the time limit of one call. The state models make the rows of a scope typed. The runs of an
+    `external` clog are not called here: workers outside lease them with `claim_work`.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Clog:
         tools: Collection[str] | None = None,
         lock_ms: int | None = None,
         tick_ms: int = DEFAULT_TICK_MS,
+        external: bool = False,
     ) -> None:
         self.clog_id = checked_id(clog_id, "clog_id", 128)
         self.version = checked_id(version, "version", 128)
@@ -49,6 +51,7 @@ class Clog:
         if lock_ms is not None:
             checked_count(lock_ms, "lock_ms", least=3)
         self.takes_all_inputs = inputs == "all"
+        self.external = checked_flag(external, "external")
         self.tools = None if tools is None else frozenset(checked_names(tools, "tools"))
         self.lock_ms = lock_ms
         self.tick_ms = tick_ms
@@ -71,6 +74,7 @@ class Clog:
         """Register the handler that moves this clog's runs, one tick a call."""
         if self.handler is not None:
             raise InvalidValue(f"clog {self.clog_id!r} has an on_advance handler already")
+        self._refuse_if_external("on_advance")
         self.handler = handler
         return handler
 
@@ -78,8 +82,15 @@ class Clog:
         """Register the last tick of a run that the kernel ends: cancelled, past its deadline, out of attempts."""
         if self.end_handler is not None:
             raise InvalidValue(f"clog {self.clog_id!r} has an on_end handler already")
+        self._refuse_if_external("on_end")
         self.end_handler = handler
         return handler
+
+    def _refuse_if_external(self, what: str) -> None:
+        if self.external:
+            raise InvalidValue(
+                f"clog {self.clog_id!r} is external: workers do its ticks, it can have no {what} handler"
+            )
 
     def method(self, method: H) -> H:
         """Register a method under its function's name, for `call_clog` and `tick.call`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.records import Key
 
 Scope = Literal["global", "session", "run", "tick"]
 
@@ -70,6 +71,8 @@ class NewRun:
     notify_parent: bool = False
     on_parent_end: Literal["live", "cancel"] = "live"
     actor: str | None = None
+    concurrency_keys: tuple[Key, ...] = ()
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

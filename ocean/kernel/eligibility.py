@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ocean.kernel.records import Ending, Run, RunStatus
-from ocean.kernel.transitions import is_last_call
+from ocean.kernel.transitions import is_last_call, wants_slots
 
-HoldCode = Literal["ended", "idle", "waiting", "backing_off", "locked", "paused", "clog_paused", "clog_elsewhere"]
+HoldCode = Literal[
+    "ended",
+    "idle",
+    "waiting",
+    "backing_off",
+    "locked",
+    "paused",
+    "clog_paused",
+    "clog_elsewhere",
+    "key_full",
+    "needs_worker",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +31,26 @@ class Hold:
     message: str
     until: int | None = None
     holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FullKey:
+    """A concurrency key that keeps a run back; `holder` is a run that has one of its slots."""
+
+    key: str
+    limit: int
+    in_use: int
+    holder: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a run is judged by beside its own row. `is_here`: whoever asks has the run's clog."""
+
+    is_here: bool
+    is_clog_paused: bool = False
+    is_external: bool = False
+    full_key: FullKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +78,44 @@ def kernel_end(run: Run, now: int) -> Ending | None:
     return None
 
 
-def holds(run: Run, *, is_here: bool, is_clog_paused: bool, now: int) -> tuple[Hold, ...]:
-    """Every condition that keeps an instance from claiming the run now; `is_here`: it has the run's clog."""
+def is_lapsed_lease(run: Run, now: int) -> bool:
+    """Whether any `advance` takes the run back from a worker that stopped renewing."""
+    return run.leased and not run.paused and (run.lock_expires_at or 0) <= now
+
+
+def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
+    """Every condition that keeps whoever asks from claiming the run now."""
     if run.is_ended:
         return (Hold("ended", f"the run ended {run.status}; nothing moves it any more"),)
-    if kernel_end(run, now):
+    if kernel_end(run, now) or is_lapsed_lease(run, now):
         return ()
     found: list[Hold] = []
-    if not is_here:
+    if not around.is_here and around.is_external:
+        message = f"clog {run.clog_id!r} is external: a worker takes it with claim_work, from queue {run.queue!r}"
+        found.append(Hold("needs_worker", message))
+    elif not around.is_here:
         found.append(
             Hold("clog_elsewhere", f"clog {run.clog_id!r} is not registered here; poke an instance that has it")
         )
-    if is_clog_paused and run.ending is None:
+    if around.is_clog_paused and run.ending is None:
         found.append(Hold("clog_paused", f"clog {run.clog_id!r} is paused; resume_clog lets its runs go on"))
     if run.paused and run.ending is None:
         found.append(Hold("paused", "the run is paused; resume_run lets it go on"))
     found.extend(_status_holds(run, now))
+    if wants_slots(run, now):
+        found.extend(_key_holds(run, around.full_key))
     return tuple(found)
+
+
+def _key_holds(run: Run, full: FullKey | None) -> list[Hold]:
+    if full is not None:
+        taken = f"{full.in_use} of {full.limit} slots in use"
+        message = f"concurrency key {full.key!r} is full, {taken}; it goes on when one is freed, or set_limit adds one"
+        return [Hold("key_full", message, holder=full.holder)]
+    if run.parked_on is not None:
+        message = f"concurrency key {run.parked_on!r} has a free slot, and others are in line before it"
+        return [Hold("key_full", message)]
+    return []
 
 
 def _status_holds(run: Run, now: int) -> list[Hold]:

@@ -36,6 +36,7 @@ from ocean.kernel.records import (
     Caller,
     ClogRecord,
     Input,
+    KeyInfo,
     RunCount,
     RunInfo,
     RunPage,
@@ -85,7 +86,14 @@ class Kernel:
         """Tell the database which clogs this instance has."""
         await self._store.register_clogs(
             [
-                ClogRecord(clog.clog_id, clog.version, clog.has_on_end, has_handler=clog.handler is not None)
+                ClogRecord(
+                    clog.clog_id,
+                    clog.version,
+                    clog.has_on_end,
+                    has_handler=clog.handler is not None,
+                    external=clog.external,
+                    takes_all_inputs=clog.takes_all_inputs,
+                )
                 for clog in self._registry
             ]
         )
@@ -282,13 +290,27 @@ class Kernel:
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""
-        found = await self._store.run_and_clog(checked_id(run_id, "run_id"))
+        found = await self._store.survey(checked_id(run_id, "run_id"), self._crew.claimable(None))
         if found is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
-        run, is_clog_paused = found
-        is_here = run.clog_id in self._crew.claimable(None)
-        found_holds = holds(run, is_here=is_here, is_clog_paused=is_clog_paused, now=self._clock.now())
-        return Explanation(run_id, run.status, due_at(run), found_holds)
+        run, around = found
+        return Explanation(run_id, run.status, due_at(run), holds(run, around, self._clock.now()))
+
+    async def set_limit(
+        self, key: str, limit: int, *, actor: str | None = None, request_key: str | None = None
+    ) -> KeyInfo:
+        """How many runs may work under a concurrency key at once: 1 unless set, 0 stops them. Nobody is interrupted."""
+        checked_count(limit, "limit", most=1_000_000)
+        request = request_of(request_key, "set_limit", [checked_id(key, "key"), limit])
+        return await self._store.set_limit(key, limit, optional_id(actor, "actor"), request)
+
+    async def get_key(self, key: str) -> KeyInfo:
+        """A concurrency key's limit, and how many runs hold it and wait for it."""
+        return await self._store.get_key(checked_id(key, "key"))
+
+    async def list_keys(self, *, after: str = "", limit: int = 100) -> list[KeyInfo]:
+        """The concurrency keys that are in use, or have a limit other than 1, by name; `after` is the last one seen."""
+        return await self._store.list_keys(after and checked_id(after, "after"), checked_limit(limit))
 
     async def cancel_run(
         self,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 
 class RunStatus(StrEnum):
@@ -35,6 +35,16 @@ class InputKind(StrEnum):
     CHILD = "child"
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A concurrency key of a run: held while a tick works, or with `hold="run"` from its first tick to its end."""
+
+    name: str
+    hold: Literal["tick", "run"] = "tick"
+
+
+DEFAULT_QUEUE = "default"
+
 WAKE = "wake"
 """The reason of a tick that has no input: `Wait` ran out."""
 
@@ -43,7 +53,9 @@ WAKE = "wake"
 class Run:
     """The narrow row that decides. `transitions` makes the next one; nothing else changes it.
 
-    `life` is 0, or for a run id that may have been used before a number that no use of it had.
+    `life` is 0, or for a run id that may have been used before a number that no use of it had. `parked_on` is the full
+    concurrency key that a run waits for; `parked_at` keeps its place in that line until it is claimed. `queue` is
+    where workers find a run of an external clog, and `leased` says that one has it.
     """
 
     run_id: str
@@ -73,6 +85,11 @@ class Run:
     ended_at: int | None
     wait_until: int | None = None
     life: int = 0
+    key_count: int = 0
+    parked_on: str | None = None
+    parked_at: int | None = None
+    queue: str | None = None
+    leased: bool = False
 
     @property
     def is_ended(self) -> bool:
@@ -108,6 +125,9 @@ class RunInfo:
     created_at: int
     updated_at: int
     ended_at: int | None
+    concurrency_keys: tuple[Key, ...] = ()
+    parked_on: str | None = None
+    queue: str | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -224,6 +244,18 @@ class ClogRecord:
     has_on_end: bool
     paused: bool = False
     has_handler: bool = True
+    external: bool = False
+    takes_all_inputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A concurrency key: its limit, how many runs hold it, and how many are parked (counted up to 1,000)."""
+
+    key: str
+    limit: int
+    in_use: int
+    parked: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
+from ocean.kernel.eligibility import Surroundings
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     Agenda,
@@ -20,6 +21,7 @@ from ocean.kernel.records import (
     Event,
     FeedFilter,
     Input,
+    KeyInfo,
     Lock,
     Run,
     RunCount,
@@ -137,7 +139,8 @@ class ClaimableClog:
 class ClaimAsk:
     """Claim at most `limit` due runs of these clogs, or the one run named.
 
-    `slot` counts this instance's claims: every eighth goes to the longest due run of any priority.
+    `slot` counts this instance's claims: every eighth goes to the longest due run of any priority. A lease is a
+    claim for a worker outside, perhaps only of the runs in some `queues`.
     """
 
     clogs: Mapping[str, ClaimableClog]
@@ -145,6 +148,8 @@ class ClaimAsk:
     limit: int
     slot: int = 0
     run_id: str | None = None
+    queues: tuple[str, ...] = ()
+    is_lease: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +181,9 @@ class Store(Protocol):
         """Lock due runs and fix their ticks' inputs.
 
         Eligible is what `eligibility.holds` has nothing against: of a clog in the ask, not paused, due, and
-        either unlocked or with a lapsed lock. The same transaction makes the ends that any `advance` owes
-        (`eligibility.kernel_end`). Without anything due it only reads.
+        either unlocked or with a lapsed lock, and with a free slot of each of its concurrency keys; a run that finds
+        one full is parked. The same transaction does what any `advance` owes: ends (`eligibility.kernel_end`), and
+        taking back leases that lapsed. Without anything due it only reads.
         """
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...
@@ -209,8 +215,15 @@ class Store(Protocol):
 
     async def get_run(self, run_id: str) -> RunInfo | None: ...
 
-    async def run_and_clog(self, run_id: str) -> tuple[Run, bool] | None:
-        """What `explain` judges, from one snapshot: the row, and whether its clog is paused."""
+    async def survey(self, run_id: str, clog_ids: Collection[str]) -> tuple[Run, Surroundings] | None:
+        """What `explain` judges, from one snapshot: the row, and what else a claimer with these clogs goes by."""
+
+    async def set_limit(self, key: str, limit: int, actor: str | None, request: Request | None) -> KeyInfo:
+        """How many runs may hold a concurrency key at once. Parked runs that now have room become due."""
+
+    async def get_key(self, key: str) -> KeyInfo: ...
+
+    async def list_keys(self, after: str, limit: int) -> list[KeyInfo]: ...
 
     async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage: ...
 

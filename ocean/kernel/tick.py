@@ -337,4 +337,4 @@ class Tick(TickFacts):
         return NewEvent(type, encode(payload, "payload"), self.clog_id)
 
 
-KERNEL_EVENTS: Collection[str] = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call"})
+KERNEL_EVENTS: Collection[str] = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call", "key"})

@@ -27,15 +27,42 @@ def due_at(run: Run) -> int | None:
     if run.is_ended:
         return None
     times = [] if run.deadline_at is None or run.ending else [run.deadline_at]
-    is_held = run.paused and run.ending is None
-    match run.status:
-        case RunStatus.PENDING if not is_held:
-            times.append(_first(run.wake_at, run.ready_at))
-        case RunStatus.WAITING if not is_held and run.wake_at is not None:
-            times.append(run.wake_at)
-        case RunStatus.ACTIVE if not is_held and run.lock_expires_at is not None:
-            times.append(run.lock_expires_at)
+    starts_at = next_call_at(run)
+    if starts_at is not None and run.parked_on is None:
+        times.append(starts_at)
     return min(times, default=None)
+
+
+def next_call_at(run: Run) -> int | None:
+    """When the run's handler is to be called next, if its concurrency keys let it. None: not by time alone."""
+    if run.paused and run.ending is None:
+        return None
+    match run.status:
+        case RunStatus.PENDING:
+            return run.wake_at if run.wake_at is not None else run.ready_at or 0
+        case RunStatus.WAITING:
+            return run.wake_at
+        case RunStatus.ACTIVE:
+            return run.lock_expires_at
+        case _:
+            return None
+
+
+def wants_slots(run: Run, now: int) -> bool:
+    """Whether a run that is not at work would be called now, and so needs a slot of each of its keys."""
+    starts_at = next_call_at(run)
+    return run.status is not RunStatus.ACTIVE and starts_at is not None and starts_at <= now
+
+
+def parked(run: Run, key: str, now: int) -> Run:
+    """The key is full: out of the due index, in line behind those who were parked before."""
+    return replace(run, parked_on=key, parked_at=now if run.parked_at is None else run.parked_at, updated_at=now)
+
+
+def unparked(run: Run, now: int) -> Run:
+    """A slot is free, or the run no longer wants one. `parked_at` stays: if it must park again, it keeps its place."""
+    ready_at = None if run.ready_at is None else now
+    return replace(run, parked_on=None, ready_at=ready_at, updated_at=now)
 
 
 def is_last_call(run: Run) -> bool:
@@ -43,11 +70,6 @@ def is_last_call(run: Run) -> bool:
     if run.status is not RunStatus.ACTIVE:
         return False
     return run.ending is not None or (not run.paused and is_spent(run.attempt + 1, run.max_attempts))
-
-
-def _first(wake_at: int | None, ready_at: int | None) -> int:
-    """A back-off holds a pending run; without one it is due since it became ready."""
-    return wake_at if wake_at is not None else ready_at or 0
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
@@ -92,7 +114,7 @@ class EndNow:
     attempt: int
 
 
-def claimed(run: Run, instance_id: str, lock_ms: int, now: int) -> Run | EndNow:
+def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = False) -> Run | EndNow:
     """Take the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt."""
     crashed = run.status is RunStatus.ACTIVE
     attempt = run.attempt + 1 if crashed else run.attempt
@@ -107,7 +129,10 @@ def claimed(run: Run, instance_id: str, lock_ms: int, now: int) -> Run | EndNow:
         ready_at=None,
         wake_at=None,
         wait_until=None,
-        locked_by=instance_id,
+        parked_on=None,
+        parked_at=None,
+        leased=is_lease,
+        locked_by=holder,
         lock_expires_at=now + lock_ms,
         lock_epoch=run.lock_epoch + 1,
         tick=run.tick if run.tick_open else run.tick + 1,
@@ -179,6 +204,11 @@ def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
     return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, ready_at=now)
 
 
+def lease_lapsed(run: Run, now: int) -> Run:
+    """A worker outside did not renew: a failed attempt, not its last one, and the tick waits for the next worker."""
+    return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=run.attempt + 1, ready_at=now)
+
+
 def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
     """The kernel ends the run: at once, or after one last tick of its clog. A handler at work loses its lock."""
     refuse_if_ended(run)
@@ -205,5 +235,5 @@ def resumed(run: Run, now: int) -> Run:
 
 
 def _unlocked(run: Run, now: int) -> Run:
-    free = replace(run, locked_by=None, lock_expires_at=None, ready_at=None, wake_at=None)
-    return replace(free, wait_until=None, updated_at=now)
+    free = replace(run, locked_by=None, lock_expires_at=None, leased=False, ready_at=None, wake_at=None)
+    return replace(free, wait_until=None, parked_on=None, parked_at=None, updated_at=now)

@@ -7,7 +7,7 @@ from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
 from ocean.kernel.outcomes import Ok, Outcome
-from ocean.kernel.records import Claim, Event, FeedFilter, Run, RunInfo, RunStatus
+from ocean.kernel.records import Claim, Event, FeedFilter, Key, Run, RunInfo, RunStatus
 from ocean.kernel.store import (
     CallCommit,
     ClaimableClog,
@@ -40,6 +40,8 @@ def a_run(
     deadline_at: int | None = None,
     dedupe_key: str | None = None,
     dedupe_ms: int | None = None,
+    concurrency_keys: Sequence[str | Key] = (),
+    queue: str | None = None,
     parent_run_id: str | None = None,
     notify_parent: bool = False,
     on_parent_end: Literal["live", "cancel"] = "live",
@@ -56,6 +58,8 @@ def a_run(
         deadline_at=deadline_at,
         dedupe_key=dedupe_key,
         dedupe_ms=dedupe_ms,
+        concurrency_keys=concurrency_keys,
+        queue=queue,
         actor=None,
         parent_run_id=parent_run_id,
         notify_parent=notify_parent,
@@ -197,7 +201,7 @@ async def types(store: Store, run_id: str | None = None) -> list[str]:
 
 
 async def the_run(store: Store, run_id: str = "r") -> Run:
-    found = await store.run_and_clog(run_id)
+    found = await store.survey(run_id, ())
     assert found is not None
     return found[0]
 

@@ -38,7 +38,7 @@ async def test_the_answer_is_what_get_run_shows(store: Store, clock: ManualClock
 
 async def test_a_run_that_is_not_there_is_none(store: Store) -> None:
     assert await store.get_run("nobody") is None
-    assert await store.run_and_clog("nobody") is None
+    assert await store.survey("nobody", ()) is None
 
 
 async def test_the_same_id_with_the_same_body_answers_the_first_run(store: Store, tables: TablesOf) -> None:

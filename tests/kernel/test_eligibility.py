@@ -3,16 +3,16 @@
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.eligibility import Explanation, Hold, HoldCode, holds, kernel_end
+from ocean.kernel.eligibility import Explanation, FullKey, Hold, HoldCode, Surroundings, holds, kernel_end
 from ocean.kernel.records import Ending, Run, RunStatus
 from ocean.kernel.transitions import due_at
+from ocean.stores.migrate import migrations
 from ocean.stores.sqlite.unit import Unit
 from tests.kernel.test_transitions import BACK, BEFORE, LAPSES, NOW, WAKES, a_run
 
@@ -20,7 +20,7 @@ CANCEL, DEADLINE, EXHAUSTED = Ending.CANCEL, Ending.DEADLINE, Ending.EXHAUSTED
 
 
 def held(run: Run, now: int, *, is_here: bool = True, is_clog_paused: bool = False) -> tuple[Hold, ...]:
-    return holds(run, is_here=is_here, is_clog_paused=is_clog_paused, now=now)
+    return holds(run, Surroundings(is_here, is_clog_paused), now)
 
 
 DUE: dict[str, tuple[Run, int | None]] = {
@@ -94,9 +94,45 @@ def test_a_last_tick_needs_its_clog_here_but_no_clog_pause_holds_it() -> None:
     assert [hold.code for hold in held(last, NOW, is_here=False, is_clog_paused=True)] == ["clog_elsewhere"]
 
 
+PARKED = replace(a_run("pending"), key_count=1, parked_on="k", parked_at=BEFORE)
+FULL = FullKey("k", 2, 2, "another")
+
+AROUND: dict[str, tuple[Run, Surroundings, list[str]]] = {
+    "parked on a full key": (PARKED, Surroundings(True, full_key=FULL), ["key_full"]),
+    "parked behind others": (PARKED, Surroundings(True), ["key_full"]),
+    "due, and its key was taken": (replace(PARKED, parked_on=None), Surroundings(True, full_key=FULL), ["key_full"]),
+    "woken": (replace(PARKED, parked_on=None), Surroundings(True), []),
+    "backing off, its key full": (
+        replace(a_run("pending", wake_at=BACK), key_count=1),
+        Surroundings(True, full_key=FULL),
+        ["backing_off"],
+    ),
+    "its clog is external": (a_run("pending"), Surroundings(False, is_external=True), ["needs_worker"]),
+    "a worker asks": (a_run("pending"), Surroundings(True, is_external=True), []),
+    "a lease that lapsed": (replace(a_run("active"), lock_expires_at=NOW, leased=True), Surroundings(False), []),
+    "a lease that holds": (
+        replace(a_run("active"), lock_expires_at=NOW + 1, leased=True),
+        Surroundings(False, is_external=True),
+        ["needs_worker", "locked"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "around", "codes"), AROUND.values(), ids=AROUND)
+def test_what_is_around_a_run_holds_it_too(run: Run, around: Surroundings, codes: list[str]) -> None:
+    assert [hold.code for hold in holds(run, around, NOW)] == codes
+
+
+def test_a_full_key_names_who_holds_it() -> None:
+    (hold,) = holds(PARKED, Surroundings(True, full_key=FULL), NOW)
+    assert (hold.holder, hold.until) == ("another", None)
+    assert "'k' is full, 2 of 2" in hold.message
+
+
 def test_every_hold_code_is_met_in_these_tests() -> None:
     met = {code for _, expected in HELD.values() for code, _, _ in expected}
     met |= {hold.code for hold in held(WAITING_AND_PAUSED, NOW, is_here=False, is_clog_paused=True)}
+    met |= {hold.code for _, around, _ in AROUND.values() for hold in holds(PARKED, around, NOW)}
     assert met == set(get_args(HoldCode))
 
 
@@ -225,7 +261,7 @@ def test_a_hold_that_names_a_time_is_gone_at_that_time_if_nothing_else_holds(run
 @pytest.fixture(scope="module")
 def schema() -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript((files("ocean.stores") / "sql" / "0001_kernel.sql").read_text())
+    db.executescript("".join(script for _, script in migrations()))
     yield db
     db.close()
 

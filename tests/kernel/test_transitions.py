@@ -8,14 +8,13 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.eligibility import holds, kernel_end
+from ocean.kernel.eligibility import Surroundings, holds, kernel_end
 from ocean.kernel.errors import LockLost, OceanError, RunEnded
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
 from ocean.kernel.records import Ending, Run, RunStatus
@@ -34,6 +33,7 @@ from ocean.kernel.transitions import (
     retried,
     settled,
 )
+from ocean.stores.migrate import migrations
 from ocean.stores.sqlite.unit import Unit
 
 NOW = 1_700_000_000_000
@@ -112,7 +112,7 @@ def claim_at(now: int) -> Event:
     """As a store claims: first the predicate, then the transition."""
 
     def claim(run: Run) -> Answer:
-        found = holds(run, is_here=True, is_clog_paused=False, now=now)
+        found = holds(run, Surroundings(is_here=True), now)
         return Held(found[0].code) if found else claimed(run, "i-me", LOCK_MS, now)
 
     return claim
@@ -356,7 +356,7 @@ def test_transition(before: str, event: str, cell: Cell) -> None:
 def schema() -> Iterator[sqlite3.Connection]:
     """The tables with their CHECK constraints, and no rows."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript((files("ocean.stores") / "sql" / "0001_kernel.sql").read_text())
+    db.executescript("".join(script for _, script in migrations()))
     yield db
     db.close()
 
@@ -553,7 +553,7 @@ def test_a_commit_of_a_run_paused_meanwhile_stands_and_the_run_stays_paused() ->
 def test_a_wait_for_a_time_that_has_passed_is_due_at_once(until: int) -> None:
     run = settled(a_run("active"), Wait(until=until), None, NOW)
     assert (run.status, run.wake_at) == ("waiting", until)
-    assert holds(run, is_here=True, is_clog_paused=False, now=NOW) == ()
+    assert holds(run, Surroundings(is_here=True), NOW) == ()
 
 
 def test_a_timer_cancelled_after_a_signal_for_later_lets_the_run_sleep_until_that() -> None:

@@ -135,8 +135,8 @@ class KernelMachine(RuleBasedStateMachine):
     @rule(target=holders, run_id=runs)
     def explain_and_claim(self, run_id: str) -> Any:
         """An explanation is empty exactly when a claim takes the run, or makes the end it is owed."""
-        run, is_clog_paused = self.do(self.store.run_and_clog(run_id))
-        found = holds(run, is_here=True, is_clog_paused=is_clog_paused, now=self.clock.now())
+        run, around = self.do(self.store.survey(run_id, CLOGS))
+        found = holds(run, around, self.clock.now())
         claims = self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-3", 1, run_id=run_id)))
         self._note_kernel_ends()
         was_ended_now = not run.is_ended and self.model[run_id].is_ended

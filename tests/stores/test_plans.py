@@ -44,7 +44,9 @@ def _crowd(count: int, has_statistics: bool = False) -> bytes:
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     for clog_id in (CLOG, OTHER_CLOG):
-        db.execute("INSERT INTO ocean_clogs VALUES (?, '1', 0, 0, 0)", (clog_id,))
+        db.execute(
+            "INSERT INTO ocean_clogs (clog_id, version, has_on_end, registered_at) VALUES (?, '1', 0, 0)", (clog_id,)
+        )
     fill(db, "waiting", count, CLOG, NOW)
     fill(db, "done", count, OTHER_CLOG, NOW)
     if has_statistics:
@@ -154,7 +156,7 @@ async def test_a_tick_costs_the_same_however_old_its_run_is() -> None:
 BOUNDED_SCANS = {
     "SCAN runs USING COVERING INDEX runs_due": "the first lane: LIMIT 1",
     "SCAN r USING INDEX runs_created": "all runs by age: a page",
-    "SCAN r USING COVERING INDEX sqlite_autoindex_runs_1": "a count up to its cap",
+    "SCAN r USING COVERING INDEX runs_created": "a count up to its cap",
     "SCAN events": "the oldest of all events: a batch",
     "SCAN ocean_clogs": "as many rows as clogs",
     "SCAN sqlite_sequence": "one row",
@@ -247,9 +249,15 @@ PROBES = {
     "lane_due_count": ["runs_due (clog_id=? AND priority=? AND due_at>? AND due_at<?)"],
     "overdue": ["runs_deadline (deadline_at>? AND deadline_at<?)"],
     "lost_on_last_call": ["runs_last_call (lock_expires_at<?)"],
+    "lapsed_leases": ["runs_leased (lock_expires_at<?)"],
+    "queue_due": ["runs_queue (clog_id=? AND queue=? AND priority=? AND due_at>? AND due_at<?)"],
+    "next_parked_lane": ["runs_parked (parked_on=? AND (clog_id,priority)>(?,?))"],
+    "parked_lane": ["runs_parked (parked_on=? AND clog_id=? AND priority=?)"],
+    "count_parked": ["runs_parked (parked_on=?)"],
+    "key_holder": ["ocean_run_keys_held (key=?)"],
     "endings_due": ["runs_ending (clog_id=? AND due_at>? AND due_at<?)"],
     "first_ending": ["runs_ending (clog_id=? AND due_at>?)"],
-    "next_owed_end": ["runs_deadline", "runs_last_call"],
+    "next_owed": ["runs_deadline", "runs_last_call", "runs_leased"],
     "next_input_at": ["ocean_inbox_next (run_id=?)"],
     "due_inputs": ["ocean_inbox_next (run_id=? AND available_at<?)"],
     "consume_inputs": ["ocean_inbox_open (run_id=? AND assigned_tick=?)"],

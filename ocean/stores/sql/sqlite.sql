@@ -6,17 +6,19 @@ SELECT * FROM runs WHERE run_id = :run_id;
 -- A new run.
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
   due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, life, tick, tick_open, paused, ending,
-  event_count, inbox_count, pending_count, created_at, updated_at, ended_at)
+  event_count, inbox_count, pending_count, created_at, updated_at, ended_at, key_count, parked_on, parked_at, queue, leased)
 VALUES (:run_id, :session_id, :clog_id, :parent_run_id, :correlation_id, :priority, :status, :attempt, :max_attempts,
   :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :life, :tick, :tick_open,
-  :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at);
+  :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at, :key_count, :parked_on,
+  :parked_at, :queue, :leased);
 
 -- name: save_run
 -- Everything about a run that can change.
 UPDATE runs SET status = :status, attempt = :attempt, due_at = :due_at, last_call = :last_call, ready_at = :ready_at,
   wake_at = :wake_at, wait_until = :wait_until, locked_by = :locked_by, lock_expires_at = :lock_expires_at, lock_epoch = :lock_epoch, tick = :tick,
   tick_open = :tick_open, paused = :paused, ending = :ending, event_count = :event_count, inbox_count = :inbox_count,
-  pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at
+  pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at, parked_on = :parked_on,
+  parked_at = :parked_at, leased = :leased
 WHERE run_id = :run_id;
 
 -- name: delete_run
@@ -112,6 +114,12 @@ SELECT count(*) AS n FROM (
   SELECT 1 FROM runs WHERE clog_id = :clog_id AND priority = :priority AND due_at <= :now AND due_at IS NOT NULL
   LIMIT :limit);
 
+-- name: queue_due
+-- The due runs of one lane of a queue, longest due first.
+SELECT * FROM runs WHERE clog_id = :clog_id AND queue = :queue AND queue IS NOT NULL AND priority = :priority
+  AND due_at <= :now AND due_at IS NOT NULL
+ORDER BY due_at, lock_epoch, run_id LIMIT :limit;
+
 -- name: endings_due
 -- Last ticks of a paused clog that are due.
 SELECT * FROM runs WHERE clog_id = :clog_id AND ending IS NOT NULL AND due_at IS NOT NULL AND due_at <= :now
@@ -130,12 +138,63 @@ ORDER BY deadline_at LIMIT :limit;
 -- Runs whose last call has lost its lock.
 SELECT * FROM runs WHERE last_call = 1 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
 
--- name: next_owed_end
--- The next time that any advance has an end to make.
+-- name: lapsed_leases
+-- Runs whose worker outside has stopped renewing.
+SELECT * FROM runs WHERE leased = 1 AND paused = 0 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
+
+-- name: next_owed
+-- The next time that any advance has an end to make or a lease to take back.
 SELECT min(at) AS at FROM (
   SELECT (SELECT min(deadline_at) FROM runs WHERE deadline_at IS NOT NULL AND ended_at IS NULL AND ending IS NULL) AS at
   UNION ALL
-  SELECT (SELECT min(lock_expires_at) FROM runs WHERE last_call = 1));
+  SELECT (SELECT min(lock_expires_at) FROM runs WHERE last_call = 1)
+  UNION ALL
+  SELECT (SELECT min(lock_expires_at) FROM runs WHERE leased = 1 AND paused = 0));
+
+-- name: insert_run_key
+INSERT INTO ocean_run_keys (run_id, key, place, hold, is_held) VALUES (:run_id, :key, :place, :hold, 0);
+
+-- name: run_keys
+-- A run's concurrency keys in the order they were named.
+SELECT key, hold, is_held FROM ocean_run_keys WHERE run_id = :run_id ORDER BY place;
+
+-- name: hold_key
+UPDATE ocean_run_keys SET is_held = :is_held WHERE run_id = :run_id AND key = :key;
+
+-- name: key_holder
+-- One of the runs that hold a slot.
+SELECT run_id FROM ocean_run_keys WHERE key = :key AND is_held = 1 ORDER BY run_id LIMIT 1;
+
+-- name: get_key
+SELECT slots, in_use FROM ocean_keys WHERE key = :key;
+
+-- name: put_key
+INSERT INTO ocean_keys (key, slots, in_use, wakes) VALUES (:key, :slots, :in_use, 0)
+ON CONFLICT DO UPDATE SET slots = excluded.slots, in_use = excluded.in_use;
+
+-- name: delete_key
+DELETE FROM ocean_keys WHERE key = :key;
+
+-- name: list_keys
+SELECT key FROM ocean_keys WHERE key > :after ORDER BY key LIMIT :limit;
+
+-- name: count_wake
+-- Each eighth wake of a key goes to whoever is parked longest.
+UPDATE ocean_keys SET wakes = wakes + 1 WHERE key = :key RETURNING wakes;
+
+-- name: next_parked_lane
+-- The first lane (clog, priority) after this one that has runs parked on a key.
+SELECT clog_id, priority FROM runs INDEXED BY runs_parked
+WHERE parked_on = :key AND parked_on IS NOT NULL AND (clog_id, priority) > (:clog_id, :priority)
+ORDER BY clog_id, priority LIMIT 1;
+
+-- name: parked_lane
+-- The runs of one lane that are parked on a key, longest parked first.
+SELECT * FROM runs WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND priority = :priority
+ORDER BY parked_at, run_id LIMIT :limit;
+
+-- name: count_parked
+SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE parked_on = :key AND parked_on IS NOT NULL LIMIT :limit);
 
 -- name: insert_input
 INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at,
@@ -342,9 +401,10 @@ SELECT hash, answer FROM ocean_requests WHERE request_key = :request_key;
 INSERT INTO ocean_requests (request_key, hash, answer, created_at) VALUES (:request_key, :hash, :answer, :now);
 
 -- name: register_clog
-INSERT INTO ocean_clogs (clog_id, version, has_on_end, registered_at) VALUES (:clog_id, :version, :has_on_end, :now)
-ON CONFLICT DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end,
-  registered_at = excluded.registered_at;
+INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, registered_at)
+VALUES (:clog_id, :version, :has_on_end, :external, :takes_all_inputs, :now)
+ON CONFLICT DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end, external = excluded.external,
+  takes_all_inputs = excluded.takes_all_inputs, registered_at = excluded.registered_at;
 
 -- name: register_methods
 -- An instance that only has a clog's methods does not speak for its handlers.

@@ -1,54 +1,69 @@
-"""Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed."""
+"""Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed; and what any poke owes besides."""
 
+import sqlite3
+from collections.abc import Collection
 from dataclasses import replace
 
-from ocean.kernel.eligibility import holds, kernel_end
+from ocean.kernel.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
 from ocean.kernel.lanes import pick
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import WAKE, Agenda, Claim, Ending, Input, Lock, Run, RunStatus
 from ocean.kernel.store import ClaimableClog, ClaimAsk
-from ocean.kernel.transitions import EndNow, claimed
+from ocean.kernel.transitions import EndNow, claimed, lease_lapsed
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.inbox import fix_inputs, fixed_inputs
 from ocean.stores.sqlite.info import info
+from ocean.stores.sqlite.keys import full_key, park_if_full
 from ocean.stores.sqlite.unit import Unit
 
-MOST_ENDS = 100
+MOST_OWED = 100
+MOST_LOOKED_AT = 1_000
+"""How many due runs one claim looks at when it has to park them: each is parked once, then gone from the index."""
 COUNT_CAP = 1_000
+PRIORITIES = range(10)
 
 
 def has_work(u: Unit, ask: ClaimAsk) -> bool:
     """Whether a claim would find anything: reads only, so that an idle poke takes no write lock."""
     if ask.run_id is not None:
         run = u.find(ask.run_id)
-        return run is not None and not _is_held(u, run, ask)
-    owed = u.one("next_owed_end")
+        return run is not None and not holds(run, surroundings(u, run, ask.clogs), u.now)
+    owed = u.one("next_owed")
     if owed is not None and owed["at"] is not None and owed["at"] <= u.now:
         return True
     return bool(_candidates(u, replace(ask, limit=1)))
 
 
 def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
-    if ask.run_id is None:
-        for row in u.all("overdue", now=u.now, limit=MOST_ENDS):
-            make_owed_end(u, u.run(row["run_id"]))
-        u.flush()
-        for row in u.all("lost_on_last_call", now=u.now, limit=MOST_ENDS):
-            make_owed_end(u, u.run(row["run_id"]))
-        u.flush()
-        chosen = pick(_candidates(u, ask), ask.limit, ask.slot)
-    else:
+    if ask.run_id is not None:
         named = u.find(ask.run_id)
         if named is not None:
-            make_owed_end(u, named)
-        chosen = [u.run(ask.run_id)] if named is not None else []
-    # As it is now: an end made for one of them may have ended its children among the others.
-    claims = [_claim(u, u.run(run.run_id), ask) for run in chosen]
-    return [claim for claim in claims if claim is not None]
+            do_what_is_owed(u, named)
+        claim = _claim(u, u.run(ask.run_id), ask) if named is not None else None
+        return [] if claim is None else [claim]
+    _do_all(u, u.all("overdue", now=u.now, limit=MOST_OWED))
+    _do_all(u, u.all("lost_on_last_call", now=u.now, limit=MOST_OWED))
+    _do_all(u, u.all("lapsed_leases", now=u.now, limit=MOST_OWED))
+    claims: list[Claim] = []
+    for _ in range(0, MOST_LOOKED_AT, ask.limit or 1):
+        left = ask.limit - len(claims)
+        chosen = pick(_candidates(u, replace(ask, limit=left)), left, ask.slot + len(claims))
+        # As it is now: an end made for one of them may have ended its children among the others.
+        claims += filter(None, [_claim(u, u.run(run.run_id), ask) for run in chosen])
+        u.flush()
+        if len(chosen) < left or not any(u.run(run.run_id).parked_on for run in chosen):
+            break
+    return claims
 
 
-def make_owed_end(u: Unit, run: Run) -> None:
-    """The ends that any `advance` makes: a deadline that passed, a last call that lost its lock."""
+def _do_all(u: Unit, owed: list[sqlite3.Row]) -> None:
+    for row in owed:
+        do_what_is_owed(u, u.run(row["run_id"]))
+    u.flush()
+
+
+def do_what_is_owed(u: Unit, run: Run) -> None:
+    """What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed."""
     match kernel_end(run, u.now):
         case Ending.DEADLINE:
             error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
@@ -56,8 +71,25 @@ def make_owed_end(u: Unit, run: Run) -> None:
         case Ending() as reason:
             u.save(replace(run, attempt=run.attempt + 1))
             request_end(u, run.run_id, reason, crash_error(run))
+        case None if is_lapsed_lease(run, u.now):
+            _take_back(u, run)
         case None:
             pass
+
+
+def _take_back(u: Unit, run: Run) -> None:
+    """A worker outside stopped renewing: its attempt has failed, and its run is free for the next one."""
+    following = u.save(lease_lapsed(run, u.now))
+    tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
+    payload = {
+        "because": "lease_lapsed",
+        "attempt": following.attempt,
+        "status": following.status,
+        "epoch": run.lock_epoch,
+        "instance": run.locked_by,
+    }
+    where = {"tick": run.tick, "call": tick["calls"], "caused_by": tick["caused_by"]} if tick else {}
+    u.event(run.run_id, "tick.given_back", payload, **where)
 
 
 def crash_error(run: Run) -> ErrorInfo:
@@ -69,6 +101,13 @@ def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
     """The due runs of the asked clogs, at most `limit` of each lane."""
     paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
     found: list[Run] = []
+    for queue in ask.queues:
+        for clog_id in ask.clogs.keys() - paused:
+            for priority in PRIORITIES:
+                where = {"clog_id": clog_id, "queue": queue, "priority": priority}
+                found += u.loaded(u.all("queue_due", **where, now=u.now, limit=ask.limit))
+    if ask.queues:
+        return found
     for lane in u.all("lanes"):
         if lane["clog_id"] in ask.clogs and lane["clog_id"] not in paused and lane["first_due_at"] <= u.now:
             where = {"clog_id": lane["clog_id"], "priority": lane["priority"]}
@@ -78,27 +117,36 @@ def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
     return found
 
 
-def is_clog_paused(u: Unit, clog_id: str) -> bool:
-    record = u.clog(clog_id)
-    return record is not None and record.paused
-
-
-def _is_held(u: Unit, run: Run, ask: ClaimAsk) -> bool:
-    is_paused = is_clog_paused(u, run.clog_id)
-    return bool(holds(run, is_here=run.clog_id in ask.clogs, is_clog_paused=is_paused, now=u.now))
+def surroundings(u: Unit, run: Run, clog_ids: Collection[str]) -> Surroundings:
+    """What else decides whether the run can be claimed by somebody who has these clogs."""
+    record = u.clog(run.clog_id)
+    return Surroundings(
+        is_here=run.clog_id in clog_ids,
+        is_clog_paused=record is not None and record.paused,
+        is_external=record is not None and record.external,
+        full_key=full_key(u, run),
+    )
 
 
 def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
-    if kernel_end(run, u.now):
-        make_owed_end(u, run)
+    if kernel_end(run, u.now) or is_lapsed_lease(run, u.now):
+        do_what_is_owed(u, run)
         return None
-    if run.clog_id not in ask.clogs or _is_held(u, run, ask):
+    around = surroundings(u, run, ask.clogs)
+    held = holds(run, around, u.now)
+    if held:
+        if [hold.code for hold in held] == ["key_full"] and run.parked_on is None:
+            park_if_full(u, run)
+            u.flush()
         return None
     clog = ask.clogs[run.clog_id]
-    following = claimed(run, ask.instance_id, clog.lock_ms, u.now)
+    following = claimed(run, ask.instance_id, clog.lock_ms, u.now, is_lease=ask.is_lease)
     if isinstance(following, EndNow):
         return None
     u.save(following)
+    if run.key_count:
+        # The slots are taken at once: the next candidate of this claim must see it.
+        u.flush()
     if run.tick_open:
         call, reason, inputs = _call_again(u, run, following, clog, ask.instance_id)
     else:
@@ -174,7 +222,7 @@ def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
         times += [row["due_at"]] if row and row["due_at"] is not None else []
         last_ticks = len(u.all("endings_due", clog_id=clog_id, now=u.now, limit=COUNT_CAP))
         due, unclaimable = due + last_ticks, unclaimable - last_ticks
-    owed = u.one("next_owed_end")
+    owed = u.one("next_owed")
     times += [owed["at"]] if owed and owed["at"] is not None else []
     first = min(times, default=None)
     age = max(0, u.now - first) if first is not None else 0

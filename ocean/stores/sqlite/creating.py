@@ -3,7 +3,7 @@
 from ocean.kernel.effects import NewRun
 from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RunExists, UnknownClog
 from ocean.kernel.names import near_name
-from ocean.kernel.records import InputKind, Run, RunStatus
+from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunStatus
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.inbox import append_input
 from ocean.stores.sqlite.info import put_attribute
@@ -12,7 +12,8 @@ from ocean.stores.sqlite.unit import Unit
 
 def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     """Insert a run, or answer the one that was made by the same id or key from the same body."""
-    if u.clog(new.clog_id) is None:
+    clog = u.clog(new.clog_id)
+    if clog is None:
         raise unknown_clog(u, new.clog_id)
     earlier = _earlier_run(u, new)
     if earlier is not None:
@@ -20,7 +21,7 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     if new.deadline_at is not None and new.deadline_at <= u.now:
         raise InvalidValue(f"deadline_at {new.deadline_at} has already passed (now is {u.now})")
     u.do("insert_session", session_id=new.session_id, now=u.now)
-    run = _insert(u, new)
+    run = _insert(u, new, _queue(new, clog))
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
     event, seq = u.event(run.run_id, "run.created", payload, actor=new.actor, caused_by=caused_by)
     if new.input is not None:
@@ -34,6 +35,9 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
             caused_by=event,
             event_seq=seq,
         )
+    if run.key_count:
+        # What the creator is told includes whether a full concurrency key has parked it.
+        u.flush()
     return u.run(run.run_id)
 
 
@@ -70,7 +74,7 @@ def _earlier_run(u: Unit, new: NewRun) -> Run | None:
     return u.run(run_id)
 
 
-def _insert(u: Unit, new: NewRun) -> Run:
+def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
     parent = u.find(new.parent_run_id) if new.parent_run_id else None
     has_input = new.input is not None
     earlier = u.one("earlier_life", run_id=new.run_id) if new.is_id_given else None
@@ -104,6 +108,8 @@ def _insert(u: Unit, new: NewRun) -> Run:
         created_at=u.now,
         updated_at=u.now,
         ended_at=None,
+        key_count=len(new.concurrency_keys),
+        queue=queue,
     )
     u.insert(run)
     u.do(
@@ -115,11 +121,21 @@ def _insert(u: Unit, new: NewRun) -> Run:
         on_parent_end=new.on_parent_end,
         dedupe_key=new.dedupe_key,
     )
+    for place, key in enumerate(new.concurrency_keys):
+        u.do("insert_run_key", run_id=run.run_id, key=key.name, place=place, hold=key.hold)
     for name, value in new.attributes.items():
         put_attribute(u, run, name, value)
     if new.dedupe_key is not None:
         _hold_key(u, new)
     return run
+
+
+def _queue(new: NewRun, clog: ClogRecord) -> str | None:
+    if clog.external:
+        return new.queue or DEFAULT_QUEUE
+    if new.queue is not None:
+        raise InvalidValue(f"queues are for workers outside; clog {new.clog_id!r} is not external, leave queue out")
+    return None
 
 
 def _is_log_cut(u: Unit) -> bool:

@@ -7,6 +7,7 @@ from ocean.kernel.attributes import sort_key
 from ocean.kernel.records import Run, RunInfo, TickInfo
 from ocean.kernel.transitions import due_at
 from ocean.kernel.values import decode, encode
+from ocean.stores.sqlite.keys import keys_of
 from ocean.stores.sqlite.unit import Unit
 
 
@@ -22,6 +23,7 @@ def info(u: Unit, run: Run) -> RunInfo:
         error=decode(details["error"]),
         attributes=attributes,
         dedupe_key=details["dedupe_key"],
+        concurrency_keys=keys_of(u, run),
     )
 
 

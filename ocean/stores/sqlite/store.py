@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
+from ocean.kernel.eligibility import Surroundings
 from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import (
@@ -16,6 +17,7 @@ from ocean.kernel.records import (
     Event,
     FeedFilter,
     Input,
+    KeyInfo,
     Lock,
     Run,
     RunCount,
@@ -47,6 +49,7 @@ from ocean.stores.sqlite import (
     creating,
     deleting,
     inbox,
+    keys,
     listing,
     log,
     requests,
@@ -99,8 +102,8 @@ class SqliteStore:
         def act(u: Unit) -> None:
             for clog in clogs:
                 facts = {"clog_id": clog.clog_id, "version": clog.version, "has_on_end": clog.has_on_end, "now": u.now}
-                if clog.has_handler:
-                    u.do("register_clog", **facts)
+                if clog.has_handler or clog.external:
+                    u.do("register_clog", **facts, external=clog.external, takes_all_inputs=clog.takes_all_inputs)
                 else:
                     u.do("register_methods", **facts)
 
@@ -225,12 +228,24 @@ class SqliteStore:
 
         return await self._read(act)
 
-    async def run_and_clog(self, run_id: str) -> tuple[Run, bool] | None:
-        def act(u: Unit) -> tuple[Run, bool] | None:
+    async def survey(self, run_id: str, clog_ids: Collection[str]) -> tuple[Run, Surroundings] | None:
+        def act(u: Unit) -> tuple[Run, Surroundings] | None:
             run = u.find(run_id)
-            return None if run is None else (run, claiming.is_clog_paused(u, run.clog_id))
+            return None if run is None else (run, claiming.surroundings(u, run, clog_ids))
 
         return await self._read(act)
+
+    async def set_limit(self, key: str, limit: int, actor: str | None, request: Request | None) -> KeyInfo:
+        def change(u: Unit) -> KeyInfo:
+            return requests.once(u, request, KeyInfo, lambda: keys.set_limit(u, key, limit, actor))
+
+        return await self._write(change)
+
+    async def get_key(self, key: str) -> KeyInfo:
+        return await self._read(lambda u: keys.key_info(u, key))
+
+    async def list_keys(self, after: str, limit: int) -> list[KeyInfo]:
+        return await self._read(lambda u: keys.list_keys(u, after, limit))
 
     async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage:
         return await self._read(lambda u: listing.list_runs(u, where, limit, cursor, newest_first))
@@ -261,6 +276,7 @@ class SqliteStore:
             if run.ending is None:
                 refuse_if_ended(run)
                 request_end(u, run_id, Ending.CANCEL, ErrorInfo("cancelled", reason or "cancelled"), actor=actor)
+            u.flush()
             return info(u, u.run(run_id))
 
         return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: cancel(u)))
@@ -273,6 +289,7 @@ class SqliteStore:
                 u.save(following)
                 payload = {"status": run.status}
                 u.event(run_id, "run.paused" if is_paused else "run.resumed", payload, actor=actor)
+            u.flush()
             return info(u, u.run(run_id))
 
         return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: change(u)))

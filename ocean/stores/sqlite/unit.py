@@ -10,6 +10,7 @@ from ocean.kernel.records import ClogRecord, Ending, Run, RunStatus
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
 from ocean.stores.queries import load_queries
+from ocean.stores.sqlite.keys import settle_slots
 
 QUERIES = load_queries("sqlite.sql")
 
@@ -22,6 +23,7 @@ class Unit:
         self.now = now
         self._runs: dict[str, Run | None] = {}
         self._changed: dict[str, None] = {}
+        self._stored: dict[str, Run] = {}
         self.ended_parents: list[tuple[str, str]] = []
         self.is_ending_children = False
 
@@ -38,7 +40,7 @@ class Unit:
     def find(self, run_id: str) -> Run | None:
         if run_id not in self._runs:
             row = self.one("get_run", run_id=run_id)
-            self._runs[run_id] = None if row is None else run_from(row)
+            self._runs[run_id] = None if row is None else self._noted(run_from(row))
         return self._runs[run_id]
 
     def run(self, run_id: str) -> Run:
@@ -52,9 +54,15 @@ class Unit:
         runs = []
         for row in rows:
             known = self._runs.get(row["run_id"])
-            runs.append(known if known is not None else run_from(row))
+            runs.append(known if known is not None else self._noted(run_from(row)))
             self._runs[row["run_id"]] = runs[-1]
         return runs
+
+    def _noted(self, run: Run) -> Run:
+        """Remember how a run with concurrency keys is stored: what changed decides which slots it takes and frees."""
+        if run.key_count:
+            self._stored[run.run_id] = run
+        return run
 
     def insert(self, run: Run) -> None:
         self.do("insert_run", **_columns(run))
@@ -65,17 +73,32 @@ class Unit:
         self._changed[run.run_id] = None
         return run
 
+    def write(self, run: Run) -> None:
+        """Save and write at once: what others are found by must be in the table before the next one looks."""
+        self._runs[run.run_id] = self._noted(run)
+        self.do("save_run", **_columns(run))
+
+    @property
+    def unwritten(self) -> int:
+        """How many runs the tables show as they were before this unit."""
+        return len(self._changed)
+
     def forget(self, run_id: str) -> None:
         """The run's row is gone."""
         self._runs[run_id] = None
         self._changed.pop(run_id, None)
+        self._stored.pop(run_id, None)
 
     def flush(self) -> None:
-        for run_id in self._changed:
+        """Write the changed runs. Those with concurrency keys take, free or wait for slots here, and wake others."""
+        while self._changed:
+            run_id = next(iter(self._changed))
             run = self._runs[run_id]
+            if run is not None and run.key_count:
+                run = self._noted(settle_slots(self, self._stored.get(run_id), run))
+            del self._changed[run_id]
             if run is not None:
                 self.do("save_run", **_columns(run))
-        self._changed.clear()
 
     def clog(self, clog_id: str) -> ClogRecord | None:
         row = self.one("get_clog", clog_id=clog_id)
@@ -150,8 +173,10 @@ def run_from(row: sqlite3.Row) -> Run:
     values["ending"] = Ending(row["ending"]) if row["ending"] else None
     values["paused"] = bool(row["paused"])
     values["tick_open"] = bool(row["tick_open"])
+    values["leased"] = bool(row["leased"])
     return Run(**values)
 
 
 def clog_from(row: sqlite3.Row) -> ClogRecord:
-    return ClogRecord(row["clog_id"], row["version"], bool(row["has_on_end"]), bool(row["paused"]))
+    flags = {name: bool(row[name]) for name in ("has_on_end", "paused", "external", "takes_all_inputs")}
+    return ClogRecord(row["clog_id"], row["version"], **flags)

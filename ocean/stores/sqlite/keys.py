@@ -1,0 +1,156 @@
+"""Concurrency keys: who holds a slot, who is parked, and who is woken when a slot is free.
+
+A run with keys is away (nothing to do), due (it would be called now), at work, or parked on a key that is full. A run
+takes its slots when it goes to work, and keeps them until its tick or, with `hold="run"`, its life ends. Whenever a
+slot is freed, or a due run goes elsewhere (to work while more slots are free, to another full key, to its end), the
+next parked run of each clog becomes due. So while a key has a free slot, every clog with runs parked on it has one in
+the due index: no wake-up is lost, and a clog that is paused or at home nowhere keeps no other from the slot. Who was
+woken in vain parks again in its old place.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal
+
+from ocean.kernel.eligibility import FullKey
+from ocean.kernel.lanes import FAIR_EVERY
+from ocean.kernel.records import Key, KeyInfo, Run, RunStatus
+from ocean.kernel.transitions import next_call_at, parked, unparked, wants_slots
+from ocean.kernel.values import encode
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from ocean.stores.sqlite.unit import Unit
+
+DEFAULT_SLOTS = 1
+MOST_COUNTED = 1_000
+MOST_WOKEN = 100
+"""How many parked runs of a clog a raised limit wakes at once; each that goes to work wakes one more."""
+
+Stage = Literal["away", "due", "parked", "at_work"]
+
+
+def stage_of(run: Run | None, now: int) -> Stage:
+    if run is None or run.is_ended:
+        return "away"
+    if run.status is RunStatus.ACTIVE:
+        return "at_work"
+    if run.parked_on is not None:
+        return "parked"
+    # A run that was woken stays due even if the clock is set back: others wait for it to take its slot, or leave.
+    was_woken = run.parked_at is not None and next_call_at(run) is not None
+    return "due" if was_woken or wants_slots(run, now) else "away"
+
+
+def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
+    """Bring a run's slots in line with what it has become, park it if one it needs is taken, wake whom that frees."""
+    was, rows = stage_of(before, u.now), u.all("run_keys", run_id=run.run_id)
+    freed = _take_and_free(u, run, rows)
+    if run.parked_on is not None and not wants_slots(run, u.now):
+        run = u.save(unparked(run, u.now))
+    elif was in ("away", "at_work") and stage_of(run, u.now) == "due":
+        run = park_if_full(u, run)
+    has_left = was == "due" and stage_of(run, u.now) != "due"
+    for row in rows:
+        if has_left or row["key"] in freed:
+            _wake(u, row["key"], 1)
+    return run
+
+
+def park_if_full(u: Unit, run: Run) -> Run:
+    full = full_key(u, run)
+    if full is None:
+        return run
+    is_first_time = run.parked_at is None
+    run = u.save(parked(run, full.key, u.now))
+    if is_first_time:
+        u.event(run.run_id, "run.parked", {"key": full.key, "limit": full.limit, "status": run.status})
+    return u.run(run.run_id)
+
+
+def full_key(u: Unit, run: Run) -> FullKey | None:
+    """The first of the run's keys of which it holds no slot and none is left."""
+    if not run.key_count or run.status is RunStatus.ACTIVE:
+        return None
+    for row in u.all("run_keys", run_id=run.run_id):
+        slots, in_use = _usage(u, row["key"])
+        if not row["is_held"] and in_use >= slots:
+            holder = u.one("key_holder", key=row["key"])
+            return FullKey(row["key"], slots, in_use, holder["run_id"] if holder else None)
+    return None
+
+
+def keys_of(u: Unit, run: Run) -> tuple[Key, ...]:
+    rows = u.all("run_keys", run_id=run.run_id) if run.key_count else []
+    return tuple(Key(row["key"], row["hold"]) for row in rows)
+
+
+def set_limit(u: Unit, key: str, slots: int, actor: str | None) -> KeyInfo:
+    before, in_use = _usage(u, key)
+    u.do("put_key", key=key, slots=slots, in_use=in_use)
+    if slots != before:
+        u.append(type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor)
+    _wake(u, key, min(slots - in_use, MOST_WOKEN))
+    u.flush()
+    return key_info(u, key)
+
+
+def key_info(u: Unit, key: str) -> KeyInfo:
+    slots, in_use = _usage(u, key)
+    row = u.one("count_parked", key=key, limit=MOST_COUNTED)
+    return KeyInfo(key, slots, in_use, row["n"] if row else 0)
+
+
+def list_keys(u: Unit, after: str, limit: int) -> list[KeyInfo]:
+    """The keys that are in use or have a limit other than 1."""
+    return [key_info(u, row["key"]) for row in u.all("list_keys", after=after, limit=limit)]
+
+
+def _usage(u: Unit, key: str) -> tuple[int, int]:
+    row = u.one("get_key", key=key)
+    return (DEFAULT_SLOTS, 0) if row is None else (row["slots"], row["in_use"])
+
+
+def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
+    """At work all keys are held, after the end none, between two ticks those that are held for the run's life."""
+    freed = set()
+    for row in rows:
+        is_kept = row["hold"] == "run" and row["is_held"] and not run.is_ended
+        is_held = run.status is RunStatus.ACTIVE or is_kept
+        if is_held != bool(row["is_held"]):
+            slots, in_use = _usage(u, row["key"])
+            u.do("put_key", key=row["key"], slots=slots, in_use=in_use + (1 if is_held else -1))
+            u.do("hold_key", run_id=run.run_id, key=row["key"], is_held=is_held)
+            if not is_held:
+                freed.add(row["key"])
+    return freed
+
+
+def _wake(u: Unit, key: str, count: int) -> None:
+    """If the key has room, make each clog's next parked runs due: the urgent first, every eighth time the oldest."""
+    slots, in_use = _usage(u, key)
+    if in_use >= slots or count <= 0:
+        return
+    in_line = _in_line(u, key, count)
+    if not in_line and (slots, in_use) == (DEFAULT_SLOTS, 0):
+        u.do("delete_key", key=key)
+    counted = u.one("count_wake", key=key) if in_line else None
+    is_fair = counted is not None and counted["wakes"] % FAIR_EVERY == 0
+    for runs in in_line.values():
+        runs.sort(key=lambda run: (0 if is_fair else run.priority, run.parked_at or 0, run.run_id))
+        for run in runs[:count]:
+            u.write(unparked(run, u.now))
+
+
+def _in_line(u: Unit, key: str, count: int) -> dict[str, list[Run]]:
+    """The first parked runs of every lane, by clog; not those that this very unit is taking elsewhere."""
+    found: dict[str, list[Run]] = defaultdict(list)
+    clog_id, priority = "", -1
+    while lane := u.one("next_parked_lane", key=key, clog_id=clog_id, priority=priority):
+        clog_id, priority = lane["clog_id"], lane["priority"]
+        limit = count + u.unwritten
+        runs = u.loaded(u.all("parked_lane", key=key, clog_id=clog_id, priority=priority, limit=limit))
+        found[clog_id] += [run for run in runs if run.parked_on == key and wants_slots(run, u.now)]
+    return {clog_id: runs for clog_id, runs in found.items() if runs}
