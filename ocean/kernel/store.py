@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
+from ocean.kernel.eligibility import Hold
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     Agenda,
     Claim,
     ClogRecord,
+    Ending,
     Event,
     FeedFilter,
     Input,
@@ -148,6 +150,14 @@ class ClaimAsk:
 
 
 @dataclass(frozen=True, slots=True)
+class NotClaimable:
+    """Why a run would not be called now: an end that any `advance` owes it, or what holds it."""
+
+    end: Ending | None = None
+    holds: tuple[Hold, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SweepAsk:
     """Cut-off times in ms since 1970; None leaves that kind alone."""
 
@@ -178,6 +188,12 @@ class Store(Protocol):
         Eligible is what `eligibility.holds` has nothing against: of a clog in the ask, not paused, due, and
         either unlocked or with a lapsed lock. The same transaction makes the ends that any `advance` owes
         (`eligibility.kernel_end`). Without anything due it only reads.
+        """
+
+    async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
+        """What `claim_due` would answer for the one run named, from one snapshot; nothing is written.
+
+        The lock in it is nobody's: the database knows no such epoch yet.
         """
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...

@@ -1,15 +1,15 @@
 """Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ocean.kernel.eligibility import holds, kernel_end
+from ocean.kernel.eligibility import Hold, holds, kernel_end
 from ocean.kernel.lanes import pick
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import WAKE, Agenda, Claim, Ending, Input, Lock, Run, RunStatus
-from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.kernel.store import ClaimableClog, ClaimAsk, NotClaimable
 from ocean.kernel.transitions import EndNow, claimed
 from ocean.stores.sqlite.ending import request_end
-from ocean.stores.sqlite.inbox import fix_inputs, fixed_inputs
+from ocean.stores.sqlite.inbox import due_inputs, fix_inputs, fixed_inputs
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.unit import Unit
 
@@ -21,7 +21,7 @@ def has_work(u: Unit, ask: ClaimAsk) -> bool:
     """Whether a claim would find anything: reads only, so that an idle poke takes no write lock."""
     if ask.run_id is not None:
         run = u.find(ask.run_id)
-        return run is not None and not _is_held(u, run, ask)
+        return run is not None and not _holds(u, run, ask)
     owed = u.one("next_owed_end")
     if owed is not None and owed["at"] is not None and owed["at"] <= u.now:
         return True
@@ -83,28 +83,34 @@ def is_clog_paused(u: Unit, clog_id: str) -> bool:
     return record is not None and record.paused
 
 
-def _is_held(u: Unit, run: Run, ask: ClaimAsk) -> bool:
+def _holds(u: Unit, run: Run, ask: ClaimAsk) -> tuple[Hold, ...]:
     is_paused = is_clog_paused(u, run.clog_id)
-    return bool(holds(run, is_here=run.clog_id in ask.clogs, is_clog_paused=is_paused, now=u.now))
+    return holds(run, is_here=run.clog_id in ask.clogs, is_clog_paused=is_paused, now=u.now)
 
 
-def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
-    if kernel_end(run, u.now):
-        make_owed_end(u, run)
-        return None
-    if run.clog_id not in ask.clogs or _is_held(u, run, ask):
-        return None
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A claim as it would be made now: the run before and after it, and the event that woke the tick."""
+
+    claim: Claim
+    before: Run
+    following: Run
+    caused_by: str | None
+
+
+def plan_claim(u: Unit, run: Run, ask: ClaimAsk) -> Plan | NotClaimable:
+    """Everything that a claim of this run decides. It only reads: what a plan says, the claim then writes."""
+    if owed := kernel_end(run, u.now):
+        return NotClaimable(end=owed)
+    if found := _holds(u, run, ask):
+        return NotClaimable(holds=found)
     clog = ask.clogs[run.clog_id]
     following = claimed(run, ask.instance_id, clog.lock_ms, u.now)
     if isinstance(following, EndNow):
-        return None
-    u.save(following)
-    if run.tick_open:
-        call, reason, inputs = _call_again(u, run, following, clog, ask.instance_id)
-    else:
-        call, reason, inputs = _begin(u, following, clog, ask.instance_id)
-    return Claim(
-        run=info(u, u.run(run.run_id)),
+        return NotClaimable(end=following.reason)
+    call, reason, inputs, caused_by = _call_again(u, run) if run.tick_open else _begin(u, following, clog)
+    claim = Claim(
+        run=info(u, following),
         lock=Lock(run.run_id, following.lock_epoch, clog.lock_ms),
         tick=following.tick,
         call=call,
@@ -114,45 +120,58 @@ def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
         lock_expires_at=u.now + clog.lock_ms,
         life=run.life,
     )
+    return Plan(claim, run, following, caused_by)
 
 
-def _begin(u: Unit, run: Run, clog: ClaimableClog, instance_id: str) -> tuple[int, str, tuple[Input, ...]]:
-    """A new tick: its number, reason and inputs are fixed here, for every call of it."""
-    inputs = () if run.ending else fix_inputs(u, run, clog.takes_all_inputs)
+def _begin(u: Unit, run: Run, clog: ClaimableClog) -> tuple[int, str, tuple[Input, ...], str | None]:
+    """A new tick: its number, reason and inputs, for every call of it."""
+    inputs = () if run.ending else due_inputs(u, run, clog.takes_all_inputs)
     reason = str(run.ending) if run.ending else str(inputs[0].kind) if inputs else WAKE
-    u.do(
-        "insert_tick",
-        run_id=run.run_id,
-        tick=run.tick,
-        reason=reason,
-        caused_by=inputs[0].caused_by if inputs else None,
-        epoch=run.lock_epoch,
-        instance_id=instance_id,
-        version=clog.version,
-        now=u.now,
-    )
-    return 1, reason, inputs
+    return 1, reason, inputs, inputs[0].caused_by if inputs else None
 
 
-def _call_again(
-    u: Unit, before: Run, run: Run, clog: ClaimableClog, instance_id: str
-) -> tuple[int, str, tuple[Input, ...]]:
+def _call_again(u: Unit, run: Run) -> tuple[int, str, tuple[Input, ...], str | None]:
     """The same tick once more, after a crash, a failed attempt or a give-back."""
-    tick = u.one(
-        "reclaim_tick",
-        run_id=run.run_id,
-        tick=run.tick,
-        epoch=run.lock_epoch,
-        instance_id=instance_id,
-        version=clog.version,
-        now=u.now,
-    )
+    tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
     assert tick is not None
+    return tick["calls"] + 1, tick["reason"], fixed_inputs(u, run), tick["caused_by"]
+
+
+def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
+    plan = plan_claim(u, run, ask)
+    if isinstance(plan, NotClaimable):
+        if plan.end:
+            make_owed_end(u, run)
+        return None
+    u.save(plan.following)
+    _write_tick(u, plan, ask)
+    return plan.claim
+
+
+def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
+    claim, before, run = plan.claim, plan.before, plan.following
+    facts = {
+        "run_id": run.run_id,
+        "tick": run.tick,
+        "epoch": run.lock_epoch,
+        "instance_id": ask.instance_id,
+        "version": ask.clogs[run.clog_id].version,
+        "now": u.now,
+    }
+    if not before.tick_open:
+        fix_inputs(u, run, claim.inputs)
+        u.do("insert_tick", **facts, reason=claim.reason, caused_by=plan.caused_by)
+        return
+    u.do("reclaim_tick", **facts, call=claim.call)
     was_given_back = before.status is RunStatus.PENDING and before.wake_at is None
     because = "crash" if before.status is RunStatus.ACTIVE else "give_back" if was_given_back else "retry"
     payload = {"because": because, "attempt": run.attempt, "previous": before.locked_by}
-    u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=tick["calls"], caused_by=tick["caused_by"])
-    return tick["calls"], tick["reason"], fixed_inputs(u, run)
+    u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=claim.call, caused_by=plan.caused_by)
+
+
+def preview_claim(u: Unit, ask: ClaimAsk) -> Claim | NotClaimable:
+    plan = plan_claim(u, u.run(ask.run_id or ""), ask)
+    return plan.claim if isinstance(plan, Plan) else plan
 
 
 def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
