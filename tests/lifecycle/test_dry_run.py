@@ -221,6 +221,21 @@ async def test_no_handler_can_swallow_the_stop(act: Act) -> None:
         assert (shown.stopped_at, shown.outcome, shown.events) == (DryStop("step", "pay", "c"), None, ())
 
 
+async def test_a_handler_that_catches_errors_does_not_even_see_the_stop() -> None:
+    caught: list[Exception] = []
+
+    async def act(tick: Tick) -> Outcome:
+        try:
+            await tick.step("pay", forbidden)
+        except Exception as error:
+            caught.append(error)
+        return Done()
+
+    async with stage(Script(act)) as w:
+        await rehearse(w, await start(w))
+        assert caught == []
+
+
 async def test_a_nested_call_is_rehearsed_and_its_stop_names_its_clog() -> None:
     other = Clog("other")
 
@@ -442,6 +457,7 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
 
         tasks.start_soon(move_time)
         shown = await rehearse(w, await start(w), **more)
+    assert is_waiting.is_set()
     return shown
 
 
