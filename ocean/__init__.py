@@ -5,6 +5,7 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
+from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
     Abort,
@@ -83,6 +84,13 @@ __all__ = [
     "Continue",
     "DedupeKeyReused",
     "Done",
+    "DryEvent",
+    "DryNewRun",
+    "DryRow",
+    "DryRun",
+    "DrySignal",
+    "DryStop",
+    "DryTimer",
     "ErrorInfo",
     "Event",
     "Explanation",

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from ocean.kernel.calling import call_handler
 from ocean.kernel.clock import Clock
-from ocean.kernel.clog import Registry
+from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import LockLost, OceanError, StoreBusy
 from ocean.kernel.locks import Held, LockKeeper
@@ -139,6 +139,47 @@ async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int) -> None
             cancel()
 
 
+def scene_of(crew: Crew, claim: Claim, call: int, *, is_dry: bool = False) -> Scene:
+    """The stage of one call of a claimed tick."""
+    now = crew.clock.now()
+    return Scene(
+        store=crew.store,
+        registry=crew.registry,
+        clock=crew.clock,
+        run=claim.run,
+        session_id=claim.run.session_id,
+        seed=f"{claim.run_key}:{claim.tick}",
+        run_key=claim.run_key,
+        reason=claim.reason,
+        now=now,
+        deadline=now + crew.registry.get(claim.run.clog_id).tick_ms,
+        caller=Caller(claim.inputs[0].actor if claim.inputs else None),
+        lock=claim.lock,
+        tick=claim.tick,
+        call=call,
+        inputs=claim.inputs,
+        private_hosts=crew.private_hosts,
+        is_dry=is_dry,
+    )
+
+
+async def outcome_of(scene: Scene, clog: Clog) -> Outcome:
+    """Call the clog's handler for this tick, within its time limit."""
+    handler = clog.end_handler if scene.run is not None and scene.run.ending else clog.handler
+    if handler is None:
+        return Ok()
+    too_late: Outcome = Retry(ErrorInfo("tick_timeout", f"the handler took longer than {clog.tick_ms} ms"))
+    outcome = too_late
+    with anyio.CancelScope() as limit:
+        cancel = scene.clock.call_later(clog.tick_ms, limit.cancel)
+        try:
+            outcome = await call_handler(handler, Tick(scene, clog))
+        finally:
+            cancel()
+            scene.is_over = True
+    return too_late if scene.clock.now() >= scene.deadline else outcome
+
+
 class TickWork:
     """One claimed tick, from its call to its commit, over conflicts and lost locks."""
 
@@ -183,40 +224,8 @@ class TickWork:
                 await self._take_turn(effects)
 
     async def _call(self, call: int) -> tuple[Outcome, Effects]:
-        claim, clog = self._claim, self._clog
-        now = self._crew.clock.now()
-        scene = self._scene = Scene(
-            store=self._crew.store,
-            registry=self._crew.registry,
-            clock=self._crew.clock,
-            run=claim.run,
-            session_id=claim.run.session_id,
-            seed=f"{claim.run_key}:{claim.tick}",
-            run_key=claim.run_key,
-            reason=claim.reason,
-            now=now,
-            deadline=now + clog.tick_ms,
-            caller=Caller(claim.inputs[0].actor if claim.inputs else None),
-            lock=claim.lock,
-            tick=claim.tick,
-            call=call,
-            inputs=claim.inputs,
-            private_hosts=self._crew.private_hosts,
-        )
-        handler = clog.end_handler if claim.run.ending else clog.handler
-        if handler is None:
-            return Ok(), Effects()
-        too_late: Outcome = Retry(ErrorInfo("tick_timeout", f"the handler took longer than {clog.tick_ms} ms"))
-        outcome = too_late
-        with anyio.CancelScope() as limit:
-            cancel = self._crew.clock.call_later(clog.tick_ms, limit.cancel)
-            try:
-                outcome = await call_handler(handler, Tick(scene, clog))
-            finally:
-                cancel()
-                scene.is_over = True
-        if self._crew.clock.now() >= scene.deadline:
-            outcome = too_late
+        scene = self._scene = scene_of(self._crew, self._claim, call)
+        outcome = await outcome_of(scene, self._clog)
         return outcome, Effects() if isinstance(outcome, Retry) else scene.effects
 
     async def _commit(self, call: int, outcome: Outcome, effects: Effects) -> tuple[Committed | Contended, Outcome]:

@@ -14,6 +14,7 @@ from ocean.kernel.arguments import (
     checked_caller,
     checked_choice,
     checked_count,
+    checked_flag,
     checked_limit,
     checked_names,
     new_run,
@@ -25,6 +26,7 @@ from ocean.kernel.arguments import (
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.direct_calls import DirectCall
+from ocean.kernel.dry_run import DryRun
 from ocean.kernel.eligibility import Explanation, holds
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
 from ocean.kernel.ids import IdSource, even_roll
@@ -43,7 +45,9 @@ from ocean.kernel.records import (
     RunStatus,
     SignalReceipt,
     TickInfo,
+    TickResult,
 )
+from ocean.kernel.rehearsing import rehearsed
 from ocean.kernel.store import ClaimAsk, Store
 from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
 from ocean.kernel.transitions import due_at
@@ -158,8 +162,12 @@ class Kernel:
         clog_ids: Collection[str] | None = None,
         run_id: str | None = None,
         concurrency: int = DEFAULT_CONCURRENCY,
+        dry_run: bool = False,
     ) -> AdvanceResult:
-        """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back."""
+        """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back.
+
+        `dry_run=True` shows the next tick of the run named and changes nothing.
+        """
         checked_count(budget_ms, "budget_ms")
         checked_count(concurrency, "concurrency", least=1)
         for name, value in (("hard_ms", hard_ms), ("max_ticks", max_ticks)):
@@ -169,6 +177,8 @@ class Kernel:
             self._registry.get(clog_id)
         if run_id is not None:
             await self._require(run_id)
+        if checked_flag(dry_run, "dry_run"):
+            return await self._dry_run(run_id, max_ticks, clog_ids, hard_ms)
         now = self._clock.now()
         budget_ms = budget_ms if hard_ms is None else min(budget_ms, hard_ms)
         ask = ClaimAsk(self._crew.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
@@ -176,13 +186,26 @@ class Kernel:
         with self._limit(hard_ms):
             await advance.run()
         self._slot = (self._slot + advance.claims) % FAIR_EVERY
+        return await self._advanced(advance.results)
+
+    async def _dry_run(
+        self, run_id: str | None, max_ticks: int | None, clog_ids: Collection[str] | None, hard_ms: int | None
+    ) -> AdvanceResult:
+        if run_id is None:
+            raise InvalidValue("a dry run shows the next tick of one run; name it with run_id")
+        if max_ticks is not None or clog_ids is not None:
+            raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
+        return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
+
+    async def _advanced(self, results: list[TickResult], shown: DryRun | None = None) -> AdvanceResult:
         agenda = await self._store.agenda(self._crew.claimable(None).keys())
         return AdvanceResult(
-            tuple(advance.results),
+            tuple(results),
             agenda.due_now,
             agenda.next_wake_at,
             agenda.oldest_due_age_ms,
             agenda.unclaimable,
+            shown,
         )
 
     @contextmanager

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ocean.kernel.dry_run import DryRun
 
 
 class RunStatus(StrEnum):
@@ -298,13 +301,14 @@ class Agenda:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceResult:
-    """What a poke did, and when the next one is needed."""
+    """What a poke did, and when the next one is needed; or what it would have done, if asked for a dry run."""
 
     outcomes: tuple[TickResult, ...]
     due_now: int
     next_wake_at: int | None
     oldest_due_age_ms: int
     unclaimable: int
+    dry_run: "DryRun | None" = None
 
     @property
     def advanced(self) -> int:

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Literal, NoReturn
 
 import anyio
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
-from ocean.kernel.effects import Effects, NewRun
+from ocean.kernel.dry_run import DryStop
+from ocean.kernel.effects import Effects, NewEvent, NewRun
 from ocean.kernel.errors import ClogError, LockLost
 from ocean.kernel.ids import derived_id
 from ocean.kernel.read_before_write import Ledger
@@ -15,6 +17,10 @@ from ocean.kernel.records import Caller, Input, Lock, RunInfo
 from ocean.kernel.store import Store
 
 MOST_DEPTH = 16
+
+
+class DryRunOver(BaseException):
+    """A dry run has come to what only a real call may do. No `except Exception` of a handler's takes it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +51,9 @@ class Scene:
     ordinal: int = 0
     is_lost: bool = False
     is_over: bool = False
+    is_dry: bool = False
+    streamed: list[NewEvent] = field(default_factory=list)
+    stopped_at: DryStop | None = None
 
     def check_alive(self) -> None:
         """Every tool asks first: a call that lost its run, or has ended, changes nothing any more."""
@@ -52,6 +61,13 @@ class Scene:
             raise LockLost(f"run {self.run.run_id if self.run else ''} was taken over; stop this call")
         if self.is_over:
             raise ClogError("this tick is over; tools work only while its handler runs")
+        if self.stopped_at is not None:
+            raise DryRunOver
+
+    def stop(self, kind: Literal["step", "tool"], name: str, clog_id: str) -> NoReturn:
+        """End a dry run. A handler that catches even this gets it again from its next tool."""
+        self.stopped_at = DryStop(kind, name, clog_id)
+        raise DryRunOver
 
     def next_id(self) -> str:
         """Derived from the tick and an ordinal, so that every call of the tick hands out the same ids."""

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
-from ocean.kernel.eligibility import Surroundings
+from ocean.kernel.eligibility import Hold, Surroundings
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     Agenda,
     Claim,
     ClogRecord,
+    Ending,
     Event,
     FeedFilter,
     Input,
@@ -153,6 +154,14 @@ class ClaimAsk:
 
 
 @dataclass(frozen=True, slots=True)
+class NotClaimable:
+    """Why a run would not be called now: an end that any `advance` owes it, or what holds it."""
+
+    end: Ending | None = None
+    holds: tuple[Hold, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SweepAsk:
     """Cut-off times in ms since 1970; None leaves that kind alone."""
 
@@ -184,6 +193,12 @@ class Store(Protocol):
         either unlocked or with a lapsed lock, and with a free slot of each of its concurrency keys; a run that finds
         one full is parked. The same transaction does what any `advance` owes: ends (`eligibility.kernel_end`), and
         taking back leases that lapsed. Without anything due it only reads.
+        """
+
+    async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
+        """What `claim_due` would answer for the one run named, from one snapshot; nothing is written.
+
+        The lock in it is nobody's: the database knows no such epoch yet.
         """
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...

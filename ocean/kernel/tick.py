@@ -27,9 +27,9 @@ from ocean.kernel.records import (
     RunPage,
 )
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
-from ocean.kernel.scene import MOST_DEPTH, Scene
+from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
-from ocean.kernel.tools import Tools, check_allowed
+from ocean.kernel.tools import TOOLS, Tools, check_allowed
 from ocean.kernel.values import checked_id, checked_time, decode, encode
 
 T = TypeVar("T")
@@ -127,7 +127,11 @@ class Tick(TickFacts):
     async def stream(self, type: str, payload: Any = None) -> None:
         """An event that appears at once, even if this call fails later; it carries the call number."""
         scene = self._use("ocean.events.stream")
-        await scene.store.append_streamed(self._lock("stream"), scene.tick, scene.call, [self._event(type, payload)])
+        lock, event = self._lock("stream"), self._event(type, payload)
+        if scene.is_dry:
+            scene.streamed.append(event)
+            return
+        await scene.store.append_streamed(lock, scene.tick, scene.call, [event])
 
     @overload
     async def step(
@@ -155,6 +159,9 @@ class Tick(TickFacts):
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
                 return decode(stored)
+        if scene.is_dry:
+            scene.check_alive()
+            scene.stop("step", name, self.clog_id)
         key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
         result = await invoke(fn, key)
         scene.check_alive()
@@ -172,7 +179,7 @@ class Tick(TickFacts):
         scene.buffers.append(nested._effects)
         try:
             answer = await invoke(found, nested, decode(encode(payload, "payload")))
-        except Refuse:
+        except (Refuse, DryRunOver):
             self._absorb(nested)
             raise
         except BaseException:
@@ -319,6 +326,8 @@ class Tick(TickFacts):
     def _use(self, tool: str) -> Scene:
         self._scene.check_alive()
         check_allowed(self._clog, tool)
+        if self._scene.is_dry and TOOLS[tool].reaches_out:
+            self._scene.stop("tool", tool, self.clog_id)
         return self._scene
 
     def _lock(self, what: str) -> Lock:

@@ -24,6 +24,7 @@ from ocean.kernel.store import (
     ClaimableClog,
     ClaimAsk,
     Committed,
+    NotClaimable,
     RowsAsk,
     TickCommit,
 )
@@ -134,13 +135,18 @@ class KernelMachine(RuleBasedStateMachine):
 
     @rule(target=holders, run_id=runs)
     def explain_and_claim(self, run_id: str) -> Any:
-        """An explanation is empty exactly when a claim takes the run, or makes the end it is owed."""
+        """An explanation is empty exactly when a claim takes the run, or makes the end it is owed; a preview is it."""
         run, around = self.do(self.store.survey(run_id, CLOGS))
         found = holds(run, around, self.clock.now())
-        claims = self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-3", 1, run_id=run_id)))
+        ask = ClaimAsk(CLOGS, "i-3", 1, run_id=run_id)
+        preview = self.do(self.store.preview_claim(ask))
+        claims = self.do(self.store.claim_due(ask))
+        assert claims == ([preview] if isinstance(preview, Claim) else [])
         self._note_kernel_ends()
         was_ended_now = not run.is_ended and self.model[run_id].is_ended
         assert (not found) == (bool(claims) or was_ended_now), f"{found} but {claims}"
+        if isinstance(preview, NotClaimable):
+            assert (preview.holds, bool(preview.end)) == (found, was_ended_now)
         return multiple(*[self._hold(claim) for claim in claims])
 
     @rule(run_id=runs, is_paused=st.booleans())

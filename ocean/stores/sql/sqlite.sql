@@ -254,8 +254,8 @@ SELECT * FROM ocean_ticks WHERE run_id = :run_id AND tick = :tick;
 
 -- name: reclaim_tick
 -- The same tick again, by a new holder.
-UPDATE ocean_ticks SET calls = calls + 1, conflicts = 0, epoch = :epoch, instance_id = :instance_id, version = :version, claimed_at = :now
-WHERE run_id = :run_id AND tick = :tick RETURNING *;
+UPDATE ocean_ticks SET calls = :call, conflicts = 0, epoch = :epoch, instance_id = :instance_id, version = :version, claimed_at = :now
+WHERE run_id = :run_id AND tick = :tick;
 
 -- name: restart_tick
 -- The same tick again after a conflict, by the same holder.

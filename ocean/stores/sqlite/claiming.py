@@ -1,19 +1,18 @@
-"""Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed; and what any poke owes besides."""
+"""Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed."""
 
 import sqlite3
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ocean.kernel.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
 from ocean.kernel.lanes import pick
-from ocean.kernel.outcomes import ErrorInfo
-from ocean.kernel.records import WAKE, Agenda, Claim, Ending, Input, Lock, Run, RunStatus
-from ocean.kernel.store import ClaimableClog, ClaimAsk
-from ocean.kernel.transitions import EndNow, claimed, lease_lapsed
-from ocean.stores.sqlite.ending import request_end
-from ocean.stores.sqlite.inbox import fix_inputs, fixed_inputs
+from ocean.kernel.records import WAKE, Agenda, Claim, Input, Lock, Run, RunStatus
+from ocean.kernel.store import ClaimableClog, ClaimAsk, NotClaimable
+from ocean.kernel.transitions import EndNow, claimed
+from ocean.stores.sqlite.inbox import due_inputs, fix_inputs, fixed_inputs
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.keys import full_key, park_if_full
+from ocean.stores.sqlite.owing import do_what_is_owed
 from ocean.stores.sqlite.unit import Unit
 
 MOST_OWED = 100
@@ -62,41 +61,6 @@ def _do_all(u: Unit, owed: list[sqlite3.Row]) -> None:
     u.flush()
 
 
-def do_what_is_owed(u: Unit, run: Run) -> None:
-    """What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed."""
-    match kernel_end(run, u.now):
-        case Ending.DEADLINE:
-            error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
-            request_end(u, run.run_id, Ending.DEADLINE, error)
-        case Ending() as reason:
-            u.save(replace(run, attempt=run.attempt + 1))
-            request_end(u, run.run_id, reason, crash_error(run))
-        case None if is_lapsed_lease(run, u.now):
-            _take_back(u, run)
-        case None:
-            pass
-
-
-def _take_back(u: Unit, run: Run) -> None:
-    """A worker outside stopped renewing: its attempt has failed, and its run is free for the next one."""
-    following = u.save(lease_lapsed(run, u.now))
-    tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
-    payload = {
-        "because": "lease_lapsed",
-        "attempt": following.attempt,
-        "status": following.status,
-        "epoch": run.lock_epoch,
-        "instance": run.locked_by,
-    }
-    where = {"tick": run.tick, "call": tick["calls"], "caused_by": tick["caused_by"]} if tick else {}
-    u.event(run.run_id, "tick.given_back", payload, **where)
-
-
-def crash_error(run: Run) -> ErrorInfo:
-    message = f"{run.locked_by} stopped while it worked on tick {run.tick}; its lock lapsed at {run.lock_expires_at}"
-    return ErrorInfo("crashed", message, {"attempt": run.attempt + 1})
-
-
 def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
     """The due runs of the asked clogs, at most `limit` of each lane."""
     paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
@@ -128,31 +92,31 @@ def surroundings(u: Unit, run: Run, clog_ids: Collection[str]) -> Surroundings:
     )
 
 
-def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
-    if kernel_end(run, u.now) or is_lapsed_lease(run, u.now):
-        do_what_is_owed(u, run)
-        return None
-    around = surroundings(u, run, ask.clogs)
-    held = holds(run, around, u.now)
-    if held:
-        if [hold.code for hold in held] == ["key_full"] and run.parked_on is None:
-            park_if_full(u, run)
-            u.flush()
-        return None
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A claim as it would be made now: the run before and after it, and the event that woke the tick."""
+
+    claim: Claim
+    before: Run
+    following: Run
+    caused_by: str | None
+
+
+def plan_claim(u: Unit, run: Run, ask: ClaimAsk) -> Plan | NotClaimable:
+    """Everything that a claim of this run decides. It only reads: what a plan says, the claim then writes."""
+    if owed := kernel_end(run, u.now):
+        return NotClaimable(end=owed)
+    if found := holds(run, surroundings(u, run, ask.clogs), u.now):
+        return NotClaimable(holds=found)
+    if is_lapsed_lease(run, u.now):
+        return NotClaimable()
     clog = ask.clogs[run.clog_id]
     following = claimed(run, ask.instance_id, clog.lock_ms, u.now, is_lease=ask.is_lease)
     if isinstance(following, EndNow):
-        return None
-    u.save(following)
-    if run.key_count:
-        # The slots are taken at once: the next candidate of this claim must see it.
-        u.flush()
-    if run.tick_open:
-        call, reason, inputs = _call_again(u, run, following, clog, ask.instance_id)
-    else:
-        call, reason, inputs = _begin(u, following, clog, ask.instance_id)
-    return Claim(
-        run=info(u, u.run(run.run_id)),
+        return NotClaimable(end=following.reason)
+    call, reason, inputs, caused_by = _call_again(u, run) if run.tick_open else _begin(u, following, clog)
+    claim = Claim(
+        run=info(u, following),
         lock=Lock(run.run_id, following.lock_epoch, clog.lock_ms),
         tick=following.tick,
         call=call,
@@ -162,45 +126,64 @@ def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
         lock_expires_at=u.now + clog.lock_ms,
         life=run.life,
     )
+    return Plan(claim, run, following, caused_by)
 
 
-def _begin(u: Unit, run: Run, clog: ClaimableClog, instance_id: str) -> tuple[int, str, tuple[Input, ...]]:
-    """A new tick: its number, reason and inputs are fixed here, for every call of it."""
-    inputs = () if run.ending else fix_inputs(u, run, clog.takes_all_inputs)
+def _begin(u: Unit, run: Run, clog: ClaimableClog) -> tuple[int, str, tuple[Input, ...], str | None]:
+    """A new tick: its number, reason and inputs, for every call of it."""
+    inputs = () if run.ending else due_inputs(u, run, clog.takes_all_inputs)
     reason = str(run.ending) if run.ending else str(inputs[0].kind) if inputs else WAKE
-    u.do(
-        "insert_tick",
-        run_id=run.run_id,
-        tick=run.tick,
-        reason=reason,
-        caused_by=inputs[0].caused_by if inputs else None,
-        epoch=run.lock_epoch,
-        instance_id=instance_id,
-        version=clog.version,
-        now=u.now,
-    )
-    return 1, reason, inputs
+    return 1, reason, inputs, inputs[0].caused_by if inputs else None
 
 
-def _call_again(
-    u: Unit, before: Run, run: Run, clog: ClaimableClog, instance_id: str
-) -> tuple[int, str, tuple[Input, ...]]:
+def _call_again(u: Unit, run: Run) -> tuple[int, str, tuple[Input, ...], str | None]:
     """The same tick once more, after a crash, a failed attempt or a give-back."""
-    tick = u.one(
-        "reclaim_tick",
-        run_id=run.run_id,
-        tick=run.tick,
-        epoch=run.lock_epoch,
-        instance_id=instance_id,
-        version=clog.version,
-        now=u.now,
-    )
+    tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
     assert tick is not None
+    return tick["calls"] + 1, tick["reason"], fixed_inputs(u, run), tick["caused_by"]
+
+
+def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
+    plan = plan_claim(u, run, ask)
+    if isinstance(plan, NotClaimable):
+        if not plan.holds:
+            do_what_is_owed(u, run)
+        elif [hold.code for hold in plan.holds] == ["key_full"] and run.parked_on is None:
+            park_if_full(u, run)
+            u.flush()
+        return None
+    u.save(plan.following)
+    _write_tick(u, plan, ask)
+    if run.key_count:
+        # The slots are taken at once: the next candidate of this claim must see it.
+        u.flush()
+    return plan.claim
+
+
+def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
+    claim, before, run = plan.claim, plan.before, plan.following
+    facts = {
+        "run_id": run.run_id,
+        "tick": run.tick,
+        "epoch": run.lock_epoch,
+        "instance_id": ask.instance_id,
+        "version": ask.clogs[run.clog_id].version,
+        "now": u.now,
+    }
+    if not before.tick_open:
+        fix_inputs(u, run, claim.inputs)
+        u.do("insert_tick", **facts, reason=claim.reason, caused_by=plan.caused_by)
+        return
+    u.do("reclaim_tick", **facts, call=claim.call)
     was_given_back = before.status is RunStatus.PENDING and before.wake_at is None
     because = "crash" if before.status is RunStatus.ACTIVE else "give_back" if was_given_back else "retry"
     payload = {"because": because, "attempt": run.attempt, "previous": before.locked_by}
-    u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=tick["calls"], caused_by=tick["caused_by"])
-    return tick["calls"], tick["reason"], fixed_inputs(u, run)
+    u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=claim.call, caused_by=plan.caused_by)
+
+
+def preview_claim(u: Unit, ask: ClaimAsk) -> Claim | NotClaimable:
+    plan = plan_claim(u, u.run(ask.run_id or ""), ask)
+    return plan.claim if isinstance(plan, Plan) else plan
 
 
 def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:

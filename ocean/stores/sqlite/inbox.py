@@ -130,12 +130,16 @@ def next_input_at(u: Unit, run_id: str) -> int | None:
     return None if row is None else int(row["available_at"])
 
 
-def fix_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
-    """Give the due inputs to the tick that begins: the first one, or all. They stay its inputs over every retry."""
+def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
+    """What a tick that began now would get: the first due input, or all."""
     rows = u.all("due_inputs", run_id=run.run_id, now=u.now, limit=MOST_INPUTS if takes_all else 1)
-    for row in rows:
-        u.do("assign_input", run_id=run.run_id, number=row["number"], tick=run.tick)
     return tuple(map(input_from, rows))
+
+
+def fix_inputs(u: Unit, run: Run, inputs: tuple[Input, ...]) -> None:
+    """Give inputs to the tick that begins. They stay its inputs over every retry."""
+    for each in inputs:
+        u.do("assign_input", run_id=run.run_id, number=each.number, tick=run.tick)
 
 
 def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:

@@ -35,6 +35,7 @@ from ocean.kernel.store import (
     CallConflict,
     CallDone,
     ClaimAsk,
+    NotClaimable,
     Request,
     RowsAnswer,
     RowsAsk,
@@ -135,6 +136,9 @@ class SqliteStore:
             if claims:
                 return claims
         return []
+
+    async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
+        return await self._read(lambda u: claiming.preview_claim(u, ask))
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
         return await self._read(lambda u: storage.read_rows(u, ask))
