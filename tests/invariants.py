@@ -3,6 +3,7 @@
 import sqlite3
 from typing import Any
 
+from ocean.kernel.counters import Counter, CounterKind
 from ocean.kernel.records import RunStatus
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.stores.sqlite.store import SqliteStore
@@ -31,6 +32,7 @@ def check_tables(db: sqlite3.Connection, now: int) -> None:
         _check_run(db, row, now)
     _check_events(db)
     _check_ticks(db)
+    _check_counters(db)
 
 
 def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
@@ -98,6 +100,13 @@ def _check_ticks(db: sqlite3.Connection) -> None:
             {"run_id": tick["run_id"], "tick": tick["tick"]},
         )
         assert committed <= 1, f"tick {tick['tick']} of {tick['run_id']} committed {committed} times"
+
+
+def _check_counters(db: sqlite3.Connection) -> None:
+    for row in db.execute("SELECT * FROM ocean_counters").fetchall():
+        counter = Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])
+        assert row["expires_at"] == counter.expires_at, f"expires_at is not its function: {counter}"
+        assert row["expires_at"] is None or row["expires_at"] > row["at"]
 
 
 def _value(db: sqlite3.Connection, sql: str, values: dict[str, Any]) -> Any:

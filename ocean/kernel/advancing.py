@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from ocean.kernel.calling import call_handler
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
+from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import LockLost, OceanError, StoreBusy
 from ocean.kernel.locks import Held, LockKeeper
@@ -149,6 +150,7 @@ class TickWork:
         self._scope = anyio.CancelScope()
         self._held: Held = crew.keeper.hold(claim.lock, sent_at, self._lost)
         self._scene: Scene | None = None
+        self._refused: dict[str, Taken] = {}
 
     def _lost(self) -> None:
         if self._scene is not None:
@@ -179,6 +181,7 @@ class TickWork:
             if isinstance(answer, Committed):
                 return answer.status, outcome_name(outcome)
             call = answer.call
+            self._refused |= answer.refused
             if answer.must_take_turn:
                 await self._take_turn(effects)
 
@@ -202,6 +205,7 @@ class TickWork:
             call=call,
             inputs=claim.inputs,
             private_hosts=self._crew.private_hosts,
+            refused=self._refused,
         )
         handler = clog.end_handler if claim.run.ending else clog.handler
         if handler is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.counters import Take
 
 Scope = Literal["global", "session", "run", "tick"]
 
@@ -110,6 +111,7 @@ class Effects:
     runs: list[NewRun] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
+    takes: list[Take] = field(default_factory=list)
     delete_runs: list[tuple[str, str]] = field(default_factory=list)
     delete_ticks: list[int] = field(default_factory=list)
     delete_session_by: str | None = None

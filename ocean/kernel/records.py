@@ -302,6 +302,7 @@ class SweepResult:
     runs: int = 0
     requests: int = 0
     more: bool = False
+    counters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

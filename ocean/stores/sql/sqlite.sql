@@ -202,6 +202,10 @@ WHERE run_id = :run_id AND tick = :tick RETURNING *;
 -- The same tick again after a conflict, by the same holder.
 UPDATE ocean_ticks SET calls = calls + 1, conflicts = conflicts + 1 WHERE run_id = :run_id AND tick = :tick RETURNING *;
 
+-- name: call_tick_again
+-- The same tick again by the same holder, without a conflict of rows.
+UPDATE ocean_ticks SET calls = calls + 1 WHERE run_id = :run_id AND tick = :tick RETURNING *;
+
 -- name: count_give_back
 UPDATE ocean_ticks SET give_backs = give_backs + 1 WHERE run_id = :run_id AND tick = :tick
 RETURNING give_backs, calls, caused_by;
@@ -359,3 +363,21 @@ SELECT * FROM ocean_clogs ORDER BY clog_id;
 
 -- name: set_clog_paused
 UPDATE ocean_clogs SET paused = :paused WHERE clog_id = :clog_id;
+
+-- name: get_counter
+SELECT kind, used, at, per_ms, rate FROM ocean_counters WHERE key = :key;
+
+-- name: put_counter
+INSERT INTO ocean_counters (key, kind, used, at, per_ms, rate, expires_at)
+VALUES (:key, :kind, :used, :at, :per_ms, :rate, :expires_at)
+ON CONFLICT DO UPDATE SET kind = excluded.kind, used = excluded.used, at = excluded.at, per_ms = excluded.per_ms,
+  rate = excluded.rate, expires_at = excluded.expires_at;
+
+-- name: reset_counter
+DELETE FROM ocean_counters WHERE key = :key;
+
+-- name: sweep_counters
+-- Counters that are worth as much as none.
+DELETE FROM ocean_counters WHERE key IN (
+  SELECT key FROM ocean_counters WHERE expires_at <= :now AND expires_at IS NOT NULL ORDER BY expires_at LIMIT :limit)
+RETURNING key;
