@@ -4,7 +4,8 @@ import sqlite3
 from typing import Any
 
 from ocean.kernel.counters import Counter, CounterKind
-from ocean.kernel.records import RunStatus
+from ocean.kernel.eligibility import kernel_end
+from ocean.kernel.records import Delay, RunStatus
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import run_from
@@ -54,6 +55,11 @@ def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
             db, "SELECT min(available_at) FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL", one
         )
         assert first is None or (run.wake_at is not None and run.wake_at <= first), f"lost wake-up: {run}"
+    if run.delayed_by is not None:
+        assert (run.lock_epoch, run.tick_open) == (run.life, False), f"a run that was claimed is delayed: {run}"
+    debounced = _value(db, "SELECT count(*) FROM ocean_dedupe WHERE run_id = :run_id AND debounced = 1", one)
+    if run.delayed_by is Delay.DEBOUNCE and kernel_end(run, now) is None:
+        assert debounced == 1, f"a debounced run without its key: {run}"
     consumed = db.execute(
         "SELECT number, available_at, consumed_tick FROM ocean_inbox WHERE run_id = :run_id"
         " AND consumed_tick IS NOT NULL",

@@ -54,6 +54,14 @@ class NewEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Debounce:
+    """Start when no further creation has come for `ms`, but at most `max_ms` after the first."""
+
+    ms: int
+    max_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NewRun:
     run_id: str
     is_id_given: bool
@@ -71,6 +79,8 @@ class NewRun:
     notify_parent: bool = False
     on_parent_end: Literal["live", "cancel"] = "live"
     actor: str | None = None
+    rate: Take | None = None
+    debounce: Debounce | None = None
 
 
 @dataclass(frozen=True, slots=True)

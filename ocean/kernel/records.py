@@ -35,6 +35,13 @@ class InputKind(StrEnum):
     CHILD = "child"
 
 
+class Delay(StrEnum):
+    """Why a run does not start when it is created."""
+
+    RATE = "rate"
+    DEBOUNCE = "debounce"
+
+
 WAKE = "wake"
 """The reason of a tick that has no input: `Wait` ran out."""
 
@@ -43,7 +50,8 @@ WAKE = "wake"
 class Run:
     """The narrow row that decides. `transitions` makes the next one; nothing else changes it.
 
-    `life` is 0, or for a run id that may have been used before a number that no use of it had.
+    `life` is 0, or for a run id that may have been used before a number that no use of it had. `delay_key` is the rate
+    key or dedupe key by which a run is `delayed_by` something until its `wake_at`, or until it is claimed after that.
     """
 
     run_id: str
@@ -73,6 +81,8 @@ class Run:
     ended_at: int | None
     wait_until: int | None = None
     life: int = 0
+    delayed_by: Delay | None = None
+    delay_key: str | None = None
 
     @property
     def is_ended(self) -> bool:

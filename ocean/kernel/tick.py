@@ -253,6 +253,8 @@ class Tick(TickFacts):
         parent = scene.run.run_id if scene.run else None
         if parent is None and (notify_parent or on_parent_end != "live"):
             raise InvalidValue("a run created by a call on a clog has no parent to notify or to end with")
+        if options.get("debounce_ms") is not None or options.get("debounce_max_ms") is not None:
+            raise InvalidValue("debounce_ms is for creations from outside; a tick creates its runs once")
         new = new_run(
             run_id=scene.next_id() if run_id is None else run_id,
             is_id_given=True,

@@ -72,6 +72,9 @@ class CreateRun(ToolInput):
     deadline_at: int | None = None
     dedupe_key: str | None = None
     dedupe_ms: int | None = None
+    rate_key: str | None = None
+    rate_limit: int | None = None
+    rate_per_ms: int | None = None
     notify_parent: bool = False
     on_parent_end: Literal["live", "cancel"] = "live"
 

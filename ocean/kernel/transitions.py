@@ -17,7 +17,7 @@ from ocean.kernel.backoff import RetryPolicy, delay_for
 from ocean.kernel.errors import LockLost, RunEnded
 from ocean.kernel.ids import even_roll
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus
 
 GIVE_BACKS_FREE = 2
 
@@ -48,6 +48,11 @@ def is_last_call(run: Run) -> bool:
 def _first(wake_at: int | None, ready_at: int | None) -> int:
     """A back-off holds a pending run; without one it is due since it became ready."""
     return wake_at if wake_at is not None else ready_at or 0
+
+
+def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
+    """A run that is created, or created once more before its first claim, starts at a time of its own."""
+    return replace(run, ready_at=None, wake_at=until, delayed_by=by, delay_key=key, updated_at=now)
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
@@ -107,6 +112,8 @@ def claimed(run: Run, instance_id: str, lock_ms: int, now: int) -> Run | EndNow:
         ready_at=None,
         wake_at=None,
         wait_until=None,
+        delayed_by=None,
+        delay_key=None,
         locked_by=instance_id,
         lock_expires_at=now + lock_ms,
         lock_epoch=run.lock_epoch + 1,
@@ -206,4 +213,4 @@ def resumed(run: Run, now: int) -> Run:
 
 def _unlocked(run: Run, now: int) -> Run:
     free = replace(run, locked_by=None, lock_expires_at=None, ready_at=None, wake_at=None)
-    return replace(free, wait_until=None, updated_at=now)
+    return replace(free, wait_until=None, delayed_by=None, delay_key=None, updated_at=now)

@@ -159,6 +159,7 @@ BOUNDED_SCANS = {
     "SCAN runs USING COVERING INDEX runs_due": "the first lane: LIMIT 1",
     "SCAN r USING INDEX runs_created": "all runs by age: a page",
     "SCAN r USING COVERING INDEX sqlite_autoindex_runs_1": "a count up to its cap",
+    "SCAN r USING COVERING INDEX runs_created": "a count up to its cap",
     "SCAN events": "the oldest of all events: a batch",
     "SCAN ocean_clogs": "as many rows as clogs",
     "SCAN sqlite_sequence": "one row",

@@ -13,3 +13,11 @@ CREATE TABLE ocean_counters (
   CHECK ((kind = 'steady') = (rate IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ocean_counters_expires ON ocean_counters (expires_at) WHERE expires_at IS NOT NULL;
+
+-- What a run waits for between its creation and its first claim, which clears both.
+ALTER TABLE runs ADD COLUMN delayed_by TEXT
+  CHECK (delayed_by IS NULL OR (delayed_by IN ('rate', 'debounce') AND status = 'pending' AND wake_at IS NOT NULL));
+ALTER TABLE runs ADD COLUMN delay_key TEXT CHECK ((delayed_by IS NULL) = (delay_key IS NULL));
+
+-- A key that is held only while its run is debounced.
+ALTER TABLE ocean_dedupe ADD COLUMN debounced INTEGER NOT NULL DEFAULT 0 CHECK (debounced IN (0, 1));

@@ -6,18 +6,32 @@ SELECT * FROM runs WHERE run_id = :run_id;
 -- A new run.
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
   due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, life, tick, tick_open, paused, ending,
-  event_count, inbox_count, pending_count, created_at, updated_at, ended_at)
+  event_count, inbox_count, pending_count, created_at, updated_at, ended_at,
+  delayed_by, delay_key)
 VALUES (:run_id, :session_id, :clog_id, :parent_run_id, :correlation_id, :priority, :status, :attempt, :max_attempts,
   :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :life, :tick, :tick_open,
-  :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at);
+  :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at,
+  :delayed_by, :delay_key);
 
 -- name: save_run
 -- Everything about a run that can change.
 UPDATE runs SET status = :status, attempt = :attempt, due_at = :due_at, last_call = :last_call, ready_at = :ready_at,
   wake_at = :wake_at, wait_until = :wait_until, locked_by = :locked_by, lock_expires_at = :lock_expires_at, lock_epoch = :lock_epoch, tick = :tick,
   tick_open = :tick_open, paused = :paused, ending = :ending, event_count = :event_count, inbox_count = :inbox_count,
-  pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at
+  pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at,
+  delayed_by = :delayed_by, delay_key = :delay_key
 WHERE run_id = :run_id;
+
+-- name: redefine_run
+-- What only a further creation of a debounced run can change.
+UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at WHERE run_id = :run_id;
+
+-- name: redefine_details
+UPDATE ocean_run_details SET body_hash = :body_hash, retry = :retry WHERE run_id = :run_id;
+
+-- name: replace_created_input
+UPDATE ocean_inbox SET body = :body, actor = :actor, caused_by = :caused_by, event_seq = :event_seq
+WHERE run_id = :run_id AND number = 1 AND kind = 'created' AND assigned_tick IS NULL;
 
 -- name: delete_run
 DELETE FROM runs WHERE run_id = :run_id;
@@ -50,12 +64,12 @@ UPDATE ocean_run_details SET output = :output WHERE run_id = :run_id;
 UPDATE ocean_run_details SET error = :error WHERE run_id = :run_id;
 
 -- name: get_dedupe
-SELECT d.run_id, d.expires_at, w.body_hash FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
+SELECT d.run_id, d.expires_at, d.debounced, w.body_hash FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
 WHERE d.clog_id = :clog_id AND d.session_id = :session_id AND d.dedupe_key = :dedupe_key;
 
 -- name: insert_dedupe
-INSERT INTO ocean_dedupe (clog_id, session_id, dedupe_key, run_id, expires_at)
-VALUES (:clog_id, :session_id, :dedupe_key, :run_id, :expires_at);
+INSERT INTO ocean_dedupe (clog_id, session_id, dedupe_key, run_id, expires_at, debounced)
+VALUES (:clog_id, :session_id, :dedupe_key, :run_id, :expires_at, :debounced);
 
 -- name: release_dedupe
 -- Frees whatever key the run holds.
@@ -299,6 +313,9 @@ ON CONFLICT DO UPDATE SET sort_key = excluded.sort_key, value = excluded.value;
 
 -- name: clear_attribute
 DELETE FROM ocean_attributes WHERE run_id = :run_id AND name = :name;
+
+-- name: clear_attributes
+DELETE FROM ocean_attributes WHERE run_id = :run_id;
 
 -- name: get_attributes
 SELECT name, value FROM ocean_attributes WHERE run_id = :run_id ORDER BY name;
