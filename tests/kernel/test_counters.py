@@ -151,6 +151,13 @@ def test_a_new_rate_keeps_the_tokens_owed_and_pays_back_by_the_old_until_it_give
     assert shelf.take(NOW + 200, limit=20, per_ms=60_000) == Taken(True, 11, 20, 9, 0)
 
 
+def test_a_part_of_a_token_that_is_owed_stays_owed_in_coarser_units() -> None:
+    shelf = Shelf()
+    shelf.take(NOW, limit=1, per_ms=3)
+    assert shelf.take(NOW + 1, limit=1, per_ms=1) == Taken(False, 1, 1, 0, 2)
+    assert shelf.take(NOW + 3, limit=1, per_ms=1)
+
+
 def test_a_new_length_of_a_quota_counts_the_last_window_while_both_last() -> None:
     hour = 3_600_000
     shelf = Shelf()

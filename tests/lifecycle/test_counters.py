@@ -140,7 +140,7 @@ async def test_a_tick_that_takes_many_keys_is_called_once_more_for_each_that_is_
         assert {seen.attempt for seen in clog.seen} == {0}
 
 
-async def test_a_crash_forgets_what_its_tick_was_told() -> None:
+async def test_the_next_claim_of_a_tick_asks_anew() -> None:
     async def act(tick: Tick) -> Outcome:
         if tick.call_number == 1:
             await tick.take("k", limit=1)
@@ -260,6 +260,41 @@ async def test_a_direct_call_that_is_beaten_runs_again_however_many_keys_it_lose
         assert calls == 9
         assert await w.ocean.call_clog(clog_id="c", method="grab", request_key="once") == []
         assert calls == 9
+
+
+async def test_a_direct_call_that_was_beaten_is_told_no_although_the_counter_is_free_again() -> None:
+    answers: list[bool] = []
+    clog = Clog("c")
+
+    @clog.method
+    async def grab(tick: Tick, payload: Any) -> None:
+        if len(answers) == 1:
+            await w.ocean.reset_counter("k")
+        answers.append((await tick.take("k", limit=1)).ok)
+        if len(answers) == 1:
+            assert await w.ocean.take("k", limit=1)
+
+    async with stage(clog) as w:
+        await w.ocean.call_clog(clog_id="c", method="grab")
+        await w.ocean.call_clog(clog_id="c", method="grab")
+        assert answers == [True, False, True], "the next call asks anew"
+
+
+async def test_a_nested_call_knows_what_it_has_taken_itself() -> None:
+    till = _till()
+
+    @till.method
+    async def pay_twice(tick: Tick, payload: Any) -> list[bool]:
+        return [(await tick.take("k", 3, limit=5)).ok for _ in range(2)]
+
+    async def act(tick: Tick) -> Outcome:
+        return Done(await tick.call("till", "pay_twice"))
+
+    clog = Script(act)
+    async with stage(clog, till) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert ((await look(w, run_id)).output, len(clog.seen)) == ([True, False], 1)
 
 
 async def test_peeks_and_refusals_write_nothing() -> None:
