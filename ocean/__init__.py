@@ -5,6 +5,7 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
+from ocean.kernel.counters import Taken
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
@@ -133,6 +134,7 @@ __all__ = [
     "StoreUnusable",
     "SweepResult",
     "SystemClock",
+    "Taken",
     "Tick",
     "TickInfo",
     "TickResult",

@@ -100,7 +100,10 @@ class Ocean(Kernel):
         batch: int = 500,
         max_batches: int = 1_000,
     ) -> SweepResult:
-        """Remove what is old enough, in bounded batches; what is not named stays, but request keys go after a day."""
+        """Remove what is old enough, in bounded batches; what is not named stays.
+
+        But request keys go after a day, and counters when they are worth as much as none.
+        """
         return await retention.sweep(
             self._store,
             self._clock,

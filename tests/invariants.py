@@ -3,7 +3,9 @@
 import sqlite3
 from typing import Any
 
-from ocean.kernel.records import RunStatus
+from ocean.kernel.counters import Counter, CounterKind
+from ocean.kernel.eligibility import kernel_end
+from ocean.kernel.records import Delay, RunStatus
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import run_from
@@ -31,6 +33,7 @@ def check_tables(db: sqlite3.Connection, now: int) -> None:
         _check_run(db, row, now)
     _check_events(db)
     _check_ticks(db)
+    _check_counters(db)
 
 
 def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
@@ -52,6 +55,11 @@ def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
             db, "SELECT min(available_at) FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL", one
         )
         assert first is None or (run.wake_at is not None and run.wake_at <= first), f"lost wake-up: {run}"
+    if run.delayed_by is not None:
+        assert (run.lock_epoch, run.tick_open) == (run.life, False), f"a run that was claimed is delayed: {run}"
+    debounced = _value(db, "SELECT count(*) FROM ocean_dedupe WHERE run_id = :run_id AND debounced = 1", one)
+    if run.delayed_by is Delay.DEBOUNCE and kernel_end(run, now) is None:
+        assert debounced == 1, f"a debounced run without its key: {run}"
     consumed = db.execute(
         "SELECT number, available_at, consumed_tick FROM ocean_inbox WHERE run_id = :run_id"
         " AND consumed_tick IS NOT NULL",
@@ -98,6 +106,13 @@ def _check_ticks(db: sqlite3.Connection) -> None:
             {"run_id": tick["run_id"], "tick": tick["tick"]},
         )
         assert committed <= 1, f"tick {tick['tick']} of {tick['run_id']} committed {committed} times"
+
+
+def _check_counters(db: sqlite3.Connection) -> None:
+    for row in db.execute("SELECT * FROM ocean_counters").fetchall():
+        counter = Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])
+        assert row["expires_at"] == counter.expires_at, f"expires_at is not its function: {counter}"
+        assert row["expires_at"] is None or row["expires_at"] > row["at"]
 
 
 def _value(db: sqlite3.Connection, sql: str, values: dict[str, Any]) -> Any:

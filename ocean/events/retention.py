@@ -1,4 +1,4 @@
-"""Retention: old events from the front, finished runs, answers of request keys, in bounded batches."""
+"""Retention: old events from the front, finished runs, answers of request keys, spent counters; in bounded batches."""
 
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.clock import Clock
@@ -32,7 +32,11 @@ async def sweep(
     for _ in range(max_batches):
         swept = await store.sweep(ask)
         total = SweepResult(
-            total.events + swept.events, total.runs + swept.runs, total.requests + swept.requests, swept.more
+            total.events + swept.events,
+            total.runs + swept.runs,
+            total.requests + swept.requests,
+            swept.more,
+            total.counters + swept.counters,
         )
         if not swept.more:
             break

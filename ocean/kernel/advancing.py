@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from ocean.kernel.calling import call_handler
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import LockLost, OceanError, StoreBusy
 from ocean.kernel.locks import Held, LockKeeper
@@ -190,6 +191,7 @@ class TickWork:
         self._scope = anyio.CancelScope()
         self._held: Held = crew.keeper.hold(claim.lock, sent_at, self._lost)
         self._scene: Scene | None = None
+        self._refused: dict[str, Taken] = {}
 
     def _lost(self) -> None:
         if self._scene is not None:
@@ -220,11 +222,13 @@ class TickWork:
             if isinstance(answer, Committed):
                 return answer.status, outcome_name(outcome)
             call = answer.call
+            self._refused |= answer.refused
             if answer.must_take_turn:
                 await self._take_turn(effects)
 
     async def _call(self, call: int) -> tuple[Outcome, Effects]:
         scene = self._scene = scene_of(self._crew, self._claim, call)
+        scene.refused = self._refused
         outcome = await outcome_of(scene, self._clog)
         return outcome, Effects() if isinstance(outcome, Retry) else scene.effects
 

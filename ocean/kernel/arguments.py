@@ -6,7 +6,8 @@ from typing import Any, Final, Literal, TypedDict
 
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.effects import NewRun, NewSignal
+from ocean.kernel.counters import Take, checked_take
+from ocean.kernel.effects import Debounce, NewRun, NewSignal
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.records import Caller, FeedFilter, Key, RunFilter, RunStatus
 from ocean.kernel.store import Request
@@ -42,6 +43,13 @@ class RunOptions(TypedDict, total=False):
     """At most three names, shared by the runs of all clogs; `set_limit` says how many may work under one at once."""
     queue: str | None
     """Where workers find a run of an external clog; "default" unless said."""
+    rate_key: str | None
+    """Start when a token of this rate is free: `rate_limit` at once, then as many in every `rate_per_ms`."""
+    rate_limit: int | None
+    rate_per_ms: int | None
+    debounce_ms: int | None
+    """Start when nobody has created under the `dedupe_key` for so long; each creation replaces what the last said."""
+    debounce_max_ms: int | None
 
 
 class RunQuery(TypedDict, total=False):
@@ -69,6 +77,11 @@ def new_run(
     dedupe_ms: int | None = None,
     concurrency_keys: Sequence[str | Key] = (),
     queue: str | None = None,
+    rate_key: str | None = None,
+    rate_limit: int | None = None,
+    rate_per_ms: int | None = None,
+    debounce_ms: int | None = None,
+    debounce_max_ms: int | None = None,
     actor: str | None,
     parent_run_id: str | None = None,
     notify_parent: bool = False,
@@ -90,7 +103,11 @@ def new_run(
     checked = checked_attributes({} if attributes is None else attributes)
     checked_flag(notify_parent, "notify_parent")
     keys = checked_keys(concurrency_keys)
-    body = {
+    rate = _rate(rate_key, rate_limit, rate_per_ms)
+    debounce = _debounce(debounce_ms, debounce_max_ms)
+    if rate is not None or debounce is not None:
+        _refuse_undelayable(text, rate, debounce, dedupe_key, dedupe_ms, is_id_given)
+    body: dict[str, Any] = {
         "session_id": checked_id(session_id, "session_id"),
         "clog_id": checked_id(clog_id, "clog_id"),
         "input": _said(text),
@@ -104,6 +121,8 @@ def new_run(
     # Left out of the hash when not given: bodies hashed before there were such options still compare equal.
     body |= {"concurrency_keys": [[key.name, key.hold] for key in keys]} if keys else {}
     body |= {"queue": queue} if queue is not None else {}
+    body |= {} if rate is None else {"rate": [rate.key, rate.limit, rate.per_ms]}
+    body |= {} if debounce is None else {"debounce": [debounce.ms, debounce.max_ms]}
     return NewRun(
         run_id=checked_id(run_id, "run_id"),
         is_id_given=is_id_given,
@@ -123,7 +142,55 @@ def new_run(
         actor=optional_id(actor, "actor"),
         concurrency_keys=keys,
         queue=optional_id(queue, "queue"),
+        rate=rate,
+        debounce=debounce,
     )
+
+
+def _rate(key: str | None, limit: int | None, per_ms: int | None) -> Take | None:
+    given = [value is not None for value in (key, limit, per_ms)]
+    if not any(given):
+        return None
+    if key is None or limit is None or per_ms is None:
+        raise InvalidValue("rate_key, rate_limit and rate_per_ms go together: give all three or none")
+    checked_id(key, "rate_key")
+    checked_count(limit, "rate_limit", least=1)
+    checked_count(per_ms, "rate_per_ms", least=1)
+    return checked_take(key, limit=limit, per_ms=per_ms)
+
+
+def _debounce(ms: int | None, max_ms: int | None) -> Debounce | None:
+    if ms is None:
+        if max_ms is not None:
+            raise InvalidValue("debounce_max_ms needs debounce_ms")
+        return None
+    checked_count(ms, "debounce_ms", least=1)
+    if max_ms is not None and checked_count(max_ms, "debounce_max_ms", least=1) < ms:
+        raise InvalidValue(f"debounce_max_ms is at least debounce_ms, got {max_ms} and {ms}")
+    return Debounce(ms, max_ms)
+
+
+def _refuse_undelayable(
+    input: str | None,
+    rate: Take | None,
+    debounce: Debounce | None,
+    dedupe_key: str | None,
+    dedupe_ms: int | None,
+    is_id_given: bool,
+) -> None:
+    what = "rate_key" if debounce is None else "debounce_ms"
+    if input is None:
+        raise InvalidValue(f"{what} needs an input: a run without one does not start, but waits for a signal")
+    if debounce is None:
+        return
+    if dedupe_key is None:
+        raise InvalidValue("debounce_ms needs a dedupe_key: the creations that are one")
+    if rate is not None:
+        raise InvalidValue("debounce_ms and rate_key cannot be combined: a run starts by the one or by the other")
+    if dedupe_ms is not None:
+        raise InvalidValue("debounce_ms frees its dedupe_key at the first claim; leave dedupe_ms out")
+    if is_id_given:
+        raise InvalidValue("debounce_ms finds its run by the dedupe_key; leave run_id out")
 
 
 def new_signal(

@@ -11,11 +11,12 @@ from ocean.kernel.advancing import commit_or_time
 from ocean.kernel.calling import invoke
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import CallRefused, CallTimeout, Conflict, Refuse
 from ocean.kernel.records import Caller, RunInfo
 from ocean.kernel.scene import Scene
-from ocean.kernel.store import Behind, CallCommit, CallDone, Request, Store
+from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Request, Store
 from ocean.kernel.tick import Tick
 from ocean.kernel.values import decode, encode
 
@@ -46,18 +47,23 @@ class DirectCall:
             stored = await self.store.stored_answer(self.request)
             if stored is not None:
                 return _answered(stored)
-        for _ in range(CALL_TRIES):
-            effects, answer = await self._call(method, decode(self.payload))
+        refused: dict[str, Taken] = {}
+        tries = 0
+        while tries < CALL_TRIES:
+            effects, answer = await self._call(method, decode(self.payload), refused)
             if effects.is_empty and not effects.guards and self.request is None:
                 return _answered(answer)
             done = await self._commit(effects, answer)
-            if done is not None:
+            if isinstance(done, CallDone):
                 return _answered(done.answer)
+            refused |= done.refused
+            # A refused counter is known to the next call: it is no conflict that could come again.
+            tries += not done.refused
         raise Conflict(
             f"{self.clog.clog_id}.{self.method} lost its rows to other writers {CALL_TRIES} times; try again"
         )
 
-    async def _call(self, method: Any, payload: Any) -> tuple[Effects, str]:
+    async def _call(self, method: Any, payload: Any, refused: dict[str, Taken]) -> tuple[Effects, str]:
         now = self.clock.now()
         scene = Scene(
             store=self.store,
@@ -71,6 +77,7 @@ class DirectCall:
             deadline=now + self.clog.tick_ms,
             caller=self.caller,
             private_hosts=self.private_hosts,
+            refused=refused,
         )
         with anyio.CancelScope() as limit:
             cancel = self.clock.call_later(self.clog.tick_ms, limit.cancel)
@@ -90,7 +97,7 @@ class DirectCall:
                 scene.is_over = True
         raise CallTimeout(f"{self.clog.clog_id}.{self.method} took longer than {self.clog.tick_ms} ms")
 
-    async def _commit(self, effects: Effects, answer: str) -> CallDone | None:
+    async def _commit(self, effects: Effects, answer: str) -> CallDone | CallConflict:
         commit = CallCommit(
             clog_id=self.clog.clog_id,
             session_id=self.session_id or None,
@@ -105,11 +112,11 @@ class DirectCall:
         while True:
             seen = self.store.commits_seen()
             done = await self.store.commit_call(commit)
-            if isinstance(done, CallDone):
+            if not isinstance(done, Behind):
                 return done
             left = patience_ends - self.clock.now()
-            if not isinstance(done, Behind) or left <= 0:
-                return None
+            if left <= 0:
+                return CallConflict()
             await commit_or_time(self.store, self.clock, seen, min(left, TURN_LOOK_MS))
 
 

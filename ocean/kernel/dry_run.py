@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ocean.kernel.counters import Take
 from ocean.kernel.effects import Scope
 from ocean.kernel.eligibility import Hold
 from ocean.kernel.outcomes import Outcome
-from ocean.kernel.records import Ending, Input
+from ocean.kernel.records import Ending, Input, Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class DryNewRun:
     attributes: Mapping[str, Any]
     deadline_at: int | None
     dedupe_key: str | None
+    concurrency_keys: tuple[Key, ...]
+    queue: str | None
     notify_parent: bool
     on_parent_end: Literal["live", "cancel"]
 
@@ -102,6 +105,7 @@ class DryRun:
     runs: tuple[DryNewRun, ...] = ()
     timers: tuple[DryTimer, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    takes: tuple[Take, ...] = ()
     deleted_runs: tuple[str, ...] = ()
     deleted_ticks: tuple[int, ...] = ()
     deletes_session: bool = False

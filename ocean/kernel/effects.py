@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.counters import Take
 from ocean.kernel.records import Key
 
 Scope = Literal["global", "session", "run", "tick"]
@@ -54,6 +55,14 @@ class NewEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Debounce:
+    """Start when no further creation has come for `ms`, but at most `max_ms` after the first."""
+
+    ms: int
+    max_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class NewRun:
     run_id: str
     is_id_given: bool
@@ -73,6 +82,8 @@ class NewRun:
     actor: str | None = None
     concurrency_keys: tuple[Key, ...] = ()
     queue: str | None = None
+    rate: Take | None = None
+    debounce: Debounce | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,7 @@ class Effects:
     runs: list[NewRun] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
+    takes: list[Take] = field(default_factory=list)
     delete_runs: list[tuple[str, str]] = field(default_factory=list)
     delete_ticks: list[int] = field(default_factory=list)
     delete_session_by: str | None = None

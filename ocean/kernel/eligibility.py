@@ -4,9 +4,9 @@ So an explanation cannot drift from the claim: no holds means that the next poke
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
-from ocean.kernel.records import Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus
 from ocean.kernel.transitions import is_last_call, wants_slots
 
 HoldCode = Literal[
@@ -14,6 +14,8 @@ HoldCode = Literal[
     "idle",
     "waiting",
     "backing_off",
+    "rate_limited",
+    "debounced",
     "locked",
     "paused",
     "clog_paused",
@@ -124,6 +126,8 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
             return [Hold("idle", "the inbox is empty; a signal makes it pending")]
         case RunStatus.WAITING if run.wake_at is not None and run.wake_at > now:
             return [Hold("waiting", "it sleeps until its wake time, its next timer or a signal", run.wake_at)]
+        case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now and run.delayed_by is not None:
+            return [_delay_hold(run, run.delayed_by, run.wake_at)]
         case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now:
             message = f"attempt {run.attempt} failed; the next one waits for the back-off"
             return [Hold("backing_off", message, run.wake_at)]
@@ -135,3 +139,14 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
             return [Hold("locked", message, run.lock_expires_at, run.locked_by)]
         case _:
             return []
+
+
+def _delay_hold(run: Run, delay: Delay, until: int) -> Hold:
+    match delay:
+        case Delay.RATE:
+            return Hold("rate_limited", f"its token of the rate {run.delay_key!r} is free then", until, run.delay_key)
+        case Delay.DEBOUNCE:
+            message = f"it starts when no further creation under the key {run.delay_key!r} has come until then"
+            return Hold("debounced", message, until, run.delay_key)
+        case _:
+            assert_never(delay)

@@ -25,6 +25,7 @@ from ocean.kernel.arguments import (
 )
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.direct_calls import DirectCall
 from ocean.kernel.dry_run import DryRun
 from ocean.kernel.eligibility import Explanation, holds
@@ -282,6 +283,26 @@ class Kernel:
             private_hosts=self._crew.private_hosts,
         )
         return await call.run_to_end()
+
+    async def take(
+        self,
+        key: str,
+        n: int = 1,
+        *,
+        limit: int | None = None,
+        per_ms: int | None = None,
+        refill: Refill = "steady",
+        request_key: str | None = None,
+    ) -> Taken:
+        """Take from a counter, at once; `n=0` only looks. Only a take that was granted is kept for the request key."""
+        take = checked_take(key, n, limit=limit, per_ms=per_ms, refill=refill)
+        request = request_of(request_key, "take", [key, n, limit, per_ms, refill])
+        return await (self._store.take(take, request) if n else self._store.look_at_counter([take]))
+
+    async def reset_counter(self, key: str, *, request_key: str | None = None) -> bool:
+        """Forget what was taken of a counter; False if nothing was."""
+        request = request_of(request_key, "reset_counter", checked_id(key, "a counter's key"))
+        return await self._store.reset_counter(key, request)
 
     async def list_runs(
         self,

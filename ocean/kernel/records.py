@@ -48,6 +48,14 @@ class Key:
 
 DEFAULT_QUEUE = "default"
 
+
+class Delay(StrEnum):
+    """Why a run does not start when it is created."""
+
+    RATE = "rate"
+    DEBOUNCE = "debounce"
+
+
 WAKE = "wake"
 """The reason of a tick that has no input: `Wait` ran out."""
 
@@ -58,7 +66,9 @@ class Run:
 
     `life` is 0, or for a run id that may have been used before a number that no use of it had. `parked_on` is the full
     concurrency key that a run waits for; `parked_at` keeps its place in that line until it is claimed. `queue` is
-    where workers find a run of an external clog, and `leased` says that one has it.
+    where workers find a run of an external clog, and `leased` says that one has it. `delay_key` is
+    the rate key or dedupe key by which a run is `delayed_by` something until its `wake_at`, or until it is claimed
+    after that.
     """
 
     run_id: str
@@ -93,6 +103,8 @@ class Run:
     parked_at: int | None = None
     queue: str | None = None
     leased: bool = False
+    delayed_by: Delay | None = None
+    delay_key: str | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -338,6 +350,7 @@ class SweepResult:
     runs: int = 0
     requests: int = 0
     more: bool = False
+    counters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ def _shown(claim: Claim, scene: Scene, outcome: Outcome | None, effects: Effects
             for timer in effects.timers
         ),
         attributes=dict(effects.attributes),
+        takes=tuple(effects.takes),
         deleted_runs=tuple(run_id for _, run_id in effects.delete_runs),
         deleted_ticks=tuple(effects.delete_ticks),
         deletes_session=effects.delete_session_by is not None,
@@ -139,6 +140,8 @@ def _new_run(new: NewRun) -> DryNewRun:
         attributes=new.attributes,
         deadline_at=new.deadline_at,
         dedupe_key=new.dedupe_key,
+        concurrency_keys=new.concurrency_keys,
+        queue=new.queue,
         notify_parent=new.notify_parent,
         on_parent_end=new.on_parent_end,
     )

@@ -1,6 +1,6 @@
 """The stage of one call: what it was given, what it has read, and what it wants to change."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
@@ -8,6 +8,7 @@ import anyio
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
+from ocean.kernel.counters import Take, Taken
 from ocean.kernel.dry_run import DryStop
 from ocean.kernel.effects import Effects, NewEvent, NewRun
 from ocean.kernel.errors import ClogError, LockLost
@@ -43,9 +44,11 @@ class Scene:
     inputs: tuple[Input, ...] = ()
     run_key: str = ""
     private_hosts: Collection[str] = ()
+    refused: Mapping[str, Taken] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     ledger: Ledger = field(default_factory=Ledger)
     reading: anyio.Lock = field(default_factory=anyio.Lock)
+    taking: anyio.Lock = field(default_factory=anyio.Lock)
     buffers: list[Effects] = field(default_factory=list)
     steps: set[tuple[str, str]] = field(default_factory=set)
     ordinal: int = 0
@@ -73,6 +76,10 @@ class Scene:
         """Derived from the tick and an ordinal, so that every call of the tick hands out the same ids."""
         self.ordinal += 1
         return derived_id(self.seed, self.ordinal)
+
+    def taken_of(self, key: str) -> list[Take]:
+        """What this call has taken of a counter already, in nested calls too."""
+        return [take for effects in (self.effects, *self.buffers) for take in effects.takes if take.key == key]
 
     def created_with_key(self, new: NewRun) -> tuple[str, str] | None:
         """The run that this call has already created under the same dedupe key, and its body's hash."""

@@ -8,9 +8,10 @@ Expected refusals come back as answers or as `OceanError`s with nothing written.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
 from ocean.kernel.eligibility import Hold, Surroundings
 from ocean.kernel.outcomes import Outcome
@@ -80,10 +81,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """Rows had moved on: nothing was committed, the tick is called again under this call number."""
+    """Rows had moved on, or counters are `refused`: nothing was committed, the tick is called again as this call."""
 
     call: int
     must_take_turn: bool
+    refused: Mapping[str, Taken] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,9 @@ class CallDone:
 
 @dataclass(frozen=True, slots=True)
 class CallConflict:
-    """Rows had moved on: nothing was committed."""
+    """Rows had moved on, or counters are `refused`: nothing was committed."""
+
+    refused: Mapping[str, Taken] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ class NotClaimable:
 
 @dataclass(frozen=True, slots=True)
 class SweepAsk:
-    """Cut-off times in ms since 1970; None leaves that kind alone."""
+    """Cut-off times in ms since 1970; None leaves that kind alone. Counters that are worth nothing go in any case."""
 
     events_before: int | None
     runs_before: int | None
@@ -224,6 +228,15 @@ class Store(Protocol):
         """Remember a step's result, under the fence; if one was stored already, that one is answered."""
 
     async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind: ...
+
+    async def look_at_counter(self, takes: Sequence[Take]) -> Taken:
+        """What the last of these takes, all of one key, would be answered now after the others. Only reads."""
+
+    async def take(self, take: Take, request: Request | None) -> Taken:
+        """Take from a counter. A refusal writes nothing, and is not kept for the request key."""
+
+    async def reset_counter(self, key: str, request: Request | None) -> bool:
+        """Forget a counter; False if there was none."""
 
     async def stored_answer(self, request: Request) -> str | None:
         """The answer kept for a request key, or None; refused if the body differs."""

@@ -19,6 +19,7 @@ from ocean.kernel.arguments import (
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.calling import invoke
 from ocean.kernel.clog import Clog
+from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
@@ -168,6 +169,33 @@ class Tick(TickFacts):
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
         return decode(kept)
 
+    async def take(
+        self,
+        key: str,
+        n: int = 1,
+        *,
+        limit: int | None = None,
+        per_ms: int | None = None,
+        refill: Refill = "steady",
+    ) -> Taken:
+        """Take from a counter, with this commit; the answer is no if there is not enough, and `n=0` only looks.
+
+        Without `per_ms` it is a total, with `limit` a cap. With it, `limit` come back in every `per_ms`: evenly, or
+        with `refill="at_once"` all together at its multiples. If others take the rest before this commit, the handler
+        is called again, and this key answers no.
+        """
+        scene = self._use("ocean.counters.take")
+        take = checked_take(key, n, limit=limit, per_ms=per_ms, refill=refill)
+        if key in scene.refused:
+            return scene.refused[key]
+        # One at a time: of two takes of one call, the second must know of the first.
+        async with scene.taking:
+            taken = await scene.store.look_at_counter([*scene.taken_of(key), take])
+            scene.check_alive()
+            if taken and n:
+                self._effects.takes.append(take)
+        return taken
+
     async def call(self, clog_id: str, method: str, payload: Any = None) -> Any:
         """Call a method of a clog, within this tick: its reads, writes and events are part of this commit."""
         scene = self._use("ocean.clog.call")
@@ -232,6 +260,8 @@ class Tick(TickFacts):
         parent = scene.run.run_id if scene.run else None
         if parent is None and (notify_parent or on_parent_end != "live"):
             raise InvalidValue("a run created by a call on a clog has no parent to notify or to end with")
+        if options.get("debounce_ms") is not None or options.get("debounce_max_ms") is not None:
+            raise InvalidValue("debounce_ms is for creations from outside; a tick creates its runs once")
         new = new_run(
             run_id=scene.next_id() if run_id is None else run_id,
             is_id_given=True,

@@ -72,6 +72,9 @@ class CreateRun(ToolInput):
     deadline_at: int | None = None
     dedupe_key: str | None = None
     dedupe_ms: int | None = None
+    rate_key: str | None = None
+    rate_limit: int | None = None
+    rate_per_ms: int | None = None
     notify_parent: bool = False
     on_parent_end: Literal["live", "cancel"] = "live"
 
@@ -107,6 +110,16 @@ class SetTimerInput(ToolInput):
 
 class CancelTimerInput(ToolInput):
     name: str
+
+
+class TakeInput(ToolInput):
+    """Without `per_ms` a total; with it, `limit` come back in every `per_ms`. `n` = 0 only looks."""
+
+    key: str
+    n: int = 1
+    limit: int | None = None
+    per_ms: int | None = None
+    refill: Literal["steady", "at_once"] = "steady"
 
 
 class NoInput(ToolInput):
@@ -149,6 +162,10 @@ async def _write(tick: "Tick", ask: WriteScoped) -> Any:
     values = _given(ask)
     names = {"run": "run", "session": "session", "global": "global_"}
     await tick.write(**values | {names[scope]: CLEAR for scope in values.pop("clear", [])})
+
+
+async def _take(tick: "Tick", ask: TakeInput) -> Any:
+    return asdict(await tick.take(**_given(ask)))
 
 
 async def _list(tick: "Tick", ask: ListRuns) -> Any:
@@ -204,6 +221,7 @@ TOOLS: dict[str, ToolSpec] = {
             CancelTimerInput,
             lambda t, i: t.cancel_timer(i.name),
         ),
+        ToolSpec("ocean.counters.take", "Take from a counter: a cap, a quota, a rate.", TakeInput, _take),
         ToolSpec("ocean.http.fetch", "Make an HTTP request to a public address.", FetchInput, _fetch, True),
         ToolSpec("ocean.steps.run", "Run a function once and remember its result (from code only).", None, None),
     )

@@ -17,7 +17,7 @@ from ocean.kernel.backoff import RetryPolicy, delay_for
 from ocean.kernel.errors import LockLost, RunEnded
 from ocean.kernel.ids import even_roll
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus
 
 GIVE_BACKS_FREE = 2
 
@@ -49,9 +49,12 @@ def next_call_at(run: Run) -> int | None:
 
 
 def wants_slots(run: Run, now: int) -> bool:
-    """Whether a run that is not at work would be called now, and so needs a slot of each of its keys."""
+    """Whether a run that is not at work would be called now, and so needs a slot of each of its keys.
+
+    A clock that is set back takes no run out of line: what was due when the row was written still is.
+    """
     starts_at = next_call_at(run)
-    return run.status is not RunStatus.ACTIVE and starts_at is not None and starts_at <= now
+    return run.status is not RunStatus.ACTIVE and starts_at is not None and starts_at <= max(now, run.updated_at)
 
 
 def parked(run: Run, key: str, now: int) -> Run:
@@ -70,6 +73,11 @@ def is_last_call(run: Run) -> bool:
     if run.status is not RunStatus.ACTIVE:
         return False
     return run.ending is not None or (not run.paused and is_spent(run.attempt + 1, run.max_attempts))
+
+
+def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
+    """A run that is created, or created once more before its first claim, starts at a time of its own."""
+    return replace(run, ready_at=None, wake_at=until, delayed_by=by, delay_key=key, updated_at=now)
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
@@ -133,6 +141,8 @@ def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = F
         parked_at=None,
         leased=is_lease,
         locked_by=holder,
+        delayed_by=None,
+        delay_key=None,
         lock_expires_at=now + lock_ms,
         lock_epoch=run.lock_epoch + 1,
         tick=run.tick if run.tick_open else run.tick + 1,
@@ -236,4 +246,5 @@ def resumed(run: Run, now: int) -> Run:
 
 def _unlocked(run: Run, now: int) -> Run:
     free = replace(run, locked_by=None, lock_expires_at=None, leased=False, ready_at=None, wake_at=None)
-    return replace(free, wait_until=None, parked_on=None, parked_at=None, updated_at=now)
+    free = replace(free, wait_until=None, delayed_by=None, delay_key=None)
+    return replace(free, parked_on=None, parked_at=None, updated_at=now)

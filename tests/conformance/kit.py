@@ -45,6 +45,7 @@ def a_run(
     parent_run_id: str | None = None,
     notify_parent: bool = False,
     on_parent_end: Literal["live", "cancel"] = "live",
+    **options: Any,
 ) -> NewRun:
     return new_run(
         run_id=run_id,
@@ -64,6 +65,7 @@ def a_run(
         parent_run_id=parent_run_id,
         notify_parent=notify_parent,
         on_parent_end=on_parent_end,
+        **options,
     )
 
 

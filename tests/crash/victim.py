@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from ocean import Ocean, SystemClock, Tick
+from ocean import Clog, Done, Ocean, Outcome, SystemClock, Tick
 from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
 
 LOCK_MS = 200
@@ -145,7 +145,31 @@ async def crew(db: str, lock_ms: str, concurrency: str, pace: str) -> None:
             await anyio.sleep(wait_ms / 1000)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew)}
+async def takers(db: str, cap: str, concurrency: str) -> None:
+    """Let every run take one of a cap; stand still once, when as many as can be at work have looked and none has it."""
+    looked, go = 0, anyio.Event()
+    clog = Clog("taker")
+
+    @clog.on_advance
+    async def grab(tick: Tick) -> Outcome:
+        nonlocal looked
+        note(Path(f"{db}.history"), "call", tick.run_id, tick.call_number)
+        taken = await tick.take("cap", limit=int(cap))
+        looked += 1
+        if looked == int(concurrency):
+            stand_still("looked")
+            go.set()
+        await go.wait()
+        return Done(taken.ok)
+
+    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+        while True:
+            if (await ocean.advance(concurrency=int(concurrency))).next_wake_at is None:
+                return
+            await anyio.sleep(POLL_MS / 1000)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers)}
 
 
 def live(args: list[str]) -> None:

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ocean.kernel.eligibility import Explanation, FullKey, Hold, HoldCode, Surroundings, holds, kernel_end
-from ocean.kernel.records import Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus
 from ocean.kernel.transitions import due_at
-from ocean.stores.migrate import migrations
+from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.unit import Unit
 from tests.kernel.test_transitions import BACK, BEFORE, LAPSES, NOW, WAKES, a_run
 
@@ -23,10 +23,17 @@ def held(run: Run, now: int, *, is_here: bool = True, is_clog_paused: bool = Fal
     return holds(run, Surroundings(is_here, is_clog_paused), now)
 
 
+RATED = a_run("pending", wake_at=BACK, delayed_by=Delay.RATE, delay_key="mails")
+DEBOUNCED = a_run("pending", wake_at=BACK, delayed_by=Delay.DEBOUNCE, delay_key="page-7")
+
+
 DUE: dict[str, tuple[Run, int | None]] = {
     "idle: never": (a_run("idle"), None),
     "pending: since it became ready": (a_run("pending"), BEFORE),
     "backing off: when the back-off ends": (a_run("pending", wake_at=BACK), BACK),
+    "rate limited: when its token is free": (RATED, BACK),
+    "debounced: when the creations have come to rest": (DEBOUNCED, BACK),
+    "rate limited and paused: never": (replace(RATED, paused=True), None),
     "waiting: at its wake time": (a_run("waiting"), WAKES),
     "active: when the lock lapses": (a_run("active"), LAPSES),
     "done: never": (a_run("done"), None),
@@ -61,6 +68,8 @@ HELD: dict[str, tuple[Run, list[tuple[str, int | None, str | None]]]] = {
     "idle, until a signal": (a_run("idle"), [("idle", None, None)]),
     "waiting, until its wake time": (a_run("waiting"), [("waiting", WAKES, None)]),
     "backing off, until the back-off ends": (a_run("pending", wake_at=BACK), [("backing_off", BACK, None)]),
+    "rate limited, by its key until its token is free": (RATED, [("rate_limited", BACK, "mails")]),
+    "debounced, by its key until the creations rest": (DEBOUNCED, [("debounced", BACK, "page-7")]),
     "locked, by its holder until the lock lapses": (a_run("active"), [("locked", LAPSES, "i-other")]),
     "paused, until resumed": (a_run("pending", paused=True), [("paused", None, None)]),
     "both paused and waiting": (a_run("waiting", paused=True), [("paused", None, None), ("waiting", WAKES, None)]),
@@ -141,10 +150,12 @@ def test_every_hold_code_is_met_in_these_tests() -> None:
     [
         (a_run("waiting"), WAKES, "waiting"),
         (a_run("pending", wake_at=BACK), BACK, "backing_off"),
+        (RATED, BACK, "rate_limited"),
+        (DEBOUNCED, BACK, "debounced"),
         (a_run("active"), LAPSES, "locked"),
         (a_run("idle", deadline_at=WAKES), WAKES, "idle"),
     ],
-    ids=["waiting", "backing off", "locked", "idle with a deadline"],
+    ids=["waiting", "backing off", "rate limited", "debounced", "locked", "idle with a deadline"],
 )
 def test_a_hold_passes_in_the_very_millisecond_it_names(run: Run, due: int, code: str) -> None:
     assert [hold.code for hold in held(run, due - 1)] == [code]
@@ -201,6 +212,8 @@ def valid_runs(draw: st.DrawFn) -> Run:
         wake_at = draw(TIMES)
     elif status in (RunStatus.PENDING, RunStatus.ACTIVE):
         wake_at = draw(MAYBE_TIME)
+    can_be_delayed = status is RunStatus.PENDING and wake_at is not None
+    delayed_by = draw(st.none() | st.sampled_from(Delay)) if can_be_delayed else None
     return a_run(
         status,
         attempt=draw(st.integers(0, 4)),
@@ -214,6 +227,8 @@ def valid_runs(draw: st.DrawFn) -> Run:
         ending=None if is_ended else draw(st.none() | st.sampled_from(Ending)),
         ended_at=BEFORE if is_ended else None,
         wait_until=draw(MAYBE_TIME) if status is RunStatus.WAITING else None,
+        delayed_by=delayed_by,
+        delay_key="k" if delayed_by else None,
     )
 
 
@@ -261,7 +276,7 @@ def test_a_hold_that_names_a_time_is_gone_at_that_time_if_nothing_else_holds(run
 @pytest.fixture(scope="module")
 def schema() -> Iterator[sqlite3.Connection]:
     db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript("".join(script for _, script in migrations()))
+    migrate(db)
     yield db
     db.close()
 

@@ -17,7 +17,7 @@ from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.eligibility import Surroundings, holds, kernel_end
 from ocean.kernel.errors import LockLost, OceanError, RunEnded
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus
 from ocean.kernel.transitions import (
     EndNow,
     claimed,
@@ -33,7 +33,7 @@ from ocean.kernel.transitions import (
     retried,
     settled,
 )
-from ocean.stores.migrate import migrations
+from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.unit import Unit
 
 NOW = 1_700_000_000_000
@@ -98,6 +98,7 @@ STATES: dict[str, Run] = {
     "idle": a_run("idle"),
     "pending": a_run("pending"),
     "pending (backing off)": a_run("pending", wake_at=BACK, attempt=1, tick_open=True),
+    "pending (delayed)": a_run("pending", wake_at=BACK, delayed_by=Delay.RATE, delay_key="k"),
     "pending (last tick)": a_run("pending", ending=Ending.CANCEL, attempt=1),
     "active": a_run("active", attempt=1),
     "active (last tick)": a_run("active", attempt=1, ending=Ending.CANCEL),
@@ -190,7 +191,9 @@ EVENTS: dict[str, Event] = {
 }
 
 TOUCHED: dict[str, Any] = {"updated_at": NOW}
-UNLOCKED = TOUCHED | {"locked_by": None, "lock_expires_at": None, "ready_at": None, "wake_at": None, "wait_until": None}
+NOT_DELAYED: dict[str, Any] = {"delayed_by": None, "delay_key": None}
+UNLOCKED = TOUCHED | NOT_DELAYED
+UNLOCKED |= {"locked_by": None, "lock_expires_at": None, "ready_at": None, "wake_at": None, "wait_until": None}
 SETTLED = UNLOCKED | {"attempt": 0, "tick_open": False}
 ENDED = UNLOCKED | {"ended_at": NOW, "ending": None, "tick_open": False}
 MADE_PENDING = {"status": "pending", "ready_at": NOW}
@@ -204,13 +207,13 @@ CLAIMED: dict[str, Any] = {
     "lock_epoch": EPOCH + 1,
     "tick_open": True,
     "updated_at": NOW,
-}
+} | NOT_DELAYED
 CLAIMED_LATER = CLAIMED | {"lock_expires_at": LATER + LOCK_MS, "updated_at": LATER}
 
 REFUSED_ENDED: dict[str, Cell] = {"done": RunEnded, "failed": RunEnded}
 REFUSED_ENDING: dict[str, Cell] = {"pending (last tick)": RunEnded, "active (last tick)": RunEnded} | REFUSED_ENDED
 OWES_NOTHING: dict[str, Cell] = dict.fromkeys(REFUSED_ENDING, NothingOwed)
-LIVE = ("idle", "pending", "pending (backing off)", "active", "waiting", "waiting (for a timer)")
+LIVE = ("idle", "pending", "pending (backing off)", "pending (delayed)", "active", "waiting", "waiting (for a timer)")
 
 
 def in_a_tick(active: Cell, last: Cell) -> dict[str, Cell]:
@@ -221,6 +224,7 @@ def in_a_tick(active: Cell, last: Cell) -> dict[str, Cell]:
 def sleepers(idle: Cell, waiting: Cell, waiting_for_a_timer: Cell) -> dict[str, Cell]:
     """What the inbox does to a run that sleeps; it neither hurries a back-off nor disturbs a handler at work."""
     queued: dict[str, Cell] = {"pending": TOUCHED, "pending (backing off)": TOUCHED, "active": TOUCHED}
+    queued |= {"pending (delayed)": TOUCHED}
     sleeping = {"idle": idle, "waiting": waiting, "waiting (for a timer)": waiting_for_a_timer}
     return sleeping | queued | REFUSED_ENDING
 
@@ -260,6 +264,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "idle": Held("idle"),
         "pending": CLAIMED | {"tick": 5},
         "pending (backing off)": Held("backing_off"),
+        "pending (delayed)": Held("rate_limited"),
         "pending (last tick)": CLAIMED | {"tick": 5},
         "active": Held("locked"),
         "active (last tick)": Held("locked"),
@@ -272,6 +277,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "idle": Held("idle"),
         "pending": CLAIMED_LATER | {"tick": 5},
         "pending (backing off)": CLAIMED_LATER,
+        "pending (delayed)": CLAIMED_LATER | {"tick": 5},
         "pending (last tick)": CLAIMED_LATER | {"tick": 5},
         "active": CLAIMED_LATER | {"attempt": 2},
         "active (last tick)": EndNow(Ending.CANCEL, 2),
@@ -356,7 +362,7 @@ def test_transition(before: str, event: str, cell: Cell) -> None:
 def schema() -> Iterator[sqlite3.Connection]:
     """The tables with their CHECK constraints, and no rows."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript("".join(script for _, script in migrations()))
+    migrate(db)
     yield db
     db.close()
 

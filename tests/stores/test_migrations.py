@@ -17,6 +17,7 @@ TABLES = {
     "events",
     "ocean_attributes",
     "ocean_clogs",
+    "ocean_counters",
     "ocean_dedupe",
     "ocean_inbox",
     "ocean_log_floor",
@@ -75,6 +76,32 @@ async def test_a_schema_newer_than_the_code_is_refused_in_words_and_left_alone(t
         await open_store(f"sqlite:///{path}", SystemClock())
     assert _schema(db) == before
     assert db.execute("PRAGMA user_version").fetchone()[0] == 999
+    db.close()
+
+
+def test_runs_and_keys_of_the_first_schema_are_neither_delayed_nor_debounced_after_it() -> None:
+    db = _opened()
+    db.executescript(migrations()[0][1])
+    db.execute("PRAGMA user_version = 1")
+    db.execute("INSERT INTO ocean_sessions VALUES ('s', 1)")
+    for run_id, status, wake_at in (("idle", "idle", None), ("backing-off", "pending", 9), ("asleep", "waiting", 9)):
+        db.execute(
+            "INSERT INTO runs (run_id, session_id, clog_id, correlation_id, priority, status, attempt, last_call,"
+            " wake_at, lock_epoch, tick, tick_open, paused, event_count, inbox_count, pending_count,"
+            " created_at, updated_at)"
+            " VALUES (?, 's', 'c', 'x', 5, ?, 0, 0, ?, 0, 0, 0, 0, 0, 0, 0, 1, 1)",
+            (run_id, status, wake_at),
+        )
+    db.execute("INSERT INTO ocean_dedupe VALUES ('c', 's', 'k', 'idle', NULL)")
+    migrate(db)
+    assert set(db.execute("SELECT delayed_by, delay_key FROM runs").fetchall()) == {(None, None)}
+    assert db.execute("SELECT debounced FROM ocean_dedupe").fetchall() == [(0,)]
+    for refused in ("delayed_by = 'rate'", "delayed_by = 'luck', delay_key = 'k'", "delay_key = 'k'"):
+        with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+            db.execute(f"UPDATE runs SET {refused} WHERE run_id = 'backing-off'")
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+        db.execute("UPDATE runs SET delayed_by = 'rate', delay_key = 'k' WHERE run_id = 'asleep'")
+    db.execute("UPDATE runs SET delayed_by = 'rate', delay_key = 'k' WHERE run_id = 'backing-off'")
     db.close()
 
 

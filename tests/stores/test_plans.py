@@ -8,6 +8,7 @@ from functools import cache, partial
 import pytest
 
 from bench.idle_poke import fill, metered, plan
+from ocean.kernel.counters import Take
 from ocean.kernel.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.kernel.outcomes import Continue, Done, Ok
 from ocean.kernel.records import ClogRecord, FeedFilter, RunFilter
@@ -121,6 +122,9 @@ PAGES: dict[str, Act] = {
     "events of a correlation": lambda store: store.read_events(FeedFilter(correlation_id="waiting0000007"), 0, 10),
     "events after the end": lambda store: store.read_events(FeedFilter(), 10**9, 10),
     "bounds": lambda store: store.event_bounds(),
+    "a take": lambda store: store.take(Take("k", 1, 5, 10), None),
+    "a look at a counter": lambda store: store.look_at_counter([Take("k", 1, 5, 10)]),
+    "a reset": lambda store: store.reset_counter("k", None),
     "sweep of nothing": lambda store: store.sweep(SweepAsk(NOW, NOW, NOW, 10)),
     "sweep": lambda store: store.sweep(SweepAsk(NOW + 1, NOW + 1, NOW + 1, 10)),
 }
@@ -267,6 +271,7 @@ PROBES = {
     "earlier_life": ["events_run (run_id=?)"],
     "sweepable_runs": ["runs_ended (ended_at>? AND ended_at<?)", "runs_parent (parent_run_id=?)"],
     "sweep_requests": ["ocean_requests_created (created_at<?)"],
+    "sweep_counters": ["ocean_counters_expires (expires_at>? AND expires_at<?)"],
     "release_turns": ["ocean_turns_run (run_id=?)"],
     "release_dedupe": ["ocean_dedupe_run (run_id=?)"],
     "children_to_cancel": ["runs_parent (parent_run_id=?)"],

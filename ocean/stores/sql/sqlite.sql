@@ -6,11 +6,12 @@ SELECT * FROM runs WHERE run_id = :run_id;
 -- A new run.
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
   due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, life, tick, tick_open, paused, ending,
-  event_count, inbox_count, pending_count, created_at, updated_at, ended_at, key_count, parked_on, parked_at, queue, leased)
+  event_count, inbox_count, pending_count, created_at, updated_at, ended_at,
+  key_count, parked_on, parked_at, queue, leased, delayed_by, delay_key)
 VALUES (:run_id, :session_id, :clog_id, :parent_run_id, :correlation_id, :priority, :status, :attempt, :max_attempts,
   :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :life, :tick, :tick_open,
-  :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at, :key_count, :parked_on,
-  :parked_at, :queue, :leased);
+  :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at,
+  :key_count, :parked_on, :parked_at, :queue, :leased, :delayed_by, :delay_key);
 
 -- name: save_run
 -- Everything about a run that can change.
@@ -18,8 +19,19 @@ UPDATE runs SET status = :status, attempt = :attempt, due_at = :due_at, last_cal
   wake_at = :wake_at, wait_until = :wait_until, locked_by = :locked_by, lock_expires_at = :lock_expires_at, lock_epoch = :lock_epoch, tick = :tick,
   tick_open = :tick_open, paused = :paused, ending = :ending, event_count = :event_count, inbox_count = :inbox_count,
   pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at, parked_on = :parked_on,
-  parked_at = :parked_at, leased = :leased
+  parked_at = :parked_at, leased = :leased, delayed_by = :delayed_by, delay_key = :delay_key
 WHERE run_id = :run_id;
+
+-- name: redefine_run
+-- What only a further creation of a debounced run can change.
+UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at WHERE run_id = :run_id;
+
+-- name: redefine_details
+UPDATE ocean_run_details SET body_hash = :body_hash, retry = :retry WHERE run_id = :run_id;
+
+-- name: replace_created_input
+UPDATE ocean_inbox SET body = :body, actor = :actor, caused_by = :caused_by, event_seq = :event_seq
+WHERE run_id = :run_id AND number = 1 AND kind = 'created' AND assigned_tick IS NULL;
 
 -- name: delete_run
 DELETE FROM runs WHERE run_id = :run_id;
@@ -52,12 +64,12 @@ UPDATE ocean_run_details SET output = :output WHERE run_id = :run_id;
 UPDATE ocean_run_details SET error = :error WHERE run_id = :run_id;
 
 -- name: get_dedupe
-SELECT d.run_id, d.expires_at, w.body_hash FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
+SELECT d.run_id, d.expires_at, d.debounced, w.body_hash FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
 WHERE d.clog_id = :clog_id AND d.session_id = :session_id AND d.dedupe_key = :dedupe_key;
 
 -- name: insert_dedupe
-INSERT INTO ocean_dedupe (clog_id, session_id, dedupe_key, run_id, expires_at)
-VALUES (:clog_id, :session_id, :dedupe_key, :run_id, :expires_at);
+INSERT INTO ocean_dedupe (clog_id, session_id, dedupe_key, run_id, expires_at, debounced)
+VALUES (:clog_id, :session_id, :dedupe_key, :run_id, :expires_at, :debounced);
 
 -- name: release_dedupe
 -- Frees whatever key the run holds.
@@ -261,6 +273,10 @@ WHERE run_id = :run_id AND tick = :tick;
 -- The same tick again after a conflict, by the same holder.
 UPDATE ocean_ticks SET calls = calls + 1, conflicts = conflicts + 1 WHERE run_id = :run_id AND tick = :tick RETURNING *;
 
+-- name: call_tick_again
+-- The same tick again by the same holder, without a conflict of rows.
+UPDATE ocean_ticks SET calls = calls + 1 WHERE run_id = :run_id AND tick = :tick RETURNING *;
+
 -- name: count_give_back
 UPDATE ocean_ticks SET give_backs = give_backs + 1 WHERE run_id = :run_id AND tick = :tick
 RETURNING give_backs, calls, caused_by;
@@ -355,6 +371,9 @@ ON CONFLICT DO UPDATE SET sort_key = excluded.sort_key, value = excluded.value;
 -- name: clear_attribute
 DELETE FROM ocean_attributes WHERE run_id = :run_id AND name = :name;
 
+-- name: clear_attributes
+DELETE FROM ocean_attributes WHERE run_id = :run_id;
+
 -- name: get_attributes
 SELECT name, value FROM ocean_attributes WHERE run_id = :run_id ORDER BY name;
 
@@ -419,3 +438,21 @@ SELECT * FROM ocean_clogs ORDER BY clog_id;
 
 -- name: set_clog_paused
 UPDATE ocean_clogs SET paused = :paused WHERE clog_id = :clog_id;
+
+-- name: get_counter
+SELECT kind, used, at, per_ms, rate FROM ocean_counters WHERE key = :key;
+
+-- name: put_counter
+INSERT INTO ocean_counters (key, kind, used, at, per_ms, rate, expires_at)
+VALUES (:key, :kind, :used, :at, :per_ms, :rate, :expires_at)
+ON CONFLICT DO UPDATE SET kind = excluded.kind, used = excluded.used, at = excluded.at, per_ms = excluded.per_ms,
+  rate = excluded.rate, expires_at = excluded.expires_at;
+
+-- name: reset_counter
+DELETE FROM ocean_counters WHERE key = :key;
+
+-- name: sweep_counters
+-- Counters that are worth as much as none.
+DELETE FROM ocean_counters WHERE key IN (
+  SELECT key FROM ocean_counters WHERE expires_at <= :now AND expires_at IS NOT NULL ORDER BY expires_at LIMIT :limit)
+RETURNING key;

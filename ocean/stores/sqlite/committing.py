@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.counters import Taken
 from ocean.kernel.effects import NewEvent
 from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
@@ -12,6 +13,7 @@ from ocean.kernel.records import InputKind, Lock, Run, RunStatus
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
 from ocean.kernel.values import decode, encode
+from ocean.stores.sqlite import counters
 from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
 from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
 from ocean.stores.sqlite.inbox import CONTINUATION_AT, append_input, consume_inputs, next_input_at
@@ -41,6 +43,9 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
             beaten = ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times")
             return _commit_retry(u, run, c, Retry(beaten), tick)
         return _restart(u, run, c, tick)
+    refused = counters.refused(u, c.effects.takes)
+    if refused:
+        return _call_again(u, run, c, tick, refused)
     apply_effects(u, c.effects, origin)
     numbers = consume_inputs(u, run)
     if isinstance(c.outcome, Continue):
@@ -136,6 +141,15 @@ def _restart(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row) -> Contended:
     return Contended(again["calls"], must_take_turn and not has_turn)
 
 
+def _call_again(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row, refused: dict[str, Taken]) -> Contended:
+    """Others took what this call wanted. No conflict is counted: the next call knows, so each key does this once."""
+    again = u.one("call_tick_again", run_id=run.run_id, tick=c.tick)
+    assert again is not None
+    payload = {"because": "counter", "attempt": run.attempt, "keys": list(refused)}
+    u.event(run.run_id, "tick.restarted", payload, tick=c.tick, call=again["calls"], caused_by=tick["caused_by"])
+    return Contended(again["calls"], False, refused)
+
+
 def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
     run = refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
     row = u.one("count_give_back", run_id=run.run_id, tick=tick)
@@ -172,6 +186,9 @@ def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
         refuse_if_ended(run)
     if must_run_again(u, effects, origin):
         return CallConflict()
+    refused = counters.refused(u, effects.takes)
+    if refused:
+        return CallConflict(refused)
     if c.session_id is not None:
         u.do("insert_session", session_id=c.session_id, now=u.now)
     apply_effects(u, effects, origin)

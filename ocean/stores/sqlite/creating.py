@@ -5,6 +5,7 @@ from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RunExists, Unknow
 from ocean.kernel.names import near_name
 from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunStatus
 from ocean.kernel.values import encode
+from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation, is_debounced
 from ocean.stores.sqlite.inbox import append_input
 from ocean.stores.sqlite.info import put_attribute
 from ocean.stores.sqlite.unit import Unit
@@ -16,13 +17,18 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     if clog is None:
         raise unknown_clog(u, new.clog_id)
     earlier = _earlier_run(u, new)
-    if earlier is not None:
+    is_again = earlier is not None and new.debounce is not None and is_debounced(u, earlier.run_id)
+    if earlier is not None and not is_again:
         return earlier
     if new.deadline_at is not None and new.deadline_at <= u.now:
         raise InvalidValue(f"deadline_at {new.deadline_at} has already passed (now is {u.now})")
+    if earlier is not None:
+        return debounce_again(u, earlier, new)
     u.do("insert_session", session_id=new.session_id, now=u.now)
     run = _insert(u, new, _queue(new, clog))
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
+    if run.delayed_by:
+        payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
     event, seq = u.event(run.run_id, "run.created", payload, actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         append_input(
@@ -46,6 +52,8 @@ def holder_of_key(u: Unit, clog_id: str, session_id: str, dedupe_key: str) -> tu
     row = u.one("get_dedupe", clog_id=clog_id, session_id=session_id, dedupe_key=dedupe_key)
     if row is None or (row["expires_at"] is not None and row["expires_at"] <= u.now):
         return None
+    if row["debounced"] and not is_debounced(u, row["run_id"]):
+        return None
     return row["run_id"], row["body_hash"]
 
 
@@ -67,7 +75,7 @@ def _earlier_run(u: Unit, new: NewRun) -> Run | None:
     if holder is None:
         return None
     run_id, body_hash = holder
-    if body_hash != new.body_hash:
+    if body_hash != new.body_hash and not (new.debounce is not None and is_debounced(u, run_id)):
         raise DedupeKeyReused(
             f"dedupe key {new.dedupe_key!r} is held by run {run_id}, created from another body", run_id=run_id
         )
@@ -111,6 +119,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         key_count=len(new.concurrency_keys),
         queue=queue,
     )
+    run = delayed_at_creation(u, run, new)
     u.insert(run)
     u.do(
         "insert_details",
@@ -150,7 +159,8 @@ def _hold_key(u: Unit, new: NewRun) -> None:
     if lapsed is not None:
         release_key(u, lapsed["run_id"])
     expires_at = None if new.dedupe_ms is None else u.now + new.dedupe_ms
-    u.do("insert_dedupe", **key, run_id=new.run_id, expires_at=expires_at)
+    debounced = new.debounce is not None
+    u.do("insert_dedupe", **key, run_id=new.run_id, expires_at=expires_at, debounced=debounced)
 
 
 def unknown_clog(u: Unit, clog_id: str) -> UnknownClog:

@@ -8,6 +8,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, NewSignal, SetT
 from ocean.kernel.errors import ClogError, InvalidValue, SignalRefused
 from ocean.kernel.transitions import inbox_changed
 from ocean.kernel.values import encode
+from ocean.stores.sqlite.counters import take
 from ocean.stores.sqlite.creating import create, holder_of_key, release_key
 from ocean.stores.sqlite.deleting import delete_run, delete_session
 from ocean.stores.sqlite.inbox import cancel_timer, deliver_if_alive, next_input_at, set_timer
@@ -52,6 +53,8 @@ def apply_effects(u: Unit, effects: Effects, origin: Origin) -> None:
     """Everything but deletions, which come last. Raises with nothing kept: the caller's savepoint is rolled back."""
     if effects.release_dedupe_key and origin.run_id is not None:
         release_key(u, origin.run_id)
+    for asked in effects.takes:
+        take(u, asked)
     for new in effects.runs:
         create(u, new, origin.caused_by)
     write_rows(u, effects.writes, origin.run_id)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ocean.kernel.eligibility import FullKey
 from ocean.kernel.lanes import FAIR_EVERY
 from ocean.kernel.records import Key, KeyInfo, Run, RunStatus
-from ocean.kernel.transitions import next_call_at, parked, unparked, wants_slots
+from ocean.kernel.transitions import parked, unparked, wants_slots
 from ocean.kernel.values import encode
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def stage_of(run: Run | None, now: int) -> Stage:
         return "at_work"
     if run.parked_on is not None:
         return "parked"
-    # A run that was woken stays due even if the clock is set back: others wait for it to take its slot, or leave.
-    was_woken = run.parked_at is not None and next_call_at(run) is not None
-    return "due" if was_woken or wants_slots(run, now) else "away"
+    return "due" if wants_slots(run, now) else "away"
 
 
 def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:

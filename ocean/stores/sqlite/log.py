@@ -43,8 +43,10 @@ def sweep(u: Unit, ask: SweepAsk) -> SweepResult:
             runs += delete_run(u, row["run_id"], None)
     if ask.requests_before is not None:
         requests = len(u.all("sweep_requests", before=ask.requests_before, limit=ask.batch))
+    counters = len(u.all("sweep_counters", now=u.now, limit=ask.batch))
     # A run that went may have been the last child of one that can go now.
-    return SweepResult(events, runs, requests, runs > 0 or max(events, requests) >= ask.batch)
+    more = runs > 0 or max(events, requests, counters) >= ask.batch
+    return SweepResult(events, runs, requests, more, counters)
 
 
 def _sweep_events(u: Unit, before: int, batch: int) -> int:

@@ -2,9 +2,11 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
 from typing import TypeVar
 
 from ocean.kernel.clock import Clock
+from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.kernel.eligibility import Surroundings
 from ocean.kernel.errors import LockLost
@@ -44,9 +46,11 @@ from ocean.kernel.store import (
     TickCommit,
 )
 from ocean.kernel.transitions import paused, refuse_if_ended, refuse_unless_held, renewed, resumed
+from ocean.kernel.values import decode, encode
 from ocean.stores.sqlite import (
     claiming,
     committing,
+    counters,
     creating,
     deleting,
     inbox,
@@ -219,6 +223,27 @@ class SqliteStore:
             if request is not None and isinstance(answer, CallDone):
                 requests.keep_answer(u, request, answer.answer)
             return answer
+
+        return await self._write(act)
+
+    async def look_at_counter(self, takes: Sequence[Take]) -> Taken:
+        return await self._read(lambda u: counters.look(u, takes))
+
+    async def take(self, take: Take, request: Request | None) -> Taken:
+        def act(u: Unit) -> Taken:
+            stored = requests.stored_answer(u, request) if request else None
+            if stored is not None:
+                return Taken(**decode(stored))
+            taken = counters.take(u, take)
+            if request is not None and taken:
+                requests.keep_answer(u, request, encode(asdict(taken)))
+            return taken
+
+        return await self._write(act)
+
+    async def reset_counter(self, key: str, request: Request | None) -> bool:
+        def act(u: Unit) -> bool:
+            return requests.once(u, request, bool, lambda: u.do("reset_counter", key=key) > 0)
 
         return await self._write(act)
 

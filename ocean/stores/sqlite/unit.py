@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.errors import RunNotFound
-from ocean.kernel.records import ClogRecord, Ending, Run, RunStatus
+from ocean.kernel.records import ClogRecord, Delay, Ending, Run, RunStatus
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
 from ocean.stores.queries import load_queries
@@ -171,6 +171,7 @@ def run_from(row: sqlite3.Row) -> Run:
     values = {name: row[name] for name in Run.__slots__}
     values["status"] = RunStatus(row["status"])
     values["ending"] = Ending(row["ending"]) if row["ending"] else None
+    values["delayed_by"] = Delay(row["delayed_by"]) if row["delayed_by"] else None
     values["paused"] = bool(row["paused"])
     values["tick_open"] = bool(row["tick_open"])
     values["leased"] = bool(row["leased"])

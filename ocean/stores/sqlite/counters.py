@@ -1,0 +1,62 @@
+"""Counters: looked at, taken from, promised ahead, forgotten."""
+
+from collections.abc import Iterable, Sequence
+
+from ocean.kernel.counters import Counter, CounterKind, Take, Taken, decide, reserve
+from ocean.stores.sqlite.unit import Unit
+
+
+def look(u: Unit, takes: Sequence[Take]) -> Taken:
+    """What the last of these takes of one key would be answered after the others; no, if one of them is refused."""
+    counter = _stored(u, takes[0].key)
+    for take in takes:
+        taken, counter = decide(counter, take, u.now)
+        if not taken:
+            break
+    return taken
+
+
+def take(u: Unit, asked: Take) -> Taken:
+    taken, following = decide(_stored(u, asked.key), asked, u.now)
+    if taken and asked.n and following is not None:
+        _put(u, asked.key, following)
+    return taken
+
+
+def refused(u: Unit, takes: Iterable[Take]) -> dict[str, Taken]:
+    """The keys of which not everything can be had that these takes ask for, one after another."""
+    counters: dict[str, Counter | None] = {}
+    refusals: dict[str, Taken] = {}
+    for asked in takes:
+        before = counters[asked.key] if asked.key in counters else _stored(u, asked.key)
+        taken, counters[asked.key] = decide(before, asked, u.now)
+        if not taken:
+            refusals.setdefault(asked.key, taken)
+    return refusals
+
+
+def promise(u: Unit, asked: Take) -> int:
+    """Take tokens that may be free only later; answers when they are."""
+    free_at, following = reserve(_stored(u, asked.key), asked, u.now)
+    _put(u, asked.key, following)
+    return free_at
+
+
+def _stored(u: Unit, key: str) -> Counter | None:
+    row = u.one("get_counter", key=key)
+    if row is None:
+        return None
+    return Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])
+
+
+def _put(u: Unit, key: str, counter: Counter) -> None:
+    u.do(
+        "put_counter",
+        key=key,
+        kind=counter.kind,
+        used=counter.used,
+        at=counter.at,
+        per_ms=counter.per_ms,
+        rate=counter.rate,
+        expires_at=counter.expires_at,
+    )

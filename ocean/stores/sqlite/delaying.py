@@ -1,0 +1,54 @@
+"""Runs that start later than they are created: by a rate, or when creations under one key have come to rest."""
+
+from dataclasses import replace
+from typing import Any
+
+from ocean.kernel.effects import Debounce, NewRun
+from ocean.kernel.eligibility import kernel_end
+from ocean.kernel.records import Delay, Run
+from ocean.kernel.transitions import delayed
+from ocean.kernel.values import encode
+from ocean.stores.sqlite.counters import promise
+from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.unit import Unit
+
+
+def delayed_at_creation(u: Unit, run: Run, new: NewRun) -> Run:
+    """The run as it is inserted: one whose token is free now starts at once."""
+    if new.rate is not None:
+        free_at = promise(u, new.rate)
+        return delayed(run, Delay.RATE, new.rate.key, free_at, u.now) if free_at > u.now else run
+    if new.debounce is not None and new.dedupe_key is not None:
+        return delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now)
+    return run
+
+
+def is_debounced(u: Unit, run_id: str) -> bool:
+    """Whether a run still waits for its creations to come to rest: no claim has taken it, and no end is due."""
+    run = u.find(run_id)
+    return run is not None and run.delayed_by is Delay.DEBOUNCE and kernel_end(run, u.now) is None
+
+
+def debounce_again(u: Unit, run: Run, new: NewRun) -> Run:
+    """A further creation: it says everything anew but the id, and moves the start."""
+    assert new.debounce is not None
+    assert new.dedupe_key is not None
+    facts = {"priority": new.priority, "max_attempts": new.retry.max_attempts, "deadline_at": new.deadline_at}
+    u.do("redefine_run", run_id=run.run_id, **facts)
+    u.do("redefine_details", run_id=run.run_id, body_hash=new.body_hash, retry=encode(new.retry.as_json()))
+    u.do("clear_attributes", run_id=run.run_id)
+    for name, value in new.attributes.items():
+        put_attribute(u, run, name, value)
+    said: dict[str, Any] = facts
+    run = replace(run, **said)
+    run = u.save(delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now))
+    payload = {"status": run.status, "wake_at": run.wake_at}
+    event, seq = u.event(run.run_id, "run.debounced", payload, actor=new.actor)
+    input = {"body": new.input, "actor": new.actor, "caused_by": event, "event_seq": seq}
+    u.do("replace_created_input", run_id=run.run_id, **input)
+    return u.run(run.run_id)
+
+
+def _rest_at(debounce: Debounce, run: Run, now: int) -> int:
+    rest_at = now + debounce.ms
+    return rest_at if debounce.max_ms is None else min(rest_at, run.created_at + debounce.max_ms)

@@ -1,0 +1,38 @@
+"""A cap that several processes take from."""
+
+from pathlib import Path
+
+import pytest
+
+from ocean import Clog, Ocean
+from tests.crash.ferries import noted
+from tests.crash.processes import Start
+
+pytestmark = pytest.mark.anyio
+
+TAKERS, CAP, AT_ONCE, PROCESSES = 1_000, 100, 40, 4
+
+
+async def test_four_processes_take_a_cap_of_a_hundred_exactly(db: Path, history: Path, start: Start) -> None:
+    taker = Clog("taker")
+    taker.on_advance(lambda tick: None)
+    async with Ocean.open(f"sqlite:///{db}", clogs=[taker]) as ocean:
+        for _ in range(TAKERS):
+            await ocean.create_run(session_id="s", clog_id="taker", input={})
+        crew = [start("takers", db, CAP, AT_ONCE) for _ in range(PROCESSES)]
+        for worker in crew:
+            assert worker.said() == "looked", "together they have seen more than there is, and none has it"
+        for worker in crew:
+            worker.go_on()
+        for worker in crew:
+            assert worker.said() == ""
+
+        outputs = [run.output for run in (await ocean.list_runs(limit=1_000)).runs]
+        assert (outputs.count(True), outputs.count(False)) == (CAP, TAKERS - CAP)
+        assert (await ocean.take("cap", 0, limit=CAP)).used == CAP
+        calls = noted(history, "call")
+        at_work = PROCESSES * AT_ONCE
+        assert TAKERS + at_work - CAP <= len(calls) <= TAKERS + at_work
+        assert max(int(call) for _, call in calls) == 2, "none was called a third time"
+        commits = await ocean.read_events(types=["tick.committed"], limit=1_000)
+        assert {event.payload["instance"] for event in commits} == {worker.instance for worker in crew}
