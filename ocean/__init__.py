@@ -19,6 +19,8 @@ from ocean.kernel.errors import (
     DedupeKeyReused,
     FetchRefused,
     InvalidValue,
+    LeaseCompleted,
+    LeaseLost,
     LockLost,
     NotRead,
     OceanError,
@@ -43,6 +45,7 @@ from ocean.kernel.errors import (
     WriteSpent,
 )
 from ocean.kernel.fetch import FetchResponse
+from ocean.kernel.leasing import Lease, WorkDone
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import (
     AdvanceResult,
@@ -104,6 +107,9 @@ __all__ = [
     "Key",
     "KeyInfo",
     "KeyedRun",
+    "Lease",
+    "LeaseCompleted",
+    "LeaseLost",
     "LockLost",
     "NotRead",
     "Ocean",
@@ -145,5 +151,6 @@ __all__ = [
     "UnknownMethod",
     "UnknownTool",
     "Wait",
+    "WorkDone",
     "WriteSpent",
 ]

@@ -250,6 +250,17 @@ def optional_id(value: str | None, what: str) -> str | None:
     return None if value is None else checked_id(value, what)
 
 
+KERNEL_EVENTS: Final = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call", "key"})
+"""The first words of the kernel's own event types."""
+
+
+def checked_event(type: str) -> str:
+    checked_id(type, "an event's type", 128)
+    if type.split(".")[0] in KERNEL_EVENTS:
+        raise InvalidValue(f"event type {type!r} is the kernel's; clogs cannot write {sorted(KERNEL_EVENTS)}.*")
+    return type
+
+
 def checked_flag(value: bool, what: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue(f"{what} is True or False, got {value!r}")

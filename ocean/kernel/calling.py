@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
     """The handler's outcome; a handler that raises, or answers something else, has failed this attempt."""
     try:
-        answer = await invoke(handler, tick)
-        return _checked(answer)
+        return checked_outcome(await invoke(handler, tick))
     except LockLost:
         raise
     except get_cancelled_exc_class():
@@ -43,7 +42,8 @@ async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def _checked(answer: Any) -> Outcome:
+def checked_outcome(answer: Any) -> Outcome:
+    """An outcome whose values can be stored; what is none at all counts as a failed call."""
     match answer:
         case Done():
             encode(answer.output, "Done.output")

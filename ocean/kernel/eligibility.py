@@ -93,8 +93,7 @@ def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
         return ()
     found: list[Hold] = []
     if not around.is_here and around.is_external:
-        message = f"clog {run.clog_id!r} is external: a worker takes it with claim_work, from queue {run.queue!r}"
-        found.append(Hold("needs_worker", message))
+        found.extend(_worker_holds(run))
     elif not around.is_here:
         found.append(
             Hold("clog_elsewhere", f"clog {run.clog_id!r} is not registered here; poke an instance that has it")
@@ -107,6 +106,13 @@ def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
     if wants_slots(run, now):
         found.extend(_key_holds(run, around.full_key))
     return tuple(found)
+
+
+def _worker_holds(run: Run) -> list[Hold]:
+    if run.status is RunStatus.ACTIVE:
+        return []
+    message = f"clog {run.clog_id!r} is external: a worker takes it with claim_work, from queue {run.queue!r}"
+    return [Hold("needs_worker", message)]
 
 
 def _key_holds(run: Run, full: FullKey | None) -> list[Hold]:

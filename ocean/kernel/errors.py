@@ -79,8 +79,22 @@ class RequestKeyReused(OceanError):
     http_status = 409
 
 
+class LeaseLost(OceanError):
+    """The lease has lapsed and was taken back, or its run has ended or is gone. Stop: nothing was written."""
+
+    code = "lease_lost"
+    http_status = 409
+
+
+class LeaseCompleted(OceanError):
+    """The lease was completed before, with something else."""
+
+    code = "lease_completed"
+    http_status = 409
+
+
 class Conflict(OceanError):
-    """A direct call kept losing its rows to other writers."""
+    """Rows were lost to other writers."""
 
     code = "conflict"
     http_status = 409

@@ -34,6 +34,11 @@ def even_roll(*parts: str | int) -> float:
     return int.from_bytes(digest, "big") / 2**48
 
 
+def new_lease_id() -> str:
+    """A name and a secret in one: knowing it is the right to renew and complete."""
+    return f"lease_{secrets.token_urlsafe(24)}"
+
+
 def instance_id() -> str:
     """Random per process start: an id that is reused after a restart would adopt its own old locks."""
     return f"i-{secrets.token_hex(6)}"

@@ -33,7 +33,9 @@ from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFo
 from ocean.kernel.ids import IdSource, even_roll
 from ocean.kernel.ids import instance_id as new_instance_id
 from ocean.kernel.lanes import FAIR_EVERY
+from ocean.kernel.leasing import Lease, Leasing, WorkDone
 from ocean.kernel.locks import LockKeeper
+from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     AdvanceResult,
     Caller,
@@ -55,6 +57,7 @@ from ocean.kernel.transitions import due_at
 from ocean.kernel.values import checked_id, decode, encode
 
 DEFAULT_LOCK_MS = 30_000
+DEFAULT_LEASE_MS = 30_000
 DEFAULT_CONCURRENCY = 32
 POKE_MS = 1_000
 
@@ -84,6 +87,7 @@ class Kernel:
         shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
         keeper = LockKeeper(store, clock, shortest)
         self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, tuple(private_hosts))
+        self._leasing = Leasing(store, clock)
         # A process that makes few claims must not always begin with the urgent slots.
         self._slot = int(even_roll(self.instance_id) * FAIR_EVERY)
 
@@ -389,6 +393,39 @@ class Kernel:
     ) -> ClogRecord:
         request = request_of(request_key, "resume_clog", checked_id(clog_id, "clog_id"))
         return await self._store.set_clog_paused(clog_id, False, optional_id(actor, "actor"), request)
+
+    async def claim_work(
+        self,
+        clog_id: str,
+        *,
+        worker_id: str,
+        lease_ms: int = DEFAULT_LEASE_MS,
+        queues: Collection[str] | None = None,
+        limit: int = 1,
+        wait_ms: int = 0,
+    ) -> list[Lease]:
+        """Lease due runs of an external clog to a worker, from all its queues or some; wait up to `wait_ms` for one."""
+        leases = await self._leasing.claim(clog_id, worker_id, lease_ms, queues, limit, wait_ms, self._slot)
+        self._slot = (self._slot + len(leases)) % FAIR_EVERY
+        return leases
+
+    async def renew_work(
+        self, lease_id: str, *, lease_ms: int | None = None, events: Iterable[tuple[str, Any]] = ()
+    ) -> int:
+        """Keep a lease for its own time or for `lease_ms`; answers when it lapses now. `events` appear at once."""
+        return await self._leasing.renew(lease_id, lease_ms, events)
+
+    async def complete_work(
+        self,
+        lease_id: str,
+        outcome: Outcome,
+        *,
+        events: Iterable[tuple[str, Any]] = (),
+        row: Any = UNSET,
+        row_version: int | None = None,
+    ) -> WorkDone:
+        """Commit a leased tick: outcome, events, perhaps the run's row. Late it is refused; again, it is the same."""
+        return await self._leasing.complete(lease_id, outcome, events, row, row_version)
 
     async def delete_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
         """Remove a run, its children and all their rows; answers how many runs went. Events stay."""

@@ -158,6 +158,44 @@ class ClaimAsk:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseAsk:
+    """Lease due runs of an external clog to a worker, one for each of the `hashes` of new lease ids."""
+
+    clog_id: str
+    worker_id: str
+    lease_ms: int
+    queues: tuple[str, ...]
+    hashes: tuple[str, ...]
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedRun:
+    claim: Claim
+    row: StoredRow
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCompletion:
+    """The end of leased work. `row` replaces the version `row_version`, or the one that was leased, and no other."""
+
+    lease_hash: str
+    outcome: Outcome
+    events: tuple[tuple[str, str], ...]
+    writes_row: bool
+    row: str | None
+    row_version: int | None
+    body_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDone:
+    run_id: str
+    tick: int
+    status: RunStatus | None
+
+
+@dataclass(frozen=True, slots=True)
 class NotClaimable:
     """Why a run would not be called now: an end that any `advance` owes it, or what holds it."""
 
@@ -204,6 +242,15 @@ class Store(Protocol):
 
         The lock in it is nobody's: the database knows no such epoch yet.
         """
+
+    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
+        """Claim for a worker outside, by the same rules; refused for clogs that are unknown or not external."""
+
+    async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
+        """Extend a lease that still holds, append what its worker says, and answer when it lapses now."""
+
+    async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
+        """Commit the leased tick under the fence. Repeated, it gets the first answer; late, it is refused."""
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...
 

@@ -1,6 +1,6 @@
 """What a clog is handed: the facts of its tick, and the only hands it has."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 from urllib.parse import quote
 
@@ -11,6 +11,7 @@ from ocean.kernel.arguments import (
     RunOptions,
     RunQuery,
     checked_choice,
+    checked_event,
     checked_limit,
     new_run,
     new_signal,
@@ -370,10 +371,4 @@ class Tick(TickFacts):
         return Addresses(self._clog, self._scene.session_id, run_id, self._scene.tick)
 
     def _event(self, type: str, payload: Any) -> NewEvent:
-        checked_id(type, "an event's type", 128)
-        if type.split(".")[0] in KERNEL_EVENTS:
-            raise InvalidValue(f"event type {type!r} is the kernel's; clogs cannot write {sorted(KERNEL_EVENTS)}.*")
-        return NewEvent(type, encode(payload, "payload"), self.clog_id)
-
-
-KERNEL_EVENTS: Collection[str] = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call", "key"})
+        return NewEvent(checked_event(type), encode(payload, "payload"), self.clog_id)

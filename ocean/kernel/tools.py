@@ -10,6 +10,7 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.clog import Clog
 from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
 from ocean.kernel.names import near_name
+from ocean.kernel.records import Key
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
@@ -62,6 +63,11 @@ class CallClog(ToolInput):
     payload: Any = None
 
 
+class HeldKey(ToolInput):
+    name: str
+    hold: Literal["tick", "run"] = "tick"
+
+
 class CreateRun(ToolInput):
     clog_id: str
     input: Any = LEFT_OUT
@@ -72,6 +78,8 @@ class CreateRun(ToolInput):
     deadline_at: int | None = None
     dedupe_key: str | None = None
     dedupe_ms: int | None = None
+    concurrency_keys: list[str | HeldKey] = []
+    queue: str | None = None
     rate_key: str | None = None
     rate_limit: int | None = None
     rate_per_ms: int | None = None
@@ -168,6 +176,11 @@ async def _take(tick: "Tick", ask: TakeInput) -> Any:
     return asdict(await tick.take(**_given(ask)))
 
 
+async def _create(tick: "Tick", ask: CreateRun) -> Any:
+    keys = [key if isinstance(key, str) else Key(key.name, key.hold) for key in ask.concurrency_keys]
+    return await tick.create_run(**_given(ask) | {"concurrency_keys": keys})
+
+
 async def _list(tick: "Tick", ask: ListRuns) -> Any:
     page = await tick.list_runs(**_given(ask))
     return {"runs": [asdict(run) for run in page.runs], "next_cursor": page.next_cursor}
@@ -199,7 +212,7 @@ TOOLS: dict[str, ToolSpec] = {
         ),
         ToolSpec("ocean.events.stream", "Append an event at once.", EmitEvent, lambda t, i: t.stream(**_given(i))),
         ToolSpec("ocean.clog.call", "Call a method of a clog.", CallClog, lambda t, i: t.call(**_given(i))),
-        ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, lambda t, i: t.create_run(**_given(i))),
+        ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, _create),
         ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
         ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, attributes.", ListRuns, _list),
         ToolSpec(

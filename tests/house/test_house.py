@@ -28,7 +28,7 @@ AMBIENT = re.compile(
 
 ALLOWED = {
     "ocean/kernel/clock.py": {"time.time_ns"},
-    "ocean/kernel/ids.py": {"secrets", "secrets.randbits", "secrets.token_hex"},
+    "ocean/kernel/ids.py": {"secrets", "secrets.randbits", "secrets.token_hex", "secrets.token_urlsafe"},
     "ocean/kernel/fetch.py": {"time.monotonic", "anyio.fail_after"},
     "ocean/stores/sqlite/database.py": {"asyncio.sleep"},
 }

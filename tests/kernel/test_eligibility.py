@@ -122,7 +122,7 @@ AROUND: dict[str, tuple[Run, Surroundings, list[str]]] = {
     "a lease that holds": (
         replace(a_run("active"), lock_expires_at=NOW + 1, leased=True),
         Surroundings(False, is_external=True),
-        ["needs_worker", "locked"],
+        ["locked"],
     ),
 }
 

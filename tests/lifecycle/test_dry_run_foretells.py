@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ocean import CLEAR, Abort, Clog, Continue, Done, DryRun, Failed, Ok, Outcome, Refuse, Retry, Tick, Wait
+from ocean.kernel.arguments import KERNEL_EVENTS
 from ocean.kernel.effects import RowKey
 from ocean.kernel.outcomes import error_info, outcome_name
 from ocean.kernel.store import RowsAsk
-from ocean.kernel.tick import KERNEL_EVENTS
 from ocean.kernel.values import decode
 from ocean.testing import World
 from tests.lifecycle.acting import Script, log, look, stage, start, start_idle

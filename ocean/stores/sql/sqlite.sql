@@ -290,6 +290,17 @@ DELETE FROM ocean_ticks WHERE run_id = :run_id AND tick = :tick;
 -- name: list_ticks
 SELECT * FROM ocean_ticks WHERE run_id = :run_id AND tick > :after ORDER BY tick LIMIT :limit;
 
+-- name: insert_lease
+INSERT INTO ocean_leases (lease_hash, run_id, epoch, tick, call, worker_id, version, lease_ms, row_version, claimed_at)
+VALUES (:lease_hash, :run_id, :epoch, :tick, :call, :worker_id, :version, :lease_ms, :row_version, :now);
+
+-- name: get_lease
+SELECT * FROM ocean_leases WHERE lease_hash = :lease_hash;
+
+-- name: complete_lease
+-- The answer is kept for a worker that asks again.
+UPDATE ocean_leases SET body_hash = :body_hash, answer = :answer WHERE lease_hash = :lease_hash;
+
 -- name: get_step
 SELECT result FROM ocean_steps WHERE run_id = :run_id AND tick = :tick AND name = :name;
 

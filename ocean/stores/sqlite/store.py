@@ -37,6 +37,10 @@ from ocean.kernel.store import (
     CallConflict,
     CallDone,
     ClaimAsk,
+    LeaseAsk,
+    LeaseCompletion,
+    LeaseDone,
+    LeasedRun,
     NotClaimable,
     Request,
     RowsAnswer,
@@ -55,6 +59,7 @@ from ocean.stores.sqlite import (
     deleting,
     inbox,
     keys,
+    leasing,
     listing,
     log,
     requests,
@@ -143,6 +148,21 @@ class SqliteStore:
 
     async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
         return await self._read(lambda u: claiming.preview_claim(u, ask))
+
+    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
+        for _ in range(MOST_ROUNDS):
+            if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
+                return []
+            leased = await self._write(lambda u: leasing.lease_work(u, ask))
+            if leased:
+                return leased
+        return []
+
+    async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
+        return await self._write(lambda u: leasing.renew_lease(u, lease_hash, lease_ms, events))
+
+    async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
+        return await self._write(lambda u: leasing.complete_lease(u, completion))
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
         return await self._read(lambda u: storage.read_rows(u, ask))
