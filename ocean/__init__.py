@@ -2,6 +2,7 @@
 
 from ocean.compose import Ocean
 from ocean.kernel.arguments import CLEAR, UNSET
+from ocean.kernel.attributes import Within
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
@@ -131,5 +132,6 @@ __all__ = [
     "UnknownMethod",
     "UnknownTool",
     "Wait",
+    "Within",
     "WriteSpent",
 ]

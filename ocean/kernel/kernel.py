@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import anyio
 
@@ -10,9 +10,7 @@ from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
-    RunQuery,
     checked_caller,
-    checked_choice,
     checked_count,
     checked_limit,
     checked_names,
@@ -20,13 +18,13 @@ from ocean.kernel.arguments import (
     new_signal,
     optional_id,
     request_of,
-    run_filter,
 )
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.direct_calls import DirectCall
 from ocean.kernel.eligibility import Explanation, holds
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.ids import IdSource, even_roll
 from ocean.kernel.ids import instance_id as new_instance_id
 from ocean.kernel.lanes import FAIR_EVERY
@@ -255,15 +253,14 @@ class Kernel:
     async def list_runs(
         self,
         *,
-        order: Literal["newest", "oldest"] = "newest",
+        order: RunOrder | None = None,
         limit: int = 100,
         cursor: str | None = None,
         **query: Unpack[RunQuery],
     ) -> RunPage:
         """A page of the runs that the query means."""
         where = run_filter(**query)
-        newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
-        return await self._store.list_runs(where, checked_limit(limit), cursor, newest_first)
+        return await self._store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
 
     async def count_runs(self, *, cap: int = 10_000, **query: Unpack[RunQuery]) -> RunCount:
         """How many there are, counting no further than `cap`."""

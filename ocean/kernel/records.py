@@ -1,8 +1,11 @@
 """The nouns: what a run, an input, a tick and an event are, as stored and as shown."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value", int, str)
 
 
 class RunStatus(StrEnum):
@@ -305,14 +308,55 @@ class SweepResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs `list_runs` and `count_runs` speak of; None means any."""
+class Span(Generic[Value]):
+    """From `low` to `high`; None is open. `low` itself is in it and `high` is not, unless said otherwise."""
 
-    clog_id: str | None = None
-    session_id: str | None = None
-    status: RunStatus | None = None
-    parent_run_id: str | None = None
-    attributes: dict[str, str | int | float | bool] = field(default_factory=dict)
+    low: Value | None = None
+    high: Value | None = None
+    has_low: bool = True
+    has_high: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        return self.low is None and self.high is None
+
+    def goes_down_to(self, value: Value) -> bool:
+        return self.low is None or self.low < value or (self.low == value and self.has_low)
+
+    def goes_up_to(self, value: Value) -> bool:
+        return self.high is None or self.high > value or (self.high == value and self.has_high)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs `list_runs` and `count_runs` speak of: any of each tuple; None means any at all.
+
+    Values of attributes are sort keys. The order follows the range: by the attribute's value if one has a range,
+    by end if `ended` is a range, else by creation; then by id.
+    """
+
+    clog_ids: tuple[str, ...] | None = None
+    session_ids: tuple[str, ...] | None = None
+    statuses: tuple[RunStatus, ...] | None = None
+    parent_run_ids: tuple[str, ...] | None = None
+    created: Span[int] = Span()
+    ended: Span[int] = Span()
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ranged: tuple[str, Span[str]] | None = None
+
+    @property
+    def sets(self) -> tuple[tuple[str, ...], ...]:
+        named = (self.clog_ids, self.session_ids, self.statuses, self.parent_run_ids)
+        return (*(each for each in named if each is not None), *self.attributes.values())
+
+    @property
+    def is_everything(self) -> bool:
+        return self == RunFilter()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Any of no values is no run."""
+        return not all(self.sets)
 
 
 @dataclass(frozen=True, slots=True)

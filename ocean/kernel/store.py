@@ -212,7 +212,8 @@ class Store(Protocol):
     async def run_and_clog(self, run_id: str) -> tuple[Run, bool] | None:
         """What `explain` judges, from one snapshot: the row, and whether its clog is paused."""
 
-    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage: ...
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
+        """A page after the cursor, in the filter's order. A cursor that another order made is refused."""
 
     async def count_runs(self, where: RunFilter, cap: int) -> RunCount: ...
 

@@ -9,12 +9,9 @@ from anyio import NoEventLoopError, from_thread
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
-    RunQuery,
-    checked_choice,
     checked_limit,
     new_run,
     new_signal,
-    run_filter,
 )
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.calling import invoke
@@ -22,6 +19,7 @@ from ocean.kernel.clog import Clog
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
+from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.records import (
     Lock,
     RunPage,
@@ -278,7 +276,7 @@ class Tick(TickFacts):
     async def list_runs(
         self,
         *,
-        order: Literal["newest", "oldest"] = "newest",
+        order: RunOrder | None = None,
         limit: int = 100,
         cursor: str | None = None,
         **query: Unpack[RunQuery],
@@ -286,8 +284,7 @@ class Tick(TickFacts):
         """Runs as they are now; what it shows is not part of the commit's checks."""
         scene = self._use("ocean.runs.list")
         where = run_filter(**query)
-        newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
-        return await scene.store.list_runs(where, checked_limit(limit), cursor, newest_first)
+        return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
 
     async def fetch(
         self,

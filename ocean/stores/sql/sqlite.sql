@@ -30,7 +30,7 @@ INSERT INTO ocean_sessions (session_id, created_at) VALUES (:session_id, :now) O
 DELETE FROM ocean_sessions WHERE session_id = :session_id RETURNING session_id;
 
 -- name: session_runs
-SELECT run_id FROM runs WHERE session_id = :session_id ORDER BY created_at, run_id;
+SELECT run_id FROM runs WHERE session_id = :session_id ORDER BY clog_id, status, created_at, run_id;
 
 -- name: session_foreign_run
 -- A run in the session that another clog owns.
@@ -76,8 +76,17 @@ SELECT run_id FROM below ORDER BY depth, run_id;
 -- name: children_to_cancel
 -- Unended children that are to end with their parent.
 SELECT r.run_id FROM runs r JOIN ocean_run_details d ON d.run_id = r.run_id
-WHERE r.parent_run_id = :run_id AND r.ended_at IS NULL AND r.ending IS NULL AND d.on_parent_end = 'cancel'
-ORDER BY r.created_at, r.run_id;
+WHERE r.parent_run_id = :run_id AND r.status IN ('active', 'idle', 'pending', 'waiting') AND r.ending IS NULL
+  AND d.on_parent_end = 'cancel'
+ORDER BY r.status, r.created_at, r.run_id;
+
+-- name: next_clog
+-- The clogs that have runs, one after another.
+SELECT clog_id FROM runs INDEXED BY runs_clog WHERE clog_id > :clog_id ORDER BY clog_id LIMIT 1;
+
+-- name: next_clog_of_session
+SELECT clog_id FROM runs INDEXED BY runs_session WHERE session_id = :session_id AND clog_id > :clog_id
+ORDER BY clog_id LIMIT 1;
 
 -- name: lanes
 -- The lanes (clog, priority) that have anything at all in the due index, with the first due time of each.

@@ -232,8 +232,8 @@ class SqliteStore:
 
         return await self._read(act)
 
-    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage:
-        return await self._read(lambda u: listing.list_runs(u, where, limit, cursor, newest_first))
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
+        return await self._read(lambda u: listing.list_runs(u, where, limit, cursor, is_descending))
 
     async def count_runs(self, where: RunFilter, cap: int) -> RunCount:
         return await self._read(lambda u: listing.count_runs(u, where, cap))
