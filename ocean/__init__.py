@@ -4,12 +4,14 @@ from ocean.compose import Ocean
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.attributes import Within
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.bulk import BulkProgress, BulkResult
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
     Abort,
     BadCursor,
+    BulkStopped,
     CallRefused,
     CallTimeout,
     CallTooDeep,
@@ -29,6 +31,8 @@ from ocean.kernel.errors import (
     RunEnded,
     RunExists,
     RunFailed,
+    RunHasNoInput,
+    RunNotFailed,
     RunNotFound,
     SignalIdReused,
     SignalRefused,
@@ -69,6 +73,9 @@ __all__ = [
     "Abort",
     "AdvanceResult",
     "BadCursor",
+    "BulkProgress",
+    "BulkResult",
+    "BulkStopped",
     "CallRefused",
     "CallTimeout",
     "CallTooDeep",
@@ -110,7 +117,9 @@ __all__ = [
     "RunEnded",
     "RunExists",
     "RunFailed",
+    "RunHasNoInput",
     "RunInfo",
+    "RunNotFailed",
     "RunNotFound",
     "RunPage",
     "RunStatus",

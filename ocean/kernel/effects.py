@@ -70,6 +70,8 @@ class NewRun:
     notify_parent: bool = False
     on_parent_end: Literal["live", "cancel"] = "live"
     actor: str | None = None
+    correlation_id: str | None = None
+    retry_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

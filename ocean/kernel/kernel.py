@@ -19,6 +19,7 @@ from ocean.kernel.arguments import (
     optional_id,
     request_of,
 )
+from ocean.kernel.bulk import BulkVerbs
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.direct_calls import DirectCall
@@ -51,7 +52,7 @@ DEFAULT_CONCURRENCY = 32
 POKE_MS = 1_000
 
 
-class Kernel:
+class Kernel(BulkVerbs):
     """One instance. Any number of them, in any number of processes, may share a database."""
 
     def __init__(
@@ -300,6 +301,11 @@ class Kernel:
             checked_id(reason, "reason", 4_000)
         request = request_of(request_key, "cancel_run", [checked_id(run_id, "run_id"), reason])
         return await self._store.cancel_run(run_id, reason, optional_id(actor, "actor"), request)
+
+    async def retry_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
+        """A new run with a failed one's input and options, linked by `retry_of`. Repeated, it answers the same run."""
+        request = request_of(request_key, "retry_run", checked_id(run_id, "run_id"))
+        return await self._store.retry_run(run_id, optional_id(actor, "actor"), request)
 
     async def pause_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
         """Hold a run back: signals queue, direct calls work, a deadline still ends it."""

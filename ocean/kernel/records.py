@@ -111,6 +111,8 @@ class RunInfo:
     created_at: int
     updated_at: int
     ended_at: int | None
+    retry_of: str | None = None
+    """The failed run that this one repeats."""
 
     @property
     def is_ended(self) -> bool:

@@ -166,6 +166,9 @@ class Store(Protocol):
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         """Insert a run, or answer the first one for a repeated id, dedupe key or request key."""
 
+    async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        """Create the run that repeats a failed one (`retrying.retried`), or answer the one that did."""
+
     async def find_run(self, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
         """The run that holds this dedupe key and the hash of the body that created it."""
 

@@ -46,6 +46,10 @@ def within(what: str, value: Within, **changes: Any) -> Row:
     return wrong(what, "list_runs", clog_id="c", attributes={"a": value}, **changes)
 
 
+def bulk(what: str, **changes: Any) -> Row:
+    return wrong(what, "delete_runs", clog_id="c", **changes)
+
+
 def packed(value: Any) -> str:
     """Made like a real cursor, around something else."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
@@ -138,6 +142,34 @@ WRONG: dict[str, Row] = {
     "list: two ranges": wrong(
         "one may have a range, not a, b", "list_runs", clog_id="c", attributes={"a": Within(gt=1), "b": Within(gt=1)}
     ),
+    "bulk: a batch of none": bulk("batch is an integer from 1 to 1000", batch=0),
+    "bulk: a batch too large": bulk("batch is an integer from 1 to 1000", batch=1_001),
+    "bulk: a rate of none": bulk("per_second is an integer from 1", per_second=0),
+    "bulk: a rate that is a fraction": bulk("per_second is an integer from 1", per_second=0.5),
+    "bulk: most of none": bulk("most is an integer of at least 1", most=0),
+    "bulk: progress to a text": bulk("on_progress is a function", on_progress="print"),
+    "bulk: actor is a mapping": bulk("actor", actor={}),
+    "bulk: everything is a text": wrong("everything is True or False", "delete_runs", everything="yes"),
+    "bulk: everything and a query": bulk("goes without a query", everything=True),
+    "bulk: a query of nothing": wrong("say everything=True", "delete_runs"),
+    "bulk: a query of nothings": wrong("say everything=True", "delete_runs", clog_id=None, attributes={}),
+    "bulk: cancel nothing": wrong("say everything=True", "cancel_runs"),
+    "bulk: retry nothing": wrong("say everything=True", "retry_runs", status=None),
+    "bulk: signal nothing": wrong("say everything=True", "signal_runs", signal_id="x"),
+    "bulk: a wrong query": wrong("status is one of", "delete_runs", status="over"),
+    "bulk: cancel what has ended": wrong("only done and failed", "cancel_runs", ended_from=1),
+    "bulk: cancel with a NUL": wrong("reason contains a NUL", "cancel_runs", clog_id="c", reason="a\x00"),
+    "bulk: signal without an id": wrong("takes a signal_id or a request_key", "signal_runs", clog_id="c", input=1),
+    "bulk: signal with two ids": wrong(
+        "takes a signal_id or a request_key", "signal_runs", clog_id="c", signal_id="x", request_key="y"
+    ),
+    "bulk: signal what is no JSON": wrong(
+        "input is nan", "signal_runs", clog_id="c", signal_id="x", input=float("nan")
+    ),
+    "bulk: signal without a time": wrong("deliver_at", "signal_runs", clog_id="c", signal_id="x", deliver_at="now"),
+    "retry: run is a mapping": wrong("run_id", "retry_run", {}),
+    "retry: actor is a number": wrong("actor", "retry_run", "one", actor=5),
+    "retry: nobody": (ask("retry_run", "nobody"), RunNotFound, "no run 'nobody'"),
     "list: cursor is a number": cursor(5),
     "list: cursor is empty": cursor(""),
     "list: cursor is no storable text": cursor(SURROGATE),

@@ -37,8 +37,8 @@ SELECT run_id FROM runs WHERE session_id = :session_id ORDER BY clog_id, status,
 SELECT run_id, clog_id FROM runs WHERE session_id = :session_id AND clog_id <> :clog_id LIMIT 1;
 
 -- name: insert_details
-INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key)
-VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key);
+INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of)
+VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key, :retry_of);
 
 -- name: get_details
 SELECT * FROM ocean_run_details WHERE run_id = :run_id;
@@ -151,6 +151,10 @@ INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer
   created_at, event_seq, status_then)
 VALUES (:run_id, :number, :kind, :body, :body_hash, :signal_id, :timer, :actor, :caused_by, :available_at, :now,
   :event_seq, :status_then);
+
+-- name: created_input
+-- What a run was created with: it comes before anything else.
+SELECT body FROM ocean_inbox WHERE run_id = :run_id AND number = 1 AND kind = 'created';
 
 -- name: get_signal
 -- The inbox entry that a signal id made.

@@ -22,6 +22,8 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     u.do("insert_session", session_id=new.session_id, now=u.now)
     run = _insert(u, new)
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
+    if new.retry_of is not None:
+        payload["retry_of"] = new.retry_of
     event, seq = u.event(run.run_id, "run.created", payload, actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         append_input(
@@ -80,7 +82,7 @@ def _insert(u: Unit, new: NewRun) -> Run:
         session_id=new.session_id,
         clog_id=new.clog_id,
         parent_run_id=new.parent_run_id,
-        correlation_id=parent.correlation_id if parent else new.run_id,
+        correlation_id=new.correlation_id or (parent.correlation_id if parent else new.run_id),
         priority=new.priority,
         status=RunStatus.PENDING if has_input else RunStatus.IDLE,
         attempt=0,
@@ -114,6 +116,7 @@ def _insert(u: Unit, new: NewRun) -> Run:
         notify_parent=new.notify_parent,
         on_parent_end=new.on_parent_end,
         dedupe_key=new.dedupe_key,
+        retry_of=new.retry_of,
     )
     for name, value in new.attributes.items():
         put_attribute(u, run, name, value)

@@ -22,6 +22,7 @@ def info(u: Unit, run: Run) -> RunInfo:
         error=decode(details["error"]),
         attributes=attributes,
         dedupe_key=details["dedupe_key"],
+        retry_of=details["retry_of"],
     )
 
 

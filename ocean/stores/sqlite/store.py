@@ -50,6 +50,7 @@ from ocean.stores.sqlite import (
     listing,
     log,
     requests,
+    retrying,
     storage,
 )
 from ocean.stores.sqlite.database import Database
@@ -112,6 +113,12 @@ class SqliteStore:
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         def act(u: Unit) -> RunInfo:
             return requests.once(u, request, RunInfo, lambda: info(u, creating.create(u, new)))
+
+        return await self._write(act)
+
+    async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        def act(u: Unit) -> RunInfo:
+            return requests.once(u, request, RunInfo, lambda: info(u, retrying.retry_as_new(u, run_id, actor)))
 
         return await self._write(act)
 
