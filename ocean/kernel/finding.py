@@ -16,7 +16,7 @@ RunOrder = Literal["newest", "oldest", "ascending", "descending"]
 MOST_COMBINATIONS = 200
 """Of values from different sets: each is a walk of its own through an index."""
 
-T = TypeVar("T")
+T = TypeVar("T", bound=str)
 
 
 class RunQuery(TypedDict, total=False):
@@ -81,7 +81,7 @@ def _any_of(value: Any, what: str, check: Callable[[Any, str], T]) -> tuple[T, .
     if value is None:
         return None
     if _is_several(value):
-        return tuple(dict.fromkeys(check(each, f"each {what}") for each in value))
+        return tuple(sorted({check(each, f"each {what}") for each in value}))
     return (check(value, what),)
 
 
@@ -114,7 +114,7 @@ def _attributes(asked: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], t
             ranges[name] = span_of(name, value)
         else:
             values = value if _is_several(value) else (value,)
-            equal[name] = tuple(dict.fromkeys(sort_key(name, each) for each in values))
+            equal[name] = tuple(sorted({sort_key(name, each) for each in values}))
     if len(ranges) > 1:
         raise InvalidValue(f"one attribute sets the order, so one may have a range, not {', '.join(ranges)}")
     return equal, next(iter(ranges.items()), None)

@@ -44,6 +44,16 @@ async def _listed(store: Store, where: RunFilter, limit: int = 100, newest_first
             return found
 
 
+def _said(value: RunFilter | str) -> str:
+    if isinstance(value, str):
+        return value
+    default = RunFilter()
+    given = {
+        name: getattr(value, name) for name in RunFilter.__slots__ if getattr(value, name) != getattr(default, name)
+    }
+    return str(given)
+
+
 @pytest.mark.parametrize(
     ("where", "wanted"),
     [
@@ -97,7 +107,7 @@ async def _listed(store: Store, where: RunFilter, limit: int = 100, newest_first
         (run_filter(clog_id=CLOG, status="done", attributes={"n": Within(gt=0)}), "4"),
         (run_filter(clog_id=CLOG, session_id="s0", created_until=T0 + 2, attributes={"n": Within(gt=0)}), "2"),
     ],
-    ids=str,
+    ids=_said,
 )
 async def test_a_filter_lists_its_runs_in_both_orders_over_pages(
     store: Store, clock: ManualClock, where: RunFilter, wanted: str

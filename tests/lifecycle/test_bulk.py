@@ -117,6 +117,7 @@ async def test_only_runs_that_were_there_at_the_beginning_are_meant() -> None:
             await start_idle(w)
 
         async def create(progress: BulkProgress) -> None:
+            assert progress.seen <= 3
             w.clock.advance(1)
             await start_idle(w, run_id=f"new{progress.seen}")
 

@@ -174,6 +174,7 @@ async def paged(w: World, said: dict[str, Any], order: RunOrder, limit: int) -> 
     while True:
         page = await w.ocean.list_runs(**said, order=order, limit=limit, cursor=cursor)
         found += [run.run_id for run in page.runs]
+        assert len(found) == len(set(found)), f"a page came twice: {said}"
         cursor = page.next_cursor
         if cursor is None:
             return found
