@@ -2,7 +2,9 @@
 
 from ocean.compose import Ocean
 from ocean.kernel.arguments import CLEAR, UNSET
+from ocean.kernel.attributes import Within
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.bulk import BulkProgress, BulkResult
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Taken
@@ -11,6 +13,7 @@ from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
     Abort,
     BadCursor,
+    BulkStopped,
     CallRefused,
     CallTimeout,
     CallTooDeep,
@@ -32,6 +35,8 @@ from ocean.kernel.errors import (
     RunEnded,
     RunExists,
     RunFailed,
+    RunHasNoInput,
+    RunNotFailed,
     RunNotFound,
     SignalIdReused,
     SignalRefused,
@@ -75,6 +80,9 @@ __all__ = [
     "Abort",
     "AdvanceResult",
     "BadCursor",
+    "BulkProgress",
+    "BulkResult",
+    "BulkStopped",
     "CallRefused",
     "CallTimeout",
     "CallTooDeep",
@@ -128,7 +136,9 @@ __all__ = [
     "RunEnded",
     "RunExists",
     "RunFailed",
+    "RunHasNoInput",
     "RunInfo",
+    "RunNotFailed",
     "RunNotFound",
     "RunPage",
     "RunStatus",
@@ -151,6 +161,7 @@ __all__ = [
     "UnknownMethod",
     "UnknownTool",
     "Wait",
+    "Within",
     "WorkDone",
     "WriteSpent",
 ]

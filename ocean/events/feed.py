@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from ocean.kernel.errors import BadCursor, RunNotFound
-from ocean.kernel.records import Event, FeedFilter
+from ocean.kernel.filters import FeedFilter
+from ocean.kernel.records import Event
 from ocean.kernel.store import Store
 
 PAGE = 500

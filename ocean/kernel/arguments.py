@@ -9,7 +9,8 @@ from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.counters import Take, checked_take
 from ocean.kernel.effects import Debounce, NewRun, NewSignal
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.records import Caller, FeedFilter, Key, RunFilter, RunStatus
+from ocean.kernel.filters import FeedFilter
+from ocean.kernel.records import Caller, Key
 from ocean.kernel.store import Request
 from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
 
@@ -50,16 +51,6 @@ class RunOptions(TypedDict, total=False):
     debounce_ms: int | None
     """Start when nobody has created under the `dedupe_key` for so long; each creation replaces what the last said."""
     debounce_max_ms: int | None
-
-
-class RunQuery(TypedDict, total=False):
-    """Which runs are meant; what is left out means any."""
-
-    clog_id: str | None
-    session_id: str | None
-    status: RunStatus | str | None
-    parent_run_id: str | None
-    attributes: Mapping[str, str | int | float | bool] | None
 
 
 def new_run(
@@ -300,26 +291,6 @@ def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidValue(f"{what} are a list of strings, got {names!r}")
     return tuple(checked_id(name, f"each of {what}") for name in names)
-
-
-def run_filter(
-    clog_id: str | None = None,
-    session_id: str | None = None,
-    status: RunStatus | str | None = None,
-    parent_run_id: str | None = None,
-    attributes: Mapping[str, str | int | float | bool] | None = None,
-) -> RunFilter:
-    try:
-        wanted = RunStatus(status) if status is not None else None
-    except ValueError:
-        raise InvalidValue(f"status is one of {', '.join(RunStatus)}, got {status!r}") from None
-    return RunFilter(
-        optional_id(clog_id, "clog_id"),
-        optional_id(session_id, "session_id"),
-        wanted,
-        optional_id(parent_run_id, "parent_run_id"),
-        checked_attributes({} if attributes is None else attributes),
-    )
 
 
 def feed_filter(

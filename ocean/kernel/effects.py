@@ -84,6 +84,8 @@ class NewRun:
     queue: str | None = None
     rate: Take | None = None
     debounce: Debounce | None = None
+    correlation_id: str | None = None
+    retry_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,20 @@ class RunExists(OceanError):
     http_status = 409
 
 
+class RunNotFailed(OceanError):
+    """Only a failed run is retried as new."""
+
+    code = "run_not_failed"
+    http_status = 409
+
+
+class RunHasNoInput(OceanError):
+    """A run that was created without input cannot be retried as new."""
+
+    code = "run_has_no_input"
+    http_status = 409
+
+
 class SignalIdReused(OceanError):
     code = "signal_id_reused"
     http_status = 409
@@ -112,6 +126,18 @@ class StoreBusy(OceanError):
     code = "store_busy"
     http_status = 503
     retryable = True
+
+
+class BulkStopped(OceanError):
+    """A bulk verb met an error that is not one run's; `.progress` says how far it is. What is done stays done."""
+
+    code = "bulk_stopped"
+    http_status = 503
+
+    def __init__(self, message: str, progress: Any, cause: Exception) -> None:
+        super().__init__(message, cause=getattr(cause, "code", type(cause).__name__))
+        self.progress = progress
+        self.retryable = getattr(cause, "retryable", False)  # type: ignore[misc]
 
 
 class StoreUnusable(OceanError):

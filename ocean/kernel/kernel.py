@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import anyio
 
@@ -10,22 +10,17 @@ from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
-    RunQuery,
     checked_caller,
-    checked_choice,
     checked_count,
     checked_flag,
-    checked_limit,
     checked_names,
     new_run,
     new_signal,
     optional_id,
     request_of,
-    run_filter,
 )
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
-from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.direct_calls import DirectCall
 from ocean.kernel.dry_run import DryRun
 from ocean.kernel.eligibility import Explanation, holds
@@ -35,19 +30,15 @@ from ocean.kernel.ids import instance_id as new_instance_id
 from ocean.kernel.lanes import FAIR_EVERY
 from ocean.kernel.leasing import Lease, Leasing, WorkDone
 from ocean.kernel.locks import LockKeeper
+from ocean.kernel.operating import Operating
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     AdvanceResult,
     Caller,
     ClogRecord,
-    Input,
-    KeyInfo,
-    RunCount,
     RunInfo,
-    RunPage,
     RunStatus,
     SignalReceipt,
-    TickInfo,
     TickResult,
 )
 from ocean.kernel.rehearsing import rehearsed
@@ -62,7 +53,7 @@ DEFAULT_CONCURRENCY = 32
 POKE_MS = 1_000
 
 
-class Kernel:
+class Kernel(Operating):
     """One instance. Any number of them, in any number of processes, may share a database."""
 
     def __init__(
@@ -288,54 +279,6 @@ class Kernel:
         )
         return await call.run_to_end()
 
-    async def take(
-        self,
-        key: str,
-        n: int = 1,
-        *,
-        limit: int | None = None,
-        per_ms: int | None = None,
-        refill: Refill = "steady",
-        request_key: str | None = None,
-    ) -> Taken:
-        """Take from a counter, at once; `n=0` only looks. Only a take that was granted is kept for the request key."""
-        take = checked_take(key, n, limit=limit, per_ms=per_ms, refill=refill)
-        request = request_of(request_key, "take", [key, n, limit, per_ms, refill])
-        return await (self._store.take(take, request) if n else self._store.look_at_counter([take]))
-
-    async def reset_counter(self, key: str, *, request_key: str | None = None) -> bool:
-        """Forget what was taken of a counter; False if nothing was."""
-        request = request_of(request_key, "reset_counter", checked_id(key, "a counter's key"))
-        return await self._store.reset_counter(key, request)
-
-    async def list_runs(
-        self,
-        *,
-        order: Literal["newest", "oldest"] = "newest",
-        limit: int = 100,
-        cursor: str | None = None,
-        **query: Unpack[RunQuery],
-    ) -> RunPage:
-        """A page of the runs that the query means."""
-        where = run_filter(**query)
-        newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
-        return await self._store.list_runs(where, checked_limit(limit), cursor, newest_first)
-
-    async def count_runs(self, *, cap: int = 10_000, **query: Unpack[RunQuery]) -> RunCount:
-        """How many there are, counting no further than `cap`."""
-        where = run_filter(**query)
-        return await self._store.count_runs(where, checked_count(cap, "cap", least=1, most=1_000_000))
-
-    async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:
-        """The run's ticks in order; `after` is the last tick number already seen."""
-        after = checked_count(after, "after")
-        return await self._store.list_ticks(checked_id(run_id, "run_id"), after, checked_limit(limit))
-
-    async def list_inputs(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[Input]:
-        """The run's inbox in order of arrival, delivered or not; `after` is the last number already seen."""
-        after = checked_count(after, "after")
-        return await self._store.list_inputs(checked_id(run_id, "run_id"), after, checked_limit(limit))
-
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""
         found = await self._store.survey(checked_id(run_id, "run_id"), self._crew.claimable(None))
@@ -343,56 +286,6 @@ class Kernel:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         run, around = found
         return Explanation(run_id, run.status, due_at(run), holds(run, around, self._clock.now()))
-
-    async def set_limit(
-        self, key: str, limit: int, *, actor: str | None = None, request_key: str | None = None
-    ) -> KeyInfo:
-        """How many runs may work under a concurrency key at once: 1 unless set, 0 stops them. Nobody is interrupted."""
-        checked_count(limit, "limit", most=1_000_000)
-        request = request_of(request_key, "set_limit", [checked_id(key, "key"), limit])
-        return await self._store.set_limit(key, limit, optional_id(actor, "actor"), request)
-
-    async def get_key(self, key: str) -> KeyInfo:
-        """A concurrency key's limit, and how many runs hold it and wait for it."""
-        return await self._store.get_key(checked_id(key, "key"))
-
-    async def list_keys(self, *, after: str = "", limit: int = 100) -> list[KeyInfo]:
-        """The concurrency keys that are in use, or have a limit other than 1, by name; `after` is the last one seen."""
-        return await self._store.list_keys(after and checked_id(after, "after"), checked_limit(limit))
-
-    async def cancel_run(
-        self,
-        run_id: str,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        request_key: str | None = None,
-    ) -> RunInfo:
-        """End a run as failed, code `cancelled`; a clog with `on_end` gets its last tick first."""
-        if reason is not None:
-            checked_id(reason, "reason", 4_000)
-        request = request_of(request_key, "cancel_run", [checked_id(run_id, "run_id"), reason])
-        return await self._store.cancel_run(run_id, reason, optional_id(actor, "actor"), request)
-
-    async def pause_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
-        """Hold a run back: signals queue, direct calls work, a deadline still ends it."""
-        request = request_of(request_key, "pause_run", checked_id(run_id, "run_id"))
-        return await self._store.set_run_paused(run_id, True, optional_id(actor, "actor"), request)
-
-    async def resume_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
-        request = request_of(request_key, "resume_run", checked_id(run_id, "run_id"))
-        return await self._store.set_run_paused(run_id, False, optional_id(actor, "actor"), request)
-
-    async def pause_clog(self, clog_id: str, *, actor: str | None = None, request_key: str | None = None) -> ClogRecord:
-        """Hold back all runs of a clog, on every instance."""
-        request = request_of(request_key, "pause_clog", checked_id(clog_id, "clog_id"))
-        return await self._store.set_clog_paused(clog_id, True, optional_id(actor, "actor"), request)
-
-    async def resume_clog(
-        self, clog_id: str, *, actor: str | None = None, request_key: str | None = None
-    ) -> ClogRecord:
-        request = request_of(request_key, "resume_clog", checked_id(clog_id, "clog_id"))
-        return await self._store.set_clog_paused(clog_id, False, optional_id(actor, "actor"), request)
 
     async def claim_work(
         self,
@@ -426,16 +319,6 @@ class Kernel:
     ) -> WorkDone:
         """Commit a leased tick: outcome, events, perhaps the run's row. Late it is refused; again, it is the same."""
         return await self._leasing.complete(lease_id, outcome, events, row, row_version)
-
-    async def delete_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
-        """Remove a run, its children and all their rows; answers how many runs went. Events stay."""
-        request = request_of(request_key, "delete_run", checked_id(run_id, "run_id"))
-        return await self._store.delete_run(run_id, optional_id(actor, "actor"), request)
-
-    async def delete_session(self, session_id: str, *, actor: str | None = None, request_key: str | None = None) -> int:
-        """Remove a session with all its runs and rows; answers how many runs went."""
-        request = request_of(request_key, "delete_session", checked_id(session_id, "session_id"))
-        return await self._store.delete_session(session_id, optional_id(actor, "actor"), request)
 
     async def _require(self, run_id: str) -> RunInfo:
         run = await self._store.get_run(checked_id(run_id, "run_id"))

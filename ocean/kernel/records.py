@@ -1,6 +1,6 @@
 """The nouns: what a run, an input, a tick and an event are, as stored and as shown."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,6 +143,8 @@ class RunInfo:
     concurrency_keys: tuple[Key, ...] = ()
     parked_on: str | None = None
     queue: str | None = None
+    retry_of: str | None = None
+    """The failed run that this one repeats."""
 
     @property
     def is_ended(self) -> bool:
@@ -351,25 +353,3 @@ class SweepResult:
     requests: int = 0
     more: bool = False
     counters: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs `list_runs` and `count_runs` speak of; None means any."""
-
-    clog_id: str | None = None
-    session_id: str | None = None
-    status: RunStatus | None = None
-    parent_run_id: str | None = None
-    attributes: dict[str, str | int | float | bool] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class FeedFilter:
-    """Which events a feed has: one run's, one session's, one clog's, or all; narrowed by type and correlation."""
-
-    run_id: str | None = None
-    session_id: str | None = None
-    clog_id: str | None = None
-    types: tuple[str, ...] = ()
-    correlation_id: str | None = None

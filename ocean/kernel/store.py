@@ -14,6 +14,7 @@ from typing import Protocol
 from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
 from ocean.kernel.eligibility import Hold, Surroundings
+from ocean.kernel.filters import FeedFilter, RunFilter
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     Agenda,
@@ -21,13 +22,11 @@ from ocean.kernel.records import (
     ClogRecord,
     Ending,
     Event,
-    FeedFilter,
     Input,
     KeyInfo,
     Lock,
     Run,
     RunCount,
-    RunFilter,
     RunInfo,
     RunPage,
     RunStatus,
@@ -222,6 +221,9 @@ class Store(Protocol):
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         """Insert a run, or answer the first one for a repeated id, dedupe key or request key."""
 
+    async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        """Create the run that repeats a failed one (`retrying.retried`), or answer the one that did."""
+
     async def find_run(self, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
         """The run that holds this dedupe key and the hash of the body that created it."""
 
@@ -300,7 +302,8 @@ class Store(Protocol):
 
     async def list_keys(self, after: str, limit: int) -> list[KeyInfo]: ...
 
-    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage: ...
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
+        """A page after the cursor, in the filter's order. A cursor that another order made is refused."""
 
     async def count_runs(self, where: RunFilter, cap: int) -> RunCount: ...
 

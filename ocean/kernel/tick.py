@@ -9,13 +9,10 @@ from anyio import NoEventLoopError, from_thread
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
-    RunQuery,
-    checked_choice,
     checked_event,
     checked_limit,
     new_run,
     new_signal,
-    run_filter,
 )
 from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.calling import invoke
@@ -24,10 +21,8 @@ from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
-from ocean.kernel.records import (
-    Lock,
-    RunPage,
-)
+from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
+from ocean.kernel.records import Lock, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -316,7 +311,7 @@ class Tick(TickFacts):
     async def list_runs(
         self,
         *,
-        order: Literal["newest", "oldest"] = "newest",
+        order: RunOrder | None = None,
         limit: int = 100,
         cursor: str | None = None,
         **query: Unpack[RunQuery],
@@ -324,8 +319,7 @@ class Tick(TickFacts):
         """Runs as they are now; what it shows is not part of the commit's checks."""
         scene = self._use("ocean.runs.list")
         where = run_filter(**query)
-        newest_first = checked_choice(order, "order", ("newest", "oldest")) == "newest"
-        return await scene.store.list_runs(where, checked_limit(limit), cursor, newest_first)
+        return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
 
     async def fetch(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ocean.kernel.arguments import CLEAR, UNSET
+from ocean.kernel.attributes import Within
 from ocean.kernel.clog import Clog
 from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
 from ocean.kernel.names import near_name
@@ -95,12 +96,31 @@ class SignalRun(ToolInput):
     required: bool = False
 
 
+Status = Literal["idle", "pending", "active", "waiting", "done", "failed"]
+
+
+class WithinInput(ToolInput):
+    """A range of values: gt or gte, lt or lte, or one of each."""
+
+    gt: str | int | float | None = None
+    gte: str | int | float | None = None
+    lt: str | int | float | None = None
+    lte: str | int | float | None = None
+
+
 class ListRuns(ToolInput):
-    clog_id: str | None = None
-    session_id: str | None = None
-    status: Literal["idle", "pending", "active", "waiting", "done", "failed"] | None = None
-    parent_run_id: str | None = None
-    attributes: dict[str, str | int | float | bool] = {}
+    """Lists mean any of their values; times are half-open; one attribute may have a range, which sets the order."""
+
+    clog_id: str | list[str] | None = None
+    session_id: str | list[str] | None = None
+    status: Status | list[Status] | None = None
+    parent_run_id: str | list[str] | None = None
+    created_from: int | None = None
+    created_until: int | None = None
+    ended_from: int | None = None
+    ended_until: int | None = None
+    attributes: dict[str, str | int | float | bool | list[str | int | float | bool] | WithinInput] = {}
+    order: Literal["newest", "oldest", "ascending", "descending"] | None = None
     limit: int = 100
     cursor: str | None = None
 
@@ -182,7 +202,11 @@ async def _create(tick: "Tick", ask: CreateRun) -> Any:
 
 
 async def _list(tick: "Tick", ask: ListRuns) -> Any:
-    page = await tick.list_runs(**_given(ask))
+    values = _given(ask)
+    for name, value in ask.attributes.items():
+        if isinstance(value, WithinInput):
+            values["attributes"] = values["attributes"] | {name: Within(**_given(value))}
+    page = await tick.list_runs(**values)
     return {"runs": [asdict(run) for run in page.runs], "next_cursor": page.next_cursor}
 
 
@@ -214,7 +238,7 @@ TOOLS: dict[str, ToolSpec] = {
         ToolSpec("ocean.clog.call", "Call a method of a clog.", CallClog, lambda t, i: t.call(**_given(i))),
         ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, _create),
         ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
-        ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, attributes.", ListRuns, _list),
+        ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, times, attributes.", ListRuns, _list),
         ToolSpec(
             "ocean.runs.set_attributes",
             "Set what this run is found by.",

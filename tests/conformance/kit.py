@@ -6,8 +6,9 @@ from typing import Any, Literal
 from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
+from ocean.kernel.filters import FeedFilter
 from ocean.kernel.outcomes import Ok, Outcome
-from ocean.kernel.records import Claim, Event, FeedFilter, Key, Run, RunInfo, RunStatus
+from ocean.kernel.records import Claim, Event, Key, Run, RunInfo, RunStatus
 from ocean.kernel.store import (
     CallCommit,
     ClaimableClog,

@@ -3,8 +3,9 @@
 import pytest
 
 from ocean.kernel.effects import Effects, NewEvent
+from ocean.kernel.filters import FeedFilter
 from ocean.kernel.outcomes import Continue, Done, Ok
-from ocean.kernel.records import Event, FeedFilter
+from ocean.kernel.records import Event
 from ocean.kernel.store import Request, Store, SweepAsk
 from ocean.testing import ManualClock
 from tests.conformance.kit import (

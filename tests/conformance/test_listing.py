@@ -2,15 +2,20 @@
 
 import pytest
 
+from ocean.kernel.attributes import Within
 from ocean.kernel.effects import Effects
-from ocean.kernel.errors import BadCursor, InvalidValue, RunNotFound
+from ocean.kernel.errors import BadCursor, RunNotFound
+from ocean.kernel.filters import RunFilter
+from ocean.kernel.finding import run_filter
 from ocean.kernel.outcomes import Continue, Done
-from ocean.kernel.records import RunCount, RunFilter, RunStatus
+from ocean.kernel.records import RunCount, RunStatus
 from ocean.kernel.store import Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG, ended_run, pending, run_tick
 
 pytestmark = pytest.mark.anyio
+
+T0 = ManualClock().now()
 
 
 async def _six_runs(store: Store, clock: ManualClock) -> None:
@@ -40,25 +45,70 @@ async def _listed(store: Store, where: RunFilter, limit: int = 100, newest_first
             return found
 
 
+def _said(value: RunFilter | str) -> str:
+    if isinstance(value, str):
+        return value
+    default = RunFilter()
+    given = {
+        name: getattr(value, name) for name in RunFilter.__slots__ if getattr(value, name) != getattr(default, name)
+    }
+    return str(given)
+
+
 @pytest.mark.parametrize(
     ("where", "wanted"),
     [
-        (RunFilter(), "012345"),
-        (RunFilter(clog_id=CLOG), "01234"),
-        (RunFilter(session_id="s1"), "135"),
-        (RunFilter(clog_id=CLOG, session_id="s1"), "13"),
-        (RunFilter(status=RunStatus.DONE), "4"),
-        (RunFilter(status=RunStatus.PENDING, clog_id=CLOG), "0123"),
-        (RunFilter(parent_run_id="r0"), "23"),
-        (RunFilter(clog_id=CLOG, attributes={"n": 3}), "3"),
-        (RunFilter(clog_id=CLOG, attributes={"n": 3.0}), "3"),
-        (RunFilter(clog_id=CLOG, attributes={"odd": False}), "024"),
-        (RunFilter(clog_id=CLOG, attributes={"odd": True, "word": "w1"}), "3"),
-        (RunFilter(clog_id=CLOG, attributes={"odd": 1}), ""),
-        (RunFilter(clog_id=CLOG, attributes={"nothing": 1}), ""),
-        (RunFilter(session_id="nowhere"), ""),
+        (run_filter(), "012345"),
+        (run_filter(clog_id=CLOG), "01234"),
+        (run_filter(session_id="s1"), "135"),
+        (run_filter(clog_id=CLOG, session_id="s1"), "13"),
+        (run_filter(status=RunStatus.DONE), "4"),
+        (run_filter(status=RunStatus.PENDING, clog_id=CLOG), "0123"),
+        (run_filter(parent_run_id="r0"), "23"),
+        (run_filter(clog_id=CLOG, attributes={"n": 3}), "3"),
+        (run_filter(clog_id=CLOG, attributes={"n": 3.0}), "3"),
+        (run_filter(clog_id=CLOG, attributes={"odd": False}), "024"),
+        (run_filter(clog_id=CLOG, attributes={"odd": True, "word": "w1"}), "3"),
+        (run_filter(clog_id=CLOG, attributes={"odd": 1}), ""),
+        (run_filter(clog_id=CLOG, attributes={"nothing": 1}), ""),
+        (run_filter(session_id="nowhere"), ""),
+        (run_filter(clog_id=[CLOG, OTHER_CLOG]), "012345"),
+        (run_filter(clog_id={OTHER_CLOG, "nobody"}), "5"),
+        (run_filter(session_id=["s0", "s1", "s0"], status=["done", "idle"]), "4"),
+        (run_filter(status=["done", "pending"], clog_id=[CLOG]), "01234"),
+        (run_filter(parent_run_id=["r0", "r1"], session_id="s1"), "3"),
+        (run_filter(parent_run_id="r0", clog_id=CLOG, attributes={"odd": True}), "3"),
+        (run_filter(clog_id=[]), ""),
+        (run_filter(status=()), ""),
+        (run_filter(clog_id=CLOG, attributes={"n": []}), ""),
+        (run_filter(clog_id=CLOG, attributes={"n": [1, 3, 5, 3.0, "1"]}), "13"),
+        (run_filter(clog_id=[CLOG, OTHER_CLOG], attributes={"n": [1, 3, 5], "word": ["w0", "w2"]}), "15"),
+        (run_filter(clog_id=CLOG, status="pending", session_id="s0", attributes={"odd": False}), "02"),
+        (run_filter(created_from=T0 + 1), "2345"),
+        (run_filter(created_until=T0 + 1), "01"),
+        (run_filter(created_from=T0 + 1, created_until=T0 + 2, status="pending"), "23"),
+        (run_filter(created_from=T0 + 1, created_until=T0 + 1), ""),
+        (run_filter(created_from=T0 + 1, clog_id=CLOG, attributes={"odd": False}), "24"),
+        (run_filter(created_from=T0 + 1, session_id="s1"), "35"),
+        (run_filter(created_from=T0 + 1, parent_run_id="r0"), "23"),
+        (run_filter(ended_from=T0 + 3), "4"),
+        (run_filter(ended_from=T0 + 4), ""),
+        (run_filter(ended_until=T0 + 3), ""),
+        (run_filter(ended_until=T0 + 4, status="failed"), ""),
+        (run_filter(ended_until=T0 + 4, status=["done", "idle"], clog_id=CLOG, session_id="s0"), "4"),
+        (run_filter(ended_until=T0 + 4, clog_id=CLOG, attributes={"odd": True}), ""),
+        (run_filter(ended_until=T0 + 4, created_until=T0 + 2), ""),
+        (run_filter(clog_id=CLOG, attributes={"n": Within(gt=1)}), "234"),
+        (run_filter(clog_id=[CLOG, OTHER_CLOG], attributes={"n": Within(gte=1, lte=5.0)}), "12345"),
+        (run_filter(clog_id=CLOG, attributes={"n": Within(lt=1)}), "0"),
+        (run_filter(clog_id=CLOG, attributes={"n": Within(gte=2, lt=2)}), ""),
+        (run_filter(clog_id=CLOG, attributes={"n": Within(gt="")}), ""),
+        (run_filter(clog_id=CLOG, attributes={"word": Within(gte="w1")}), "234"),
+        (run_filter(clog_id=CLOG, attributes={"word": Within(lt="w1"), "odd": True}), "1"),
+        (run_filter(clog_id=CLOG, status="done", attributes={"n": Within(gt=0)}), "4"),
+        (run_filter(clog_id=CLOG, session_id="s0", created_until=T0 + 2, attributes={"n": Within(gt=0)}), "2"),
     ],
-    ids=str,
+    ids=_said,
 )
 async def test_a_filter_lists_its_runs_in_both_orders_over_pages(
     store: Store, clock: ManualClock, where: RunFilter, wanted: str
@@ -74,22 +124,51 @@ async def test_a_filter_lists_its_runs_in_both_orders_over_pages(
 
 async def test_pages_stay_put_while_runs_are_added_and_removed(store: Store, clock: ManualClock) -> None:
     await _six_runs(store, clock)
-    first = await store.list_runs(RunFilter(), 2, None, True)
+    first = await store.list_runs(run_filter(), 2, None, True)
     await pending(store, "newer")
     await store.delete_run("r5", None, None)
-    second = await store.list_runs(RunFilter(), 2, first.next_cursor, True)
+    second = await store.list_runs(run_filter(), 2, first.next_cursor, True)
     assert [run.run_id for run in first.runs + second.runs] == ["r5", "r4", "r3", "r2"]
+
+
+async def test_a_cursor_belongs_to_its_order(store: Store, clock: ManualClock) -> None:
+    await _six_runs(store, clock)
+    for number in range(5):
+        await run_tick(store, f"r{number}", Done())
+    orders = [
+        (where, is_descending)
+        for where in (
+            run_filter(),
+            run_filter(ended_from=0),
+            run_filter(clog_id=CLOG, attributes={"n": Within(gte=0)}),
+            run_filter(clog_id=CLOG, attributes={"word": Within(gte="")}),
+        )
+        for is_descending in (True, False)
+    ]
+    for where, is_descending in orders:
+        cursor = (await store.list_runs(where, 1, None, is_descending)).next_cursor
+        for other in orders:
+            if other != (where, is_descending):
+                with pytest.raises(BadCursor, match="another order"):
+                    await store.list_runs(other[0], 1, cursor, other[1])
+            else:
+                assert (await store.list_runs(where, 1, cursor, is_descending)).runs
+
+
+async def test_a_cursor_of_another_filter_does_not_widen_this_one(store: Store, clock: ManualClock) -> None:
+    await _six_runs(store, clock)
+    first = (await store.list_runs(run_filter(), 1, None, False)).next_cursor
+    page = await store.list_runs(run_filter(created_from=T0 + 2), 10, first, False)
+    assert [run.run_id for run in page.runs] == ["r4", "r5"]
+    last = (await store.list_runs(run_filter(), 1, None, True)).next_cursor
+    page = await store.list_runs(run_filter(created_until=T0 + 1), 10, last, True)
+    assert [run.run_id for run in page.runs] == ["r1", "r0"]
 
 
 async def test_counting_goes_no_further_than_the_cap(store: Store, clock: ManualClock) -> None:
     await _six_runs(store, clock)
-    assert await store.count_runs(RunFilter(), 4) == RunCount(4, True)
-    assert await store.count_runs(RunFilter(), 6) == RunCount(6, False)
-
-
-async def test_attributes_without_a_clog_are_refused(store: Store) -> None:
-    with pytest.raises(InvalidValue, match="clog_id"):
-        await store.list_runs(RunFilter(attributes={"n": 1}), 10, None, True)
+    assert await store.count_runs(run_filter(), 4) == RunCount(4, True)
+    assert await store.count_runs(run_filter(), 6) == RunCount(6, False)
 
 
 async def test_attributes_set_by_a_tick_are_found_at_once_and_removed_ones_no_more(store: Store) -> None:
@@ -99,13 +178,13 @@ async def test_attributes_set_by_a_tick_are_found_at_once_and_removed_ones_no_mo
     assert run is not None
     assert run.attributes == {"a": "one"}
     for attributes, wanted in ({"a": "one"}, ["r"]), ({"a": 1}, []), ({"b": 2}, []):
-        assert await _listed(store, RunFilter(clog_id=CLOG, attributes=attributes)) == wanted  # type: ignore[arg-type]
+        assert await _listed(store, run_filter(clog_id=CLOG, attributes=attributes)) == wanted
 
 
 async def test_what_is_no_cursor_is_refused(store: Store) -> None:
     for cursor in ("", "x", "!!!", "WzEsMl0=", "e30=", "W10=", "bnVsbA==", "é"):
         with pytest.raises(BadCursor):
-            await store.list_runs(RunFilter(), 10, cursor, True)
+            await store.list_runs(run_filter(), 10, cursor, True)
 
 
 async def test_ticks_are_listed_in_order_after_a_number(store: Store) -> None:

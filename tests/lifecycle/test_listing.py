@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean import BadCursor, Continue, Done, InvalidValue, Ok, Outcome, RunNotFound, Tick
+from ocean import BadCursor, Continue, Done, InvalidValue, Ok, Outcome, RunNotFound, Tick, Within
 from tests.lifecycle.acting import Script, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio
@@ -154,3 +154,55 @@ async def test_clogs_are_listed_with_what_instances_say_of_them() -> None:
         await w.ocean.pause_clog("c")
         told = [(clog.clog_id, clog.version, clog.has_on_end, clog.paused) for clog in await w.ocean.list_clogs()]
         assert told == [("c", "2", True, True), ("elsewhere", "1", False, False)]
+
+
+async def test_a_range_of_an_attribute_sets_the_order() -> None:
+    async with stage(Script(), Script(clog_id="d")) as w:
+        amounts = [30, -5, 2.5, 100, 2.5]
+        ids = [
+            await start_idle(w, clog_id="cd"[n % 2], attributes={"amount": amount}) for n, amount in enumerate(amounts)
+        ]
+        await start_idle(w, attributes={"amount": "many"})
+        await start_idle(w)
+
+        async def found(**more: Any) -> list[str]:
+            where = {"clog_id": {"c", "d"}, "attributes": {"amount": Within(gt=-5, lte=100)}}
+            return [run.run_id for run in (await w.ocean.list_runs(**(where | more))).runs]
+
+        by_amount = [ids[2], ids[4], ids[0], ids[3]]
+        assert await found() == by_amount
+        assert await found(order="ascending") == by_amount
+        assert await found(order="descending") == by_amount[::-1]
+        assert await found(clog_id="d") == [ids[3]]
+
+
+async def test_an_ended_range_sets_the_order_to_that_of_the_ends() -> None:
+    async with stage(Script(Done())) as w:
+        ids = [await start(w) for _ in range(3)]
+        began = w.clock.now()
+        for run_id in reversed(ids):
+            w.clock.advance(1)
+            await w.ocean.advance(run_id=run_id)
+        ended = await w.ocean.list_runs(ended_from=began)
+        assert [run.run_id for run in ended.runs] == ids
+        some = await w.ocean.list_runs(ended_from=began + 1, ended_until=began + 3, order="oldest")
+        assert [run.run_id for run in some.runs] == [ids[2], ids[1]]
+
+
+async def test_an_agent_finds_runs_by_sets_and_ranges_too() -> None:
+    found: list[Any] = []
+
+    async def search(tick: Tick) -> Outcome:
+        query = {"clog_id": ["c"], "status": ["idle"], "attributes": {"n": {"gte": 2}, "kind": ["x", "y"]}}
+        found.append(await tick.tools.invoke("ocean.runs.list", query | {"order": "descending", "limit": 2}))
+        with pytest.raises(InvalidValue, match="attributes"):
+            await tick.tools.invoke("ocean.runs.list", {"clog_id": "c", "attributes": {"n": {"above": 2}}})
+        return Ok()
+
+    async with stage(Script(), Script(search, clog_id="d")) as w:
+        ids = [await start_idle(w, attributes={"n": n, "kind": "xyz"[n % 3]}) for n in range(8)]
+        await start(w, clog_id="d")
+        await w.drain()
+        (page,) = found
+        assert [run["run_id"] for run in page["runs"]] == [ids[7], ids[6]]
+        assert page["next_cursor"] is not None

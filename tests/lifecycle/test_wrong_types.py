@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ocean import BadCursor, Caller, InvalidValue, Ocean, OceanError, RunNotFound, Tick
+from ocean import BadCursor, Caller, InvalidValue, Ocean, OceanError, RunNotFound, Tick, Within
 from tests.lifecycle.acting import Script, dump, stage, start_idle
 
 pytestmark = pytest.mark.anyio
@@ -42,10 +42,21 @@ def cursor(value: Any) -> Row:
     return ask("list_runs", cursor=value), BadCursor, "is not a cursor"
 
 
+def within(what: str, value: Within, **changes: Any) -> Row:
+    return wrong(what, "list_runs", clog_id="c", attributes={"a": value}, **changes)
+
+
+def bulk(what: str, **changes: Any) -> Row:
+    return wrong(what, "delete_runs", clog_id="c", **changes)
+
+
 def packed(value: Any) -> str:
     """Made like a real cursor, around something else."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
+
+NEWEST = "creation descending"
+"""What a cursor of a plain list begins with."""
 
 WRONG: dict[str, Row] = {
     "create: dedupe_ms is text": create("dedupe_ms", dedupe_key="k", dedupe_ms="5"),
@@ -98,17 +109,80 @@ WRONG: dict[str, Row] = {
     "list: clog is a mapping": wrong("clog_id", "list_runs", clog_id={}),
     "list: session is a number": wrong("session_id", "list_runs", session_id=5),
     "list: parent is a mapping": wrong("parent_run_id", "list_runs", parent_run_id={}),
-    "list: status is a list": wrong("status is one of", "list_runs", status=[]),
+    "list: a status among several": wrong("each status is one of", "list_runs", status=["done", "over"]),
     "list: attribute's name is no storable text": wrong("attribute's name", "list_runs", attributes={SURROGATE: 1}),
     "list: attribute's name is a number": wrong("attribute's name", "list_runs", attributes={5: 1}),
-    "list: attribute's value is a list": wrong("attribute 'a'", "list_runs", attributes={"a": []}),
+    "list: attribute's value is a list of lists": wrong("attribute 'a'", "list_runs", attributes={"a": [[]]}),
+    "list: clog is bytes": wrong("clog_id", "list_runs", clog_id=b"c"),
+    "list: none among clogs": wrong("each clog_id", "list_runs", clog_id=["c", None]),
+    "list: too many combinations": wrong(
+        "402 combinations of values, over 200",
+        "list_runs",
+        session_id=[f"s{n}" for n in range(201)],
+        status=["done", "idle"],
+    ),
+    "list: created_from is text": wrong("created_from", "list_runs", created_from="today"),
+    "list: ended_until is a fraction": wrong("ended_until", "list_runs", ended_until=1.5),
+    "list: created from after until": wrong(
+        "created_from 5 is after created_until 4", "list_runs", created_from=5, created_until=4
+    ),
+    "list: ended but alive": wrong("only done and failed runs have ended", "list_runs", status="idle", ended_from=1),
+    "list: order by no range": wrong("give one of attributes as Within", "list_runs", order="ascending"),
+    "list: order by time in a range": within(
+        "order within a range of 'a' is 'ascending' or", Within(gt=1), order="newest"
+    ),
+    "list: a range without a clog": wrong("filter by clog_id too", "list_runs", attributes={"a": Within(gt=1)}),
+    "list: a range of nothing": within("within gt or gte", Within()),
+    "list: a range with two beginnings": within("within gt or gte", Within(gt=1, gte=2)),
+    "list: a range with two ends": within("within gt or gte", Within(lt=1, lte=2)),
+    "list: a range of two kinds": within("within strings or within numbers", Within(gt=1, lt="x")),
+    "list: a range of booleans": within("within strings or within numbers", Within(gt=True)),
+    "list: a range the wrong way round": within("begins after its end", Within(gt=2, lt=1)),
+    "list: a range of lists": within("attribute 'a'", Within(gt=[1])),  # type: ignore[arg-type]
+    "list: two ranges": wrong(
+        "one may have a range, not a, b", "list_runs", clog_id="c", attributes={"a": Within(gt=1), "b": Within(gt=1)}
+    ),
+    "bulk: a batch of none": bulk("batch is an integer from 1 to 1000", batch=0),
+    "bulk: a batch too large": bulk("batch is an integer from 1 to 1000", batch=1_001),
+    "bulk: a rate of none": bulk("per_second is an integer from 1", per_second=0),
+    "bulk: a rate that is a fraction": bulk("per_second is an integer from 1", per_second=0.5),
+    "bulk: most of none": bulk("most is an integer of at least 1", most=0),
+    "bulk: progress to a text": bulk("on_progress is a function", on_progress="print"),
+    "bulk: actor is a mapping": bulk("actor", actor={}),
+    "bulk: everything is a text": wrong("everything is True or False", "delete_runs", everything="yes"),
+    "bulk: everything and a query": bulk("goes without a query", everything=True),
+    "bulk: a query of nothing": wrong("say everything=True", "delete_runs"),
+    "bulk: a query of nothings": wrong("say everything=True", "delete_runs", clog_id=None, attributes={}),
+    "bulk: cancel nothing": wrong("say everything=True", "cancel_runs"),
+    "bulk: retry nothing": wrong("say everything=True", "retry_runs", status=None),
+    "bulk: signal nothing": wrong("say everything=True", "signal_runs", signal_id="x"),
+    "bulk: a wrong query": wrong("status is one of", "delete_runs", status="over"),
+    "bulk: cancel what has ended": wrong("only done and failed", "cancel_runs", ended_from=1),
+    "bulk: cancel with a NUL": wrong("reason contains a NUL", "cancel_runs", clog_id="c", reason="a\x00"),
+    "bulk: signal without an id": wrong("takes a signal_id or a request_key", "signal_runs", clog_id="c", input=1),
+    "bulk: signal with two ids": wrong(
+        "takes a signal_id or a request_key", "signal_runs", clog_id="c", signal_id="x", request_key="y"
+    ),
+    "bulk: signal what is no JSON": wrong(
+        "input is nan", "signal_runs", clog_id="c", signal_id="x", input=float("nan")
+    ),
+    "bulk: signal without a time": wrong("deliver_at", "signal_runs", clog_id="c", signal_id="x", deliver_at="now"),
+    "retry: run is a mapping": wrong("run_id", "retry_run", {}),
+    "retry: actor is a number": wrong("actor", "retry_run", "one", actor=5),
+    "retry: nobody": (ask("retry_run", "nobody"), RunNotFound, "no run 'nobody'"),
     "list: cursor is a number": cursor(5),
     "list: cursor is empty": cursor(""),
     "list: cursor is no storable text": cursor(SURROGATE),
-    "list: cursor with a huge time": cursor(packed([10**30, "x"])),
-    "list: cursor with a time before all": cursor(packed([-1, "x"])),
-    "list: cursor with no storable text": cursor(packed([1, SURROGATE])),
-    "list: cursor with numbers": cursor(packed([1, 2])),
+    "list: cursor with a huge time": cursor(packed([NEWEST, 10**30, "x"])),
+    "list: cursor with a time before all": cursor(packed([NEWEST, -1, "x"])),
+    "list: cursor with a boolean for a time": cursor(packed([NEWEST, True, "x"])),
+    "list: cursor with no storable text": cursor(packed([NEWEST, 1, SURROGATE])),
+    "list: cursor with numbers": cursor(packed([NEWEST, 1, 2])),
+    "list: cursor with too much": cursor(packed([NEWEST, 1, "x", "y"])),
+    "list: cursor with too little": cursor(packed([NEWEST, 1])),
+    "list: cursor with a value": cursor(packed([NEWEST, "x", 1, "y"])),
+    "list: cursor of depth": cursor(base64.urlsafe_b64encode(b"[" * 4_000).decode()),
+    "list: cursor of no order": cursor(packed([1, "x"])),
     "count: clog is a mapping": wrong("clog_id", "count_runs", clog_id={}),
     "count: cap is text": wrong("1 to 1000000", "count_runs", cap="5"),
     "ticks: after is text": wrong("after", "list_ticks", "one", after="x"),

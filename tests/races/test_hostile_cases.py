@@ -13,7 +13,7 @@ import pytest
 
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, RunCount, RunStatus, StoreUnusable, Tick
 from ocean.kernel.clog import Handler
-from ocean.kernel.records import FeedFilter
+from ocean.kernel.filters import FeedFilter
 from ocean.kernel.store import RowsAnswer, RowsAsk
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World, world

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.idle_poke import fill
 from ocean.compose import open_store
 from ocean.kernel.clock import SystemClock
 from ocean.kernel.errors import StoreUnusable
@@ -54,6 +55,29 @@ def test_a_fresh_database_gets_every_table_and_the_newest_version() -> None:
     assert db.execute("PRAGMA user_version").fetchone()[0] == migrations()[-1][0]
     assert not db.in_transaction
     db.close()
+
+
+@pytest.mark.parametrize("version", [number for number, _ in migrations()[:-1]])
+def test_a_database_of_an_older_version_becomes_like_a_fresh_one_and_keeps_its_runs(version: int) -> None:
+    old, fresh = _opened(), _opened()
+    for number, script in migrations():
+        if number <= version:
+            old.executescript(script)
+    old.execute(f"PRAGMA user_version = {version}")
+    fill(old, "done", 10, "c", 1_000)
+    migrate(old)
+    migrate(fresh)
+    assert {name for name, _ in _schema(old)} == {name for name, _ in _schema(fresh)}
+    for table in table_names(fresh):
+        assert _columns(old, table) == _columns(fresh, table)
+    assert old.execute("SELECT count(*) FROM runs WHERE clog_id = 'c' AND status = 'done'").fetchone()[0] == 10
+    assert old.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    old.close()
+    fresh.close()
+
+
+def _columns(db: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    return db.execute(f'PRAGMA table_info("{table}")').fetchall()
 
 
 def test_migrating_again_changes_nothing() -> None:
@@ -119,6 +143,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was() -> None:
 
 RACER = """
 import asyncio, sys
+from bench.idle_poke import fill
 from ocean.compose import open_store
 from ocean.kernel.clock import SystemClock
 async def main():

@@ -44,15 +44,15 @@ INSERT INTO ocean_sessions (session_id, created_at) VALUES (:session_id, :now) O
 DELETE FROM ocean_sessions WHERE session_id = :session_id RETURNING session_id;
 
 -- name: session_runs
-SELECT run_id FROM runs WHERE session_id = :session_id ORDER BY created_at, run_id;
+SELECT run_id FROM runs WHERE session_id = :session_id ORDER BY clog_id, status, created_at, run_id;
 
 -- name: session_foreign_run
 -- A run in the session that another clog owns.
 SELECT run_id, clog_id FROM runs WHERE session_id = :session_id AND clog_id <> :clog_id LIMIT 1;
 
 -- name: insert_details
-INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key)
-VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key);
+INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of)
+VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key, :retry_of);
 
 -- name: get_details
 SELECT * FROM ocean_run_details WHERE run_id = :run_id;
@@ -90,8 +90,17 @@ SELECT run_id FROM below ORDER BY depth, run_id;
 -- name: children_to_cancel
 -- Unended children that are to end with their parent.
 SELECT r.run_id FROM runs r JOIN ocean_run_details d ON d.run_id = r.run_id
-WHERE r.parent_run_id = :run_id AND r.ended_at IS NULL AND r.ending IS NULL AND d.on_parent_end = 'cancel'
-ORDER BY r.created_at, r.run_id;
+WHERE r.parent_run_id = :run_id AND r.status IN ('active', 'idle', 'pending', 'waiting') AND r.ending IS NULL
+  AND d.on_parent_end = 'cancel'
+ORDER BY r.status, r.created_at, r.run_id;
+
+-- name: next_clog
+-- The clogs that have runs, one after another.
+SELECT clog_id FROM runs INDEXED BY runs_clog WHERE clog_id > :clog_id ORDER BY clog_id LIMIT 1;
+
+-- name: next_clog_of_session
+SELECT clog_id FROM runs INDEXED BY runs_session WHERE session_id = :session_id AND clog_id > :clog_id
+ORDER BY clog_id LIMIT 1;
 
 -- name: lanes
 -- The lanes (clog, priority) that have anything at all in the due index, with the first due time of each.
@@ -213,6 +222,10 @@ INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer
   created_at, event_seq, status_then)
 VALUES (:run_id, :number, :kind, :body, :body_hash, :signal_id, :timer, :actor, :caused_by, :available_at, :now,
   :event_seq, :status_then);
+
+-- name: created_input
+-- What a run was created with: it comes before anything else.
+SELECT body FROM ocean_inbox WHERE run_id = :run_id AND number = 1 AND kind = 'created';
 
 -- name: get_signal
 -- The inbox entry that a signal id made.

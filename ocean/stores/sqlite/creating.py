@@ -29,6 +29,8 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
     if run.delayed_by:
         payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
+    if new.retry_of is not None:
+        payload["retry_of"] = new.retry_of
     event, seq = u.event(run.run_id, "run.created", payload, actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         append_input(
@@ -92,7 +94,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         session_id=new.session_id,
         clog_id=new.clog_id,
         parent_run_id=new.parent_run_id,
-        correlation_id=parent.correlation_id if parent else new.run_id,
+        correlation_id=new.correlation_id or (parent.correlation_id if parent else new.run_id),
         priority=new.priority,
         status=RunStatus.PENDING if has_input else RunStatus.IDLE,
         attempt=0,
@@ -129,6 +131,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         notify_parent=new.notify_parent,
         on_parent_end=new.on_parent_end,
         dedupe_key=new.dedupe_key,
+        retry_of=new.retry_of,
     )
     for place, key in enumerate(new.concurrency_keys):
         u.do("insert_run_key", run_id=run.run_id, key=key.name, place=place, hold=key.hold)
@@ -142,7 +145,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
 def _queue(new: NewRun, clog: ClogRecord) -> str | None:
     if clog.external:
         return new.queue or DEFAULT_QUEUE
-    if new.queue is not None:
+    if new.queue is not None and new.retry_of is None:
         raise InvalidValue(f"queues are for workers outside; clog {new.clog_id!r} is not external, leave queue out")
     return None
 

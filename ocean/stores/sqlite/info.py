@@ -24,6 +24,7 @@ def info(u: Unit, run: Run) -> RunInfo:
         attributes=attributes,
         dedupe_key=details["dedupe_key"],
         concurrency_keys=keys_of(u, run),
+        retry_of=details["retry_of"],
     )
 
 

@@ -4,7 +4,8 @@ import json
 import sqlite3
 from typing import Any
 
-from ocean.kernel.records import Event, FeedFilter, SweepResult
+from ocean.kernel.filters import FeedFilter
+from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import SweepAsk
 from ocean.kernel.values import decode
 from ocean.stores.sqlite.deleting import delete_run

@@ -10,6 +10,7 @@ from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.kernel.eligibility import Surroundings
 from ocean.kernel.errors import LockLost
+from ocean.kernel.filters import FeedFilter, RunFilter
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import (
     Agenda,
@@ -17,13 +18,11 @@ from ocean.kernel.records import (
     ClogRecord,
     Ending,
     Event,
-    FeedFilter,
     Input,
     KeyInfo,
     Lock,
     Run,
     RunCount,
-    RunFilter,
     RunInfo,
     RunPage,
     RunStatus,
@@ -63,6 +62,7 @@ from ocean.stores.sqlite import (
     listing,
     log,
     requests,
+    retrying,
     storage,
 )
 from ocean.stores.sqlite.database import Database
@@ -125,6 +125,12 @@ class SqliteStore:
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         def act(u: Unit) -> RunInfo:
             return requests.once(u, request, RunInfo, lambda: info(u, creating.create(u, new)))
+
+        return await self._write(act)
+
+    async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        def act(u: Unit) -> RunInfo:
+            return requests.once(u, request, RunInfo, lambda: info(u, retrying.retry_as_new(u, run_id, actor)))
 
         return await self._write(act)
 
@@ -296,8 +302,8 @@ class SqliteStore:
     async def list_keys(self, after: str, limit: int) -> list[KeyInfo]:
         return await self._read(lambda u: keys.list_keys(u, after, limit))
 
-    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, newest_first: bool) -> RunPage:
-        return await self._read(lambda u: listing.list_runs(u, where, limit, cursor, newest_first))
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
+        return await self._read(lambda u: listing.list_runs(u, where, limit, cursor, is_descending))
 
     async def count_runs(self, where: RunFilter, cap: int) -> RunCount:
         return await self._read(lambda u: listing.count_runs(u, where, cap))

@@ -1,0 +1,323 @@
+"""One verb for many runs: which are meant, what is counted, how fast it goes, and that repeating it doubles nothing."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ocean import (
+    BulkProgress,
+    BulkResult,
+    BulkStopped,
+    Done,
+    Failed,
+    Ocean,
+    Ok,
+    Outcome,
+    RunInfo,
+    RunStatus,
+    StoreBusy,
+    StoreUnusable,
+    Tick,
+    Wait,
+)
+from ocean.kernel.store import Request
+from ocean.stores.sqlite.store import SqliteStore
+from ocean.testing import ManualClock, World
+from tests.lifecycle.acting import Script, dump, let_others_go_on, log, look, stage, start, start_idle
+
+pytestmark = pytest.mark.anyio
+
+
+async def everyone(w: World, **where: Any) -> list[RunInfo]:
+    return list((await w.ocean.list_runs(order="oldest", limit=1_000, **where)).runs)
+
+
+async def test_cancel_ends_those_that_live_and_does_not_look_at_the_others() -> None:
+    async with stage(Script(Done(), Wait(for_ms=5), Ok()), Script(clog_id="d")) as w:
+        ids = [await start(w), await start(w), await start(w), await start(w, clog_id="d")]
+        for run_id in ids[:3]:
+            await w.ocean.advance(run_id=run_id)
+        result = await w.ocean.cancel_runs(clog_id="c", reason="enough", actor="ada")
+        assert result == BulkResult(seen=2, done=2, refused=0, errors={}, more=False)
+        assert [(await look(w, run_id)).status for run_id in ids] == ["done", "failed", "failed", "pending"]
+        run = await look(w, ids[1])
+        assert run.error is not None
+        assert (run.error["code"], run.error["message"]) == ("cancelled", "enough")
+        assert (await log(w, ids[1], "run.failed"))[0].actor == "ada"
+        assert (await w.ocean.cancel_runs(clog_id="c")).seen == 0
+
+
+async def test_refusals_are_counted_by_their_code() -> None:
+    async with stage(Script(Done(), Failed("no"))) as w:
+        for _ in range(2):
+            await start(w)
+        await w.drain()
+        await start_idle(w)
+        every = list(RunStatus)
+        cancelled = await w.ocean.cancel_runs(clog_id="c", status=every)
+        assert cancelled == BulkResult(3, 1, 2, {"run_ended": 2})
+        retried = await w.ocean.retry_runs(clog_id="c", status=every)
+        assert retried == BulkResult(3, 1, 2, {"run_not_failed": 1, "run_has_no_input": 1})
+
+
+async def test_signal_reaches_each_live_run_once_however_often_it_is_asked_for() -> None:
+    script = Script()
+    async with stage(script) as w:
+        for n in range(5):
+            await start_idle(w, attributes={"odd": bool(n % 2)})
+        query: dict[str, Any] = {"clog_id": "c", "attributes": {"odd": False}}
+        for _ in range(2):
+            result = await w.ocean.signal_runs(input={"hello": 1}, request_key="friday", **query)
+            assert result == BulkResult(3, 3, 0, {})
+        await w.drain()
+        assert script.bodies == [{"hello": 1}] * 3
+        (signal_id,) = {seen.signal_id for seen in script.seen}
+        await w.ocean.signal_runs(input={"hello": 1}, signal_id=signal_id, **query)
+        await w.ocean.signal_runs(signal_id="other", deliver_at=w.clock.now() + 5, **query)
+        assert await w.drain() == []
+        reused = await w.ocean.signal_runs(input="something else", request_key="friday", **query)
+        assert reused == BulkResult(3, 0, 3, {"signal_id_reused": 3})
+
+
+async def test_retry_makes_one_new_run_for_each_failed_one() -> None:
+    script = Script(Failed("no"), Failed("no"), Done())
+    async with stage(script) as w:
+        ids = [await start(w, n) for n in range(3)]
+        await w.drain()
+        for _ in range(2):
+            assert await w.ocean.retry_runs(clog_id="c") == BulkResult(2, 2, 0, {})
+        again = [run for run in await everyone(w) if run.retry_of is not None]
+        assert sorted(str(run.retry_of) for run in again) == sorted(ids[:2])
+        await w.drain()
+        assert [run.status for run in await everyone(w)].count(RunStatus.FAILED) == 2
+        assert sorted(script.bodies) == [0, 0, 1, 1, 2]
+
+
+async def test_delete_takes_children_with_their_parents_and_says_so() -> None:
+    async def bear(tick: Tick) -> Outcome:
+        if tick.reason == "created":
+            for _ in range(2):
+                await tick.create_run(clog_id="d")
+        return Ok()
+
+    async with stage(Script(bear), Script(clog_id="d")) as w:
+        await start(w)
+        await w.drain()
+        assert len(await everyone(w)) == 3
+        assert await w.ocean.delete_runs(everything=True) == BulkResult(3, 1, 2, {"run_not_found": 2})
+        assert await everyone(w) == []
+
+
+async def test_only_runs_that_were_there_at_the_beginning_are_meant() -> None:
+    async with stage(Script()) as w:
+        for _ in range(3):
+            await start_idle(w)
+
+        async def create(progress: BulkProgress) -> None:
+            assert progress.seen <= 3
+            w.clock.advance(1)
+            await start_idle(w, run_id=f"new{progress.seen}")
+
+        result = await w.ocean.delete_runs(clog_id="c", batch=1, on_progress=create)
+        assert (result.seen, result.done) == (3, 3)
+        assert [run.run_id for run in await everyone(w)] == ["new1", "new2", "new3"]
+
+
+async def test_progress_is_told_after_each_batch_to_plain_and_async_functions() -> None:
+    async with stage(Script()) as w:
+        ids = [await start_idle(w) for _ in range(5)]
+        plain: list[BulkProgress] = []
+        await w.ocean.cancel_runs(clog_id="c", batch=2, on_progress=plain.append)
+        assert [(each.seen, each.done) for each in plain] == [(2, 2), (4, 4), (5, 5)]
+        waited: list[int] = []
+
+        async def ask(progress: BulkProgress) -> None:
+            waited.append((await w.ocean.count_runs()).count)
+
+        await w.ocean.delete_runs(session_id="s", batch=3, on_progress=ask)
+        assert waited == [2, 0]
+        assert len(ids) == 5
+
+
+async def test_most_stops_it_with_the_oldest_done_and_says_that_there_is_more() -> None:
+    async with stage(Script()) as w:
+        ids = []
+        for _ in range(5):
+            ids.append(await start_idle(w))
+            w.clock.advance(1)
+        first = await w.ocean.delete_runs(clog_id="c", batch=2, most=3)
+        assert (first.done, first.more) == (3, True)
+        assert [run.run_id for run in await everyone(w)] == ids[3:]
+        rest = await w.ocean.delete_runs(clog_id="c", most=2)
+        assert (rest.done, rest.more) == (2, False)
+
+
+async def test_a_rate_is_kept_by_the_clock() -> None:
+    async with stage(Script()) as w:
+        for _ in range(25):
+            await start_idle(w)
+        done: list[tuple[int, int]] = []
+        began = w.clock.now()
+
+        async def cancel() -> None:
+            await w.ocean.cancel_runs(
+                clog_id="c", per_second=10, on_progress=lambda p: done.append((w.clock.now() - began, p.done))
+            )
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            for _ in range(30):
+                await let_others_go_on(w)
+                w.clock.advance(100)
+        assert done == [(0, 10), (1_000, 20), (2_000, 25)]
+
+
+async def test_a_small_batch_at_a_rate_waits_for_its_share_of_a_second() -> None:
+    async with stage(Script()) as w:
+        for _ in range(3):
+            await start_idle(w)
+        done: list[int] = []
+        began = w.clock.now()
+
+        async def cancel() -> None:
+            await w.ocean.cancel_runs(
+                clog_id="c", batch=1, per_second=3, on_progress=lambda p: done.append(w.clock.now() - began)
+            )
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            for _ in range(10):
+                await let_others_go_on(w)
+                w.clock.advance(334)
+        assert done == [0, 334, 668]
+
+
+Ask = Callable[[Ocean, Callable[[BulkProgress], object] | None], Awaitable[BulkResult]]
+
+VERBS: dict[str, Ask] = {
+    "cancel": lambda o, tell: o.cancel_runs(clog_id="c", batch=2, on_progress=tell),
+    "delete": lambda o, tell: o.delete_runs(clog_id="c", batch=2, on_progress=tell),
+    "signal": lambda o, tell: o.signal_runs(clog_id="c", input=1, signal_id="x", batch=2, on_progress=tell),
+    "retry": lambda o, tell: o.retry_runs(clog_id="c", batch=2, on_progress=tell),
+}
+
+
+async def _six(w: World, verb: str) -> None:
+    for n in range(6):
+        await (start(w, n) if verb == "retry" else start_idle(w))
+    if verb == "retry":
+        await w.drain()
+
+
+async def _once(w: World, verb: str) -> None:
+    """Every run was done once, none twice."""
+    runs = [run for run in await everyone(w) if run.retry_of is None]
+    match verb:
+        case "cancel":
+            assert [len(await log(w, run.run_id, "run.failed")) for run in runs] == [1] * 6
+        case "delete":
+            assert (runs, len(await log(w, None, "run.deleted"))) == ([], 6)
+        case "signal":
+            assert [len(await log(w, run.run_id, "run.signalled")) for run in runs] == [1] * 6
+        case "retry":
+            again = [run.retry_of for run in await everyone(w) if run.retry_of is not None]
+            assert sorted(map(str, again)) == sorted(run.run_id for run in runs)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_doubles_nothing(verb: str) -> None:
+    class Crash(Exception):
+        pass
+
+    def crash(progress: BulkProgress) -> None:
+        assert progress.done == 2
+        raise Crash
+
+    async with stage(Script(Failed("no"))) as w:
+        await _six(w, verb)
+        with pytest.raises(Crash):
+            await VERBS[verb](w.ocean, crash)
+        await VERBS[verb](await w.instance(), None)
+        await _once(w, verb)
+        before = await dump(w)
+        await VERBS[verb](w.ocean, None)
+        assert await dump(w) == before
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_cancelled_between_batches_it_has_done_whole_batches(verb: str) -> None:
+    async with stage(Script(Failed("no"))) as w:
+        await _six(w, verb)
+        told: list[BulkProgress] = []
+        with anyio.CancelScope() as scope:
+
+            async def stop(progress: BulkProgress) -> None:
+                told.append(progress)
+                if progress.seen == 4:
+                    scope.cancel()
+                    await anyio.lowlevel.checkpoint()
+
+            await VERBS[verb](w.ocean, stop)
+        assert scope.cancelled_caught
+        assert [progress.done for progress in told] == [2, 4]
+        await VERBS[verb](w.ocean, None)
+        await _once(w, verb)
+
+
+class Fragile(SqliteStore):
+    """A store whose write lock another process holds while `busy` runs are cancelled."""
+
+    busy: frozenset[str] = frozenset()
+
+    async def cancel_run(self, run_id: str, reason: str | None, actor: str | None, request: Request | None) -> RunInfo:
+        if run_id in self.busy:
+            raise StoreBusy("another process holds the database's write lock; try again")
+        return await super().cancel_run(run_id, reason, actor, request)
+
+
+async def test_an_error_that_is_not_one_runs_stops_it_with_the_progress_known() -> None:
+    store = Fragile(":memory:", ManualClock())
+    await store.open()
+    ocean = Ocean(store, [Script(Done())], store._clock)
+    await ocean.start()
+    for n in range(6):
+        await ocean.create_run(session_id="s", clog_id="c", run_id=f"r{n}", input=1)
+    await ocean.advance(run_id="r0")
+    store.busy = frozenset({"r3"})
+    with pytest.raises(BulkStopped, match="stopped after 2 of 4 runs: another process") as stopped:
+        await ocean.cancel_runs(clog_id="c", status=["pending", "done"], batch=2)
+    assert stopped.value.progress == BulkProgress(4, 2, 1, {"run_ended": 1})
+    assert (stopped.value.retryable, stopped.value.details["cause"]) == (True, "store_busy")
+    assert isinstance(stopped.value.__cause__, StoreBusy)
+    store.busy = frozenset()
+    assert await ocean.cancel_runs(clog_id="c") == BulkResult(3, 3, 0, {})
+    await ocean.close()
+
+
+async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
+    store = SqliteStore(":memory:", ManualClock())
+    await store.open()
+    ocean = Ocean(store, [Script()], store._clock)
+    await ocean.start()
+    for _ in range(3):
+        await ocean.create_run(session_id="s", clog_id="c")
+    with pytest.raises(BulkStopped) as stopped:
+        await ocean.cancel_runs(clog_id="c", batch=2, on_progress=lambda _: ocean.close())
+    assert (stopped.value.progress.done, stopped.value.retryable) == (2, False)
+    assert isinstance(stopped.value.__cause__, StoreUnusable)
+
+
+async def test_a_batch_of_a_thousand_runs_is_a_few_transactions() -> None:
+    async with stage(Script()) as w:
+        assert isinstance(w.store, SqliteStore)
+        async with anyio.create_task_group() as group:
+            for _ in range(1_000):
+                group.start_soon(start_idle, w)
+        before = w.store.database.group_sizes
+        result = await w.ocean.cancel_runs(clog_id="c", batch=1_000)
+        after = w.store.database.group_sizes
+        assert result.done == after[1] - before[1] == 1_000
+        assert after[0] - before[0] <= 100
