@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from clogs.counter import counter
 from ocean import Clog, Ocean, RunStatus
+from ocean.kernel.eligibility import HoldCode
 from ocean.testing import world
 from tests.invariants import check
 
@@ -32,7 +35,14 @@ ESSENTIAL = {
         "result: {'decision': 'expired', 'by': None}",
         "sent in all: ['a letter to Ada']",
     ],
+    "explain": [
+        "  nothing holds it: the next advance here takes it",
+        "  locked, for 30 s, held by web-1",
+        "  key_full, held by holder",
+        "  locked, for 30 s, held by gpu-box-3",
+    ],
 }
+
 
 SLEEPER = """
 from ocean import Clog, Outcome, Tick, Wait
@@ -75,6 +85,15 @@ def test_an_example_runs_by_itself_and_leaves_nothing_behind(name: str, tmp_path
     lines = done.stdout.splitlines()
     assert [line for line in ESSENTIAL[name] if line not in lines] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_on_explain_is_what_its_program_prints_and_misses_no_hold(tmp_path: Path) -> None:
+    printed = run(ROOT / "examples" / "explain" / "main.py", tmp_path).stdout
+    page = (ROOT / "docs" / "explain.md").read_text()
+    assert f"```text\n{printed}```" in page
+    for code in get_args(HoldCode):
+        assert re.search(rf"^  (.*\b)?{code}\b", printed, re.MULTILINE), code
+        assert f"`{code}`" in page
 
 
 @pytest.mark.anyio

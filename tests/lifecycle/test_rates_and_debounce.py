@@ -498,3 +498,38 @@ async def test_sessions_and_clogs_debounce_apart() -> None:
             await start(w, 1, clog_id="d", **SETTLE),
         }
         assert len(runs) == 3
+
+
+async def test_a_debounced_run_keeps_the_concurrency_keys_it_was_created_with() -> None:
+    async with stage(Script(Done())) as w:
+        said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}
+        first = await w.ocean.create_run(**said, input=1, concurrency_keys=["a"])
+        before = await dump(w)
+        wrong: list[list[str]] = [[], ["b"], ["a", "b"]]
+        for keys in wrong:
+            with pytest.raises(InvalidValue, match="other concurrency keys"):
+                await w.ocean.create_run(**said, input=2, concurrency_keys=keys)
+        assert await dump(w) == before
+        again = await w.ocean.create_run(**said, input=2, concurrency_keys=["a"])
+        assert again.run_id == first.run_id
+
+
+async def test_a_run_debounced_again_while_parked_leaves_the_line_to_others() -> None:
+    """It was woken, and then wants to start later: the slot is the next one's."""
+    async with stage(Script(Done())) as w:
+        await w.ocean.set_limit("a", 0)
+        said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}
+        debounced = await w.ocean.create_run(**said, input=1, concurrency_keys=["a"], priority=1)
+        w.clock.advance(10)
+        await w.drain()
+        other = await start(w, 2, concurrency_keys=["a"])
+        assert [(await look(w, each)).parked_on for each in (debounced.run_id, other)] == ["a", "a"]
+        await w.ocean.set_limit("a", 1)
+        assert [(await look(w, each)).parked_on for each in (debounced.run_id, other)] == [None, "a"]
+        await w.ocean.create_run(**said, input=3, concurrency_keys=["a"], priority=1)
+        assert (await look(w, other)).parked_on is None
+        await w.drain()
+        assert (await look(w, other)).status == "done"
+        w.clock.advance(10)
+        await w.drain()
+        assert (await look(w, debounced.run_id)).status == "done"

@@ -5,11 +5,13 @@ from typing import Any
 
 from ocean.kernel.effects import Debounce, NewRun
 from ocean.kernel.eligibility import kernel_end
+from ocean.kernel.errors import InvalidValue
 from ocean.kernel.records import Delay, Run
 from ocean.kernel.transitions import delayed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.counters import promise
 from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.keys import keys_of
 from ocean.stores.sqlite.unit import Unit
 
 
@@ -33,6 +35,11 @@ def debounce_again(u: Unit, run: Run, new: NewRun) -> Run:
     """A further creation: it says everything anew but the id, and moves the start."""
     assert new.debounce is not None
     assert new.dedupe_key is not None
+    if keys_of(u, run) != new.concurrency_keys or (new.queue is not None and new.queue != run.queue):
+        raise InvalidValue(
+            f"run {run.run_id} is debounced under {new.dedupe_key!r} with other concurrency keys or another queue; "
+            "a further creation must name the same"
+        )
     facts = {"priority": new.priority, "max_attempts": new.retry.max_attempts, "deadline_at": new.deadline_at}
     u.do("redefine_run", run_id=run.run_id, **facts)
     u.do("redefine_details", run_id=run.run_id, body_hash=new.body_hash, retry=encode(new.retry.as_json()))
@@ -46,6 +53,7 @@ def debounce_again(u: Unit, run: Run, new: NewRun) -> Run:
     event, seq = u.event(run.run_id, "run.debounced", payload, actor=new.actor)
     input = {"body": new.input, "actor": new.actor, "caused_by": event, "event_seq": seq}
     u.do("replace_created_input", run_id=run.run_id, **input)
+    u.flush()
     return u.run(run.run_id)
 
 
