@@ -2,6 +2,10 @@
 -- The narrow row.
 SELECT * FROM runs WHERE run_id = :run_id;
 
+-- name: get_runs
+-- A page of them, in no order.
+SELECT * FROM runs WHERE run_id IN (SELECT value FROM json_each(:run_ids));
+
 -- name: insert_run
 -- A new run.
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
@@ -56,6 +60,10 @@ VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key
 
 -- name: get_details
 SELECT * FROM ocean_run_details WHERE run_id = :run_id;
+
+-- name: get_details_of
+SELECT run_id, output, error, dedupe_key, retry_of FROM ocean_run_details
+WHERE run_id IN (SELECT value FROM json_each(:run_ids));
 
 -- name: save_output
 UPDATE ocean_run_details SET output = :output WHERE run_id = :run_id;
@@ -397,6 +405,10 @@ DELETE FROM ocean_attributes WHERE run_id = :run_id AND name = :name;
 
 -- name: clear_attributes
 DELETE FROM ocean_attributes WHERE run_id = :run_id;
+
+-- name: get_attributes_of
+SELECT run_id, name, value FROM ocean_attributes
+WHERE run_id IN (SELECT value FROM json_each(:run_ids)) ORDER BY run_id, name;
 
 -- name: get_attributes
 SELECT name, value FROM ocean_attributes WHERE run_id = :run_id ORDER BY name;

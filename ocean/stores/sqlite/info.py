@@ -1,6 +1,7 @@
 """Runs as their readers see them."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from ocean.kernel.attributes import sort_key
@@ -12,12 +13,22 @@ from ocean.stores.sqlite.unit import Unit
 
 
 def info(u: Unit, run: Run) -> RunInfo:
-    details = u.one("get_details", run_id=run.run_id)
-    assert details is not None
-    attributes = {row["name"]: decode(row["value"]) for row in u.all("get_attributes", run_id=run.run_id)}
-    shared = {name: getattr(run, name) for name in _SHARED}
+    return infos(u, [run])[0]
+
+
+def infos(u: Unit, runs: Sequence[Run]) -> list[RunInfo]:
+    """In as many statements for a page of runs as for one."""
+    run_ids = encode([run.run_id for run in runs])
+    details = {row["run_id"]: row for row in u.all("get_details_of", run_ids=run_ids)}
+    attributes: dict[str, dict[str, Any]] = {run.run_id: {} for run in runs}
+    for row in u.all("get_attributes_of", run_ids=run_ids):
+        attributes[row["run_id"]][row["name"]] = decode(row["value"])
+    return [_info(u, run, details[run.run_id], attributes[run.run_id]) for run in runs]
+
+
+def _info(u: Unit, run: Run, details: sqlite3.Row, attributes: dict[str, Any]) -> RunInfo:
     return RunInfo(
-        **shared,
+        **{name: getattr(run, name) for name in _SHARED},
         due_at=due_at(run),
         output=decode(details["output"]),
         error=decode(details["error"]),

@@ -11,8 +11,8 @@ from typing import Any
 from ocean.kernel.errors import BadCursor, InvalidValue
 from ocean.kernel.filters import RunFilter
 from ocean.kernel.records import RunCount, RunPage
-from ocean.kernel.values import checked_id
-from ocean.stores.sqlite.info import info
+from ocean.kernel.values import checked_id, encode
+from ocean.stores.sqlite.info import infos
 from ocean.stores.sqlite.streams import Key, order_of, streams
 from ocean.stores.sqlite.unit import Unit
 
@@ -30,8 +30,10 @@ def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, is_desc
         ]
         keys = list(islice(heapq.merge(*walks, reverse=is_descending), limit + 1))
     page = keys[:limit]
-    runs = tuple(info(u, u.run(str(key[-1]))) for key in page)
-    return RunPage(runs, _encoded(order, page[-1]) if len(keys) > limit else None)
+    run_ids = [str(key[-1]) for key in page]
+    u.loaded(u.all("get_runs", run_ids=encode(run_ids)))
+    runs = infos(u, [u.run(run_id) for run_id in run_ids])
+    return RunPage(tuple(runs), _encoded(order, page[-1]) if len(keys) > limit else None)
 
 
 def count_runs(u: Unit, where: RunFilter, cap: int) -> RunCount:
