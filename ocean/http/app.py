@@ -10,8 +10,11 @@ from ocean.kernel.kernel import Kernel
 
 def make_app(ocean: Kernel) -> Starlette:
     """An ASGI application on an Ocean that is open, and stays open for as long as this is served."""
-    return Starlette(
+    app = Starlette(
         routes=[*lease_routes(ocean)],
         exception_handlers=HANDLERS,
         middleware=[Middleware(Answering)],
     )
+    # A path is spelled in one way. A redirect would also repeat a lease's id in a header.
+    app.router.redirect_slashes = False
+    return app

@@ -79,11 +79,11 @@ def checked(body: Any, model: type[B]) -> B:
     except ValidationError as error:
         wrong = [_problem(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    first = f"{wrong[0]['field']}: {wrong[0]['problem']}{more}"
-    raise InvalidBody(first, fields=wrong[:MOST_FIELDS_NAMED])
+    raise InvalidBody(": ".join(filter(None, wrong[0].values())) + more, fields=wrong[:MOST_FIELDS_NAMED])
 
 
 def _problem(error: ErrorDetails) -> dict[str, str]:
+    """What is wrong with the body as a whole has no field."""
     place = error["loc"]
     told = [str(part) for before, part in zip((None, *place), place, strict=False) if before not in TAGGED]
     return {"field": ".".join(told)[:200], "problem": error["msg"].removeprefix("Value error, ")[:200]}

@@ -89,7 +89,7 @@ def lease_json(lease: Lease) -> dict[str, Any]:
 def lease_routes(ocean: Kernel) -> Sequence[Route]:
     async def claim(request: Request) -> Response:
         body = await read_body(request, ClaimBody)
-        leases: list[Lease] = Field(default_factory=list)
+        leases: list[Lease] = []
 
         async def work() -> None:
             leases.extend(
