@@ -32,6 +32,12 @@ ESSENTIAL = {
         "result: {'decision': 'expired', 'by': None}",
         "sent in all: ['a letter to Ada']",
     ],
+    "external_worker": [
+        "one -> ONE from the queue snakes, by worker.py",
+        "two -> TWO from the queue shells, by worker.sh",
+        "three -> THREE from the queue snakes, by worker.py",
+        "four -> FOUR from the queue shells, by worker.sh",
+    ],
 }
 
 SLEEPER = """
