@@ -41,6 +41,12 @@ ESSENTIAL = {
         "  key_full, held by holder",
         "  locked, for 30 s, held by gpu-box-3",
     ],
+    "external_worker": [
+        "one -> ONE from the queue snakes, by worker.py",
+        "two -> TWO from the queue shells, by worker.sh",
+        "three -> THREE from the queue snakes, by worker.py",
+        "four -> FOUR from the queue shells, by worker.sh",
+    ],
 }
 
 

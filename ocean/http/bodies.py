@@ -1,0 +1,89 @@
+"""Bodies: read up to a limit, parsed strictly, and checked field by field; what is wrong is named."""
+
+import json
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.requests import Request
+
+from ocean.http.errors import BodyTooLarge, InvalidBody, NotJson, WrongContentType
+from ocean.http.wire import camel
+from ocean.kernel.values import MAX_BYTES
+
+MOST_FIELDS_NAMED = 10
+TAGGED = frozenset({"outcome", "error"})
+"""Fields that are one of several shapes: pydantic adds the shape's name to the place of what is wrong inside."""
+
+B = TypeVar("B", bound="Body")
+
+
+class Body(BaseModel):
+    """What a route takes. A field it does not know is refused, and no text is taken for a number."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=camel)
+
+
+def _whole(value: Any) -> Any:
+    """JSON does not tell 9.0 from 9."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+
+
+async def read_body(request: Request, model: type[B], most_bytes: int = MAX_BYTES) -> B:
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        raise WrongContentType(f"the body is application/json, got {kind or 'no Content-Type'}")
+    return checked(parsed(await _bytes(request, most_bytes)), model)
+
+
+async def _bytes(request: Request, most: int) -> bytes:
+    """Counted as they arrive: Content-Length is only what a client says."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise BodyTooLarge(f"the body is over {most} bytes: store it elsewhere, pass a reference", most_bytes=most)
+    return bytes(body)
+
+
+def parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_refused_constant)
+    except RecursionError:
+        raise NotJson("the body is nested too deeply") from None
+    except ValueError as error:
+        raise NotJson(f"the body is not JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has {twice!r} twice")
+    return made
+
+
+def _refused_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def checked(body: Any, model: type[B]) -> B:
+    if not isinstance(body, dict):
+        raise InvalidBody("the body is a JSON object", fields=[])
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        wrong = [_problem(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    raise InvalidBody(": ".join(filter(None, wrong[0].values())) + more, fields=wrong[:MOST_FIELDS_NAMED])
+
+
+def _problem(error: ErrorDetails) -> dict[str, str]:
+    """What is wrong with the body as a whole has no field."""
+    place = error["loc"]
+    told = [str(part) for before, part in zip((None, *place), place, strict=False) if before not in TAGGED]
+    return {"field": ".".join(told)[:200], "problem": error["msg"].removeprefix("Value error, ")[:200]}

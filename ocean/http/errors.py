@@ -1,0 +1,79 @@
+"""What HTTP refuses by itself, before the kernel is asked; and the one envelope of every refusal."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from ocean.http.wire import camel
+from ocean.kernel.errors import CallRefused, OceanError
+
+LONGEST_MESSAGE = 1_000
+RETRY_AFTER_S = 1
+CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+class NotJson(OceanError):
+    """The body is no JSON, or JSON that says one thing twice."""
+
+    code = "not_json"
+    http_status = 400
+
+
+class InvalidBody(OceanError):
+    """The body has not the fields that the route takes. Details: fields, each with its problem."""
+
+    code = "invalid_body"
+    http_status = 400
+
+
+class BodyTooLarge(OceanError):
+    code = "body_too_large"
+    http_status = 413
+
+
+class WrongContentType(OceanError):
+    code = "wrong_content_type"
+    http_status = 415
+
+
+def envelope(error: OceanError, request_id: str) -> dict[str, Any]:
+    """`CallRefused` carries what a clog said, and that is not ours to respell."""
+    details = error.details
+    if isinstance(details, Mapping) and not isinstance(error, CallRefused):
+        details = {camel(name): value for name, value in details.items()}
+    return _envelope(error.code, error.message, error.http_status, error.retryable, request_id, details)
+
+
+def unknown_route(error: HTTPException, request_id: str) -> dict[str, Any]:
+    """What Starlette refuses: a path or a method that is not there."""
+    code = CODES.get(error.status_code, "http_error")
+    return _envelope(code, error.detail, error.status_code, False, request_id, {})
+
+
+def unexpected(request_id: str) -> dict[str, Any]:
+    """Says nothing of the cause: that is in the log, under the same id."""
+    message = f"something went wrong here; the log has it under request {request_id}"
+    return _envelope("internal", message, 500, False, request_id, {})
+
+
+def retry_after(error: OceanError) -> dict[str, str]:
+    """A header for those who need only wait. A conflict needs another look instead."""
+    if not error.retryable or error.http_status not in (429, 503):
+        return {}
+    wait_ms = error.details.get("retry_after_ms") if isinstance(error.details, Mapping) else None
+    return {"Retry-After": str(math.ceil(wait_ms / 1000) if isinstance(wait_ms, int) else RETRY_AFTER_S)}
+
+
+def _envelope(code: str, message: str, status: int, retryable: bool, request_id: str, details: Any) -> dict[str, Any]:
+    return {
+        "error": {
+            "code": code,
+            "message": message[:LONGEST_MESSAGE],
+            "httpStatus": status,
+            "retryable": retryable,
+            "requestId": request_id,
+            "details": details,
+        }
+    }

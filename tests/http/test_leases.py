@@ -1,0 +1,195 @@
+"""The three routes of leases, on what they are for: work claimed, kept, and completed once."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from ocean import Input, Lease, RunInfo, RunStatus, WorkDone
+from ocean.http.leases import OF_THE_RUN
+from ocean.http.wire import camel
+from tests.http.kit import House, error_of
+
+pytestmark = pytest.mark.anyio
+
+NOT_FOR_WORKERS = {
+    "status",
+    "tick",  # The lease's own.
+    "pending_count",
+    "paused",
+    "ending",
+    "wake_at",
+    "due_at",
+    "locked_by",  # Is workerId.
+    "lock_expires_at",  # Is expiresAt.
+    "output",
+    "error",
+    "dedupe_key",
+    "created_at",
+    "updated_at",
+    "ended_at",
+    "concurrency_keys",
+    "parked_on",
+    "retry_of",
+}
+"""What a lease does not say of its run: the state that the lease itself is, and how the run was made."""
+
+
+async def test_a_lease_says_what_there_is_to_do(h: House) -> None:
+    run_id = await h.run(
+        {"snake_key": [1]}, run_id="r-1", queue="gpu", priority=2, attributes={"my_name": "a"}, deadline_at=2 * 10**12
+    )
+    assert await h.claim(queues=["cpu"]) == []
+    answer = await h.post("/v1/leases", {"clogId": "x", "workerId": "w-7", "leaseMs": 5_000, "queues": ["gpu", "cpu"]})
+    now = h.w.clock.now()
+
+    assert answer.headers["cache-control"] == "no-store"
+    (lease,) = answer.json()["leases"]
+    (given,) = lease.pop("inputs")
+    lease_id = lease.pop("leaseId")
+    assert lease_id.startswith("lease_")
+    assert lease == {
+        "workerId": "w-7",
+        "expiresAt": now + 5_000,
+        "tick": 1,
+        "call": 1,
+        "reason": "created",
+        "row": None,
+        "rowVersion": 0,
+        "idempotencyKey": "r-1:1",
+        "runId": run_id,
+        "sessionId": "s",
+        "clogId": "x",
+        "queue": "gpu",
+        "attempt": 0,
+        "maxAttempts": 3,
+        "priority": 2,
+        "deadlineAt": 2 * 10**12,
+        "attributes": {"my_name": "a"},
+        "parentRunId": None,
+        "correlationId": run_id,
+        "input": {"snake_key": [1]},
+    }
+    assert (given["kind"], given["body"], given["signalId"], given["timer"]) == (
+        "created",
+        {"snake_key": [1]},
+        None,
+        None,
+    )
+    assert lease_id in answer.text[:80], "leaseId comes first, for workers that cut it out of the text"
+    assert answer.text.startswith('{"leases":[{"leaseId":"lease_')
+
+
+async def test_the_wire_has_every_field_of_a_lease_and_its_inputs(h: House) -> None:
+    lease = await h.leased({})
+    wire = set(lease)
+    assert {camel(field.name) for field in fields(Lease)} - {"run"} <= wire
+    assert {camel(name) for name in OF_THE_RUN} <= wire
+    assert {field.name for field in fields(RunInfo)} == {*OF_THE_RUN} | NOT_FOR_WORKERS
+    assert {*lease["inputs"][0]} == {camel(field.name) for field in fields(Input)}
+    done = await h.complete(lease, {"type": "ok"})
+    assert {*done.json()} == {camel(field.name) for field in fields(WorkDone)}
+
+
+async def test_a_signal_reaches_the_worker_with_its_id(h: House) -> None:
+    run_id = await h.run()
+    await h.w.ocean.signal(run_id, {"say": "hello"}, signal_id="m-1")
+    (lease,) = await h.claim()
+    assert (lease["reason"], lease["input"]) == ("signal", {"say": "hello"})
+    assert [(each["signalId"], each["body"]) for each in lease["inputs"]] == [("m-1", {"say": "hello"})]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "wanted"),
+    [
+        ({"type": "ok"}, "idle", {}),
+        ({"type": "done"}, "done", {"output": None}),
+        ({"type": "done", "output": {"a_b": 1}}, "done", {"output": {"a_b": 1}}),
+        ({"type": "continue", "input": {"n": 2}}, "pending", {}),
+        ({"type": "wait", "until": 2_000_000_000_000}, "waiting", {"wake_at": 2_000_000_000_000}),
+        ({"type": "wait", "until": 2_000_000_000_000.0}, "waiting", {"wake_at": 2_000_000_000_000}),
+        ({"type": "wait", "forMs": 500}, "waiting", {"wake_at": 1_700_000_000_500}),
+        ({"type": "retry", "error": "later", "afterMs": 70}, "pending", {"attempt": 1, "wake_at": 1_700_000_000_070}),
+        ({"type": "retry", "error": {"code": "busy", "message": "later"}}, "pending", {"attempt": 1}),
+        (
+            {"type": "failed", "error": {"code": "bad", "message": "no", "details": {"k": [1]}}},
+            "failed",
+            {"error": {"code": "bad", "message": "no", "details": {"k": [1]}}},
+        ),
+        ({"type": "failed", "error": "no"}, "failed", {"error": {"code": "failed", "message": "no", "details": None}}),
+    ],
+    ids=str,
+)
+async def test_every_outcome_can_be_said(h: House, outcome: Any, status: str, wanted: dict[str, Any]) -> None:
+    lease = await h.leased({})
+    answer = await h.complete(lease, outcome)
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"runId": lease["runId"], "tick": 1, "outcome": outcome["type"], "status": status}
+    info = await h.w.ocean.get_run(lease["runId"])
+    assert info is not None
+    assert info.status == status
+    assert {name: getattr(info, name) for name in wanted} == wanted
+    assert (await h.complete(lease, outcome)).content == answer.content, "again is the same"
+
+
+async def test_a_row_is_written_replaced_by_null_and_cleared(h: House) -> None:
+    await h.run({})
+    seen = []
+    for more in ({"row": {"n_n": 1}}, {}, {"row": None}, {"clearRow": True}, {"clearRow": False}):
+        (lease,) = await h.claim()
+        seen.append((lease["row"], lease["rowVersion"] > 0))
+        assert (await h.complete(lease, {"type": "continue"}, **more)).status_code == 200
+    assert seen == [(None, False), ({"n_n": 1}, True), ({"n_n": 1}, True), (None, True), (None, False)]
+
+
+async def test_events_of_a_renewal_appear_at_once_and_those_of_a_completion_with_it(h: House) -> None:
+    lease = await h.leased({})
+    h.w.clock.advance(20_000)
+    said = {"leaseMs": 40_000, "events": [{"type": "half", "payload": {"at_p": 50}}, {"type": "bare"}]}
+    answer = await h.post(f"/v1/leases/{lease['leaseId']}/renew", said)
+    assert answer.json() == {"expiresAt": h.w.clock.now() + 40_000}
+    assert (await h.post(f"/v1/leases/{lease['leaseId']}/renew")).status_code == 200
+    await h.complete(lease, {"type": "done"}, events=[{"type": "whole", "payload": [1]}])
+    events = await h.w.ocean.read_events(lease["runId"], types=["half", "bare", "whole"])
+    assert [(event.type, event.payload) for event in events] == [("half", {"at_p": 50}), ("bare", None), ("whole", [1])]
+
+
+async def test_a_worker_that_comes_too_late_is_told_that_its_lease_is_lost(h: House) -> None:
+    late = await h.leased({}, retry=None)
+    h.w.clock.advance(30_001)
+    await h.w.ocean.advance()
+    h.w.clock.advance(1_000)
+    for answer in (await h.post(f"/v1/leases/{late['leaseId']}/renew"), await h.complete(late, {"type": "done"})):
+        error = error_of(answer)
+        assert (answer.status_code, error["code"], error["retryable"]) == (409, "lease_lost", False)
+        assert error["details"] == {"runId": late["runId"]}
+        assert late["leaseId"] not in answer.text
+    (again,) = await h.claim()
+    assert (again["runId"], again["tick"], again["attempt"]) == (late["runId"], 1, 1)
+    assert again["idempotencyKey"] == late["idempotencyKey"]
+
+
+async def test_another_completion_of_a_completed_lease_is_refused(h: House) -> None:
+    lease = await h.leased({})
+    await h.complete(lease, {"type": "done", "output": 1})
+    answer = await h.complete(lease, {"type": "done", "output": 2})
+    assert (answer.status_code, error_of(answer)["code"]) == (409, "lease_completed")
+    info = await h.w.ocean.get_run(lease["runId"])
+    assert info is not None
+    assert (info.status, info.output) == (RunStatus.DONE, 1)
+
+
+async def test_a_row_that_has_changed_meanwhile_is_shown_with_its_version(h: House) -> None:
+    lease = await h.leased({})
+    answer = await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=9)
+    error = error_of(answer)
+    assert (answer.status_code, error["code"], error["retryable"]) == (409, "conflict", True)
+    assert error["details"] == {"row": None, "rowVersion": 0}
+    assert "retry-after" not in answer.headers, "the same again would not do"
+    assert (await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=0)).status_code == 200
+
+
+async def test_a_clog_that_is_not_there_or_not_external_has_no_leases(h: House) -> None:
+    for clog_id, status, code in (("y", 404, "unknown_clog"), ("inside", 400, "invalid_value")):
+        answer = await h.post("/v1/leases", {"clogId": clog_id, "workerId": "w"})
+        assert (answer.status_code, error_of(answer)["code"]) == (status, code)

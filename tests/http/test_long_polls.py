@@ -1,0 +1,91 @@
+"""A claim that waits: for work, for its time, and only while somebody is there to hear of it."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from ocean import RunStatus
+from ocean.stores.sqlite.store import SqliteStore
+from tests.http.kit import CLAIM, Caller, House, house
+from tests.lifecycle.acting import let_others_go_on, log, look
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 30
+
+
+async def test_a_claim_that_waits_is_answered_when_there_is_work(h: House) -> None:
+    leases: list[Any] = []
+
+    async def wait() -> None:
+        leases.extend(await h.claim(waitMs=60_000))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await let_others_go_on(h.w)
+        assert leases == []
+        run_id = await h.run({})
+    assert [lease["runId"] for lease in leases] == [run_id]
+
+
+async def test_a_claim_that_waited_in_vain_is_answered_with_nothing(h: House) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def wait() -> None:
+            assert await h.claim(waitMs=5_000) == []
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(wait)
+        await let_others_go_on(h.w)
+        h.w.clock.advance(5_000)
+        await anyio.sleep_forever()
+
+
+async def test_a_claim_whose_caller_has_gone_waits_no_longer_and_leases_nothing(h: House) -> None:
+    caller = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.ask)
+        await caller.listens.wait()
+        await let_others_go_on(h.w)
+        caller.go_away()
+    assert caller.sent == []
+    run_id = await h.run({})
+    assert (await look(h.w, run_id)).status is RunStatus.PENDING
+    (lease,) = await h.claim()
+    assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 1, 0)
+
+
+async def test_a_caller_that_goes_while_its_lease_is_written_leaves_the_work_to_the_next(tmp_path: Path) -> None:
+    """The lease is made and nobody knows its id: it is returned at once, not when it lapses."""
+    holds, go_on = threading.Event(), threading.Event()
+
+    def hold(_: Any) -> None:
+        holds.set()
+        assert go_on.wait(PATIENCE_S)
+
+    async with house(f"sqlite:///{tmp_path / 'ocean.db'}") as h:
+        assert isinstance(h.w.store, SqliteStore)
+        database = h.w.store.database
+        run_id = await h.run({})
+        caller = Caller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(database.on_writer, hold)
+            await anyio.to_thread.run_sync(holds.wait, PATIENCE_S)
+            tasks.start_soon(caller.ask)
+            with anyio.fail_after(PATIENCE_S):
+                while not database._queue:
+                    await anyio.lowlevel.checkpoint()
+            caller.go_away()
+            await anyio.wait_all_tasks_blocked()
+            go_on.set()
+
+        assert caller.sent == []
+        (retrying,) = await log(h.w, run_id, "run.retrying")
+        assert retrying.payload["error"]["code"] == "worker_gone"
+        (lease,) = await h.claim()
+        assert (lease["runId"], lease["tick"], lease["call"]) == (run_id, 1, 2)

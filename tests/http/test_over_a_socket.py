@@ -1,0 +1,125 @@
+"""The routes behind a real server: bodies that are too long, callers that hang up, a server that stops."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import pytest
+import uvicorn
+
+from ocean import Clog, RunStatus
+from ocean.http.app import make_app
+from ocean.kernel.values import MAX_BYTES
+from ocean.testing import World, world
+from tests.http.kit import CLAIM, error_of
+from tests.invariants import check
+from tests.lifecycle.acting import let_others_go_on, look
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    w: World
+    server: uvicorn.Server
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def until_requests(self, count: int) -> None:
+        """Until so many requests are being answered."""
+        with anyio.fail_after(PATIENCE_S):
+            while len(self.server.server_state.tasks) != count:
+                await anyio.lowlevel.checkpoint()
+
+    async def run(self) -> str:
+        return (await self.w.ocean.create_run(session_id="s", clog_id="x", input={})).run_id
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Served]:
+    async with world(clogs=[Clog("x", external=True)]) as w:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            config = uvicorn.Config(make_app(w.ocean), log_config=None, lifespan="off", timeout_graceful_shutdown=0)
+            server = uvicorn.Server(config)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(server.serve, [listening])
+                yield Served(w, server, listening.getsockname()[1])
+                server.should_exit = True
+        await check(w)
+
+
+def request(body: Any, path: str = "/v1/leases") -> bytes:
+    text = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    return head.encode() + text
+
+
+async def test_work_is_claimed_renewed_and_completed_over_a_socket() -> None:
+    async with served() as s, httpx2.AsyncClient(base_url=s.url) as http:
+        run_id = await s.run()
+        (lease,) = (await http.post("/v1/leases", json=CLAIM)).json()["leases"]
+        renewed = await http.post(f"/v1/leases/{lease['leaseId']}/renew", json={})
+        assert renewed.json() == {"expiresAt": lease["expiresAt"]}
+        done = await http.post(
+            f"/v1/leases/{lease['leaseId']}/complete", json={"outcome": {"type": "done", "output": "ä"}}
+        )
+        assert (done.status_code, done.json()["status"]) == (200, "done")
+        assert (await look(s.w, run_id)).output == "ä"
+
+
+async def test_a_caller_that_hangs_up_is_not_given_work() -> None:
+    async with served() as s:
+        stream = await anyio.connect_tcp("127.0.0.1", s.port)
+        await stream.send(request(CLAIM | {"waitMs": 60_000}))
+        await s.until_requests(1)
+        await let_others_go_on(s.w)
+        await stream.aclose()
+        await s.until_requests(0)
+        run_id = await s.run()
+        await let_others_go_on(s.w)
+        assert (await look(s.w, run_id)).status is RunStatus.PENDING
+
+
+async def test_a_body_without_an_end_is_cut_off() -> None:
+    async with served() as s, httpx2.AsyncClient(base_url=s.url) as http:
+        sent = 0
+
+        async def endless() -> AsyncIterator[bytes]:
+            nonlocal sent
+            while True:
+                sent += 65_536
+                yield b" " * 65_536
+
+        headers = {"content-type": "application/json"}
+        try:
+            answer = await http.post("/v1/leases", content=endless(), headers=headers)
+        except httpx2.TransportError:
+            pass  # Told and hung up on while still sending.
+        else:
+            assert (answer.status_code, error_of(answer)["code"]) == (413, "body_too_large")
+        assert sent < 64 * MAX_BYTES
+        assert (await http.post("/v1/leases", json=CLAIM)).status_code == 200
+
+
+async def test_a_server_that_stops_leases_nothing_to_those_who_wait() -> None:
+    async with served() as s:
+        stream = await anyio.connect_tcp("127.0.0.1", s.port)
+        await stream.send(request(CLAIM | {"waitMs": 60_000}))
+        await s.until_requests(1)
+        await let_others_go_on(s.w)
+        s.server.should_exit = True
+        await s.until_requests(0)
+        await stream.aclose()
+        run_id = await s.run()
+        assert (await look(s.w, run_id)).status is RunStatus.PENDING

@@ -1,0 +1,272 @@
+"""What is refused, and how it is said: every wrong body names its field, every refusal has the one envelope."""
+
+import logging
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import ocean
+from ocean import BulkStopped, CallRefused, OceanError, RunFailed
+from ocean.http.answering import HANDLERS, Answering
+from ocean.http.leases import COMPLETION_BYTES
+from ocean.kernel.values import MAX_BYTES
+from tests.http.kit import CLAIM, House, error_of
+from tests.lifecycle.acting import dump
+
+pytestmark = pytest.mark.anyio
+
+JSON = {"content-type": "application/json"}
+ERRORS = sorted(
+    {each for each in vars(ocean).values() if isinstance(each, type) and issubclass(each, OceanError)},
+    key=lambda each: each.__name__,
+)
+DONE = {"type": "done"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"clogId": "x"}, "workerId"),
+        (CLAIM | {"worker_id": "w"}, "worker_id"),
+        (CLAIM | {"leasems": 1_000}, "leasems"),
+        (CLAIM | {"leaseMs": "1000"}, "leaseMs"),
+        (CLAIM | {"leaseMs": 1000.5}, "leaseMs"),
+        (CLAIM | {"leaseMs": True}, "leaseMs"),
+        (CLAIM | {"leaseMs": 9}, "leaseMs"),
+        (CLAIM | {"leaseMs": 86_400_001}, "leaseMs"),
+        (CLAIM | {"waitMs": -1}, "waitMs"),
+        (CLAIM | {"waitMs": 60_001}, "waitMs"),
+        (CLAIM | {"limit": 0}, "limit"),
+        (CLAIM | {"limit": 1_001}, "limit"),
+        (CLAIM | {"queues": "default"}, "queues"),
+        (CLAIM | {"queues": []}, "queues"),
+        (CLAIM | {"queues": ["a", 1]}, "queues.1"),
+        (CLAIM | {"clogId": None}, "clogId"),
+        (CLAIM | {"clogId": 7}, "clogId"),
+    ],
+    ids=str,
+)
+async def test_a_wrong_claim_names_its_field(h: House, body: Any, field: str) -> None:
+    await h.run({})
+    before = await dump(h.w)
+    error = error_of(await h.post("/v1/leases", body))
+    assert (error["code"], error["httpStatus"], error["retryable"]) == ("invalid_body", 400, False)
+    assert [each["field"] for each in error["details"]["fields"]] == [field]
+    assert error["message"].startswith(f"{field}: ")
+    assert await dump(h.w) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "outcome"),
+        ({"outcome": None}, "outcome"),
+        ({"outcome": "done"}, "outcome"),
+        ({"outcome": {}}, "outcome"),
+        ({"outcome": {"type": "finished"}}, "outcome"),
+        ({"outcome": {"type": "done", "out": 1}}, "outcome.out"),
+        ({"outcome": {"type": "ok", "output": 1}}, "outcome.output"),
+        ({"outcome": {"type": "wait"}}, "outcome"),
+        ({"outcome": {"type": "wait", "until": 1, "forMs": 1}}, "outcome"),
+        ({"outcome": {"type": "wait", "forMs": "1"}}, "outcome.forMs"),
+        ({"outcome": {"type": "wait", "for_ms": 1}}, "outcome.for_ms"),
+        ({"outcome": {"type": "retry"}}, "outcome.error"),
+        ({"outcome": {"type": "retry", "error": 7}}, "outcome.error"),
+        ({"outcome": {"type": "failed", "error": {"code": "c"}}}, "outcome.error.message"),
+        ({"outcome": {"type": "failed", "error": {"code": "c", "message": "m", "x": 1}}}, "outcome.error.x"),
+        ({"outcome": DONE, "events": {"type": "a"}}, "events"),
+        ({"outcome": DONE, "events": [["a", 1]]}, "events.0"),
+        ({"outcome": DONE, "events": [{"type": "a"}, {"payload": 1}]}, "events.1.type"),
+        ({"outcome": DONE, "rowVersion": -1}, "rowVersion"),
+        ({"outcome": DONE, "clearRow": "yes"}, "clearRow"),
+        ({"outcome": DONE, "surprise": 1}, "surprise"),
+    ],
+    ids=str,
+)
+async def test_a_wrong_completion_names_its_field_and_leaves_the_lease(h: House, body: Any, field: str) -> None:
+    lease = await h.leased({})
+    error = error_of(await h.post(f"/v1/leases/{lease['leaseId']}/complete", body))
+    assert (error["code"], error["httpStatus"]) == ("invalid_body", 400)
+    named = [each["field"] for each in error["details"]["fields"]]
+    assert named[0] == field if field == "outcome.for_ms" else named == [field]
+    assert (await h.complete(lease, DONE)).status_code == 200
+
+
+async def test_a_row_cannot_be_both_written_and_cleared(h: House) -> None:
+    lease = await h.leased({})
+    error = error_of(await h.complete(lease, DONE, row=None, clearRow=True))
+    assert error["message"] == "row writes the row and clearRow removes it; give one of them"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"events": [{"type": "run.done"}]}, "event type 'run.done' is the kernel's"),
+        ({"events": [{"type": ""}]}, "an event's type must be a non-empty string"),
+        ({"row": {"a": [0, "\x00"]}}, "row.a[1] contains a NUL character"),
+        ({"row": 2**63}, "row is an integer beyond 64 bits"),
+        ({"row": "x" * MAX_BYTES}, "row is 1048578 bytes of JSON"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, more: Any, told: str) -> None:
+    lease = await h.leased({})
+    answer = await h.complete(lease, DONE, **more)
+    error = error_of(answer)
+    assert (error["code"], error["httpStatus"]) == ("invalid_value", 400)
+    assert error["message"].startswith(told)
+    assert (await h.complete(lease, DONE)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        (b"", "not_json", "the body is not JSON"),
+        (b"{", "not_json", "the body is not JSON"),
+        (b"\xff", "not_json", "the body is not JSON"),
+        (b'{"clogId": "x"} {}', "not_json", "the body is not JSON"),
+        (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body is not JSON: an object has 'clogId' twice"),
+        (b'{"leaseMs": NaN}', "not_json", "the body is not JSON: NaN is no JSON number"),
+        (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body is not JSON"),
+        (b"[" * 100_000, "not_json", "the body is nested too deeply"),
+        (b"[]", "invalid_body", "the body is a JSON object"),
+        (b"null", "invalid_body", "the body is a JSON object"),
+        (b'{"leaseMs": 1e999, "clogId": "x", "workerId": "w"}', "invalid_body", "leaseMs: "),
+        (rb'{"clogId": "x", "workerId": "\ud800"}', "invalid_value", "worker_id contains a lone surrogate"),
+        (rb'{"clogId": "x", "workerId": "w", "\ud800": 1}', "invalid_body", "Input should be a valid string"),
+        (rb'{"clogId": "x", "workerId": "\u0000"}', "invalid_value", "worker_id contains a NUL"),
+        (b'{"clogId": "x", "workerId": ""}', "invalid_value", "worker_id must be a non-empty string"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_a_hostile_body_is_refused_in_words(h: House, body: bytes, code: str, told: str) -> None:
+    answer = await h.http.post("/v1/leases", content=body, headers=JSON)
+    error = error_of(answer)
+    assert (error["code"], error["httpStatus"]) == (code, 400)
+    assert error["message"].startswith(told)
+    assert len(answer.content) < 2_000
+
+
+async def test_a_long_name_that_nobody_knows_does_not_come_back_whole(h: House) -> None:
+    answer = await h.post("/v1/leases", CLAIM | {f"{n}{'x' * 10_000}": 1 for n in range(50)})
+    assert len(answer.content) < 6_000
+    assert error_of(answer)["message"].endswith("(and 49 more)")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
+async def test_a_body_of_another_kind_is_refused(h: House, kind: str) -> None:
+    answer = await h.http.post("/v1/leases", content=b"{}", headers={"content-type": kind})
+    assert (answer.status_code, error_of(answer)["code"]) == (415, "wrong_content_type")
+
+
+async def test_the_character_set_may_be_named(h: House) -> None:
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    answer = await h.http.post("/v1/leases", content=b'{"clogId": "x", "workerId": "w"}', headers=headers)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(("path", "most"), [("/v1/leases", MAX_BYTES), ("/v1/leases/l/complete", COMPLETION_BYTES)])
+async def test_a_body_is_counted_as_it_comes(h: House, path: str, most: int) -> None:
+    for size, status in ((most, 400), (most + 1, 413)):
+        answer = await h.http.post(path, content=b" " * size, headers=JSON)
+        assert answer.status_code == status
+    error = error_of(answer)
+    assert (error["code"], error["details"]) == ("body_too_large", {"mostBytes": most})
+    assert answer.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/v1/leases", "/v1/leases/l/renew", "/v1/leases/l/complete"])
+async def test_another_method_is_told_which_one_is_allowed(h: House, method: str, path: str) -> None:
+    answer = await h.http.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert error_of(answer)["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/leases/", "/v1/leases/l", "/v1/leases/a/b/renew"])
+async def test_an_unknown_path_is_not_found(h: House, path: str) -> None:
+    answer = await h.post(path)
+    assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
+
+
+async def test_a_lease_id_that_is_none_is_lost_or_refused(h: House) -> None:
+    for lease_id, status, code in (("none", 409, "lease_lost"), ("l" * 257, 400, "invalid_value")):
+        answer = await h.post(f"/v1/leases/{lease_id}/renew")
+        assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+        assert lease_id not in answer.text
+
+
+@pytest.mark.parametrize("given", ["abc-1", "A.b_c~:9", "x" * 128])
+async def test_a_request_keeps_the_id_it_came_with(h: House, given: str) -> None:
+    answers = [await h.post("/v1/leases", body, headers={"x-request-id": given}) for body in (CLAIM, {})]
+    assert [answer.headers["x-request-id"] for answer in answers] == [given, given]
+    assert error_of(answers[1])["requestId"] == given
+
+
+@pytest.mark.parametrize("given", ["", "a b", "a\tb", "x" * 129, '"', "<b>"])
+async def test_a_request_without_a_fitting_id_is_given_one(h: House, given: str) -> None:
+    made = [(await h.post("/v1/leases", {}, headers={"x-request-id": given})).headers["x-request-id"] for _ in "ab"]
+    assert given not in made
+    assert len({*made}) == 2
+    assert {len(each) for each in made} == {36}
+
+
+async def answer_to(error: Exception) -> httpx2.Response:
+    async def fail(request: Request) -> Response:
+        raise error
+
+    app = Starlette(
+        routes=[Route("/secret-path", fail)], exception_handlers=HANDLERS, middleware=[Middleware(Answering)]
+    )
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://house") as http:
+        return await http.get("/secret-path")
+
+
+def made(kind: type[OceanError]) -> OceanError:
+    if kind is CallRefused:
+        return CallRefused("no", "own_code", 418, {"own_key": 1})
+    if kind is BulkStopped:
+        return BulkStopped("stopped", None, ValueError())
+    if kind is RunFailed:
+        return RunFailed("failed", {}, some_key=1)
+    return kind("no", some_key=1)
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+async def test_every_refusal_of_ocean_has_its_envelope(kind: type[OceanError]) -> None:
+    error = made(kind)
+    answer = await answer_to(error)
+    said = error_of(answer)
+    assert (said["code"], said["message"]) == (error.code, error.message)
+    assert (answer.status_code, said["retryable"]) == (error.http_status, error.retryable)
+    assert ("retry-after" in answer.headers) == (error.http_status == 503 and error.retryable)
+    if kind is not BulkStopped:
+        assert said["details"] == ({"own_key": 1} if kind is CallRefused else {"someKey": 1})
+
+
+async def test_there_are_errors_to_test() -> None:
+    assert len(ERRORS) > 20
+
+
+async def test_a_refusal_that_says_when_is_passed_on_in_seconds() -> None:
+    answer = await answer_to(ocean.StoreBusy("busy", retry_after_ms=1_001))
+    assert answer.headers["retry-after"] == "2"
+    assert (await answer_to(ocean.StoreBusy("busy"))).headers["retry-after"] == "1"
+
+
+async def test_what_nobody_expected_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="ocean.http"):
+        answer = await answer_to(ValueError("the inner secret"))
+    error = error_of(answer)
+    assert (answer.status_code, error["code"], error["retryable"]) == (500, "internal", False)
+    assert "secret" not in answer.text
+    (record,) = caplog.records
+    assert error["requestId"] in record.getMessage()
+    assert "the inner secret" in caplog.text
+    assert "secret-path" not in record.getMessage()
