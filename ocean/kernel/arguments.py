@@ -94,6 +94,7 @@ def new_run(
     checked = checked_attributes({} if attributes is None else attributes)
     checked_flag(notify_parent, "notify_parent")
     keys = checked_keys(concurrency_keys)
+    optional_id(queue, "queue")
     rate = _rate(rate_key, rate_limit, rate_per_ms)
     debounce = _debounce(debounce_ms, debounce_max_ms)
     if rate is not None or debounce is not None:
@@ -132,7 +133,7 @@ def new_run(
         on_parent_end=on_parent_end,
         actor=optional_id(actor, "actor"),
         concurrency_keys=keys,
-        queue=optional_id(queue, "queue"),
+        queue=queue,
         rate=rate,
         debounce=debounce,
     )
