@@ -286,12 +286,12 @@ def checked_limit(limit: int) -> int:
 
 
 def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
-    """Several ids; a lone text would be taken for its letters."""
+    """Several ids, each once; a lone text would be taken for its letters."""
     if names is None:
         return ()
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidValue(f"{what} are a list of strings, got {names!r}")
-    return tuple(checked_id(name, f"each of {what}") for name in names)
+    return tuple(dict.fromkeys(checked_id(name, f"each of {what}") for name in names))
 
 
 def feed_filter(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ocean import Clog, InvalidValue
-from tests.lifecycle.acting import Script, stage
+from tests.lifecycle.acting import Script, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -24,3 +24,18 @@ async def test_what_is_empty_but_no_text_is_no_place_in_the_list_of_keys(after: 
     async with stage(Script()) as w:
         with pytest.raises(InvalidValue, match="after must be a non-empty string"):
             await w.ocean.list_keys(after=after)
+
+
+async def test_the_answer_of_a_pause_says_all_that_is_known_of_the_clog() -> None:
+    async with stage(Clog("outside", external=True, inputs="all")) as w:
+        paused = await w.ocean.pause_clog("outside")
+        assert await w.ocean.list_clogs() == [paused]
+        assert paused.external
+
+
+async def test_a_queue_named_twice_is_served_once() -> None:
+    """The one due run of a queue named twice was found twice, and the claim broke looking for a second one."""
+    async with stage(Clog("outside", external=True)) as w:
+        run_id = await start(w, 1, clog_id="outside")
+        leases = await w.ocean.claim_work("outside", worker_id="w", queues=["default", "default"], limit=2)
+        assert [lease.run_id for lease in leases] == [run_id]
