@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ocean import Clog, InvalidValue
-from tests.lifecycle.acting import Script, stage, start
+from ocean import Clog, Done, InvalidValue
+from tests.lifecycle.acting import Script, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_queue_that_is_no_name_is_refused_before_it_is_hashed(queue: Any) -> None:
     async with stage(Script(), Clog("outside", external=True)) as w:
         for clog_id in ("c", "outside"):
-            with pytest.raises(InvalidValue, match="queue must be|queue contains"):
+            with pytest.raises(InvalidValue, match=r"queue (must be|contains)"):
                 await w.ocean.create_run(session_id="s", clog_id=clog_id, input=1, queue=queue)
         assert (await w.ocean.count_runs()).count == 0
 
@@ -39,3 +39,21 @@ async def test_a_queue_named_twice_is_served_once() -> None:
         run_id = await start(w, 1, clog_id="outside")
         leases = await w.ocean.claim_work("outside", worker_id="w", queues=["default", "default"], limit=2)
         assert [lease.run_id for lease in leases] == [run_id]
+
+
+async def test_a_queue_that_nobody_serves_keeps_no_other_from_a_free_slot() -> None:
+    """The slot of a key shared by two queues was free, the woken run was in the one without a worker."""
+    async with stage(Clog("outside", external=True)) as w:
+        options: dict[str, Any] = {"clog_id": "outside", "concurrency_keys": ["k"]}
+        await start(w, 1, queue="gpu", **options)
+        (held,) = await w.ocean.claim_work("outside", worker_id="g", queues=["gpu"])
+        unserved = await start(w, 2, queue="gpu", **options)
+        served = await start(w, 3, queue="cpu", **options)
+        assert [(await look(w, run_id)).parked_on for run_id in (unserved, served)] == ["k", "k"]
+        await w.ocean.complete_work(held.lease_id, Done())
+        (lease,) = await w.ocean.claim_work("outside", worker_id="c", queues=["cpu"])
+        assert lease.run_id == served
+        assert await w.ocean.claim_work("outside", worker_id="g", queues=["gpu"]) == []
+        await w.ocean.complete_work(lease.lease_id, Done())
+        (lease,) = await w.ocean.claim_work("outside", worker_id="g", queues=["gpu"])
+        assert lease.run_id == unserved
