@@ -1,11 +1,16 @@
 """What a hostile review found in who may run when, and who does the running: each told as it happened."""
 
+import asyncio
+import threading
+from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from ocean import Clog, Done, InvalidValue
 from tests.lifecycle.acting import Script, look, stage, start
+from tests.stores.dump import of_sqlite
 
 pytestmark = pytest.mark.anyio
 
@@ -57,3 +62,29 @@ async def test_a_queue_that_nobody_serves_keeps_no_other_from_a_free_slot() -> N
         await w.ocean.complete_work(lease.lease_id, Done())
         (lease,) = await w.ocean.claim_work("outside", worker_id="g", queues=["gpu"])
         assert lease.run_id == unserved
+
+
+async def test_work_that_is_leased_to_a_caller_who_is_gone_goes_back(tmp_path: Path) -> None:
+    """A long poll was cancelled while its lease was being written: nobody knew the id, and its time had to lapse."""
+    async with stage(Clog("outside", external=True), url=f"sqlite:///{tmp_path}/o.db") as w:
+        run_id = await start(w, 1, clog_id="outside")
+        writer_is_free = threading.Event()
+        database = of_sqlite(w.store)
+        blocked = asyncio.create_task(database.on_writer(lambda _: writer_is_free.wait()))
+        poll = asyncio.create_task(w.ocean.claim_work("outside", worker_id="w", wait_ms=60_000))
+        while not database._queue:
+            await anyio.lowlevel.checkpoint()
+        poll.cancel()
+        writer_is_free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await poll
+        await blocked
+        assert (await look(w, run_id)).status == "pending"
+        (lease,) = await w.ocean.claim_work("outside", worker_id="w")
+        assert (lease.run_id, lease.run.attempt) == (run_id, 0)
+
+
+async def test_a_claim_of_work_that_is_refused_says_so_plainly() -> None:
+    async with stage(Script()) as w:
+        with pytest.raises(InvalidValue, match="is not external"):
+            await w.ocean.claim_work("c", worker_id="w")
