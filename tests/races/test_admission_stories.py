@@ -8,8 +8,9 @@ from typing import Any
 import anyio.lowlevel
 import pytest
 
-from ocean import Clog, Done, InvalidValue
-from tests.lifecycle.acting import Script, look, stage, start
+from ocean import BulkProgress, Clog, Done, InvalidValue
+from ocean.testing.manual_clock import START
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start, start_idle
 from tests.stores.dump import of_sqlite
 
 pytestmark = pytest.mark.anyio
@@ -88,3 +89,36 @@ async def test_a_claim_of_work_that_is_refused_says_so_plainly() -> None:
     async with stage(Script()) as w:
         with pytest.raises(InvalidValue, match="is not external"):
             await w.ocean.claim_work("c", worker_id="w")
+
+
+async def test_many_runs_are_meant_also_if_a_faster_clock_has_created_them() -> None:
+    async with stage(Script()) as w:
+        run_id = await start_idle(w)
+        w.clock.jump(-5_000)
+        assert (await w.ocean.cancel_runs(clog_id="c")).done == 1
+        assert (await look(w, run_id)).status == "failed"
+
+
+async def test_a_clock_that_is_set_back_does_not_stop_a_verb_for_many_runs() -> None:
+    async with stage(Script()) as w:
+        for _ in range(2):
+            await start_idle(w)
+
+        def set_back(progress: BulkProgress) -> None:
+            if progress.seen == 1:
+                w.clock.jump(-3_600_000)
+
+        cancelling = asyncio.create_task(w.ocean.cancel_runs(clog_id="c", per_second=1, on_progress=set_back))
+        while w.clock.now() > START - 3_600_000:
+            await anyio.lowlevel.checkpoint()
+        await let_others_go_on(w)
+        w.clock.advance(1_000)
+        assert (await cancelling).done == 2
+
+
+async def test_a_debounced_creation_that_leaves_out_the_queue_does_not_inherit_it() -> None:
+    async with stage(Clog("outside", external=True)) as w:
+        options: dict[str, Any] = {"clog_id": "outside", "dedupe_key": "d", "debounce_ms": 100}
+        await start(w, 1, queue="gpu", **options)
+        with pytest.raises(InvalidValue, match="another queue"):
+            await start(w, 2, **options)
