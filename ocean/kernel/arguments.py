@@ -94,6 +94,7 @@ def new_run(
     checked = checked_attributes({} if attributes is None else attributes)
     checked_flag(notify_parent, "notify_parent")
     keys = checked_keys(concurrency_keys)
+    optional_id(queue, "queue")
     rate = _rate(rate_key, rate_limit, rate_per_ms)
     debounce = _debounce(debounce_ms, debounce_max_ms)
     if rate is not None or debounce is not None:
@@ -132,7 +133,7 @@ def new_run(
         on_parent_end=on_parent_end,
         actor=optional_id(actor, "actor"),
         concurrency_keys=keys,
-        queue=optional_id(queue, "queue"),
+        queue=queue,
         rate=rate,
         debounce=debounce,
     )
@@ -285,12 +286,12 @@ def checked_limit(limit: int) -> int:
 
 
 def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
-    """Several ids; a lone text would be taken for its letters."""
+    """Several ids, each once; a lone text would be taken for its letters."""
     if names is None:
         return ()
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidValue(f"{what} are a list of strings, got {names!r}")
-    return tuple(checked_id(name, f"each of {what}") for name in names)
+    return tuple(dict.fromkeys(checked_id(name, f"each of {what}") for name in names))
 
 
 def feed_filter(

@@ -96,7 +96,7 @@ class Bulk:
         self._progress = BulkProgress()
 
     async def run(self, act: Act) -> BulkResult:
-        where = _until(self._where, self._clock.now())
+        where = _until(self._where, await self._newest_at())
         cursor: str | None = None
         while True:
             began_at = self._clock.now()
@@ -113,12 +113,18 @@ class Bulk:
                 return BulkResult(done.seen, done.done, done.refused, done.errors, more=cursor is not None)
             await self._pace(began_at, len(page.runs))
 
+    async def _newest_at(self) -> int:
+        """By now, or by a clock that is ahead of ours and has created runs."""
+        newest = (await self._store.list_runs(RunFilter(), 1, None, True)).runs
+        return max([self._clock.now(), *(run.created_at for run in newest)])
+
     def _size(self) -> int:
         return min(size for size in (self._batch, self._per_second, self._left) if size is not None)
 
     async def _pace(self, began_at: int, count: int) -> None:
         if self._per_second is not None:
-            await sleep(self._clock, began_at + ceil(count * 1_000 / self._per_second) - self._clock.now())
+            pace = ceil(count * 1_000 / self._per_second)
+            await sleep(self._clock, min(began_at + pace - self._clock.now(), pace))
 
     async def _do(self, run_ids: Sequence[str], act: Act) -> None:
         refusals: list[OceanError] = []
@@ -210,10 +216,10 @@ def _checked_query(query: RunQuery, statuses: tuple[RunStatus, ...] | None, ever
     return run_filter(**query)
 
 
-def _until(where: RunFilter, now: int) -> RunFilter:
+def _until(where: RunFilter, newest_at: int) -> RunFilter:
     """Only what there is by now: runs that come meanwhile are not meant."""
     low, high = where.created.low, where.created.high
-    return replace(where, created=Span(low, now + 1 if high is None else min(high, now + 1)))
+    return replace(where, created=Span(low, newest_at + 1 if high is None else min(high, newest_at + 1)))
 
 
 def _signal_id(signal_id: str | None, request_key: str | None) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import anyio
+
 from ocean.kernel.advancing import commit_or_time
 from ocean.kernel.arguments import (
     CLEAR,
@@ -106,11 +108,37 @@ class Leasing:
         until = self.clock.now() + wait_ms
         while True:
             seen = self.store.commits_seen()
-            leased = await self.store.lease_work(ask)
+            leased = await self._leased(ask)
             left = until - self.clock.now()
             if leased or left <= 0:
                 return [_lease(lease_id, worker_id, one) for lease_id, one in zip(ids, leased, strict=False)]
             await commit_or_time(self.store, self.clock, seen, min(left, await self._next_look_in(clog_id)))
+
+    async def _leased(self, ask: LeaseAsk) -> list[LeasedRun]:
+        """Lease what is due. A caller who is cancelled meanwhile never learns the ids: then it all goes back."""
+        leased: list[LeasedRun] = []
+        errors: list[Exception] = []
+
+        async def lease() -> None:
+            try:
+                leased.extend(await self.store.lease_work(ask))
+            except Exception as error:
+                # Out of a group it would come as a group.
+                errors.append(error)
+
+        try:
+            # A task of a group: a native cancellation reaches it as the group's own, which the store's shield holds
+            # off until it is known what was leased.
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lease)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                for one in leased:
+                    await self.store.give_back(one.claim.lock, one.claim.tick)
+            raise
+        for error in errors:
+            raise error
+        return leased
 
     async def _next_look_in(self, clog_id: str) -> int:
         """Until the clog's next due time. What is due already and not ours is in other queues: look again soon."""

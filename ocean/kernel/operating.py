@@ -103,7 +103,7 @@ class Operating(BulkVerbs):
 
     async def list_keys(self, *, after: str = "", limit: int = 100) -> list[KeyInfo]:
         """The concurrency keys that are in use, or have a limit other than 1, by name; `after` is the last one seen."""
-        return await self._store.list_keys(after and checked_id(after, "after"), checked_limit(limit))
+        return await self._store.list_keys("" if after == "" else checked_id(after, "after"), checked_limit(limit))
 
     async def take(
         self,

@@ -21,14 +21,15 @@ ALTER TABLE runs ADD COLUMN key_count INTEGER NOT NULL DEFAULT 0 CHECK (key_coun
 ALTER TABLE runs ADD COLUMN parked_on TEXT
   CHECK (parked_on IS NULL OR (key_count > 0 AND status IN ('pending', 'waiting')));
 ALTER TABLE runs ADD COLUMN parked_at INTEGER CHECK (parked_on IS NULL OR parked_at IS NOT NULL);
--- Who is next when a slot of a key is free: the parked runs are here, and not in the due index.
-CREATE INDEX runs_parked ON runs (parked_on, clog_id, priority, parked_at, run_id) WHERE parked_on IS NOT NULL;
-
 -- Clogs whose runs are leased to workers outside. A run of one is in a queue.
 ALTER TABLE ocean_clogs ADD COLUMN external INTEGER NOT NULL DEFAULT 0 CHECK (external IN (0, 1));
 ALTER TABLE ocean_clogs ADD COLUMN takes_all_inputs INTEGER NOT NULL DEFAULT 0 CHECK (takes_all_inputs IN (0, 1));
 ALTER TABLE runs ADD COLUMN queue TEXT;
 ALTER TABLE runs ADD COLUMN leased INTEGER NOT NULL DEFAULT 0 CHECK (leased = 0 OR (leased = 1 AND status = 'active'));
+-- Parked runs stand in line by clog and queue: whoever serves one of them may not serve another.
+ALTER TABLE runs ADD COLUMN line TEXT GENERATED ALWAYS AS (coalesce(queue, '')) VIRTUAL;
+-- Who is next when a slot of a key is free: the parked runs are here, and not in the due index.
+CREATE INDEX runs_parked ON runs (parked_on, clog_id, line, priority, parked_at, run_id) WHERE parked_on IS NOT NULL;
 CREATE INDEX runs_queue ON runs (clog_id, queue, priority, due_at, lock_epoch, run_id)
   WHERE due_at IS NOT NULL AND queue IS NOT NULL;
 -- Leases that any advance gives back once they have lapsed.

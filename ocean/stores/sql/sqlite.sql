@@ -212,14 +212,15 @@ SELECT key FROM ocean_keys WHERE key > :after ORDER BY key LIMIT :limit;
 UPDATE ocean_keys SET wakes = wakes + 1 WHERE key = :key RETURNING wakes;
 
 -- name: next_parked_lane
--- The first lane (clog, priority) after this one that has runs parked on a key.
-SELECT clog_id, priority FROM runs INDEXED BY runs_parked
-WHERE parked_on = :key AND parked_on IS NOT NULL AND (clog_id, priority) > (:clog_id, :priority)
-ORDER BY clog_id, priority LIMIT 1;
+-- The first lane (clog, queue, priority) after this one that has runs parked on a key.
+SELECT clog_id, line, priority FROM runs INDEXED BY runs_parked
+WHERE parked_on = :key AND parked_on IS NOT NULL AND (clog_id, line, priority) > (:clog_id, :line, :priority)
+ORDER BY clog_id, line, priority LIMIT 1;
 
 -- name: parked_lane
 -- The runs of one lane that are parked on a key, longest parked first.
-SELECT * FROM runs WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND priority = :priority
+SELECT * FROM runs WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND line = :line
+  AND priority = :priority
 ORDER BY parked_at, run_id LIMIT :limit;
 
 -- name: count_parked

@@ -6,7 +6,7 @@ from typing import Any
 from ocean.kernel.effects import Debounce, NewRun
 from ocean.kernel.eligibility import kernel_end
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.records import Delay, Run
+from ocean.kernel.records import DEFAULT_QUEUE, Delay, Run
 from ocean.kernel.transitions import delayed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.counters import promise
@@ -35,7 +35,8 @@ def debounce_again(u: Unit, run: Run, new: NewRun) -> Run:
     """A further creation: it says everything anew but the id, and moves the start."""
     assert new.debounce is not None
     assert new.dedupe_key is not None
-    if keys_of(u, run) != new.concurrency_keys or (new.queue is not None and new.queue != run.queue):
+    is_elsewhere = run.queue != (new.queue if run.queue is None else new.queue or DEFAULT_QUEUE)
+    if is_elsewhere or keys_of(u, run) != new.concurrency_keys:
         raise InvalidValue(
             f"run {run.run_id} is debounced under {new.dedupe_key!r} with other concurrency keys or another queue; "
             "a further creation must name the same"

@@ -3,15 +3,16 @@
 A run with keys is away (nothing to do), due (it would be called now), at work, or parked on a key that is full. A run
 takes its slots when it goes to work, and keeps them until its tick or, with `hold="run"`, its life ends. Whenever a
 slot is freed, or a due run goes elsewhere (to work while more slots are free, to another full key, to its end), the
-next parked run of each clog becomes due. So while a key has a free slot, every clog with runs parked on it has one in
-the due index: no wake-up is lost, and a clog that is paused or at home nowhere keeps no other from the slot. Who was
-woken in vain parks again in its old place.
+next parked run of each line becomes due: of each clog, and of each queue of an external one. So while a key has a free
+slot, every line with runs parked on it has one in the due index: no wake-up is lost, and a clog that is paused or at
+home nowhere, or a queue that nobody serves, keeps no other from the slot. Who was woken in vain parks again in its old
+place.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ocean.kernel.eligibility import FullKey
 from ocean.kernel.lanes import FAIR_EVERY
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_SLOTS = 1
 MOST_COUNTED = 1_000
 MOST_WOKEN = 100
-"""How many parked runs of a clog a raised limit wakes at once; each that goes to work wakes one more."""
+"""How many parked runs of a line a raised limit wakes at once; each that goes to work wakes one more."""
 
 Stage = Literal["away", "due", "parked", "at_work"]
 
@@ -127,7 +128,7 @@ def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
 
 
 def _wake(u: Unit, key: str, count: int) -> None:
-    """If the key has room, make each clog's next parked runs due: the urgent first, every eighth time the oldest."""
+    """If the key has room, make each line's next parked runs due: the urgent first, every eighth time the oldest."""
     slots, in_use = _usage(u, key)
     if in_use >= slots or count <= 0:
         return
@@ -142,13 +143,14 @@ def _wake(u: Unit, key: str, count: int) -> None:
             u.write(unparked(run, u.now))
 
 
-def _in_line(u: Unit, key: str, count: int) -> dict[str, list[Run]]:
-    """The first parked runs of every lane, by clog; not those that this very unit is taking elsewhere."""
-    found: dict[str, list[Run]] = defaultdict(list)
-    clog_id, priority = "", -1
-    while lane := u.one("next_parked_lane", key=key, clog_id=clog_id, priority=priority):
-        clog_id, priority = lane["clog_id"], lane["priority"]
-        limit = count + u.unwritten
-        runs = u.loaded(u.all("parked_lane", key=key, clog_id=clog_id, priority=priority, limit=limit))
-        found[clog_id] += [run for run in runs if run.parked_on == key and wants_slots(run, u.now)]
-    return {clog_id: runs for clog_id, runs in found.items() if runs}
+def _in_line(u: Unit, key: str, count: int) -> dict[tuple[str, str], list[Run]]:
+    """The first parked runs of every lane, by clog and queue; not those that this very unit is taking elsewhere."""
+    found: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    lane: dict[str, Any] = {"clog_id": "", "line": "", "priority": -1}
+    while following := u.one("next_parked_lane", key=key, **lane):
+        lane = dict(following)
+        runs = u.loaded(u.all("parked_lane", key=key, **lane, limit=count + u.unwritten))
+        found[lane["clog_id"], lane["line"]] += [
+            run for run in runs if run.parked_on == key and wants_slots(run, u.now)
+        ]
+    return {line: runs for line, runs in found.items() if runs}

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 from ocean.kernel.clock import Clock
@@ -360,7 +360,7 @@ class SqliteStore:
                 u.do("set_clog_paused", clog_id=clog_id, paused=is_paused)
                 type = "clog.paused" if is_paused else "clog.resumed"
                 u.append(type=type, payload="{}", clog_id=clog_id, actor=actor)
-            return ClogRecord(clog.clog_id, clog.version, clog.has_on_end, is_paused)
+            return replace(clog, paused=is_paused)
 
         return await self._write(lambda u: requests.once(u, request, ClogRecord, lambda: change(u)))
 
