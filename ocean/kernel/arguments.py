@@ -12,7 +12,7 @@ from ocean.kernel.errors import InvalidValue
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Caller, Key
 from ocean.kernel.store import Request
-from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode
+from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode, shown
 
 
 class Sentinel(Enum):
@@ -79,13 +79,13 @@ def new_run(
     on_parent_end: Literal["live", "cancel"] = "live",
 ) -> NewRun:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
-        raise InvalidValue(f"priority is 0 (most urgent) to 9, got {priority!r}")
+        raise InvalidValue(f"priority is 0 (most urgent) to 9, got {shown(priority)}")
     if dedupe_ms is not None:
         checked_count(dedupe_ms, "dedupe_ms", least=1)
         if dedupe_key is None:
             raise InvalidValue("dedupe_ms needs a dedupe_key")
     if retry is not None and not isinstance(retry, RetryPolicy):
-        raise InvalidValue(f"retry is a RetryPolicy, got {retry!r}")
+        raise InvalidValue(f"retry is a RetryPolicy, got {shown(retry)}")
     checked_choice(on_parent_end, "on_parent_end", ("live", "cancel"))
     if deadline_at is not None:
         checked_time(deadline_at, "deadline_at")
@@ -221,7 +221,7 @@ def _said(text: str | None) -> list[Any]:
 
 def checked_keys(keys: Sequence[str | Key]) -> tuple[Key, ...]:
     if isinstance(keys, str | Key) or not isinstance(keys, Iterable):
-        raise InvalidValue(f"concurrency_keys are a list of names or Key(name, hold=…), got {keys!r}")
+        raise InvalidValue(f"concurrency_keys are a list of names or Key(name, hold=…), got {shown(keys)}")
     checked = tuple(key if isinstance(key, Key) else Key(key) for key in keys)
     for key in checked:
         checked_id(key.name, "a concurrency key")
@@ -255,13 +255,13 @@ def checked_event(type: str) -> str:
 
 def checked_flag(value: bool, what: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidValue(f"{what} is True or False, got {value!r}")
+        raise InvalidValue(f"{what} is True or False, got {shown(value)}")
     return value
 
 
 def checked_choice(value: str, what: str, choices: tuple[str, ...]) -> str:
     if value not in choices:
-        raise InvalidValue(f"{what} is {' or '.join(map(repr, choices))}, got {value!r}")
+        raise InvalidValue(f"{what} is {' or '.join(map(repr, choices))}, got {shown(value)}")
     return value
 
 
@@ -269,7 +269,7 @@ def checked_caller(caller: Caller | None) -> Caller:
     if caller is None:
         return Caller()
     if not isinstance(caller, Caller):
-        raise InvalidValue(f"caller is a Caller(actor, roles), got {caller!r}")
+        raise InvalidValue(f"caller is a Caller(actor, roles), got {shown(caller)}")
     optional_id(caller.actor, "actor")
     return Caller(caller.actor, checked_names(caller.roles, "roles"))
 
@@ -277,7 +277,7 @@ def checked_caller(caller: Caller | None) -> Caller:
 def checked_count(value: int, what: str, *, least: int = 0, most: int = MOST_COUNT) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         span = f"from {least} to {most}" if most < MOST_COUNT else f"of at least {least}"
-        raise InvalidValue(f"{what} is an integer {span}, got {value!r}")
+        raise InvalidValue(f"{what} is an integer {span}, got {shown(value)}")
     return value
 
 
@@ -290,7 +290,7 @@ def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
     if names is None:
         return ()
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InvalidValue(f"{what} are a list of strings, got {names!r}")
+        raise InvalidValue(f"{what} are a list of strings, got {shown(names)}")
     return tuple(dict.fromkeys(checked_id(name, f"each of {what}") for name in names))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.filters import Span
-from ocean.kernel.values import checked_id
+from ocean.kernel.values import checked_id, shown
 
 MOST = 16
 EXACT_INT = 2**53
@@ -33,7 +33,7 @@ def checked_attributes(attributes: Mapping[str, Any], *, allow_none: bool = Fals
 
 def checked_names_of(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(attributes, Mapping):
-        raise InvalidValue(f"attributes are a mapping of names to values, got {attributes!r}")
+        raise InvalidValue(f"attributes are a mapping of names to values, got {shown(attributes)}")
     if len(attributes) > MOST:
         raise InvalidValue(f"a run has at most {MOST} attributes, got {len(attributes)}")
     for name in attributes:
@@ -53,7 +53,7 @@ def sort_key(name: str, value: Any) -> str:
                 checked_id(value, f"attribute {name!r}")
             return f"s{value}"
         case _:
-            raise InvalidValue(f"attribute {name!r} must be a string, number or boolean, got {value!r}")
+            raise InvalidValue(f"attribute {name!r} must be a string, number or boolean, got {shown(value)}")
 
 
 def span_of(name: str, within: Within) -> Span[str]:
@@ -61,11 +61,11 @@ def span_of(name: str, within: Within) -> Span[str]:
     given = {side: value for side in Within.__slots__ if (value := getattr(within, side)) is not None}
     low, high = [side for side in ("gt", "gte") if side in given], [side for side in ("lt", "lte") if side in given]
     if not given or len(low) > 1 or len(high) > 1:
-        raise InvalidValue(f"attribute {name!r} is within gt or gte, lt or lte, or one of each, got {within!r}")
+        raise InvalidValue(f"attribute {name!r} is within gt or gte, lt or lte, or one of each, got {shown(within)}")
     keys = {side: sort_key(name, value) for side, value in given.items()}
     kinds = {key[0] for key in keys.values()}
     if len(kinds) > 1 or "b" in kinds:
-        raise InvalidValue(f"attribute {name!r} is within strings or within numbers, got {within!r}")
+        raise InvalidValue(f"attribute {name!r} is within strings or within numbers, got {shown(within)}")
     kind = kinds.pop()
     first = keys[low[0]] if low else kind
     last = keys[high[0]] if high else chr(ord(kind) + 1)

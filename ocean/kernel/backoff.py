@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean.kernel.errors import InvalidValue
+from ocean.kernel.values import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +20,20 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.delays_ms is not None and not isinstance(self.delays_ms, list | tuple):
-            raise InvalidValue(f"retry.delays_ms is a list of milliseconds, got {self.delays_ms!r}")
+            raise InvalidValue(f"retry.delays_ms is a list of milliseconds, got {shown(self.delays_ms)}")
         if self.delays_ms is not None:
             object.__setattr__(self, "delays_ms", tuple(self.delays_ms))
         attempts = self.max_attempts
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1_000_000):
-            raise InvalidValue(f"retry.max_attempts must be an integer from 1 to 1000000 or None, got {attempts!r}")
+            said = shown(attempts)
+            raise InvalidValue(f"retry.max_attempts must be an integer from 1 to 1000000 or None, got {said}")
         if self.delays_ms == ():
             raise InvalidValue("retry.delays_ms must have at least one delay")
         times = [self.backoff_ms, self.backoff_max_ms, self.max_elapsed_ms or 0, *(self.delays_ms or ())]
         if any(isinstance(ms, bool) or not isinstance(ms, int) or not 0 <= ms <= 2**40 for ms in times):
             raise InvalidValue(f"retry delays are non-negative integers of milliseconds, got {times}")
         if not isinstance(self.jitter, int | float) or not 0 <= self.jitter <= 10:
-            raise InvalidValue(f"retry.jitter is a fraction that is added, from 0 to 10, got {self.jitter!r}")
+            raise InvalidValue(f"retry.jitter is a fraction that is added, from 0 to 10, got {shown(self.jitter)}")
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -21,7 +21,7 @@ from ocean.kernel.finding import RunQuery, run_filter
 from ocean.kernel.ids import derived_id
 from ocean.kernel.records import ENDED, RunStatus
 from ocean.kernel.store import Store
-from ocean.kernel.values import checked_id
+from ocean.kernel.values import checked_id, shown
 
 LIVE = tuple(status for status in RunStatus if status not in ENDED)
 FAILED = (RunStatus.FAILED,)
@@ -90,7 +90,7 @@ class Bulk:
             checked_count(per_second, "per_second", least=1, most=MOST_PER_SECOND)
         self._left = None if most is None else checked_count(most, "most", least=1)
         if on_progress is not None and not callable(on_progress):
-            raise InvalidValue(f"on_progress is a function of a BulkProgress, got {on_progress!r}")
+            raise InvalidValue(f"on_progress is a function of a BulkProgress, got {shown(on_progress)}")
         self._on_progress = on_progress
         self.actor = optional_id(actor, "actor")
         self._progress = BulkProgress()

@@ -10,7 +10,7 @@ from ocean.kernel.effects import Scope
 from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
-from ocean.kernel.values import checked_id
+from ocean.kernel.values import checked_id, shown
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
@@ -127,10 +127,10 @@ class Registry:
     def __init__(self, clogs: Iterable[Clog]) -> None:
         self._clogs: dict[str, Clog] = {}
         if isinstance(clogs, Clog) or not isinstance(clogs, Iterable):
-            raise InvalidValue(f"clogs are a list of Clog, got {clogs!r}")
+            raise InvalidValue(f"clogs are a list of Clog, got {shown(clogs)}")
         for clog in clogs:
             if not isinstance(clog, Clog):
-                raise InvalidValue(f"each of clogs is a Clog, got {clog!r}")
+                raise InvalidValue(f"each of clogs is a Clog, got {shown(clog)}")
             if clog.clog_id in self._clogs:
                 raise InvalidValue(f"two clogs are called {clog.clog_id!r}; ids are unique within an instance")
             self._clogs[clog.clog_id] = clog

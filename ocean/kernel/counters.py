@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Literal, assert_never
 
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import checked_id
+from ocean.kernel.values import checked_id, shown
 
 MOST = 2**53
 MOST_UNITS = 2**60
@@ -103,7 +103,7 @@ def checked_take(
     checked_id(key, "a counter's key")
     _checked(n, "n", 0)
     if refill not in ("steady", "at_once"):
-        raise InvalidValue(f"refill is 'steady' or 'at_once', got {refill!r}")
+        raise InvalidValue(f"refill is 'steady' or 'at_once', got {shown(refill)}")
     if limit is not None and n > _checked(limit, "limit", 1):
         raise InvalidValue(f"{n} can never be taken of {key!r}: its limit is {limit}")
     if per_ms is None and refill != "steady":
@@ -119,7 +119,7 @@ def checked_take(
 
 def _checked(value: int, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-        raise InvalidValue(f"{what} is an integer of at least {least}, got {value!r}")
+        raise InvalidValue(f"{what} is an integer of at least {least}, got {shown(value)}")
     return value
 
 

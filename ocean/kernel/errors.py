@@ -107,8 +107,15 @@ class LeaseCompleted(OceanError):
     http_status = 409
 
 
+class RowChanged(OceanError):
+    """Leased work would write a row that others have changed. Details: the row and its row_version as they are now."""
+
+    code = "row_changed"
+    http_status = 409
+
+
 class Conflict(OceanError):
-    """Rows were lost to other writers."""
+    """A direct call kept losing its rows to other writers."""
 
     code = "conflict"
     http_status = 409

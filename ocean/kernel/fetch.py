@@ -29,6 +29,7 @@ from anyio import to_thread
 
 from ocean.kernel.addresses import blocked_because
 from ocean.kernel.errors import FetchRefused
+from ocean.kernel.values import shown
 
 Resolver = Callable[[str, int], list[str]]
 
@@ -165,7 +166,7 @@ def _checked(request: FetchRequest) -> FetchRequest:
         if not low <= (given := getattr(request, name)) <= high:
             raise _refusal("request", request.url, f"needs {name} from {low} to {high}, got {given}")
     if not re.fullmatch("[A-Z]+", request.method):
-        raise _refusal("request", request.url, f"needs a method in capital letters, got {request.method!r}")
+        raise _refusal("request", request.url, f"needs a method in capital letters, got {shown(request.method)}")
     for name, value in request.headers.items():
         if name.lower() in OURS:
             raise _refusal("request", request.url, f"may not set {name}: leave it out, fetch sets it")

@@ -9,7 +9,7 @@ from ocean.kernel.attributes import Within, checked_names_of, sort_key, span_of
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.filters import RunFilter, Span
 from ocean.kernel.records import ENDED, RunStatus
-from ocean.kernel.values import checked_id, checked_time
+from ocean.kernel.values import checked_id, checked_time, shown
 
 Scalar = str | int | float | bool
 RunOrder = Literal["newest", "oldest", "ascending", "descending"]
@@ -94,7 +94,7 @@ def _checked_status(value: Any, what: str) -> RunStatus:
     try:
         return RunStatus(value)
     except ValueError:
-        raise InvalidValue(f"{what} is one of {', '.join(RunStatus)}, got {value!r}") from None
+        raise InvalidValue(f"{what} is one of {', '.join(RunStatus)}, got {shown(value)}") from None
 
 
 def _times(low: int | None, high: int | None, what: str) -> Span[int]:

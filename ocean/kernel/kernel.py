@@ -290,7 +290,6 @@ class Kernel(Operating):
     async def claim_work(
         self,
         clog_id: str,
-        *,
         worker_id: str,
         lease_ms: int = DEFAULT_LEASE_MS,
         queues: Collection[str] | None = None,
@@ -308,11 +307,14 @@ class Kernel(Operating):
         """Keep a lease for its own time or for `lease_ms`; answers when it lapses now. `events` appear at once."""
         return await self._leasing.renew(lease_id, lease_ms, events)
 
+    async def release_work(self, lease_id: str) -> RunStatus:
+        """Give unfinished work back, for a worker that must stop: two are free, each further one is an attempt."""
+        return await self._leasing.release(lease_id)
+
     async def complete_work(
         self,
         lease_id: str,
         outcome: Outcome,
-        *,
         events: Iterable[tuple[str, Any]] = (),
         row: Any = UNSET,
         row_version: int | None = None,

@@ -27,13 +27,14 @@ from ocean.kernel.ids import new_lease_id
 from ocean.kernel.outcomes import Outcome, outcome_name
 from ocean.kernel.records import Input, RunInfo, RunStatus
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeasedRun, Store
-from ocean.kernel.values import body_hash, checked_id, decode, encode
+from ocean.kernel.values import body_hash, checked_id, decode, encode, shown
 
 SHORTEST_LEASE_MS = 10
 LONGEST_LEASE_MS = 86_400_000
 LONGEST_WAIT_MS = 60_000
 LOOK_AGAIN_MS = 1_000
 PATIENCE_MS = 10_000
+MOST_QUEUES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +104,26 @@ class Leasing:
             hashes=tuple(map(_hash, ids)),
             slot=slot,
         )
-        if queues is not None and not ask.queues:
-            raise InvalidValue("queues is empty: name the queues to serve, or leave it out for all")
+        if queues is not None and not 1 <= len(ask.queues) <= MOST_QUEUES:
+            raise InvalidValue(f"queues are 1 to {MOST_QUEUES} names, or left out for all; got {len(ask.queues)}")
+        leased = await self._leased_in_time(ask, wait_ms)
+        return [_lease(lease_id, worker_id, one) for lease_id, one in zip(ids, leased, strict=False)]
+
+    async def _leased_in_time(self, ask: LeaseAsk, wait_ms: int) -> list[LeasedRun]:
+        is_over = anyio.Event()
         until = self.clock.now() + wait_ms
-        while True:
-            seen = self.store.commits_seen()
-            leased = await self._leased(ask)
-            left = until - self.clock.now()
-            if leased or left <= 0:
-                return [_lease(lease_id, worker_id, one) for lease_id, one in zip(ids, leased, strict=False)]
-            await commit_or_time(self.store, self.clock, seen, min(left, await self._next_look_in(clog_id)))
+        # By a timer too: a clock that is set back must not prolong the wait.
+        cancel = self.clock.call_later(wait_ms, is_over.set)
+        try:
+            while True:
+                seen = self.store.commits_seen()
+                leased = await self._leased(ask)
+                left = min(until - self.clock.now(), wait_ms)
+                if leased or left <= 0 or is_over.is_set():
+                    return leased
+                await commit_or_time(self.store, self.clock, seen, min(left, await self._next_look_in(ask.clog_id)))
+        finally:
+            cancel()
 
     async def _leased(self, ask: LeaseAsk) -> list[LeasedRun]:
         """Lease what is due. A caller who is cancelled meanwhile never learns the ids: then it all goes back."""
@@ -146,6 +157,10 @@ class Leasing:
         ahead = LONGEST_WAIT_MS if due is None else due - self.clock.now()
         return ahead if ahead > 0 else LOOK_AGAIN_MS
 
+    async def release(self, lease_id: str) -> RunStatus:
+        """Hand unfinished work back, to be done by another."""
+        return await self.store.release_lease(_hash(checked_id(lease_id, "lease_id")))
+
     async def renew(self, lease_id: str, lease_ms: int | None, events: Iterable[tuple[str, Any]]) -> int:
         """Keep a lease for longer, and perhaps say how far the work has come; answers its new end."""
         if lease_ms is not None:
@@ -163,7 +178,7 @@ class Leasing:
         """Commit the tick. The same completion again gets the first answer."""
         if not isinstance(outcome, Outcome):
             raise InvalidValue(
-                f"outcome is Ok(), Done(…), Continue(…), Wait(…), Retry(…) or Failed(…), got {outcome!r}"
+                f"outcome is Ok(), Done(…), Continue(…), Wait(…), Retry(…) or Failed(…), got {shown(outcome)}"
             )
         outcome = checked_outcome(outcome)
         said = _events(events)
@@ -217,10 +232,10 @@ def _hash(lease_id: str) -> str:
 
 def _events(events: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
     if isinstance(events, str | Mapping) or not isinstance(events, Iterable):
-        raise InvalidValue(f"events are a list of (type, payload), got {events!r}")
+        raise InvalidValue(f"events are a list of (type, payload), got {shown(events)}")
     said = []
     for event in events:
         if isinstance(event, str) or not isinstance(event, Sequence) or len(event) != 2:
-            raise InvalidValue(f"each of events is (type, payload), got {event!r}")
+            raise InvalidValue(f"each of events is (type, payload), got {shown(event)}")
         said.append((checked_event(event[0]), encode(event[1], "payload")))
     return tuple(said)

@@ -109,9 +109,9 @@ class Operating(BulkVerbs):
         self,
         key: str,
         n: int = 1,
-        *,
         limit: int | None = None,
         per_ms: int | None = None,
+        *,
         refill: Refill = "steady",
         request_key: str | None = None,
     ) -> Taken:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import checked_time
+from ocean.kernel.values import checked_time, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def error_info(error: ErrorLike, code: str = "failed") -> ErrorInfo:
         case {"code": str(own), "message": str(message)} if set(error) <= {"code", "message", "details"}:
             return ErrorInfo(own, message, error.get("details"))
         case _:
-            raise InvalidValue(f"an error is a text or {{code, message, details?}}, got {error!r}")
+            raise InvalidValue(f"an error is a text or {{code, message, details?}}, got {shown(error)}")
 
 
 def _said(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from ocean.kernel.advancing import Crew, outcome_of, scene_of
 from ocean.kernel.clog import Clog
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.effects import Effects, NewEvent, NewRun, RowWrite, SetTimer, StoredRow
+from ocean.kernel.eligibility import Hold
 from ocean.kernel.outcomes import Outcome, Retry, error_info
 from ocean.kernel.records import Claim
 from ocean.kernel.scene import DryRunOver, Scene
@@ -27,7 +28,7 @@ async def rehearsed(crew: Crew, run_id: str, hard_ms: int | None) -> DryRun:
     """Rehearse the run's next tick, or say why there is none now."""
     found = await crew.store.preview_claim(ClaimAsk(crew.claimable(None), crew.instance_id, 1, run_id=run_id))
     if isinstance(found, NotClaimable):
-        return DryRun(run_id, holds=found.holds, end=found.end)
+        return DryRun(run_id, holds=found.holds or _no_worker(found), end=found.end)
     claim = replace(found, lock=replace(found.lock, epoch=NOBODYS_EPOCH))
     clog = crew.registry.get(claim.run.clog_id)
     scene = scene_of(crew, claim, claim.call, is_dry=True)
@@ -42,6 +43,12 @@ async def rehearsed(crew: Crew, run_id: str, hard_ms: int | None) -> DryRun:
         if outcome is not None:
             outcome, effects = Retry(error_info(error)), Effects()
     return _shown(claim, scene, outcome, effects, rows)
+
+
+def _no_worker(found: NotClaimable) -> tuple[Hold, ...]:
+    """Neither held nor ending: its lease has lapsed, and an `advance` that is not dry takes it back."""
+    message = "its worker stopped renewing: the next advance takes the lease back, and another worker may have it"
+    return () if found.end else (Hold("needs_worker", message),)
 
 
 async def _called(scene: Scene, clog: Clog, hard_ms: int | None) -> Outcome | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.counters import Take
 from ocean.kernel.effects import NewRun
 from ocean.kernel.errors import RunHasNoInput, RunNotFailed
 from ocean.kernel.ids import derived_id
@@ -23,6 +24,13 @@ def refuse_unless_failed(run: Run) -> None:
             run_id=run.run_id,
             status=run.status,
         )
+
+
+def _rate(said: str | None) -> Take | None:
+    if said is None:
+        return None
+    key, limit, per_ms = decode(said)
+    return Take(key, limit=limit, per_ms=per_ms)
 
 
 def retried(
@@ -56,6 +64,7 @@ def retried(
         actor=actor,
         correlation_id=run.correlation_id,
         retry_of=run.run_id,
+        rate=_rate(details["rate"]),
         concurrency_keys=keys,
         queue=run.queue,
     )

@@ -251,6 +251,9 @@ class Store(Protocol):
     async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
         """Extend a lease that still holds, append what its worker says, and answer when it lapses now."""
 
+    async def release_lease(self, lease_hash: str) -> RunStatus:
+        """Unlock a run whose worker stops before it is done, as `give_back` does."""
+
     async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
         """Commit the leased tick under the fence. Repeated, it gets the first answer; late, it is refused."""
 

@@ -27,7 +27,7 @@ from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, r
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
 from ocean.kernel.tools import TOOLS, Tools, check_allowed
-from ocean.kernel.values import checked_id, checked_time, decode, encode
+from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
 
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ class Tick(TickFacts):
         lock = self._lock("step")
         checked_id(name, "a step's name", 128)
         if scope not in ("tick", "run"):
-            raise InvalidValue(f"a step's scope is 'tick' or 'run', got {scope!r}")
+            raise InvalidValue(f"a step's scope is 'tick' or 'run', got {shown(scope)}")
         stored_name, tick = f"{self.clog_id}\x1f{name}", scene.tick if scope == "tick" else 0
         if (scope, stored_name) in scene.steps:
             raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
@@ -169,9 +169,9 @@ class Tick(TickFacts):
         self,
         key: str,
         n: int = 1,
-        *,
         limit: int | None = None,
         per_ms: int | None = None,
+        *,
         refill: Refill = "steady",
     ) -> Taken:
         """Take from a counter, with this commit; the answer is no if there is not enough, and `n=0` only looks.

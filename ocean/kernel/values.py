@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from ocean.kernel.errors import InvalidValue
 
 MAX_DEPTH = 64
+LONGEST_SHOWN = 200
 MAX_BYTES = 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -22,6 +23,15 @@ def encode(value: Any, what: str = "value") -> str:
     if size > MAX_BYTES:
         raise InvalidValue(f"{what} is {size} bytes of JSON, over {MAX_BYTES}: store it elsewhere, pass a reference")
     return text
+
+
+def shown(value: Any) -> str:
+    """A value as an error's message shows it: never too long, and never an error itself."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def decode(text: str | None) -> Any:
@@ -37,7 +47,7 @@ def body_hash(body: Any) -> str:
 def checked_id(value: Any, what: str, limit: int = 256) -> str:
     """Ids and keys: non-empty text of at most `limit` bytes, storable everywhere."""
     if not isinstance(value, str) or not value:
-        raise InvalidValue(f"{what} must be a non-empty string, got {value!r}")
+        raise InvalidValue(f"{what} must be a non-empty string, got {shown(value)}")
     _check_text(value, what)
     if len(value.encode()) > limit:
         raise InvalidValue(f"{what} is longer than {limit} bytes")
@@ -46,7 +56,7 @@ def checked_id(value: Any, what: str, limit: int = 256) -> str:
 
 def checked_time(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**53:
-        raise InvalidValue(f"{what} must be milliseconds since 1970 as an integer, got {value!r}")
+        raise InvalidValue(f"{what} must be milliseconds since 1970 as an integer, got {shown(value)}")
     return value
 
 

@@ -25,9 +25,10 @@ CARRIED = {
     "correlation_id",
     "concurrency_keys",
     "queue",
+    "rate",
 }
 ITS_OWN = {"run_id", "is_id_given", "actor", "retry_of"}
-LEFT_OUT = {"dedupe_key", "dedupe_ms", "parent_run_id", "notify_parent", "on_parent_end", "rate", "debounce"}
+LEFT_OUT = {"dedupe_key", "dedupe_ms", "parent_run_id", "notify_parent", "on_parent_end", "debounce"}
 
 
 def test_every_option_of_a_run_is_carried_over_or_left_out_on_purpose() -> None:
@@ -173,3 +174,14 @@ async def test_a_request_key_answers_what_it_answered(store: Store) -> None:
     assert await store.retry_run("r", None, request) == first
     with pytest.raises(RequestKeyReused):
         await store.retry_run("r", None, Request("k", "other"))
+
+
+async def test_retries_keep_to_the_rate_of_the_failed_runs(store: Store, clock: ManualClock) -> None:
+    """Five failures behind a rate of one are not five starts at once."""
+    for number in range(3):
+        await pending(store, f"r{number}", rate_key="mails", rate_limit=1, rate_per_ms=1_000)
+        clock.advance(1_000)
+        await run_tick(store, f"r{number}", Failed("no"))
+    clock.advance(10_000)
+    again = [await store.retry_run(f"r{number}", None, None) for number in range(3)]
+    assert [run.wake_at for run in again] == [None, clock.now() + 1_000, clock.now() + 2_000]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import MAX_BYTES, body_hash, checked_id, checked_time, decode, encode
+from ocean.kernel.values import MAX_BYTES, body_hash, checked_id, checked_time, decode, encode, shown
 
 SURROGATE = chr(0xD800)
 
@@ -245,3 +245,22 @@ def test_a_time_that_is_no_count_of_milliseconds_is_refused(value: Any) -> None:
 @pytest.mark.parametrize("value", [0, 1, 2**53])
 def test_a_time_is_taken_as_it_is(value: int) -> None:
     assert checked_time(value, "wake_at") == value
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a\ud800\x00", r"'a\ud800\x00'"),
+        (10**5000, "a int that cannot be shown"),
+        (Unshowable(), "a Unshowable that cannot be shown"),
+        ("x" * 10_000_000, "'" + "x" * 199 + "…"),
+    ],
+    ids=["not storable", "too many digits", "no repr", "long"],
+)
+def test_a_refused_value_is_shown_shortly_and_never_fails_itself(value: Any, text: str) -> None:
+    assert shown(value) == text

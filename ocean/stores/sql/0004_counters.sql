@@ -21,3 +21,6 @@ ALTER TABLE runs ADD COLUMN delay_key TEXT CHECK ((delayed_by IS NULL) = (delay_
 
 -- A key that is held only while its run is debounced.
 ALTER TABLE ocean_dedupe ADD COLUMN debounced INTEGER NOT NULL DEFAULT 0 CHECK (debounced IN (0, 1));
+
+-- The rate that a run was created under, for a run that repeats it.
+ALTER TABLE ocean_run_details ADD COLUMN rate TEXT;

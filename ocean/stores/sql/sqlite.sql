@@ -55,8 +55,8 @@ SELECT run_id FROM runs WHERE session_id = :session_id ORDER BY clog_id, status,
 SELECT run_id, clog_id FROM runs WHERE session_id = :session_id AND clog_id <> :clog_id LIMIT 1;
 
 -- name: insert_details
-INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of)
-VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key, :retry_of);
+INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
+VALUES (:run_id, :body_hash, :retry, :notify_parent, :on_parent_end, :dedupe_key, :retry_of, :rate);
 
 -- name: get_details
 SELECT * FROM ocean_run_details WHERE run_id = :run_id;
@@ -466,6 +466,10 @@ ON CONFLICT DO UPDATE SET version = excluded.version, has_on_end = excluded.has_
 -- An instance that only has a clog's methods does not speak for its handlers.
 INSERT INTO ocean_clogs (clog_id, version, has_on_end, registered_at) VALUES (:clog_id, :version, :has_on_end, :now)
 ON CONFLICT DO NOTHING;
+
+-- name: queue_older_runs
+-- A clog has become external: what it already had to do is for the workers of its default queue.
+UPDATE runs SET queue = :queue WHERE clog_id = :clog_id AND queue IS NULL AND ended_at IS NULL;
 
 -- name: get_clog
 SELECT * FROM ocean_clogs WHERE clog_id = :clog_id;

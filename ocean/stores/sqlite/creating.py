@@ -132,6 +132,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         on_parent_end=new.on_parent_end,
         dedupe_key=new.dedupe_key,
         retry_of=new.retry_of,
+        rate=None if new.rate is None else encode([new.rate.key, new.rate.limit, new.rate.per_ms]),
     )
     for place, key in enumerate(new.concurrency_keys):
         u.do("insert_run_key", run_id=run.run_id, key=key.name, place=place, hold=key.hold)

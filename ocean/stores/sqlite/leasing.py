@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
-from ocean.kernel.errors import Conflict, InvalidValue, LeaseCompleted, LeaseLost, LockLost
+from ocean.kernel.errors import InvalidValue, LeaseCompleted, LeaseLost, LockLost, RowChanged
 from ocean.kernel.records import Claim, Lock, Run, RunStatus
 from ocean.kernel.store import (
     Behind,
@@ -20,7 +20,7 @@ from ocean.kernel.store import (
 from ocean.kernel.transitions import refuse_unless_held, renewed
 from ocean.kernel.values import decode, encode
 from ocean.stores.sqlite.claiming import claim_due
-from ocean.stores.sqlite.committing import commit_tick
+from ocean.stores.sqlite.committing import commit_tick, give_back
 from ocean.stores.sqlite.creating import unknown_clog
 from ocean.stores.sqlite.storage import read_row
 from ocean.stores.sqlite.unit import Unit
@@ -84,6 +84,12 @@ def renew_lease(u: Unit, lease_hash: str, lease_ms: int | None, events: Sequence
     return run.lock_expires_at
 
 
+def release_lease(u: Unit, lease_hash: str) -> RunStatus:
+    lease = _found(u, lease_hash)
+    run = _held_run(u, lease)
+    return give_back(u, Lock(run.run_id, lease["epoch"], lease["lease_ms"]), lease["tick"])
+
+
 def complete_lease(u: Unit, completion: LeaseCompletion) -> LeaseDone | Behind:
     lease = _found(u, completion.lease_hash)
     if lease["answer"] is not None:
@@ -128,7 +134,7 @@ def _effects(u: Unit, run: Run, lease: sqlite3.Row, completion: LeaseCompletion)
         message = (
             f"the row of run {run.run_id} has changed since version {read}; look at it and complete with row_version"
         )
-        raise Conflict(message, row=decode(now.text), row_version=now.version)
+        raise RowChanged(message, row=decode(now.text), row_version=now.version)
     return Effects(writes=[RowWrite(key, read, completion.row)], events=events)
 
 

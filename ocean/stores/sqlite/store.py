@@ -13,6 +13,7 @@ from ocean.kernel.errors import LockLost
 from ocean.kernel.filters import FeedFilter, RunFilter
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import (
+    DEFAULT_QUEUE,
     Agenda,
     Claim,
     ClogRecord,
@@ -112,6 +113,9 @@ class SqliteStore:
         def act(u: Unit) -> None:
             for clog in clogs:
                 facts = {"clog_id": clog.clog_id, "version": clog.version, "has_on_end": clog.has_on_end, "now": u.now}
+                before = u.clog(clog.clog_id)
+                if clog.external and before is not None and not before.external:
+                    u.do("queue_older_runs", clog_id=clog.clog_id, queue=DEFAULT_QUEUE)
                 if clog.has_handler or clog.external:
                     u.do("register_clog", **facts, external=clog.external, takes_all_inputs=clog.takes_all_inputs)
                 else:
@@ -166,6 +170,9 @@ class SqliteStore:
 
     async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
         return await self._write(lambda u: leasing.renew_lease(u, lease_hash, lease_ms, events))
+
+    async def release_lease(self, lease_hash: str) -> RunStatus:
+        return await self._write(lambda u: leasing.release_lease(u, lease_hash))
 
     async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
         return await self._write(lambda u: leasing.complete_lease(u, completion))
