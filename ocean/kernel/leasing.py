@@ -149,9 +149,7 @@ class Leasing:
             writes_row=row is not UNSET,
             row=text,
             row_version=row_version,
-            body_hash=body_hash(
-                [outcome_name(outcome), decode(encode(asdict(outcome))), said, row is not UNSET, decode(text)]
-            ),
+            body_hash=_body_hash(outcome, said, row is not UNSET, text),
         )
         patience_ends = self.clock.now() + PATIENCE_MS
         while True:
@@ -185,6 +183,15 @@ def _lease(lease_id: str, worker_id: str, leased: LeasedRun) -> Lease:
 def _hash(lease_id: str) -> str:
     """What is stored of a lease id: a copy of the database completes nobody's work."""
     return hashlib.sha256(lease_id.encode()).hexdigest()
+
+
+def _body_hash(outcome: Outcome, events: Iterable[tuple[str, str]], writes_row: bool, row: str | None) -> str:
+    """Equal for the same completion, whatever the order of keys. Each value is encoded alone: it may be at its limit."""
+    said = [decode(encode(value)) for value in asdict(outcome).values()]
+    told = [[type, decode(payload)] for type, payload in events]
+    # No row at all, a row that is cleared and a row of null are three things.
+    kept = [writes_row, *([] if row is None else [decode(row)])]
+    return body_hash([outcome_name(outcome), said, told, kept])
 
 
 def _events(events: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
