@@ -139,6 +139,17 @@ async def test_a_row_that_a_direct_call_changed_is_a_conflict_that_says_how_to_g
         assert len(await log(w, run_id, "made")) == 1
 
 
+async def test_a_retry_discards_the_row_so_nobody_can_be_in_its_way() -> None:
+    async with stage(outside()) as w:
+        run_id = await start(w, clog_id="e")
+        taken = await lease(w)
+        await w.ocean.call_clog(run_id=run_id, method="put", payload="theirs")
+        done = await w.ocean.complete_work(taken.lease_id, Retry("no"), row="mine", events=[("made", 1)])
+        assert done.outcome == "retry"
+        assert await row_of(w, run_id) == [True, "theirs"]
+        assert await log(w, run_id, "made") == []
+
+
 @OUTCOMES
 async def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(
     outcome: Outcome, name: str, status: RunStatus
