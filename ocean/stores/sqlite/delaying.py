@@ -29,18 +29,18 @@ def is_debounced(u: Unit, run_id: str) -> bool:
     return run is not None and run.delayed_by is Delay.DEBOUNCE and kernel_end(run, u.now) is None
 
 
-def debounce_again(u: Unit, run: Run, new: NewRun) -> Run:
+def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
     """A further creation: it says everything anew but the id, and moves the start."""
     assert new.debounce is not None
     assert new.dedupe_key is not None
-    facts = {"priority": new.priority, "max_attempts": new.retry.max_attempts, "deadline_at": new.deadline_at}
+    facts: dict[str, Any] = {"priority": new.priority, "max_attempts": new.retry.max_attempts}
+    facts |= {"deadline_at": new.deadline_at, "queue": queue}
     u.do("redefine_run", run_id=run.run_id, **facts)
     u.do("redefine_details", run_id=run.run_id, body_hash=new.body_hash, retry=encode(new.retry.as_json()))
     u.do("clear_attributes", run_id=run.run_id)
     for name, value in new.attributes.items():
         put_attribute(u, run, name, value)
-    said: dict[str, Any] = facts
-    run = replace(run, **said)
+    run = replace(run, **facts)
     run = u.save(delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now))
     payload = {"status": run.status, "wake_at": run.wake_at}
     event, seq = u.event(run.run_id, "run.debounced", payload, actor=new.actor)
