@@ -97,7 +97,7 @@ class Leasing:
             clog_id=checked_id(clog_id, "clog_id"),
             worker_id=checked_id(worker_id, "worker_id"),
             lease_ms=lease_ms,
-            queues=checked_names(queues, "queues"),
+            queues=tuple(dict.fromkeys(checked_names(queues, "queues"))),
             hashes=tuple(map(_hash, ids)),
             slot=slot,
         )
@@ -186,7 +186,7 @@ def _hash(lease_id: str) -> str:
 
 
 def _body_hash(outcome: Outcome, events: Iterable[tuple[str, str]], writes_row: bool, row: str | None) -> str:
-    """Equal for the same completion, whatever the order of keys. Each value is encoded alone: it may be at its limit."""
+    """Equal for equal completions, whatever the order of keys. Each value is encoded alone: it may be at its limit."""
     said = [decode(encode(value)) for value in asdict(outcome).values()]
     told = [[type, decode(payload)] for type, payload in events]
     # No row at all, a row that is cleared and a row of null are three things.

@@ -31,12 +31,9 @@ def outside(clog_id: str = "e", **options: Any) -> Clog:
     return clog
 
 
-async def leases(
-    w: World, *, clog_id: str = "e", worker_id: str = "w1", limit: int = 10, **options: Any
-) -> list[Lease]:
+async def leases(w: World, *, clog_id: str = "e", worker_id: str = "w1", **options: Any) -> list[Lease]:
     """Whatever is due."""
-    options = {"lease_ms": LEASE_MS} | options
-    return await w.ocean.claim_work(clog_id, worker_id=worker_id, limit=limit, **options)
+    return await w.ocean.claim_work(clog_id, worker_id=worker_id, **({"lease_ms": LEASE_MS, "limit": 10} | options))
 
 
 async def lease(w: World, **options: Any) -> Lease:

@@ -387,8 +387,9 @@ async def test_a_completion_that_cannot_be_stored_is_refused_by_name_and_the_lea
         await start(w, clog_id="e")
         taken = await lease(w)
         before = await dump(w)
+        whole: dict[str, Any] = {"lease_id": taken.lease_id, "outcome": Done()} | said
         with pytest.raises(InvalidValue, match=message):
-            await w.ocean.complete_work(**({"lease_id": taken.lease_id, "outcome": Done()} | said))
+            await w.ocean.complete_work(**whole)
         assert await dump(w) == before
         assert (await w.ocean.complete_work(taken.lease_id, Done())).status is RunStatus.DONE
 
