@@ -175,6 +175,20 @@ async def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(
         assert await dump(w) == before
 
 
+async def test_the_answer_outlives_the_log_and_goes_with_the_run() -> None:
+    async with stage(outside()) as w:
+        run_id = await start(w, clog_id="e")
+        taken = await lease(w)
+        first = await w.ocean.complete_work(taken.lease_id, Done(), row=1)
+        w.clock.advance(1_000)
+        await w.ocean.sweep(events_older_than_ms=0, requests_older_than_ms=0)
+        assert [event.type for event in await log(w, run_id)] == ["reset"]
+        assert await w.ocean.complete_work(taken.lease_id, Done(), row=1) == first
+        await w.ocean.sweep(runs_older_than_ms=0)
+        with pytest.raises(LeaseLost, match="no such lease"):
+            await w.ocean.complete_work(taken.lease_id, Done(), row=1)
+
+
 BASE: dict[str, Any] = {"outcome": Done(1), "events": [("made", 1)], "row": {"n": 1}}
 
 
