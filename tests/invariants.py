@@ -33,6 +33,7 @@ def check_tables(db: sqlite3.Connection, now: int) -> None:
         _check_run(db, row, now)
     _check_events(db)
     _check_ticks(db)
+    _check_leases(db)
     _check_counters(db)
 
 
@@ -106,6 +107,27 @@ def _check_ticks(db: sqlite3.Connection) -> None:
             {"run_id": tick["run_id"], "tick": tick["tick"]},
         )
         assert committed <= 1, f"tick {tick['tick']} of {tick['run_id']} committed {committed} times"
+
+
+def _check_leases(db: sqlite3.Connection) -> None:
+    unlike = db.execute(
+        "SELECT r.run_id, r.status, r.leased, l.answer FROM runs r"
+        " LEFT JOIN ocean_leases l ON l.run_id = r.run_id AND l.epoch = r.lock_epoch"
+        " WHERE (r.leased = 1 OR (r.status = 'active' AND l.run_id IS NOT NULL))"
+        " AND NOT (r.leased = 1 AND r.status = 'active' AND l.run_id IS NOT NULL AND l.answer IS NULL)"
+    ).fetchall()
+    assert unlike == [], f"leased is not what the lease says: {[tuple(row) for row in unlike]}"
+    if _value(db, "SELECT seq FROM ocean_log_floor", {}):
+        return
+    for lease in db.execute("SELECT * FROM ocean_leases").fetchall():
+        # An outcome of this very call: of no other worker's, and none if the lease was lost.
+        told = _value(
+            db,
+            "SELECT count(*) FROM events WHERE run_id = :run_id AND json_extract(payload, '$.epoch') = :epoch"
+            " AND type IN ('tick.committed', 'run.retrying', 'tick.failed')",
+            {"run_id": lease["run_id"], "epoch": lease["epoch"]},
+        )
+        assert told == (lease["answer"] is not None), f"{told} outcomes told of a lease: {tuple(lease)}"
 
 
 def _check_counters(db: sqlite3.Connection) -> None:

@@ -18,7 +18,6 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.errors import OceanError
 from ocean.kernel.kernel import DEFAULT_LEASE_MS, Kernel
 from ocean.kernel.leasing import LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
-from ocean.kernel.outcomes import ErrorInfo, Retry
 from ocean.kernel.values import MAX_BYTES
 
 COMPLETION_BYTES = 4 * MAX_BYTES
@@ -126,20 +125,24 @@ def lease_routes(ocean: Kernel) -> Sequence[Route]:
         )
         return Answer(record(done))
 
+    async def release(request: Request) -> Response:
+        await read_body(request, Body)
+        return Answer({"status": await ocean.release_work(_lease_id(request))})
+
     return [
         Route("/v1/leases", claim, methods=["POST"]),
         Route("/v1/leases/{lease_id}/renew", renew, methods=["POST"]),
         Route("/v1/leases/{lease_id}/complete", complete, methods=["POST"]),
+        Route("/v1/leases/{lease_id}/release", release, methods=["POST"]),
     ]
 
 
 async def _return_unheard(ocean: Kernel, leases: list[Lease]) -> None:
     """Leased while the worker went away, which therefore knows no id: others need not wait for it to lapse."""
-    gone = ErrorInfo("worker_gone", "the worker went away before it was told of its lease")
     with anyio.CancelScope(shield=True):
         for lease in leases:
             with suppress(OceanError):
-                await ocean.complete_work(lease.lease_id, Retry(gone, after_ms=0))
+                await ocean.release_work(lease.lease_id)
 
 
 def _lease_id(request: Request) -> str:

@@ -100,12 +100,14 @@ class Leasing:
             clog_id=checked_id(clog_id, "clog_id"),
             worker_id=checked_id(worker_id, "worker_id"),
             lease_ms=lease_ms,
-            queues=checked_names(queues, "queues"),
+            queues=tuple(dict.fromkeys(checked_names(queues, "queues"))),
             hashes=tuple(map(_hash, ids)),
             slot=slot,
         )
-        if queues is not None and not 1 <= len(ask.queues) <= MOST_QUEUES:
-            raise InvalidValue(f"queues are 1 to {MOST_QUEUES} names, or left out for all; got {len(ask.queues)}")
+        if queues is not None and not ask.queues:
+            raise InvalidValue("queues is empty: name the queues to serve, or leave it out for all")
+        if len(ask.queues) > MOST_QUEUES:
+            raise InvalidValue(f"a worker serves at most {MOST_QUEUES} queues at once, got {len(ask.queues)}")
         leased = await self._leased_in_time(ask, wait_ms)
         return [_lease(lease_id, worker_id, one) for lease_id, one in zip(ids, leased, strict=False)]
 
@@ -192,9 +194,7 @@ class Leasing:
             writes_row=row is not UNSET,
             row=text,
             row_version=row_version,
-            body_hash=body_hash(
-                [outcome_name(outcome), decode(encode(asdict(outcome))), said, row is not UNSET, decode(text)]
-            ),
+            body_hash=_body_hash(outcome, said, row is not UNSET, text),
         )
         patience_ends = self.clock.now() + PATIENCE_MS
         while True:
@@ -228,6 +228,15 @@ def _lease(lease_id: str, worker_id: str, leased: LeasedRun) -> Lease:
 def _hash(lease_id: str) -> str:
     """What is stored of a lease id: a copy of the database completes nobody's work."""
     return hashlib.sha256(lease_id.encode()).hexdigest()
+
+
+def _body_hash(outcome: Outcome, events: Iterable[tuple[str, str]], writes_row: bool, row: str | None) -> str:
+    """Equal for equal completions, whatever the order of keys. Each value is encoded alone: it may be at its limit."""
+    said = [decode(encode(value)) for value in asdict(outcome).values()]
+    told = [[type, decode(payload)] for type, payload in events]
+    # No row at all, a row that is cleared and a row of null are three things.
+    kept = [writes_row, *([] if row is None else [decode(row)])]
+    return body_hash([outcome_name(outcome), said, told, kept])
 
 
 def _events(events: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:

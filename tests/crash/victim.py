@@ -8,11 +8,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 
-from ocean import Clog, Done, Ocean, Outcome, SystemClock, Tick
+from ocean import Clog, Done, Lease, Ocean, Outcome, SystemClock, Tick
 from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
+from tests.crash.porters import carry
 
 LOCK_MS = 200
 POLL_MS = 50
@@ -169,7 +171,26 @@ async def takers(db: str, cap: str, concurrency: str) -> None:
             await anyio.sleep(POLL_MS / 1000)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers)}
+async def worker(db: str, lease_ms: str, limit: str, pace: str) -> None:
+    """Lease and carry until nothing is left, without having the clog. `each`: stand still at every point; or `free`."""
+
+    def at(point: str, lease: Lease) -> None:
+        note(Path(f"{db}.history"), point, lease.run_id, lease.call, lease.idempotency_key, lease.lease_id)
+        if pace == "each":
+            stand_still(point, lease.run_id)
+
+    async with Ocean.open(f"sqlite:///{db}", instance_id=instance()) as ocean:
+        ask: dict[str, Any] = {"worker_id": instance(), "lease_ms": int(lease_ms), "limit": int(limit)}
+        while True:
+            leases = await ocean.claim_work("porter", **ask, wait_ms=POLL_MS)
+            for lease in leases:
+                await carry(ocean, lease, at)
+            poked = await ocean.advance()
+            if not leases and poked.next_wake_at is None and not poked.unclaimable:
+                return
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers, worker)}
 
 
 def live(args: list[str]) -> None:

@@ -183,7 +183,7 @@ async def test_a_row_that_has_changed_meanwhile_is_shown_with_its_version(h: Hou
     lease = await h.leased({})
     answer = await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=9)
     error = error_of(answer)
-    assert (answer.status_code, error["code"], error["retryable"]) == (409, "conflict", True)
+    assert (answer.status_code, error["code"], error["retryable"]) == (409, "row_changed", False)
     assert error["details"] == {"row": None, "rowVersion": 0}
     assert "retry-after" not in answer.headers, "the same again would not do"
     assert (await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=0)).status_code == 200
@@ -193,3 +193,14 @@ async def test_a_clog_that_is_not_there_or_not_external_has_no_leases(h: House) 
     for clog_id, status, code in (("y", 404, "unknown_clog"), ("inside", 400, "invalid_value")):
         answer = await h.post("/v1/leases", {"clogId": clog_id, "workerId": "w"})
         assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+
+
+async def test_released_work_is_due_again_at_once(h: House) -> None:
+    await h.run({})
+    (lease,) = await h.claim()
+    answer = await h.post(f"/v1/leases/{lease['leaseId']}/release", {})
+    assert (answer.status_code, answer.json()) == (200, {"status": "pending"})
+    (again,) = await h.claim()
+    assert (again["call"], again["attempt"]) == (2, 0)
+    late = await h.post(f"/v1/leases/{lease['leaseId']}/release", {})
+    assert (late.status_code, late.json()["error"]["code"]) == (409, "lease_lost")

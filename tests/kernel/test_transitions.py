@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.eligibility import Surroundings, holds, kernel_end
+from ocean.kernel.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
 from ocean.kernel.errors import LockLost, OceanError, RunEnded
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
 from ocean.kernel.records import Delay, Ending, Run, RunStatus
@@ -26,6 +26,7 @@ from ocean.kernel.transitions import (
     inbox_changed,
     input_arrived,
     is_last_call,
+    lease_lapsed,
     paused,
     refuse_unless_held,
     renewed,
@@ -496,6 +497,24 @@ def test_a_call_given_back(changes: dict[str, Any], times: int, follows: int | E
         assert answer == follows
     else:
         assert answer == replace(run, **UNLOCKED | MADE_PENDING | {"attempt": follows})
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 96])
+def test_a_lease_that_lapses(attempt: int) -> None:
+    run = a_run("active", leased=True, attempt=attempt, max_attempts=None)
+    assert [is_lapsed_lease(run, at) for at in (LAPSES - 1, LAPSES)] == [False, True]
+    assert not is_lapsed_lease(replace(run, paused=True), LAPSES)
+    assert not is_lapsed_lease(replace(run, leased=False), LAPSES)
+    assert lease_lapsed(run, NOW) == replace(run, **UNLOCKED | MADE_PENDING | {"leased": False, "attempt": attempt + 1})
+
+
+def test_a_claim_is_a_lease_only_if_it_is_asked_as_one() -> None:
+    for is_lease in (False, True):
+        run = claimed(a_run("pending"), "w-1", LOCK_MS, NOW, is_lease=is_lease)
+        assert isinstance(run, Run)
+        assert run.leased is is_lease
+    left = end_requested(a_run("active", leased=True), Ending.CANCEL, False, NOW)
+    assert not left.leased
 
 
 @pytest.mark.parametrize("state", STATES)

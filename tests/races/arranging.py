@@ -1,6 +1,9 @@
 """Waiting for a fact, not for time."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -19,3 +22,30 @@ def units_written(world: World) -> int:
     """How many write transactions' worth of units the store has run."""
     assert isinstance(world.store, SqliteStore)
     return world.store.database.group_sizes[1]
+
+
+@asynccontextmanager
+async def busy_writer(world: World) -> AsyncIterator[None]:
+    """The database's writer stands still: what is sent inside commits in that order, as one group, after the block."""
+    assert isinstance(world.store, SqliteStore)
+    database, begun, go = world.store.database, threading.Event(), threading.Event()
+
+    def stand_still(db: Any) -> None:
+        begun.set()
+        go.wait(20)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(database.write, stand_still)
+        await until(begun.is_set)
+        try:
+            yield
+        finally:
+            go.set()
+    await database.write(lambda db: None)
+
+
+async def queued(world: World, count: int) -> None:
+    """Until so many units wait for the writer. The database is a file: in memory, reading waits for it too."""
+    assert isinstance(world.store, SqliteStore)
+    database = world.store.database
+    await until(lambda: len(database._queue) == count)

@@ -119,6 +119,6 @@ async def test_a_clock_that_is_set_back_does_not_stop_a_verb_for_many_runs() -> 
 async def test_a_debounced_creation_that_leaves_out_the_queue_does_not_inherit_it() -> None:
     async with stage(Clog("outside", external=True)) as w:
         options: dict[str, Any] = {"clog_id": "outside", "dedupe_key": "d", "debounce_ms": 100}
-        await start(w, 1, queue="gpu", **options)
-        with pytest.raises(InvalidValue, match="another queue"):
-            await start(w, 2, **options)
+        run_id = await start(w, 1, queue="gpu", **options)
+        assert await start(w, 2, **options) == run_id
+        assert (await look(w, run_id)).queue == "default"

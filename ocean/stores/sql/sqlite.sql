@@ -28,7 +28,8 @@ WHERE run_id = :run_id;
 
 -- name: redefine_run
 -- What only a further creation of a debounced run can change.
-UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at WHERE run_id = :run_id;
+UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at, queue = :queue
+WHERE run_id = :run_id;
 
 -- name: redefine_details
 UPDATE ocean_run_details SET body_hash = :body_hash, retry = :retry WHERE run_id = :run_id;

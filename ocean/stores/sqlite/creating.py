@@ -22,10 +22,11 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
         return earlier
     if new.deadline_at is not None and new.deadline_at <= u.now:
         raise InvalidValue(f"deadline_at {new.deadline_at} has already passed (now is {u.now})")
+    queue = _queue(new, clog)
     if earlier is not None:
-        return debounce_again(u, earlier, new)
+        return debounce_again(u, earlier, new, queue)
     u.do("insert_session", session_id=new.session_id, now=u.now)
-    run = _insert(u, new, _queue(new, clog))
+    run = _insert(u, new, queue)
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
     if run.delayed_by:
         payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}

@@ -5,13 +5,11 @@ from typing import Any
 
 from ocean.kernel.effects import Debounce, NewRun
 from ocean.kernel.eligibility import kernel_end
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.records import DEFAULT_QUEUE, Delay, Run
+from ocean.kernel.records import Delay, Run
 from ocean.kernel.transitions import delayed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.counters import promise
 from ocean.stores.sqlite.info import put_attribute
-from ocean.stores.sqlite.keys import keys_of
 from ocean.stores.sqlite.unit import Unit
 
 
@@ -31,24 +29,18 @@ def is_debounced(u: Unit, run_id: str) -> bool:
     return run is not None and run.delayed_by is Delay.DEBOUNCE and kernel_end(run, u.now) is None
 
 
-def debounce_again(u: Unit, run: Run, new: NewRun) -> Run:
+def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
     """A further creation: it says everything anew but the id, and moves the start."""
     assert new.debounce is not None
     assert new.dedupe_key is not None
-    is_elsewhere = run.queue != (new.queue if run.queue is None else new.queue or DEFAULT_QUEUE)
-    if is_elsewhere or keys_of(u, run) != new.concurrency_keys:
-        raise InvalidValue(
-            f"run {run.run_id} is debounced under {new.dedupe_key!r} with other concurrency keys or another queue; "
-            "a further creation must name the same"
-        )
-    facts = {"priority": new.priority, "max_attempts": new.retry.max_attempts, "deadline_at": new.deadline_at}
+    facts: dict[str, Any] = {"priority": new.priority, "max_attempts": new.retry.max_attempts}
+    facts |= {"deadline_at": new.deadline_at, "queue": queue}
     u.do("redefine_run", run_id=run.run_id, **facts)
     u.do("redefine_details", run_id=run.run_id, body_hash=new.body_hash, retry=encode(new.retry.as_json()))
     u.do("clear_attributes", run_id=run.run_id)
     for name, value in new.attributes.items():
         put_attribute(u, run, name, value)
-    said: dict[str, Any] = facts
-    run = replace(run, **said)
+    run = replace(run, **facts)
     run = u.save(delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now))
     payload = {"status": run.status, "wake_at": run.wake_at}
     event, seq = u.event(run.run_id, "run.debounced", payload, actor=new.actor)

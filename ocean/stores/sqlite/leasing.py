@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.kernel.errors import InvalidValue, LeaseCompleted, LeaseLost, LockLost, RowChanged
+from ocean.kernel.outcomes import Retry
 from ocean.kernel.records import Claim, Lock, Run, RunStatus
 from ocean.kernel.store import (
     Behind,
@@ -124,6 +125,8 @@ def complete_lease(u: Unit, completion: LeaseCompletion) -> LeaseDone | Behind:
 
 
 def _effects(u: Unit, run: Run, lease: sqlite3.Row, completion: LeaseCompletion) -> Effects:
+    if isinstance(completion.outcome, Retry):
+        return Effects()
     events = [NewEvent(type, payload, run.clog_id) for type, payload in completion.events]
     if not completion.writes_row:
         return Effects(events=events)
