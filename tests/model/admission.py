@@ -7,7 +7,7 @@ from typing import Literal
 from ocean.kernel.records import Key
 
 KEYS = ("a", "b", "c")
-CAP = 4
+CAP = 2
 """Of the one counter that ticks and outsiders take from."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
@@ -111,7 +111,12 @@ class KernelMachine(RuleBasedStateMachine):
         self.body += 1
         return self.body
 
-    @precondition(lambda self: len(self.model) < 6)
+    @initialize(target=runs, how=st.lists(st.sampled_from(["tick", "tick", "tick", "run"]), min_size=3, max_size=3))
+    def form_a_line(self, how: Any) -> Any:
+        """Most that can go wrong with a slot needs one who has it, one who is next, and one behind."""
+        return multiple(*[self.create(True, None, "c", ["a"], [hold], 5) for hold in how])
+
+    @precondition(lambda self: len(self.model) < 7)
     @rule(
         target=runs,
         has_input=st.sampled_from([True, True, False]),
