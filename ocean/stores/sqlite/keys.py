@@ -48,7 +48,7 @@ def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
     freed = _take_and_free(u, run, rows)
     if run.parked_on is not None and not wants_slots(run, u.now):
         run = u.save(unparked(run, u.now))
-    elif was in ("away", "at_work") and stage_of(run, u.now) == "due":
+    elif was != "due" and stage_of(run, u.now) == "due":
         run = park_if_full(u, run)
     has_left = was == "due" and stage_of(run, u.now) != "due"
     for row in rows:
