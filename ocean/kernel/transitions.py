@@ -58,8 +58,13 @@ def wants_slots(run: Run, now: int) -> bool:
 
 
 def parked(run: Run, key: str, now: int) -> Run:
-    """The key is full: out of the due index, in line behind those who were parked before."""
-    return replace(run, parked_on=key, parked_at=now if run.parked_at is None else run.parked_at, updated_at=now)
+    """The key is full: out of the due index, in line behind those who were parked before.
+
+    A last tick goes before them all: it is the only call that a paused clog still gets, and must not stand behind
+    one that it does not get.
+    """
+    since = 0 if run.ending else now if run.parked_at is None else run.parked_at
+    return replace(run, parked_on=key, parked_at=since, updated_at=now)
 
 
 def unparked(run: Run, now: int) -> Run:

@@ -7,7 +7,10 @@ from ocean.kernel.records import ClogRecord, RunStatus
 from ocean.kernel.store import Store
 from tests.conformance.kit import (
     CLOG,
+    OTHER_CLOG,
+    an_ask,
     claimed_run,
+    commit,
     pending,
     types,
 )
@@ -22,3 +25,19 @@ async def test_a_parked_run_that_is_cancelled_parks_for_its_last_tick_in_the_sam
     cancelled = await store.cancel_run("r", None, None, None)
     assert (cancelled.status, cancelled.parked_on, cancelled.due_at) == (RunStatus.PENDING, "k", None)
     assert (await types(store, "r"))[-2:] == ["run.ending", "run.parked"]
+
+
+async def test_a_last_tick_goes_before_the_calls_that_a_paused_clog_does_not_get(store: Store) -> None:
+    await store.register_clogs([ClogRecord(OTHER_CLOG, "1", has_on_end=True)])
+    held = await claimed_run(store, "holder", concurrency_keys=["k"])
+    for run_id, priority in (("first", 5), ("urgent", 0), ("ending", 9)):
+        await pending(store, run_id, clog_id=OTHER_CLOG, priority=priority, concurrency_keys=["k"])
+    await store.cancel_run("ending", None, None, None)
+    await store.set_clog_paused(OTHER_CLOG, True, None, None)
+    await commit(store, held)
+    (last,) = await store.claim_due(an_ask())
+    assert (last.run.run_id, last.reason) == ("ending", "cancel")
+    await commit(store, last)
+    assert await store.claim_due(an_ask()) == []
+    await store.set_clog_paused(OTHER_CLOG, False, None, None)
+    assert [claim.run.run_id for claim in await store.claim_due(an_ask())] == ["urgent"]

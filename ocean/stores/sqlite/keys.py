@@ -127,7 +127,10 @@ def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
 
 
 def _wake(u: Unit, key: str, count: int) -> None:
-    """If the key has room, make each clog's next parked runs due: the urgent first, every eighth time the oldest."""
+    """If the key has room, make each clog's next parked runs due: the urgent first, every eighth time the oldest.
+
+    Last ticks are before both.
+    """
     slots, in_use = _usage(u, key)
     if in_use >= slots or count <= 0:
         return
@@ -137,7 +140,7 @@ def _wake(u: Unit, key: str, count: int) -> None:
     counted = u.one("count_wake", key=key) if in_line else None
     is_fair = counted is not None and counted["wakes"] % FAIR_EVERY == 0
     for runs in in_line.values():
-        runs.sort(key=lambda run: (0 if is_fair else run.priority, run.parked_at or 0, run.run_id))
+        runs.sort(key=lambda run: (not run.ending, 0 if is_fair else run.priority, run.parked_at or 0, run.run_id))
         for run in runs[:count]:
             u.write(unparked(run, u.now))
 
