@@ -73,6 +73,11 @@ def unparked(run: Run, now: int) -> Run:
     return replace(run, parked_on=None, ready_at=ready_at, updated_at=now)
 
 
+def _out_of_line(run: Run) -> Run:
+    """What the run waited for a slot for is no longer to be done: the next wait is a new one, at the end of the line."""
+    return replace(run, parked_on=None, parked_at=None)
+
+
 def is_last_call(run: Run) -> bool:
     """Whether the call at work is the last one: if its lock lapses, any `advance` ends the run."""
     if run.status is not RunStatus.ACTIVE:
@@ -82,7 +87,8 @@ def is_last_call(run: Run) -> bool:
 
 def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
     """A run that is created, or created once more before its first claim, starts at a time of its own."""
-    return replace(run, ready_at=None, wake_at=until, delayed_by=by, delay_key=key, updated_at=now)
+    run = replace(_out_of_line(run), ready_at=None, wake_at=until, delayed_by=by, delay_key=key)
+    return replace(run, updated_at=now)
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
@@ -109,7 +115,7 @@ def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
         return input_arrived(run, next_input_at, now)
     wake_at = min((time for time in (run.wait_until, next_input_at) if time is not None), default=None)
     status = RunStatus.IDLE if wake_at is None else RunStatus.WAITING
-    return replace(run, status=status, wake_at=wake_at, updated_at=now)
+    return replace(_out_of_line(run), status=status, wake_at=wake_at, updated_at=now)
 
 
 def refuse_if_ended(run: Run) -> None:
@@ -252,4 +258,4 @@ def resumed(run: Run, now: int) -> Run:
 def _unlocked(run: Run, now: int) -> Run:
     free = replace(run, locked_by=None, lock_expires_at=None, leased=False, ready_at=None, wake_at=None)
     free = replace(free, wait_until=None, delayed_by=None, delay_key=None)
-    return replace(free, parked_on=None, parked_at=None, updated_at=now)
+    return replace(_out_of_line(free), updated_at=now)
