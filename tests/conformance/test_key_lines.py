@@ -1,9 +1,12 @@
 """The line behind a full concurrency key: who joins it when, who keeps a place in it, and who leaves it for good."""
 
+from typing import Any
+
 import pytest
 
-from ocean.kernel.effects import CancelTimer, Effects, SetTimer
-from ocean.kernel.records import ClogRecord, RunStatus
+from ocean.kernel.arguments import new_run
+from ocean.kernel.effects import CancelTimer, Effects, NewRun, SetTimer
+from ocean.kernel.records import ClogRecord, Key, KeyInfo, RunStatus
 from ocean.kernel.store import Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
@@ -62,3 +65,55 @@ async def test_a_run_that_has_nothing_to_do_any_more_leaves_the_line_for_good(st
     run = await the_run(store)
     assert (run.parked_on, run.parked_at) == ("k", clock.now()), "the wait for the next tick is a new one"
     assert (await types(store)).count("run.parked") == 2
+
+
+def _debounced(keys: list[str | Key], run_id: str = "d", **options: Any) -> NewRun:
+    facts: dict[str, Any] = {"session_id": "s", "clog_id": CLOG, "input": 1, "dedupe_key": "d", "debounce_ms": 10}
+    return new_run(run_id=run_id, is_id_given=False, **facts, concurrency_keys=keys, actor=None, **options)
+
+
+async def test_a_further_debounced_creation_says_the_keys_anew(store: Store) -> None:
+    for number, keys in enumerate(([Key("a")], [Key("b", "run"), Key("a")], [], [Key("c")])):
+        again = await store.create_run(_debounced([*keys], "d" if not number else f"unused-{number}"), None)
+        assert (again.run_id, again.concurrency_keys) == ("d", tuple(keys))
+
+
+async def test_a_debounced_run_that_gets_other_keys_lets_those_behind_it_pass(store: Store, clock: ManualClock) -> None:
+    held = await claimed_run(store, "holder", concurrency_keys=["a"])
+    await store.create_run(_debounced(["a"]), None)
+    clock.advance(10)
+    assert await store.claim_due(an_ask()) == []
+    clock.advance(1)
+    await pending(store, "behind", concurrency_keys=["a"])
+    await commit(store, held)
+    assert [(await the_run(store, each)).parked_on for each in ("d", "behind")] == [None, "a"]
+    await store.create_run(_debounced(["b"], "unused"), None)
+    assert [claim.run.run_id for claim in await store.claim_due(an_ask())] == ["behind"]
+    clock.advance(10)
+    assert [claim.run.run_id for claim in await store.claim_due(an_ask())] == ["d"]
+    assert await store.get_key("b") == KeyInfo("b", 1, 1, 0)
+
+
+async def test_a_parked_debounced_run_is_delayed_again_and_its_start_is_a_new_wait(
+    store: Store, clock: ManualClock
+) -> None:
+    await claimed_run(store, "holder", concurrency_keys=["a"])
+    await store.create_run(_debounced(["a"]), None)
+    clock.advance(10)
+    assert await store.claim_due(an_ask()) == []
+    again = await store.create_run(_debounced(["a"], "unused"), None)
+    assert (again.parked_on, again.wake_at) == (None, clock.now() + 10)
+    clock.advance(10)
+    assert await store.claim_due(an_ask()) == []
+    assert (await the_run(store, "d")).parked_at == clock.now()
+    assert (await types(store, "d")) == ["run.created", "run.parked", "run.debounced", "run.parked"]
+
+
+async def test_a_debounced_run_that_may_wait_no_longer_parks_on_its_new_key(store: Store, clock: ManualClock) -> None:
+    await claimed_run(store, "holder", concurrency_keys=["b"])
+    await store.create_run(_debounced(["a"], debounce_max_ms=15), None)
+    clock.advance(9)
+    await store.create_run(_debounced(["a"], "unused", debounce_max_ms=15), None)
+    clock.advance(6)
+    again = await store.create_run(_debounced(["b"], "unused", debounce_max_ms=15), None)
+    assert (again.parked_on, again.due_at) == ("b", None)

@@ -24,7 +24,8 @@ WHERE run_id = :run_id;
 
 -- name: redefine_run
 -- What only a further creation of a debounced run can change.
-UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at WHERE run_id = :run_id;
+UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at, key_count = :key_count
+WHERE run_id = :run_id;
 
 -- name: redefine_details
 UPDATE ocean_run_details SET body_hash = :body_hash, retry = :retry WHERE run_id = :run_id;
@@ -165,6 +166,9 @@ SELECT min(at) AS at FROM (
 
 -- name: insert_run_key
 INSERT INTO ocean_run_keys (run_id, key, place, hold, is_held) VALUES (:run_id, :key, :place, :hold, 0);
+
+-- name: forget_run_keys
+DELETE FROM ocean_run_keys WHERE run_id = :run_id;
 
 -- name: run_keys
 -- A run's concurrency keys in the order they were named.

@@ -85,6 +85,11 @@ def keys_of(u: Unit, run: Run) -> tuple[Key, ...]:
     return tuple(Key(row["key"], row["hold"]) for row in rows)
 
 
+def name_keys(u: Unit, run_id: str, keys: tuple[Key, ...]) -> None:
+    for place, key in enumerate(keys):
+        u.do("insert_run_key", run_id=run_id, key=key.name, place=place, hold=key.hold)
+
+
 def set_limit(u: Unit, key: str, slots: int, actor: str | None) -> KeyInfo:
     before, in_use = _usage(u, key)
     u.do("put_key", key=key, slots=slots, in_use=in_use)
