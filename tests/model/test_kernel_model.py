@@ -349,6 +349,16 @@ class KernelMachine(RuleBasedStateMachine):
             assert not model.is_ended
             self._let_go(model, is_ended=True)
 
+    @rule(stop=st.sampled_from(["cancel", "pause"]))
+    def stop_who_is_woken(self, stop: str) -> None:
+        """A slot was free for it, and it never takes it: others wait behind."""
+        sql = "SELECT run_id FROM runs WHERE parked_at IS NOT NULL AND parked_on IS NULL AND paused = 0"
+        for row in self.do(self.store.database.read(lambda db: db.execute(sql).fetchall())):
+            if stop == "cancel":
+                self.cancel(row["run_id"])
+            else:
+                self.pause_or_resume(row["run_id"], True)
+
     @rule(ms=st.sampled_from([1, 400, 1_001, 5_000]))
     def time_passes(self, ms: int) -> None:
         self.clock.jump(ms)
