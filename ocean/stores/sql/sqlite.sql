@@ -199,10 +199,18 @@ SELECT key FROM ocean_keys WHERE key > :after ORDER BY key LIMIT :limit;
 UPDATE ocean_keys SET wakes = wakes + 1 WHERE key = :key RETURNING wakes;
 
 -- name: next_parked_lane
--- The first lane (clog, priority) after this one that has runs parked on a key.
-SELECT clog_id, priority FROM runs INDEXED BY runs_parked
-WHERE parked_on = :key AND parked_on IS NOT NULL AND (clog_id, priority) > (:clog_id, :priority)
-ORDER BY clog_id, priority LIMIT 1;
+-- The first lane (clog, priority) after this one that has runs parked on a key. Two probes: one for the pair would walk
+-- through all runs of this lane to its end.
+SELECT * FROM (
+  SELECT clog_id, priority FROM runs INDEXED BY runs_parked
+  WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND priority > :priority
+  ORDER BY clog_id, priority LIMIT 1)
+UNION ALL
+SELECT * FROM (
+  SELECT clog_id, priority FROM runs INDEXED BY runs_parked
+  WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id > :clog_id
+  ORDER BY clog_id, priority LIMIT 1)
+LIMIT 1;
 
 -- name: parked_lane
 -- The runs of one lane that are parked on a key, longest parked first.
