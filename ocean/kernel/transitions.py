@@ -74,7 +74,7 @@ def unparked(run: Run, now: int) -> Run:
 
 
 def _out_of_line(run: Run) -> Run:
-    """What the run waited for a slot for is no longer to be done: the next wait is a new one, at the end of the line."""
+    """What it wanted a slot for is no longer to be done: the next wait is a new one, at the end of the line."""
     return replace(run, parked_on=None, parked_at=None)
 
 

@@ -10,7 +10,7 @@ from ocean.kernel.outcomes import Done, Ok, Retry
 from ocean.kernel.records import Claim, ClogRecord
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
-from tests.conformance.kit import CLOG, OTHER_CLOG, an_ask, claim, claimed_run, commit, pending
+from tests.conformance.kit import CLOG, OTHER_CLOG, a_run, an_ask, claim, claimed_run, commit, pending
 from tests.stores.test_plans import Act
 
 pytestmark = pytest.mark.anyio
@@ -128,6 +128,25 @@ async def test_a_burst_on_a_free_key_is_parked_once_and_then_claims_cost_as_befo
         assert await _steps(store, act) <= 1.1 * await _steps(quiet, act), name
     await store.close()
     await quiet.close()
+
+
+async def test_ending_a_whole_line_costs_as_much_per_run_however_long_it_is() -> None:
+    """One parent ends, and with it as many who are due as are parked, while the key is free."""
+    costs = []
+    for count in (100, 800):
+        store, _ = await _behind_a_busy_key(0)
+        await pending(store, "mother")
+        for name in ("parked", "due"):
+            child = {"parent_run_id": "mother", "on_parent_end": "cancel", "concurrency_keys": ["k"]}
+            await store.create_run(a_run(name, input=1, **child), None)  # type: ignore[arg-type]
+            await store.database.on_writer(partial(_multiply, name, count))
+            if name == "parked":
+                await store.cancel_run("holder", None, None, None)
+        end: Act = lambda store: store.cancel_run("mother", None, None, None)  # noqa: E731
+        costs.append(await _steps(store, end) / count)
+        assert await store.list_keys("", 10) == []
+        await store.close()
+    assert costs[1] <= 1.2 * costs[0]
 
 
 def _parked(db: sqlite3.Connection) -> tuple[int, int]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_SLOTS = 1
 MOST_COUNTED = 1_000
 MOST_WOKEN = 100
-"""How many parked runs of a clog a raised limit wakes at once; each that goes to work wakes one more."""
+"""How many parked runs of a clog are woken at once for as many free slots; each that goes to work wakes one more."""
 
 Stage = Literal["away", "due", "parked", "at_work"]
 
@@ -43,7 +43,7 @@ def stage_of(run: Run | None, now: int) -> Stage:
 
 
 def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
-    """Bring a run's slots in line with what it has become, park it if one it needs is taken, wake whom that frees."""
+    """Bring a run's slots in line with what it has become, park it if one it needs is taken, note whom that frees."""
     was, rows = stage_of(before, u.now), u.all("run_keys", run_id=run.run_id)
     freed = _take_and_free(u, run, rows)
     if run.parked_on is not None and not wants_slots(run, u.now):
@@ -51,9 +51,7 @@ def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
     elif was != "due" and stage_of(run, u.now) == "due":
         run = park_if_full(u, run)
     has_left = was == "due" and stage_of(run, u.now) != "due"
-    for row in rows:
-        if has_left or row["key"] in freed:
-            _wake(u, row["key"], 1)
+    u.vacated.update(row["key"] for row in rows if has_left or row["key"] in freed)
     return run
 
 
@@ -95,7 +93,7 @@ def set_limit(u: Unit, key: str, slots: int, actor: str | None) -> KeyInfo:
     u.do("put_key", key=key, slots=slots, in_use=in_use)
     if slots != before:
         u.append(type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor)
-    _wake(u, key, min(slots - in_use, MOST_WOKEN))
+    u.vacated[key] = slots
     u.flush()
     return key_info(u, key)
 
@@ -131,13 +129,14 @@ def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
     return freed
 
 
-def _wake(u: Unit, key: str, count: int) -> None:
+def wake(u: Unit, key: str, count: int) -> None:
     """If the key has room, make each clog's next parked runs due: the urgent first, every eighth time the oldest.
 
     Last ticks are before both.
     """
     slots, in_use = _usage(u, key)
-    if in_use >= slots or count <= 0:
+    count = min(count, slots - in_use, MOST_WOKEN)
+    if count <= 0:
         return
     in_line = _in_line(u, key, count)
     if not in_line and (slots, in_use) == (DEFAULT_SLOTS, 0):
@@ -151,12 +150,10 @@ def _wake(u: Unit, key: str, count: int) -> None:
 
 
 def _in_line(u: Unit, key: str, count: int) -> dict[str, list[Run]]:
-    """The first parked runs of every lane, by clog; not those that this very unit is taking elsewhere."""
+    """The first parked runs of every lane, by clog."""
     found: dict[str, list[Run]] = defaultdict(list)
     clog_id, priority = "", -1
     while lane := u.one("next_parked_lane", key=key, clog_id=clog_id, priority=priority):
         clog_id, priority = lane["clog_id"], lane["priority"]
-        limit = count + u.unwritten
-        runs = u.loaded(u.all("parked_lane", key=key, clog_id=clog_id, priority=priority, limit=limit))
-        found[clog_id] += [run for run in runs if run.parked_on == key and wants_slots(run, u.now)]
-    return {clog_id: runs for clog_id, runs in found.items() if runs}
+        found[clog_id] += u.loaded(u.all("parked_lane", key=key, clog_id=clog_id, priority=priority, limit=count))
+    return found
