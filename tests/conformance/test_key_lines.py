@@ -117,3 +117,34 @@ async def test_a_debounced_run_that_may_wait_no_longer_parks_on_its_new_key(stor
     clock.advance(6)
     again = await store.create_run(_debounced(["b"], "unused", debounce_max_ms=15), None)
     assert (again.parked_on, again.due_at) == ("b", None)
+
+
+async def test_a_cancelled_holder_keeps_what_it_has_for_its_life_until_its_last_tick_is_over(store: Store) -> None:
+    await store.register_clogs([ClogRecord(CLOG, "1", has_on_end=True)])
+    await claimed_run(store, "r", concurrency_keys=[Key("life", "run"), "tick"])
+    for key in ("life", "tick"):
+        await pending(store, f"behind-{key}", clog_id=OTHER_CLOG, concurrency_keys=[key])
+    await store.cancel_run("r", None, None, None)
+    assert [(await store.get_key(key)).in_use for key in ("life", "tick")] == [1, 0]
+    (other,) = await store.claim_due(an_ask(OTHER_CLOG))
+    assert other.run.run_id == "behind-tick"
+    assert await store.claim_due(an_ask(CLOG)) == []
+    assert (await the_run(store)).parked_on == "tick"
+    await commit(store, other)
+    (last,) = await store.claim_due(an_ask(CLOG))
+    assert (last.run.run_id, last.reason) == ("r", "cancel")
+    await commit(store, last)
+    assert [claim.run.run_id for claim in await store.claim_due(an_ask())] == ["behind-life"]
+
+
+async def test_a_deadline_puts_a_parked_run_first_in_line_for_its_last_tick(store: Store, clock: ManualClock) -> None:
+    await store.register_clogs([ClogRecord(CLOG, "1", has_on_end=True)])
+    held = await claimed_run(store, "holder", concurrency_keys=["k"])
+    await pending(store, "first", priority=0, concurrency_keys=["k"])
+    await pending(store, "late", priority=9, concurrency_keys=["k"], deadline_at=clock.now() + 5)
+    clock.advance(5)
+    assert await store.claim_due(an_ask()) == []
+    assert (await store.get_key("k")).parked == 2
+    await commit(store, held)
+    (last,) = await store.claim_due(an_ask())
+    assert (last.run.run_id, last.reason) == ("late", "deadline")

@@ -308,3 +308,14 @@ async def test_a_whole_fleet_of_keys_comes_to_rest() -> None:
         left = [run for run in (await w.ocean.list_runs(limit=1_000)).runs if not run.is_ended]
         assert left == []
         assert [info.key for info in await w.ocean.list_keys()] == ["a"]
+
+
+async def test_all_who_were_parked_run_by_the_pokes_of_one_drain_after_the_limit_is_raised() -> None:
+    clog = Script(Done())
+    async with stage(clog) as w:
+        await w.ocean.set_limit("k", 0)
+        runs = [await start(w, concurrency_keys=["k"]) for _ in range(250)]
+        assert await w.drain() == []
+        await w.ocean.set_limit("k", 2)
+        assert {result.run_id for result in await w.drain()} == set(runs)
+        assert len(clog.seen) == 250

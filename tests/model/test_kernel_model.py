@@ -41,6 +41,8 @@ LOCK_MS = 1_000
 CLOGS = {name: ClaimableClog(name, LOCK_MS, "1", False) for name in ("c", "d")}
 AT_HOME = st.sampled_from([("c",), ("c",), ("c", "d"), ("d",)])
 """Which clogs an instance has that claims: one of the two is often nowhere."""
+OUTCOMES = st.sampled_from([Ok(), Wait(for_ms=700), Continue(0), Done(1), Failed("no"), Retry("again")])
+TAKES = st.sampled_from([0, 0, 1, 2])
 ENDED = (RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -90,6 +92,7 @@ class KernelMachine(RuleBasedStateMachine):
         self.do(self.store.open())
         self.do(self.store.register_clogs([ClogRecord(name, "1", False) for name in CLOGS]))
         self.model: dict[str, ModelRun] = {}
+        self.latest: dict[str, Holder] = {}
         self.slots = Slots()
         self.paused_clogs: set[str] = set()
         self.used = 0
@@ -221,17 +224,14 @@ class KernelMachine(RuleBasedStateMachine):
         model.epoch, model.is_held, model.expires_at = claim.lock.epoch, True, claim.lock_expires_at
         stored = self._row(model)
         self.names += 1
-        return Holder(claim, stored.version, list(model.row), f"h{self.names}")
+        self.latest[model.run_id] = Holder(claim, stored.version, list(model.row), f"h{self.names}")
+        return self.latest[model.run_id]
 
     def _row(self, model: ModelRun) -> Any:
         key = row_of(model)
         return self.do(self.store.read_rows(RowsAsk(model.clog_id, "s", model.run_id, (key,)))).rows[key]
 
-    @rule(
-        holder=holders,
-        outcome=st.sampled_from([Ok(), Wait(for_ms=700), Continue(0), Done(1), Failed("no"), Retry("again")]),
-        n=st.sampled_from([0, 0, 1, 2]),
-    )
+    @rule(holder=holders, outcome=OUTCOMES, n=TAKES)
     def commit(self, holder: Holder, outcome: Outcome, n: int) -> None:
         model = self.model[holder.claim.run.run_id]
         n = 0 if holder.is_refused else n
@@ -272,6 +272,13 @@ class KernelMachine(RuleBasedStateMachine):
             assert holder.row != model.row, "a conflict without a rival"
             holder.row = list(model.row)
             holder.version = self._row(model).version
+
+    @precondition(lambda self: any(model.is_held for model in self.model.values()))
+    @rule(which=st.integers(0, 2), outcome=OUTCOMES, n=TAKES)
+    def finish(self, which: int, outcome: Outcome, n: int) -> None:
+        """One of those who really hold their run: most holders to be drawn were overtaken long ago."""
+        held = [run_id for run_id, model in self.model.items() if model.is_held]
+        self.commit(self.latest[held[which % len(held)]], outcome, n)
 
     def _committed(self, model: ModelRun, holder: Holder, outcome: Outcome, answer: Committed) -> None:
         self._let_go(model, is_ended=answer.status in ENDED)
