@@ -1,4 +1,4 @@
-"""What concurrency keys and a capped counter must be, kept by hand beside the model of the runs."""
+"""What concurrency keys and capped counters must be, kept by hand beside the model of the runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from ocean.kernel.records import Key
 
 KEYS = ("a", "b", "c")
 CAP = 2
-"""Of the one counter that ticks and outsiders take from."""
+"""Of each counter that ticks and outsiders take from."""
 
 
 @dataclass

@@ -5,6 +5,7 @@ taken above its limit, not freed or not passed on, and a take that is applied tw
 
 import asyncio
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +43,9 @@ CLOGS = {name: ClaimableClog(name, LOCK_MS, "1", False) for name in ("c", "d")}
 AT_HOME = st.sampled_from([("c",), ("c",), ("c", "d"), ("d",)])
 """Which clogs an instance has that claims: one of the two is often nowhere."""
 OUTCOMES = st.sampled_from([Ok(), Wait(for_ms=700), Continue(0), Done(1), Failed("no"), Retry("again")])
-TAKES = st.sampled_from([0, 0, 1, 2])
+TAKES = st.sampled_from([0, 1, 1, 2])
+CAPS = st.integers(0, 3)
+"""Which counter is taken from: some are soon exhausted, others have room."""
 ENDED = (RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -95,7 +98,7 @@ class KernelMachine(RuleBasedStateMachine):
         self.latest: dict[str, Holder] = {}
         self.slots = Slots()
         self.paused_clogs: set[str] = set()
-        self.used = 0
+        self.used: Counter[int] = Counter()
         self.body = 0
         self.names = 0
 
@@ -161,7 +164,7 @@ class KernelMachine(RuleBasedStateMachine):
             assert not model.is_ended
             model.accepted.append(body)
 
-    @rule(target=holders, instance=st.sampled_from(["i-1", "i-2"]), limit=st.integers(1, 3), at_home=AT_HOME)
+    @rule(target=holders, instance=st.sampled_from(["i-1", "i-2"]), limit=st.sampled_from([1, 3, 3]), at_home=AT_HOME)
     def claim(self, instance: str, limit: int, at_home: tuple[str, ...]) -> Any:
         clogs = {clog_id: CLOGS[clog_id] for clog_id in at_home}
         claims = self.do(self.store.claim_due(ClaimAsk(clogs, instance, limit)))
@@ -204,11 +207,11 @@ class KernelMachine(RuleBasedStateMachine):
         self.do(self.store.set_limit(key, limit, None, None))
         self.slots.limits[key] = limit
 
-    @rule(n=st.integers(1, 2))
-    def take(self, n: int) -> None:
-        taken = self.do(self.store.take(Take("cap", n, CAP), None))
-        assert taken.ok == (self.used + n <= CAP)
-        self.used += n if taken else 0
+    @rule(n=st.integers(1, 2), cap=CAPS)
+    def take(self, n: int, cap: int) -> None:
+        taken = self.do(self.store.take(Take(f"cap-{cap}", n, CAP), None))
+        assert taken.ok == (self.used[cap] + n <= CAP)
+        self.used[cap] += n if taken else 0
 
     def _hold(self, claim: Claim) -> Holder:
         model = self.model[claim.run.run_id]
@@ -231,11 +234,11 @@ class KernelMachine(RuleBasedStateMachine):
         key = row_of(model)
         return self.do(self.store.read_rows(RowsAsk(model.clog_id, "s", model.run_id, (key,)))).rows[key]
 
-    @rule(holder=holders, outcome=OUTCOMES, n=TAKES)
-    def commit(self, holder: Holder, outcome: Outcome, n: int) -> None:
+    @rule(holder=holders, outcome=OUTCOMES, n=TAKES, cap=CAPS)
+    def commit(self, holder: Holder, outcome: Outcome, n: int, cap: int) -> None:
         model = self.model[holder.claim.run.run_id]
         n = 0 if holder.is_refused else n
-        effects = Effects(takes=[Take("cap", n, CAP)] if n else [])
+        effects = Effects(takes=[Take(f"cap-{cap}", n, CAP)] if n else [])
         if not isinstance(outcome, Retry):
             effects.events.append(NewEvent("said", f'"{holder.name}"', "c"))
             text = str([*holder.row, holder.name]).replace("'", '"')
@@ -263,10 +266,10 @@ class KernelMachine(RuleBasedStateMachine):
         assert is_current, "a stale holder got past the fence"
         if isinstance(answer, Committed):
             self._committed(model, holder, outcome, answer)
-            self.used += 0 if isinstance(outcome, Retry) else n
-            assert self.used <= CAP, "more was taken than there is"
+            self.used[cap] += 0 if isinstance(outcome, Retry) else n
+            assert self.used[cap] <= CAP, "more was taken than there is"
         elif isinstance(answer, Contended) and answer.refused:
-            assert self.used + n > CAP, "refused what was there"
+            assert self.used[cap] + n > CAP, "refused what was there"
             holder.is_refused = True
         else:
             assert holder.row != model.row, "a conflict without a rival"
@@ -274,11 +277,11 @@ class KernelMachine(RuleBasedStateMachine):
             holder.version = self._row(model).version
 
     @precondition(lambda self: any(model.is_held for model in self.model.values()))
-    @rule(which=st.integers(0, 2), outcome=OUTCOMES, n=TAKES)
-    def finish(self, which: int, outcome: Outcome, n: int) -> None:
+    @rule(which=st.integers(0, 2), outcome=OUTCOMES, n=TAKES, cap=CAPS)
+    def finish(self, which: int, outcome: Outcome, n: int, cap: int) -> None:
         """One of those who really hold their run: most holders to be drawn were overtaken long ago."""
         held = [run_id for run_id, model in self.model.items() if model.is_held]
-        self.commit(self.latest[held[which % len(held)]], outcome, n)
+        self.commit(self.latest[held[which % len(held)]], outcome, n, cap)
 
     def _committed(self, model: ModelRun, holder: Holder, outcome: Outcome, answer: Committed) -> None:
         self._let_go(model, is_ended=answer.status in ENDED)
@@ -358,7 +361,10 @@ class KernelMachine(RuleBasedStateMachine):
 
     @rule(stop=st.sampled_from(["cancel", "pause"]))
     def stop_who_is_woken(self, stop: str) -> None:
-        """A slot was free for it, and it never takes it: others wait behind."""
+        """A tick ends, and whoever its slot is free for never takes it: others wait behind."""
+        held = [run_id for run_id, model in self.model.items() if model.is_held]
+        if held:
+            self.commit(self.latest[held[0]], Ok(), 0, 0)
         sql = "SELECT run_id FROM runs WHERE parked_at IS NOT NULL AND parked_on IS NULL AND paused = 0"
         for row in self.do(self.store.database.read(lambda db: db.execute(sql).fetchall())):
             if stop == "cancel":
@@ -397,7 +403,7 @@ class KernelMachine(RuleBasedStateMachine):
         while claims := self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-last", 2))):
             self._note_kernel_ends()
             for holder in map(self._hold, claims):
-                self.commit(holder, Done(1), 0)
+                self.commit(holder, Done(1), 0, 0)
         self._note_kernel_ends()
         for model in self.model.values():
             run = self.do(self.store.get_run(model.run_id))
@@ -412,7 +418,7 @@ class KernelMachine(RuleBasedStateMachine):
             self.cancel(model.run_id)
         while claims := self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-last", 2))):
             for holder in map(self._hold, claims):
-                self.commit(holder, Done(1), 0)
+                self.commit(holder, Done(1), 0, 0)
         left = [model for model in self.model.values() if not model.is_ended]
         assert not left, f"forgotten: {left}"
         self.the_tables_agree_with_the_model()
@@ -436,8 +442,9 @@ class KernelMachine(RuleBasedStateMachine):
         for key in KEYS:
             stored = (rows[key]["slots"], rows[key]["in_use"]) if key in rows else (1, 0)
             assert stored == (self.slots.limits[key], self.slots.in_use(key)), f"{key}: {self.slots}"
-        counter = db.execute("SELECT used FROM ocean_counters WHERE key = 'cap'").fetchone()
-        assert (counter["used"] if counter else 0) == self.used, "the counter is not the sum of the committed takes"
+        counters = {row["key"]: row["used"] for row in db.execute("SELECT key, used FROM ocean_counters")}
+        taken = {f"cap-{cap}": used for cap, used in self.used.items() if used}
+        assert counters == taken, "the counters are not the sums of the committed takes"
 
     def _check_run(self, db: Any, model: ModelRun) -> None:
         bodies = {
