@@ -5,8 +5,8 @@ from typing import Any
 
 from ocean.kernel.counters import Counter, CounterKind
 from ocean.kernel.eligibility import kernel_end
-from ocean.kernel.records import Delay, RunStatus
-from ocean.kernel.transitions import due_at, is_last_call
+from ocean.kernel.records import Delay, Run, RunStatus
+from ocean.kernel.transitions import due_at, is_last_call, wants_slots
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import run_from
 from ocean.testing import World
@@ -35,6 +35,7 @@ def check_tables(db: sqlite3.Connection, now: int) -> None:
     _check_ticks(db)
     _check_leases(db)
     _check_counters(db)
+    _check_keys(db, now)
 
 
 def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
@@ -135,6 +136,60 @@ def _check_counters(db: sqlite3.Connection) -> None:
         counter = Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])
         assert row["expires_at"] == counter.expires_at, f"expires_at is not its function: {counter}"
         assert row["expires_at"] is None or row["expires_at"] > row["at"]
+
+
+def _check_keys(db: sqlite3.Connection, now: int) -> None:
+    """Slots are counted right, held only by whom they belong to, and no free one is overlooked by who waits for it."""
+    rows = db.execute("SELECT * FROM ocean_run_keys").fetchall()
+    runs = {row["run_id"]: run_from(row) for row in db.execute("SELECT * FROM runs WHERE key_count > 0").fetchall()}
+    in_use: dict[str, int] = {}
+    keys_of: dict[str, list[str]] = {}
+    for row in rows:
+        run = runs[row["run_id"]]
+        keys_of.setdefault(run.run_id, []).append(row["key"])
+        in_use[row["key"]] = in_use.get(row["key"], 0) + row["is_held"]
+        was_claimed = run.lock_epoch > run.life
+        may_hold = run.status is RunStatus.ACTIVE or (row["hold"] == "run" and was_claimed and not run.is_ended)
+        assert row["is_held"] <= may_hold, f"{run.run_id} holds {row['key']}: {run}"
+        assert row["is_held"] or run.status is not RunStatus.ACTIVE, f"at work without a slot of {row['key']}: {run}"
+    for run in runs.values():
+        assert len(keys_of.get(run.run_id, ())) == run.key_count, f"key_count of {run}"
+        if run.parked_on is not None:
+            assert run.parked_on in keys_of[run.run_id], f"parked on a key that is not its own: {run}"
+            assert wants_slots(run, now), f"parked, and yet nothing to do: {run}"
+    limits = _check_key_rows(db, in_use)
+    for key, used in in_use.items():
+        if used < limits.get(key, 1):
+            _check_wake_up(key, [run for run in runs.values() if key in keys_of[run.run_id]], now)
+
+
+def _check_key_rows(db: sqlite3.Connection, in_use: dict[str, int]) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for row in db.execute("SELECT * FROM ocean_keys").fetchall():
+        limits[row["key"]] = row["slots"]
+        assert row["in_use"] == in_use.get(row["key"], 0), f"{row['key']} counts {row['in_use']} slots: {in_use}"
+    for key, used in in_use.items():
+        # Nobody is interrupted: more than the limit are at work only if it was higher once, and is lower now.
+        if used > limits.get(key, 1):
+            sql = (
+                "SELECT max(max(json_extract(payload, '$.before'), json_extract(payload, '$.limit'))) FROM events"
+                " WHERE type = 'key.limit_set' AND json_extract(payload, '$.key') = :key"
+            )
+            assert used <= (_value(db, sql, {"key": key}) or 1), f"{used} runs hold {key!r}"
+    return limits
+
+
+def _check_wake_up(key: str, runs: list[Run], now: int) -> None:
+    """A free slot: whichever clogs are at home, a run of each that waits for it can be claimed, last ticks before all.
+
+    A paused clog's runs are claimed for their last tick only, so one that is not ending must not stand before them.
+    """
+    due = [run for run in runs if run.parked_on is None and wants_slots(run, now)]
+    for run in runs:
+        if run.parked_on == key:
+            line = (run.clog_id, run.queue)
+            ahead = [other for other in due if (other.clog_id, other.queue) == line and (other.ending or not run.ending)]
+            assert ahead, f"{key!r} has a free slot, and nobody of {line} is woken: {run}"
 
 
 def _value(db: sqlite3.Connection, sql: str, values: dict[str, Any]) -> Any:

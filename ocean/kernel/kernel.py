@@ -231,15 +231,17 @@ class Kernel(Operating):
             left = until - self._clock.now()
             if left <= 0:
                 raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
-            if not await self._poked(run, left):
-                due = run.due_at if run.due_at is not None else until
+            poked = await self._poked(run, left)
+            if not poked.outcomes:
+                # Also when only another run is due then: this one may wait for it, as a parent or behind a key.
+                due = min(time for time in (run.due_at, poked.next_wake_at, until) if time is not None)
                 wait = min(left, max(due - self._clock.now(), 50))
                 await commit_or_time(self._store, self._clock, seen, wait)
 
-    async def _poked(self, run: RunInfo, budget_ms: int) -> bool:
-        """Move the run, or else whatever it may be waiting for; False if nothing here is due."""
+    async def _poked(self, run: RunInfo, budget_ms: int) -> AdvanceResult:
+        """Move the run, or else whatever it may be waiting for."""
         own = await self.advance(run_id=run.run_id, budget_ms=budget_ms)
-        return bool(own.outcomes or (await self.advance(budget_ms=min(budget_ms, POKE_MS))).outcomes)
+        return own if own.outcomes else await self.advance(budget_ms=min(budget_ms, POKE_MS))
 
     async def call_clog(
         self,

@@ -58,14 +58,24 @@ def wants_slots(run: Run, now: int) -> bool:
 
 
 def parked(run: Run, key: str, now: int) -> Run:
-    """The key is full: out of the due index, in line behind those who were parked before."""
-    return replace(run, parked_on=key, parked_at=now if run.parked_at is None else run.parked_at, updated_at=now)
+    """The key is full: out of the due index, in line behind those who were parked before.
+
+    A last tick goes before them all: it is the only call that a paused clog still gets, and must not stand behind
+    one that it does not get.
+    """
+    since = 0 if run.ending else now if run.parked_at is None else run.parked_at
+    return replace(run, parked_on=key, parked_at=since, updated_at=now)
 
 
 def unparked(run: Run, now: int) -> Run:
     """A slot is free, or the run no longer wants one. `parked_at` stays: if it must park again, it keeps its place."""
     ready_at = None if run.ready_at is None else now
     return replace(run, parked_on=None, ready_at=ready_at, updated_at=now)
+
+
+def _out_of_line(run: Run) -> Run:
+    """What it wanted a slot for is no longer to be done: the next wait is a new one, at the end of the line."""
+    return replace(run, parked_on=None, parked_at=None)
 
 
 def is_last_call(run: Run) -> bool:
@@ -77,7 +87,8 @@ def is_last_call(run: Run) -> bool:
 
 def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
     """A run that is created, or created once more before its first claim, starts at a time of its own."""
-    return replace(run, ready_at=None, wake_at=until, delayed_by=by, delay_key=key, updated_at=now)
+    run = replace(_out_of_line(run), ready_at=None, wake_at=until, delayed_by=by, delay_key=key)
+    return replace(run, updated_at=now)
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
@@ -104,7 +115,7 @@ def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
         return input_arrived(run, next_input_at, now)
     wake_at = min((time for time in (run.wait_until, next_input_at) if time is not None), default=None)
     status = RunStatus.IDLE if wake_at is None else RunStatus.WAITING
-    return replace(run, status=status, wake_at=wake_at, updated_at=now)
+    return replace(_out_of_line(run), status=status, wake_at=wake_at, updated_at=now)
 
 
 def refuse_if_ended(run: Run) -> None:
@@ -247,4 +258,4 @@ def resumed(run: Run, now: int) -> Run:
 def _unlocked(run: Run, now: int) -> Run:
     free = replace(run, locked_by=None, lock_expires_at=None, leased=False, ready_at=None, wake_at=None)
     free = replace(free, wait_until=None, delayed_by=None, delay_key=None)
-    return replace(free, parked_on=None, parked_at=None, updated_at=now)
+    return replace(_out_of_line(free), updated_at=now)

@@ -168,9 +168,7 @@ async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("how", ["its scope", "its task"])
-async def test_who_is_cancelled_while_its_claim_commits_gives_back_what_it_leased(
-    tmp_path: Path, how: str
-) -> None:
+async def test_who_is_cancelled_while_its_claim_commits_gives_back_what_it_leased(tmp_path: Path, how: str) -> None:
     async with stage(outside(), url=f"sqlite:///{tmp_path / 'ocean.db'}") as w:
         run_id = await start(w, clog_id="e")
         poll = Poll()

@@ -500,20 +500,6 @@ async def test_sessions_and_clogs_debounce_apart() -> None:
         assert len(runs) == 3
 
 
-async def test_a_debounced_run_keeps_the_concurrency_keys_it_was_created_with() -> None:
-    async with stage(Script(Done())) as w:
-        said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}
-        first = await w.ocean.create_run(**said, input=1, concurrency_keys=["a"])
-        before = await dump(w)
-        wrong: list[list[str]] = [[], ["b"], ["a", "b"]]
-        for keys in wrong:
-            with pytest.raises(InvalidValue, match="other concurrency keys"):
-                await w.ocean.create_run(**said, input=2, concurrency_keys=keys)
-        assert await dump(w) == before
-        again = await w.ocean.create_run(**said, input=2, concurrency_keys=["a"])
-        assert again.run_id == first.run_id
-
-
 async def test_a_run_debounced_again_while_parked_leaves_the_line_to_others() -> None:
     """It was woken, and then wants to start later: the slot is the next one's."""
     async with stage(Script(Done())) as w:

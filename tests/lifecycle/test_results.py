@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from ocean import Continue, Done, Failed, Ok, Outcome, ResultTimeout, Retry, RunFailed, RunNotFound, Tick
-from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start, start_idle
+from ocean.kernel.arguments import new_run
+from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio
 
@@ -73,3 +74,31 @@ async def test_result_on_an_instance_without_the_clog_waits_for_another_s_work()
             await let_others_go_on(w)
             await w.drain()
         assert outputs == ["done elsewhere"]
+
+
+@pytest.mark.parametrize("what", ["its child", "the holder of its key"])
+async def test_result_goes_on_when_what_the_run_waits_for_can_be_taken_over(what: str) -> None:
+    """The run itself is never due: it comes back when the lock of the other one lapses, and nobody else commits."""
+    clog = Script(Done("over"))
+    async with stage(clog) as w:
+        if what == "its child":
+            run_id = await start_idle(w)
+            child = {"parent_run_id": run_id, "notify_parent": True}
+            new = new_run(run_id="c", is_id_given=True, session_id="s", clog_id="c", input=1, actor=None, **child)  # type: ignore[arg-type]
+            await w.store.create_run(new, None)
+            await die_holding(w, clog)
+        else:
+            await start(w, concurrency_keys=["k"])
+            await die_holding(w, clog)
+            run_id = await start(w, concurrency_keys=["k"])
+        outputs: list[object] = []
+
+        async def wait() -> None:
+            outputs.append(await w.ocean.result(run_id, timeout_ms=10 * LOCK_MS))
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await let_others_go_on(w)
+                w.clock.advance(LOCK_MS)
+        assert outputs == ["over"]

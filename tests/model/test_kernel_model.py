@@ -1,17 +1,21 @@
 """A Hypothesis state machine against a small model: claim, commit, crash and time are separate steps, so that holders
-that were overtaken are explicit. Removing the fence, the version check or consume-at-commit is found.
+that were overtaken are explicit. Removing the fence, the version check or consume-at-commit is found; so are a slot
+taken above its limit, not freed or not passed on, and a take that is applied twice, unguarded or without its tick.
 """
 
 import asyncio
+import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.counters import Take
 from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.kernel.eligibility import holds
 from ocean.kernel.errors import LockLost, RunEnded
@@ -24,6 +28,7 @@ from ocean.kernel.store import (
     ClaimableClog,
     ClaimAsk,
     Committed,
+    Contended,
     NotClaimable,
     RowsAsk,
     TickCommit,
@@ -31,9 +36,16 @@ from ocean.kernel.store import (
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.invariants import check_tables
+from tests.model.admission import CAP, KEYS, Slots, keys_of
 
 LOCK_MS = 1_000
-CLOGS = {"c": ClaimableClog("c", LOCK_MS, "1", False)}
+CLOGS = {name: ClaimableClog(name, LOCK_MS, "1", False) for name in ("c", "d")}
+AT_HOME = st.sampled_from([("c",), ("c",), ("c", "d"), ("d",)])
+"""Which clogs an instance has that claims: one of the two is often nowhere."""
+OUTCOMES = st.sampled_from([Ok(), Wait(for_ms=700), Continue(0), Done(1), Failed("no"), Retry("again")])
+TAKES = st.sampled_from([0, 1, 1, 2])
+CAPS = st.integers(0, 3)
+"""Which counter is taken from: some are soon exhausted, others have room."""
 ENDED = (RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -42,6 +54,7 @@ class ModelRun:
     """What a run must be, kept by hand."""
 
     run_id: str
+    clog_id: str
     epoch: int = 0
     is_held: bool = False
     expires_at: int = 0
@@ -63,6 +76,11 @@ class Holder:
     version: int
     row: list[str]
     name: str
+    is_refused: bool = False
+
+
+def row_of(model: ModelRun) -> RowKey:
+    return RowKey("run", model.clog_id, run_id=model.run_id)
 
 
 class KernelMachine(RuleBasedStateMachine):
@@ -75,8 +93,12 @@ class KernelMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.store = SqliteStore(":memory:", self.clock)
         self.do(self.store.open())
-        self.do(self.store.register_clogs([ClogRecord("c", "1", False)]))
+        self.do(self.store.register_clogs([ClogRecord(name, "1", False) for name in CLOGS]))
         self.model: dict[str, ModelRun] = {}
+        self.latest: dict[str, Holder] = {}
+        self.slots = Slots()
+        self.paused_clogs: set[str] = set()
+        self.used: Counter[int] = Counter()
         self.body = 0
         self.names = 0
 
@@ -84,34 +106,49 @@ class KernelMachine(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def teardown(self) -> None:
-        self.do(self.store.close())
-        self.runner.close()
+        try:
+            if sys.exc_info()[0] is None:
+                self._faults_stop()
+        finally:
+            self.do(self.store.close())
+            self.runner.close()
 
     def next_body(self) -> int:
         self.body += 1
         return self.body
 
-    @precondition(lambda self: len(self.model) < 3)
-    @rule(target=runs, has_input=st.booleans(), attempts=st.sampled_from([1, 2, 3, None]))
-    def create(self, has_input: bool, attempts: int | None) -> str:
+    @initialize(target=runs, how=st.lists(st.sampled_from(["tick", "tick", "tick", "run"]), min_size=3, max_size=3))
+    def form_a_line(self, how: Any) -> Any:
+        """Most that can go wrong with a slot needs one who has it, one who is next, and one behind."""
+        return multiple(*[self.create(True, None, "c", ["a"], [hold], 5) for hold in how])
+
+    @precondition(lambda self: len(self.model) < 7)
+    @rule(
+        target=runs,
+        has_input=st.sampled_from([True, True, False]),
+        attempts=st.sampled_from([1, 2, 3, None]),
+        clog_id=st.sampled_from(["c", "c", "d"]),
+        names=st.lists(st.sampled_from(KEYS), unique=True, max_size=3),
+        how=st.lists(st.sampled_from(["tick", "tick", "run"]), min_size=3, max_size=3),
+        priority=st.sampled_from([3, 5]),
+    )
+    def create(self, has_input: bool, attempts: int | None, clog_id: str, names: Any, how: Any, priority: int) -> str:
         body = self.next_body() if has_input else UNSET
         run_id = f"run-{len(self.model)}"
+        self.slots.keys[run_id] = keys_of(names, how)
         new = new_run(
             run_id=run_id,
             is_id_given=False,
             session_id="s",
-            clog_id="c",
+            clog_id=clog_id,
             input=body,
             retry=RetryPolicy(max_attempts=attempts, backoff_ms=500),
-            priority=5,
-            attributes=None,
-            deadline_at=None,
-            dedupe_key=None,
-            dedupe_ms=None,
+            priority=priority,
+            concurrency_keys=self.slots.keys[run_id],
             actor=None,
         )
         self.do(self.store.create_run(new, None))
-        self.model[run_id] = ModelRun(run_id, accepted=[body] if isinstance(body, int) else [])
+        self.model[run_id] = ModelRun(run_id, clog_id, accepted=[body] if isinstance(body, int) else [])
         return run_id
 
     @rule(run_id=runs, delay=st.sampled_from([None, 300, 2_000]))
@@ -127,9 +164,10 @@ class KernelMachine(RuleBasedStateMachine):
             assert not model.is_ended
             model.accepted.append(body)
 
-    @rule(target=holders, instance=st.sampled_from(["i-1", "i-2"]), limit=st.integers(1, 3))
-    def claim(self, instance: str, limit: int) -> Any:
-        claims = self.do(self.store.claim_due(ClaimAsk(CLOGS, instance, limit)))
+    @rule(target=holders, instance=st.sampled_from(["i-1", "i-2"]), limit=st.sampled_from([1, 3, 3]), at_home=AT_HOME)
+    def claim(self, instance: str, limit: int, at_home: tuple[str, ...]) -> Any:
+        clogs = {clog_id: CLOGS[clog_id] for clog_id in at_home}
+        claims = self.do(self.store.claim_due(ClaimAsk(clogs, instance, limit)))
         self._note_kernel_ends()
         return multiple(*[self._hold(claim) for claim in claims])
 
@@ -159,36 +197,55 @@ class KernelMachine(RuleBasedStateMachine):
         else:
             model.is_paused = is_paused
 
+    @rule(clog_id=st.sampled_from(["c", "d"]), is_paused=st.booleans())
+    def pause_or_resume_clog(self, clog_id: str, is_paused: bool) -> None:
+        self.do(self.store.set_clog_paused(clog_id, is_paused, None, None))
+        (self.paused_clogs.add if is_paused else self.paused_clogs.discard)(clog_id)
+
+    @rule(key=st.sampled_from(KEYS), limit=st.integers(0, 3))
+    def set_limit(self, key: str, limit: int) -> None:
+        self.do(self.store.set_limit(key, limit, None, None))
+        self.slots.limits[key] = limit
+
+    @rule(n=st.integers(1, 2), cap=CAPS)
+    def take(self, n: int, cap: int) -> None:
+        taken = self.do(self.store.take(Take(f"cap-{cap}", n, CAP), None))
+        assert taken.ok == (self.used[cap] + n <= CAP)
+        self.used[cap] += n if taken else 0
+
     def _hold(self, claim: Claim) -> Holder:
         model = self.model[claim.run.run_id]
         assert not model.is_ended
         assert not model.is_paused, "claimed a run that is paused"
+        assert model.clog_id not in self.paused_clogs, "claimed a run whose clog is paused"
+        self.slots.claim(model.run_id)
         assert not model.is_held or model.expires_at <= self.clock.now(), "claimed a run that is held"
         assert claim.lock.epoch == model.epoch + 1, "the epoch rises by one per claim"
         model.attempt += model.is_held
         assert claim.run.attempt == model.attempt, "a crash is a failed attempt"
         assert claim.tick == model.committed_ticks + 1, "a tick keeps its number until it commits"
         model.epoch, model.is_held, model.expires_at = claim.lock.epoch, True, claim.lock_expires_at
-        key = RowKey("run", "c", run_id=model.run_id)
-        stored = self.do(self.store.read_rows(RowsAsk("c", "s", model.run_id, (key,)))).rows[key]
+        stored = self._row(model)
         self.names += 1
-        return Holder(claim, stored.version, list(model.row), f"h{self.names}")
+        self.latest[model.run_id] = Holder(claim, stored.version, list(model.row), f"h{self.names}")
+        return self.latest[model.run_id]
 
-    @rule(
-        holder=holders,
-        outcome=st.sampled_from([Ok(), Wait(for_ms=700), Continue(0), Done(1), Failed("no"), Retry("again")]),
-    )
-    def commit(self, holder: Holder, outcome: Outcome) -> None:
+    def _row(self, model: ModelRun) -> Any:
+        key = row_of(model)
+        return self.do(self.store.read_rows(RowsAsk(model.clog_id, "s", model.run_id, (key,)))).rows[key]
+
+    @rule(holder=holders, outcome=OUTCOMES, n=TAKES, cap=CAPS)
+    def commit(self, holder: Holder, outcome: Outcome, n: int, cap: int) -> None:
         model = self.model[holder.claim.run.run_id]
-        key = RowKey("run", "c", run_id=model.run_id)
-        effects = Effects()
+        n = 0 if holder.is_refused else n
+        effects = Effects(takes=[Take(f"cap-{cap}", n, CAP)] if n else [])
         if not isinstance(outcome, Retry):
             effects.events.append(NewEvent("said", f'"{holder.name}"', "c"))
             text = str([*holder.row, holder.name]).replace("'", '"')
-            effects.writes.append(RowWrite(key, holder.version, text=text))
+            effects.writes.append(RowWrite(row_of(model), holder.version, text=text))
         commit = TickCommit(
             lock=holder.claim.lock,
-            clog_id="c",
+            clog_id=model.clog_id,
             tick=holder.claim.tick,
             call=holder.claim.call,
             outcome=outcome,
@@ -209,14 +266,25 @@ class KernelMachine(RuleBasedStateMachine):
         assert is_current, "a stale holder got past the fence"
         if isinstance(answer, Committed):
             self._committed(model, holder, outcome, answer)
+            self.used[cap] += 0 if isinstance(outcome, Retry) else n
+            assert self.used[cap] <= CAP, "more was taken than there is"
+        elif isinstance(answer, Contended) and answer.refused:
+            assert self.used[cap] + n > CAP, "refused what was there"
+            holder.is_refused = True
         else:
             assert holder.row != model.row, "a conflict without a rival"
             holder.row = list(model.row)
-            holder.version = self.do(self.store.read_rows(RowsAsk("c", "s", model.run_id, (key,)))).rows[key].version
+            holder.version = self._row(model).version
+
+    @precondition(lambda self: any(model.is_held for model in self.model.values()))
+    @rule(which=st.integers(0, 2), outcome=OUTCOMES, n=TAKES, cap=CAPS)
+    def finish(self, which: int, outcome: Outcome, n: int, cap: int) -> None:
+        """One of those who really hold their run: most holders to be drawn were overtaken long ago."""
+        held = [run_id for run_id, model in self.model.items() if model.is_held]
+        self.commit(self.latest[held[which % len(held)]], outcome, n, cap)
 
     def _committed(self, model: ModelRun, holder: Holder, outcome: Outcome, answer: Committed) -> None:
-        model.is_held = False
-        model.is_ended = answer.status in ENDED
+        self._let_go(model, is_ended=answer.status in ENDED)
         if isinstance(outcome, Retry):
             model.attempt += 1
             return
@@ -228,6 +296,11 @@ class KernelMachine(RuleBasedStateMachine):
         assert not set(got) & set(model.consumed), "an input was delivered twice"
         model.consumed += got
         assert model.is_ended == isinstance(outcome, Done | Failed)
+
+    def _let_go(self, model: ModelRun, *, is_ended: bool) -> None:
+        model.is_held = False
+        model.is_ended = is_ended
+        self.slots.free(model.run_id, is_ended=is_ended)
 
     def _committed_epochs(self, run_id: str) -> list[int]:
         def read(db: Any) -> list[int]:
@@ -244,8 +317,7 @@ class KernelMachine(RuleBasedStateMachine):
         status = self.do(self.store.give_back(holder.claim.lock, holder.claim.tick))
         assert (status is not None) == is_current
         if is_current:
-            model.is_held = False
-            model.is_ended = status in ENDED
+            self._let_go(model, is_ended=status in ENDED)
             model.give_backs += 1
             model.attempt += model.give_backs > 2
 
@@ -263,12 +335,10 @@ class KernelMachine(RuleBasedStateMachine):
         """A direct call writes the run row beside whoever holds the run."""
         run_id = holder.claim.run.run_id
         model = self.model[run_id]
-        key = RowKey("run", "c", run_id=run_id)
-        stored = self.do(self.store.read_rows(RowsAsk("c", "s", run_id, (key,)))).rows[key]
         self.names += 1
         text = str([*model.row, f"h{self.names}"]).replace("'", '"')
-        effects = Effects(writes=[RowWrite(key, stored.version, text=text)])
-        commit = CallCommit("c", "s", run_id, "note", effects, "null", None, None)
+        effects = Effects(writes=[RowWrite(row_of(model), self._row(model).version, text=text)])
+        commit = CallCommit(model.clog_id, "s", run_id, "note", effects, "null", None, None)
         try:
             answer = self.do(self.store.commit_call(commit))
         except RunEnded:
@@ -287,7 +357,20 @@ class KernelMachine(RuleBasedStateMachine):
             assert model.is_ended
         else:
             assert not model.is_ended
-            model.is_ended, model.is_held = True, False
+            self._let_go(model, is_ended=True)
+
+    @rule(stop=st.sampled_from(["cancel", "pause"]))
+    def stop_who_is_woken(self, stop: str) -> None:
+        """A tick ends, and whoever its slot is free for never takes it: others wait behind."""
+        held = [run_id for run_id, model in self.model.items() if model.is_held]
+        if held:
+            self.commit(self.latest[held[0]], Ok(), 0, 0)
+        sql = "SELECT run_id FROM runs WHERE parked_at IS NOT NULL AND parked_on IS NULL AND paused = 0"
+        for row in self.do(self.store.database.read(lambda db: db.execute(sql).fetchall())):
+            if stop == "cancel":
+                self.cancel(row["run_id"])
+            else:
+                self.pause_or_resume(row["run_id"], True)
 
     @rule(ms=st.sampled_from([1, 400, 1_001, 5_000]))
     def time_passes(self, ms: int) -> None:
@@ -301,7 +384,47 @@ class KernelMachine(RuleBasedStateMachine):
                 assert model.is_held
                 assert model.expires_at <= self.clock.now()
                 assert run.error["code"] == "crashed"
-                model.is_ended, model.is_held = True, False
+                self._let_go(model, is_ended=True)
+
+    def _faults_stop(self) -> None:
+        """Everybody is at home, nothing is paused, each key has a slot, and it is late: then everyone has their turn.
+
+        Only what is held back gets a push, so that nobody is woken by it who should have been woken before.
+        """
+        for clog_id in self.paused_clogs.copy():
+            self.pause_or_resume_clog(clog_id, False)
+        for key in KEYS:
+            if not self.slots.limits[key]:
+                self.set_limit(key, 1)
+        for model in self.model.values():
+            if model.is_paused and not model.is_ended:
+                self.pause_or_resume(model.run_id, False)
+        self.clock.jump(60_000)
+        while claims := self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-last", 2))):
+            self._note_kernel_ends()
+            for holder in map(self._hold, claims):
+                self.commit(holder, Done(1), 0, 0)
+        self._note_kernel_ends()
+        for model in self.model.values():
+            run = self.do(self.store.get_run(model.run_id))
+            blocked = not self.slots.is_free_for(model.run_id)
+            assert run.is_ended or run.status is RunStatus.IDLE or (run.parked_on and blocked), f"forgotten: {run}"
+        self._free_what_idle_runs_keep()
+
+    def _free_what_idle_runs_keep(self) -> None:
+        """An idle run keeps what it holds for its life, and others wait for it by right; when it ends, they go on."""
+        idle = [model for model in self.model.values() if not model.is_ended and not self._is_parked(model)]
+        for model in idle:
+            self.cancel(model.run_id)
+        while claims := self.do(self.store.claim_due(ClaimAsk(CLOGS, "i-last", 2))):
+            for holder in map(self._hold, claims):
+                self.commit(holder, Done(1), 0, 0)
+        left = [model for model in self.model.values() if not model.is_ended]
+        assert not left, f"forgotten: {left}"
+        self.the_tables_agree_with_the_model()
+
+    def _is_parked(self, model: ModelRun) -> bool:
+        return self.do(self.store.get_run(model.run_id)).parked_on is not None
 
     @invariant()
     @precondition(lambda self: bool(self.model))
@@ -310,8 +433,18 @@ class KernelMachine(RuleBasedStateMachine):
             check_tables(db, self.clock.now())
             for model in self.model.values():
                 self._check_run(db, model)
+            self._check_admission(db)
 
         self.do(self.store.database.read(read))
+
+    def _check_admission(self, db: Any) -> None:
+        rows = {row["key"]: row for row in db.execute("SELECT * FROM ocean_keys")}
+        for key in KEYS:
+            stored = (rows[key]["slots"], rows[key]["in_use"]) if key in rows else (1, 0)
+            assert stored == (self.slots.limits[key], self.slots.in_use(key)), f"{key}: {self.slots}"
+        counters = {row["key"]: row["used"] for row in db.execute("SELECT key, used FROM ocean_counters")}
+        taken = {f"cap-{cap}": used for cap, used in self.used.items() if used}
+        assert counters == taken, "the counters are not the sums of the committed takes"
 
     def _check_run(self, db: Any, model: ModelRun) -> None:
         bodies = {

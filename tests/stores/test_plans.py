@@ -247,7 +247,11 @@ PROBES = {
     "lost_on_last_call": ["runs_last_call (lock_expires_at<?)"],
     "lapsed_leases": ["runs_leased (lock_expires_at<?)"],
     "queue_due": ["runs_queue (clog_id=? AND queue=? AND priority=? AND due_at>? AND due_at<?)"],
-    "next_parked_lane": ["runs_parked (parked_on=? AND (clog_id,line,priority)>(?,?,?))"],
+    "next_parked_lane": [
+        "runs_parked (parked_on=? AND clog_id=? AND line=? AND priority>?)",
+        "runs_parked (parked_on=? AND clog_id=? AND line>?)",
+        "runs_parked (parked_on=? AND clog_id>?)",
+    ],
     "parked_lane": ["runs_parked (parked_on=? AND clog_id=? AND line=? AND priority=?)"],
     "count_parked": ["runs_parked (parked_on=?)"],
     "key_holder": ["ocean_run_keys_held (key=?)"],

@@ -28,7 +28,8 @@ WHERE run_id = :run_id;
 
 -- name: redefine_run
 -- What only a further creation of a debounced run can change.
-UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at, queue = :queue
+UPDATE runs SET priority = :priority, max_attempts = :max_attempts, deadline_at = :deadline_at, queue = :queue,
+  key_count = :key_count
 WHERE run_id = :run_id;
 
 -- name: redefine_details
@@ -184,6 +185,9 @@ SELECT min(at) AS at FROM (
 -- name: insert_run_key
 INSERT INTO ocean_run_keys (run_id, key, place, hold, is_held) VALUES (:run_id, :key, :place, :hold, 0);
 
+-- name: forget_run_keys
+DELETE FROM ocean_run_keys WHERE run_id = :run_id;
+
 -- name: run_keys
 -- A run's concurrency keys in the order they were named.
 SELECT key, hold, is_held FROM ocean_run_keys WHERE run_id = :run_id ORDER BY place;
@@ -213,10 +217,23 @@ SELECT key FROM ocean_keys WHERE key > :after ORDER BY key LIMIT :limit;
 UPDATE ocean_keys SET wakes = wakes + 1 WHERE key = :key RETURNING wakes;
 
 -- name: next_parked_lane
--- The first lane (clog, queue, priority) after this one that has runs parked on a key.
-SELECT clog_id, line, priority FROM runs INDEXED BY runs_parked
-WHERE parked_on = :key AND parked_on IS NOT NULL AND (clog_id, line, priority) > (:clog_id, :line, :priority)
-ORDER BY clog_id, line, priority LIMIT 1;
+-- The first lane (clog, queue, priority) after this one that has runs parked on a key. A probe for each part: one for all
+-- three would walk through all runs of this lane to its end.
+SELECT * FROM (
+  SELECT clog_id, line, priority FROM runs INDEXED BY runs_parked
+  WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND line = :line AND priority > :priority
+  ORDER BY clog_id, line, priority LIMIT 1)
+UNION ALL
+SELECT * FROM (
+  SELECT clog_id, line, priority FROM runs INDEXED BY runs_parked
+  WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND line > :line
+  ORDER BY clog_id, line, priority LIMIT 1)
+UNION ALL
+SELECT * FROM (
+  SELECT clog_id, line, priority FROM runs INDEXED BY runs_parked
+  WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id > :clog_id
+  ORDER BY clog_id, line, priority LIMIT 1)
+LIMIT 1;
 
 -- name: parked_lane
 -- The runs of one lane that are parked on a key, longest parked first.

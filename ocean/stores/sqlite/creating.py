@@ -8,6 +8,7 @@ from ocean.kernel.values import encode
 from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation, is_debounced
 from ocean.stores.sqlite.inbox import append_input
 from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.keys import name_keys
 from ocean.stores.sqlite.unit import Unit
 
 
@@ -135,8 +136,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         retry_of=new.retry_of,
         rate=None if new.rate is None else encode([new.rate.key, new.rate.limit, new.rate.per_ms]),
     )
-    for place, key in enumerate(new.concurrency_keys):
-        u.do("insert_run_key", run_id=run.run_id, key=key.name, place=place, hold=key.hold)
+    name_keys(u, run.run_id, new.concurrency_keys)
     for name, value in new.attributes.items():
         put_attribute(u, run, name, value)
     if new.dedupe_key is not None:

@@ -10,6 +10,7 @@ from ocean.kernel.transitions import delayed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.counters import promise
 from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.keys import keys_of, name_keys
 from ocean.stores.sqlite.unit import Unit
 
 
@@ -34,7 +35,9 @@ def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
     assert new.debounce is not None
     assert new.dedupe_key is not None
     facts: dict[str, Any] = {"priority": new.priority, "max_attempts": new.retry.max_attempts}
-    facts |= {"deadline_at": new.deadline_at, "queue": queue}
+    facts |= {"deadline_at": new.deadline_at, "queue": queue, "key_count": len(new.concurrency_keys)}
+    if keys_of(u, run) != new.concurrency_keys:
+        run = _with_new_keys(u, run, new)
     u.do("redefine_run", run_id=run.run_id, **facts)
     u.do("redefine_details", run_id=run.run_id, body_hash=new.body_hash, retry=encode(new.retry.as_json()))
     u.do("clear_attributes", run_id=run.run_id)
@@ -46,7 +49,18 @@ def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
     event, seq = u.event(run.run_id, "run.debounced", payload, actor=new.actor)
     input = {"body": new.input, "actor": new.actor, "caused_by": event, "event_seq": seq}
     u.do("replace_created_input", run_id=run.run_id, **input)
+    if run.key_count:
+        # What the creator is told includes whether a full concurrency key has parked it.
+        u.flush()
+    return u.run(run.run_id)
+
+
+def _with_new_keys(u: Unit, run: Run, new: NewRun) -> Run:
+    """Never claimed, it has no slot; but it must leave the lines of its old keys while it still has them."""
+    u.save(delayed(run, Delay.DEBOUNCE, new.dedupe_key or "", u.now + 1, u.now))
     u.flush()
+    u.do("forget_run_keys", run_id=run.run_id)
+    name_keys(u, run.run_id, new.concurrency_keys)
     return u.run(run.run_id)
 
 

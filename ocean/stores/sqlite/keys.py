@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DEFAULT_SLOTS = 1
 MOST_COUNTED = 1_000
 MOST_WOKEN = 100
-"""How many parked runs of a line a raised limit wakes at once; each that goes to work wakes one more."""
+"""How many parked runs of a line are woken at once for as many free slots; each that goes to work wakes one more."""
 
 Stage = Literal["away", "due", "parked", "at_work"]
 
@@ -44,17 +44,15 @@ def stage_of(run: Run | None, now: int) -> Stage:
 
 
 def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
-    """Bring a run's slots in line with what it has become, park it if one it needs is taken, wake whom that frees."""
+    """Bring a run's slots in line with what it has become, park it if one it needs is taken, note whom that frees."""
     was, rows = stage_of(before, u.now), u.all("run_keys", run_id=run.run_id)
     freed = _take_and_free(u, run, rows)
     if run.parked_on is not None and not wants_slots(run, u.now):
         run = u.save(unparked(run, u.now))
-    elif was in ("away", "at_work") and stage_of(run, u.now) == "due":
+    elif was != "due" and stage_of(run, u.now) == "due":
         run = park_if_full(u, run)
     has_left = was == "due" and stage_of(run, u.now) != "due"
-    for row in rows:
-        if has_left or row["key"] in freed:
-            _wake(u, row["key"], 1)
+    u.vacated.update(row["key"] for row in rows if has_left or row["key"] in freed)
     return run
 
 
@@ -86,12 +84,17 @@ def keys_of(u: Unit, run: Run) -> tuple[Key, ...]:
     return tuple(Key(row["key"], row["hold"]) for row in rows)
 
 
+def name_keys(u: Unit, run_id: str, keys: tuple[Key, ...]) -> None:
+    for place, key in enumerate(keys):
+        u.do("insert_run_key", run_id=run_id, key=key.name, place=place, hold=key.hold)
+
+
 def set_limit(u: Unit, key: str, slots: int, actor: str | None) -> KeyInfo:
     before, in_use = _usage(u, key)
     u.do("put_key", key=key, slots=slots, in_use=in_use)
     if slots != before:
         u.append(type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor)
-    _wake(u, key, min(slots - in_use, MOST_WOKEN))
+    u.vacated[key] = slots
     u.flush()
     return key_info(u, key)
 
@@ -127,10 +130,14 @@ def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
     return freed
 
 
-def _wake(u: Unit, key: str, count: int) -> None:
-    """If the key has room, make each line's next parked runs due: the urgent first, every eighth time the oldest."""
+def wake(u: Unit, key: str, count: int) -> None:
+    """If the key has room, make each line's next parked runs due: the urgent first, every eighth time the oldest.
+
+    Last ticks are before both.
+    """
     slots, in_use = _usage(u, key)
-    if in_use >= slots or count <= 0:
+    count = min(count, slots - in_use, MOST_WOKEN)
+    if count <= 0:
         return
     in_line = _in_line(u, key, count)
     if not in_line and (slots, in_use) == (DEFAULT_SLOTS, 0):
@@ -138,19 +145,16 @@ def _wake(u: Unit, key: str, count: int) -> None:
     counted = u.one("count_wake", key=key) if in_line else None
     is_fair = counted is not None and counted["wakes"] % FAIR_EVERY == 0
     for runs in in_line.values():
-        runs.sort(key=lambda run: (0 if is_fair else run.priority, run.parked_at or 0, run.run_id))
+        runs.sort(key=lambda run: (not run.ending, 0 if is_fair else run.priority, run.parked_at or 0, run.run_id))
         for run in runs[:count]:
             u.write(unparked(run, u.now))
 
 
 def _in_line(u: Unit, key: str, count: int) -> dict[tuple[str, str], list[Run]]:
-    """The first parked runs of every lane, by clog and queue; not those that this very unit is taking elsewhere."""
+    """The first parked runs of every lane, by clog and queue."""
     found: dict[tuple[str, str], list[Run]] = defaultdict(list)
     lane: dict[str, Any] = {"clog_id": "", "line": "", "priority": -1}
     while following := u.one("next_parked_lane", key=key, **lane):
         lane = dict(following)
-        runs = u.loaded(u.all("parked_lane", key=key, **lane, limit=count + u.unwritten))
-        found[lane["clog_id"], lane["line"]] += [
-            run for run in runs if run.parked_on == key and wants_slots(run, u.now)
-        ]
-    return {line: runs for line, runs in found.items() if runs}
+        found[lane["clog_id"], lane["line"]] += u.loaded(u.all("parked_lane", key=key, **lane, limit=count))
+    return found

@@ -1,6 +1,7 @@
 """One unit of work: the rows it has read, what it changes, and the events it appends, at one moment in time."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from ocean.kernel.records import ClogRecord, Delay, Ending, Run, RunStatus
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
 from ocean.stores.queries import load_queries
-from ocean.stores.sqlite.keys import settle_slots
+from ocean.stores.sqlite.keys import settle_slots, wake
 
 QUERIES = load_queries("sqlite.sql")
 
@@ -24,6 +25,7 @@ class Unit:
         self._runs: dict[str, Run | None] = {}
         self._changed: dict[str, None] = {}
         self._stored: dict[str, Run] = {}
+        self.vacated: Counter[str] = Counter()
         self.ended_parents: list[tuple[str, str]] = []
         self.is_ending_children = False
 
@@ -78,11 +80,6 @@ class Unit:
         self._runs[run.run_id] = self._noted(run)
         self.do("save_run", **_columns(run))
 
-    @property
-    def unwritten(self) -> int:
-        """How many runs the tables show as they were before this unit."""
-        return len(self._changed)
-
     def forget(self, run_id: str) -> None:
         """The run's row is gone."""
         self._runs[run_id] = None
@@ -90,7 +87,10 @@ class Unit:
         self._stored.pop(run_id, None)
 
     def flush(self) -> None:
-        """Write the changed runs. Those with concurrency keys take, free or wait for slots here, and wake others."""
+        """Write the changed runs. Those with concurrency keys take, free or wait for slots here, and wake others.
+
+        Nobody is woken before all are written: until then the tables show some in line who are there no more.
+        """
         while self._changed:
             run_id = next(iter(self._changed))
             run = self._runs[run_id]
@@ -99,6 +99,9 @@ class Unit:
             del self._changed[run_id]
             if run is not None:
                 self.do("save_run", **_columns(run))
+        vacated, self.vacated = self.vacated, Counter()
+        for key, count in vacated.items():
+            wake(self, key, count)
 
     def clog(self, clog_id: str) -> ClogRecord | None:
         row = self.one("get_clog", clog_id=clog_id)

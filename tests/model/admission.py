@@ -1,0 +1,45 @@
+"""What concurrency keys and capped counters must be, kept by hand beside the model of the runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ocean.kernel.records import Key
+
+KEYS = ("a", "b", "c")
+CAP = 2
+"""Of each counter that ticks and outsiders take from."""
+
+
+@dataclass
+class Slots:
+    """Who has a slot of which key. A slot is taken by a claim only, and only within the limit of that moment."""
+
+    limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KEYS, 1))
+    keys: dict[str, tuple[Key, ...]] = field(default_factory=dict)
+    holders: dict[str, set[str]] = field(default_factory=lambda: {key: set() for key in KEYS})
+
+    def is_free_for(self, run_id: str) -> bool:
+        return all(
+            run_id in self.holders[key.name] or len(self.holders[key.name]) < self.limits[key.name]
+            for key in self.keys[run_id]
+        )
+
+    def claim(self, run_id: str) -> None:
+        """In the order in which the claims were made: each finds the slots that those before it took."""
+        assert self.is_free_for(run_id), f"{run_id} works above a limit: {self.holders} of {self.limits}"
+        for key in self.keys[run_id]:
+            self.holders[key.name].add(run_id)
+
+    def free(self, run_id: str, *, is_ended: bool) -> None:
+        """The tick is over, or the run's life."""
+        for key in self.keys[run_id]:
+            if is_ended or key.hold == "tick":
+                self.holders[key.name].discard(run_id)
+
+    def in_use(self, key: str) -> int:
+        return len(self.holders[key])
+
+
+def keys_of(names: Iterable[str], holds: Iterable[Literal["tick", "run"]]) -> tuple[Key, ...]:
+    return tuple(Key(name, hold) for name, hold in zip(names, holds, strict=False))
