@@ -226,10 +226,11 @@ def checked_keys(keys: Sequence[str | Key]) -> tuple[Key, ...]:
     for key in checked:
         checked_id(key.name, "a concurrency key")
         checked_choice(key.hold, "hold", ("tick", "run"))
-    if len(checked) > MOST_KEYS or len({key.name for key in checked}) < len(checked):
-        raise InvalidValue(
-            f"a run has at most {MOST_KEYS} different concurrency keys, got {[key.name for key in checked]}"
-        )
+    names = [key.name for key in checked]
+    if len(names) > MOST_KEYS:
+        raise InvalidValue(f"a run has at most {MOST_KEYS} concurrency keys, got {shown(names)}")
+    if len(set(names)) < len(names):
+        raise InvalidValue(f"a run has each of its concurrency keys once, got {shown(names)}")
     return checked
 
 

@@ -98,8 +98,8 @@ async def test_three_keys_are_the_most_and_are_shown() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (["a", "b", "c", "d"], "a run has at most 3 different concurrency keys, got ['a', 'b', 'c', 'd']"),
-    (["a", Key("a", "run")], "a run has at most 3 different concurrency keys, got ['a', 'a']"),
+    (["a", "b", "c", "d"], "a run has at most 3 concurrency keys, got ['a', 'b', 'c', 'd']"),
+    (["a", Key("a", "run")], "a run has each of its concurrency keys once, got ['a', 'a']"),
     ("abc", "concurrency_keys are a list of names or Key(name, hold=…), got 'abc'"),
     (Key("a"), "concurrency_keys are a list of names or Key(name, hold=…), got Key(name='a', hold='tick')"),
     (None, "concurrency_keys are a list of names or Key(name, hold=…), got None"),
