@@ -100,7 +100,7 @@ class Leasing:
             clog_id=checked_id(clog_id, "clog_id"),
             worker_id=checked_id(worker_id, "worker_id"),
             lease_ms=lease_ms,
-            queues=tuple(dict.fromkeys(checked_names(queues, "queues"))),
+            queues=checked_names(queues, "queues"),
             hashes=tuple(map(_hash, ids)),
             slot=slot,
         )
