@@ -19,8 +19,11 @@ What holds, and why:
 * A crash is not special. A lock that lapses is claimed like any due row, and counts as a failed attempt.
 * Anyone can see why. `eligibility.holds` is what the claim asks and what `explain` shows.
 * Waiting costs nothing. `due_at` is one indexed column, a pure function of the row; its minimum is when to come back.
+  A run behind a full concurrency key is parked: it has none until the commit that frees a slot.
 
 Where things are: `transitions` is the state table, `eligibility` and `lanes` decide who is claimed, `advancing` is the
-loop, `tick` what a clog is handed, `read_before_write` the ledger of its rows, `store` what a database must do.
+loop, `tick` what a clog is handed, `read_before_write` the ledger of its rows, `counters` what it may take, `leasing`
+the work of those outside, `rehearsing` the dry run, `finding` and `bulk` which runs are meant and one verb for many,
+`store` what a database must do.
 On failure: a handler that raises costs an attempt; a lost lock cancels it; a conflict on a row calls it again.
 """

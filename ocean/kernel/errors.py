@@ -115,7 +115,7 @@ class RowChanged(OceanError):
 
 
 class Conflict(OceanError):
-    """A direct call kept losing its rows to other writers."""
+    """A direct call kept losing its rows to other writers, or leased work waited too long for another's turn to end."""
 
     code = "conflict"
     http_status = 409
