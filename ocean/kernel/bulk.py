@@ -17,7 +17,7 @@ from ocean.kernel.arguments import UNSET, checked_count, checked_flag, new_signa
 from ocean.kernel.clock import Clock, sleep
 from ocean.kernel.errors import BulkStopped, InvalidValue, OceanError
 from ocean.kernel.filters import RunFilter, Span
-from ocean.kernel.finding import RunQuery, run_filter
+from ocean.kernel.finding import RunQuery, run_filter, with_statuses
 from ocean.kernel.ids import derived_id
 from ocean.kernel.records import ENDED, RunStatus
 from ocean.kernel.store import Store
@@ -205,15 +205,13 @@ class BulkVerbs:
 
 
 def _checked_query(query: RunQuery, statuses: tuple[RunStatus, ...] | None, everything: bool) -> RunFilter:
-    is_everything = run_filter(**query).is_everything
+    where = run_filter(**query)
     checked_flag(everything, "everything")
-    if is_everything and not everything:
+    if where.is_everything and not everything:
         raise InvalidValue("the query names nothing, which means every run there is; if so, say everything=True")
-    if everything and not is_everything:
+    if everything and not where.is_everything:
         raise InvalidValue("everything=True goes without a query; leave one of them out")
-    if query.get("status") is None and statuses is not None:
-        query = {**query, "status": statuses}
-    return run_filter(**query)
+    return where if statuses is None else with_statuses(where, statuses)
 
 
 def _until(where: RunFilter, newest_at: int) -> RunFilter:

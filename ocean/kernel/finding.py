@@ -1,6 +1,7 @@
 """Which runs are meant, and in which order: what callers say, checked. For the kernel's verbs and for ticks alike."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import replace
 from math import prod
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -60,12 +61,25 @@ def run_filter(
     )
     if (equal or ranged) and where.clog_ids is None:
         raise InvalidValue("attributes are indexed by clog: filter by clog_id too")
-    if not where.ended.is_any and where.statuses and ENDED.isdisjoint(where.statuses):
-        raise InvalidValue(f"only done and failed runs have ended, and status is {', '.join(where.statuses)}")
+    _refuse_never_ended(where)
     combinations = prod(len(values) for values in where.sets)
     if combinations > MOST_COMBINATIONS:
         raise InvalidValue(f"the sets make {combinations} combinations of values, over {MOST_COMBINATIONS}: split them")
     return where
+
+
+def with_statuses(where: RunFilter, statuses: tuple[RunStatus, ...]) -> RunFilter:
+    """These are meant unless the query says which. They are no set of the caller's, and make no combinations."""
+    if where.statuses is not None:
+        return where
+    narrowed = replace(where, statuses=statuses)
+    _refuse_never_ended(narrowed)
+    return narrowed
+
+
+def _refuse_never_ended(where: RunFilter) -> None:
+    if not where.ended.is_any and where.statuses and ENDED.isdisjoint(where.statuses):
+        raise InvalidValue(f"only done and failed runs have ended, and status is {', '.join(where.statuses)}")
 
 
 def is_descending(where: RunFilter, order: RunOrder | None) -> bool:

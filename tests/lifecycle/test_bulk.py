@@ -13,6 +13,7 @@ from ocean import (
     BulkStopped,
     Done,
     Failed,
+    InvalidValue,
     Ocean,
     Ok,
     Outcome,
@@ -308,6 +309,18 @@ async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
         await ocean.cancel_runs(clog_id="c", batch=2, on_progress=lambda _: ocean.close())
     assert (stopped.value.progress.done, stopped.value.retryable) == (2, False)
     assert isinstance(stopped.value.__cause__, StoreUnusable)
+
+
+async def test_the_statuses_that_a_verb_means_are_not_counted_among_the_callers_combinations() -> None:
+    async with stage(Script()) as w:
+        for number in range(2):
+            await w.ocean.create_run(session_id=f"s{number}", clog_id="c")
+        result = await w.ocean.cancel_runs(session_id=[f"s{number}" for number in range(200)])
+        assert (result.seen, result.done) == (2, 2)
+        with pytest.raises(InvalidValue, match="201 combinations of values"):
+            await w.ocean.cancel_runs(session_id=[f"s{number}" for number in range(201)])
+        with pytest.raises(InvalidValue, match="only done and failed runs have ended"):
+            await w.ocean.cancel_runs(ended_from=0)
 
 
 async def test_a_batch_of_a_thousand_runs_is_a_few_transactions() -> None:
