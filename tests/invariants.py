@@ -188,7 +188,8 @@ def _check_wake_up(key: str, runs: list[Run], now: int) -> None:
     for run in runs:
         if run.parked_on == key:
             line = (run.clog_id, run.queue)
-            ahead = [other for other in due if (other.clog_id, other.queue) == line and (other.ending or not run.ending)]
+            mates = [other for other in due if (other.clog_id, other.queue) == line]
+            ahead = [other for other in mates if other.ending or not run.ending]
             assert ahead, f"{key!r} has a free slot, and nobody of {line} is woken: {run}"
 
 
