@@ -9,7 +9,6 @@ from ocean.kernel.records import Event
 from ocean.kernel.store import Store
 
 PAGE = 500
-LAST_EVENTS = frozenset({"run.done", "run.failed", "run.deleted"})
 RESET = "reset"
 
 
