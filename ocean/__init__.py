@@ -7,7 +7,7 @@ from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.bulk import BulkProgress, BulkResult
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
-from ocean.kernel.counters import Taken
+from ocean.kernel.counters import Take, Taken
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
@@ -152,6 +152,7 @@ __all__ = [
     "StoreUnusable",
     "SweepResult",
     "SystemClock",
+    "Take",
     "Taken",
     "Tick",
     "TickInfo",

@@ -70,6 +70,8 @@ class DryNewRun:
     dedupe_key: str | None
     concurrency_keys: tuple[Key, ...]
     queue: str | None
+    rate: Take | None
+    """It starts when its token is free."""
     notify_parent: bool
     on_parent_end: Literal["live", "cancel"]
 

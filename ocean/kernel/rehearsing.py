@@ -149,6 +149,7 @@ def _new_run(new: NewRun) -> DryNewRun:
         dedupe_key=new.dedupe_key,
         concurrency_keys=new.concurrency_keys,
         queue=new.queue,
+        rate=new.rate,
         notify_parent=new.notify_parent,
         on_parent_end=new.on_parent_end,
     )

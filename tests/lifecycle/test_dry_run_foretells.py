@@ -1,13 +1,14 @@
 """A dry run foretells: the real call made right after it answers, says and writes the same."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from ocean import CLEAR, Abort, Clog, Continue, Done, DryRun, Failed, Ok, Outcome, Refuse, Retry, Tick, Wait
-from ocean.kernel.arguments import KERNEL_EVENTS
+from ocean import CLEAR, Abort, Clog, Continue, Done, DryRun, Failed, Key, Ok, Outcome, Refuse, Retry, Tick, Wait
+from ocean.kernel.arguments import KERNEL_EVENTS, RunOptions
 from ocean.kernel.effects import RowKey
 from ocean.kernel.outcomes import error_info, outcome_name
 from ocean.kernel.store import RowsAsk
@@ -125,6 +126,25 @@ async def sets_timers_and_attributes(tick: Tick) -> Outcome:
 
 
 @handler
+async def takes_and_creates_under_keys_and_rates(tick: Tick) -> Outcome:
+    options = RunOptions(
+        concurrency_keys=["desk", Key("room", hold="run")], rate_key="rate", rate_limit=1, rate_per_ms=1_000
+    )
+    assert await tick.take("cap", 2, limit=3)
+    assert await tick.take("cap", limit=3)
+    assert not await tick.take("cap", limit=3)
+    for n in range(2):
+        await tick.create_run(clog_id="c", input=n, **options)
+    return Done()
+
+
+@handler
+async def takes_in_vain(tick: Tick) -> Outcome:
+    await tick.take("cap")
+    return Retry("not now")
+
+
+@handler
 async def calls_a_method(tick: Tick) -> Outcome:
     return Done(await tick.call("ledger", "book", 5))
 
@@ -194,6 +214,7 @@ async def test_a_real_call_does_what_the_dry_run_said(act: Handler) -> None:
         await assert_wrote(w, shown)
         await assert_told(w, shown)
         await assert_kept(w, shown)
+        await assert_took(w, shown)
 
 
 async def assert_said(w: World, shown: DryRun) -> None:
@@ -232,11 +253,21 @@ async def assert_told(w: World, shown: DryRun) -> None:
         run = await look(w, new.run_id)
         assert (run.clog_id, run.session_id, run.priority) == (new.clog_id, new.session_id, new.priority)
         assert (run.attributes, run.dedupe_key, run.parent_run_id) == (new.attributes, new.dedupe_key, shown.run_id)
+        assert (run.concurrency_keys, run.queue) == (new.concurrency_keys, new.queue)
         given = [each.body for each in await w.ocean.list_inputs(new.run_id) if each.kind == "created"]
         assert given == ([new.input] if new.has_input else [])
     for signal in shown.signals:
         got = [each for each in await w.ocean.list_inputs(signal.run_id) if each.kind == "signal"]
         assert [(each.body, each.signal_id) for each in got] == [(signal.input, signal.signal_id)]
+
+
+async def assert_took(w: World, shown: DryRun) -> None:
+    """From the counters, and for the runs that start later."""
+    took = Counter[str]()
+    for take in (*shown.takes, *(new.rate for new in shown.runs if new.rate)):
+        took[take.key] += take.n
+    assert (await w.ocean.take("cap", 0)).used == took["cap"]
+    assert (await w.ocean.take("rate", 0, limit=1, per_ms=1_000)).used == took["rate"]
 
 
 async def assert_kept(w: World, shown: DryRun) -> None:
