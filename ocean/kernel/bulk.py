@@ -19,7 +19,7 @@ from ocean.kernel.errors import BulkStopped, InvalidValue, OceanError
 from ocean.kernel.filters import RunFilter, Span
 from ocean.kernel.finding import RunQuery, run_filter, with_statuses
 from ocean.kernel.ids import derived_id
-from ocean.kernel.records import ENDED, RunStatus
+from ocean.kernel.records import ENDED, RunPage, RunStatus
 from ocean.kernel.store import Store
 from ocean.kernel.values import checked_id, shown
 
@@ -100,10 +100,7 @@ class Bulk:
         cursor: str | None = None
         while True:
             began_at = self._clock.now()
-            try:
-                page = await self._store.list_runs(where, self._size(), cursor, False)
-            except OceanError as error:
-                raise self._stopped(error) from error
+            page = await self._page(where, self._size(), cursor)
             if page.runs:
                 await self._do([run.run_id for run in page.runs], act)
                 await self._tell()
@@ -115,8 +112,14 @@ class Bulk:
 
     async def _newest_at(self) -> int:
         """By now, or by a clock that is ahead of ours and has created runs."""
-        newest = (await self._store.list_runs(RunFilter(), 1, None, True)).runs
+        newest = (await self._page(RunFilter(), 1, None, is_descending=True)).runs
         return max([self._clock.now(), *(run.created_at for run in newest)])
+
+    async def _page(self, where: RunFilter, size: int, cursor: str | None, *, is_descending: bool = False) -> RunPage:
+        try:
+            return await self._store.list_runs(where, size, cursor, is_descending)
+        except OceanError as error:
+            raise self._stopped(error) from error
 
     def _size(self) -> int:
         return min(size for size in (self._batch, self._per_second, self._left) if size is not None)

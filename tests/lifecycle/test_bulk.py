@@ -309,6 +309,8 @@ async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
         await ocean.cancel_runs(clog_id="c", batch=2, on_progress=lambda _: ocean.close())
     assert (stopped.value.progress.done, stopped.value.retryable) == (2, False)
     assert isinstance(stopped.value.__cause__, StoreUnusable)
+    with pytest.raises(BulkStopped, match="stopped after 0 of 0 runs"):
+        await ocean.cancel_runs(clog_id="c")
 
 
 async def test_the_statuses_that_a_verb_means_are_not_counted_among_the_callers_combinations() -> None:
