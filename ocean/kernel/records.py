@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -109,6 +110,29 @@ class Run:
     @property
     def is_ended(self) -> bool:
         return self.status in ENDED
+
+
+if TYPE_CHECKING:
+    from dataclasses import replace
+
+    changed = replace
+else:
+    _values_of = attrgetter(*Run.__slots__)
+    _setters = tuple(vars(Run)[name].__set__ for name in Run.__slots__)
+    _places = {name: place for place, name in enumerate(Run.__slots__)}
+
+    def changed(run: Run, /, **changes: Any) -> Run:
+        """The run with some fields changed: what `dataclasses.replace` does, in a third of the time.
+
+        A tick does it some twenty times. The type checker sees the original, and so knows every field.
+        """
+        values = list(_values_of(run))
+        for name, value in changes.items():
+            values[_places[name]] = value
+        following = object.__new__(Run)
+        for put, value in zip(_setters, values, strict=True):
+            put(following, value)
+        return following
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ Every function answers a new `Run`, or raises the refusal a caller gets. Stores 
 that has read the row, so that what decides is what is there.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ocean.kernel.backoff import RetryPolicy, delay_for
 from ocean.kernel.errors import LockLost, RunEnded
 from ocean.kernel.ids import even_roll
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Delay, Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
 
 GIVE_BACKS_FREE = 2
 
@@ -64,18 +64,18 @@ def parked(run: Run, key: str, now: int) -> Run:
     one that it does not get.
     """
     since = 0 if run.ending else now if run.parked_at is None else run.parked_at
-    return replace(run, parked_on=key, parked_at=since, updated_at=now)
+    return changed(run, parked_on=key, parked_at=since, updated_at=now)
 
 
 def unparked(run: Run, now: int) -> Run:
     """A slot is free, or the run no longer wants one. `parked_at` stays: if it must park again, it keeps its place."""
     ready_at = None if run.ready_at is None else now
-    return replace(run, parked_on=None, ready_at=ready_at, updated_at=now)
+    return changed(run, parked_on=None, ready_at=ready_at, updated_at=now)
 
 
 def _out_of_line(run: Run) -> Run:
     """What it wanted a slot for is no longer to be done: the next wait is a new one, at the end of the line."""
-    return replace(run, parked_on=None, parked_at=None)
+    return changed(run, parked_on=None, parked_at=None)
 
 
 def is_last_call(run: Run) -> bool:
@@ -87,8 +87,8 @@ def is_last_call(run: Run) -> bool:
 
 def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
     """A run that is created, or created once more before its first claim, starts at a time of its own."""
-    run = replace(_out_of_line(run), ready_at=None, wake_at=until, delayed_by=by, delay_key=key)
-    return replace(run, updated_at=now)
+    run = changed(_out_of_line(run), ready_at=None, wake_at=until, delayed_by=by, delay_key=key)
+    return changed(run, updated_at=now)
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
@@ -96,26 +96,26 @@ def input_arrived(run: Run, available_at: int, now: int) -> Run:
     refuse_if_ended(run)
     match run.status:
         case RunStatus.IDLE | RunStatus.WAITING if available_at <= now:
-            free = replace(run, wake_at=None, wait_until=None)
-            return replace(free, status=RunStatus.PENDING, ready_at=now, updated_at=now)
+            free = changed(run, wake_at=None, wait_until=None)
+            return changed(free, status=RunStatus.PENDING, ready_at=now, updated_at=now)
         case RunStatus.IDLE:
-            return replace(run, status=RunStatus.WAITING, wake_at=available_at, updated_at=now)
+            return changed(run, status=RunStatus.WAITING, wake_at=available_at, updated_at=now)
         case RunStatus.WAITING if run.wake_at is None or available_at < run.wake_at:
-            return replace(run, wake_at=available_at, updated_at=now)
+            return changed(run, wake_at=available_at, updated_at=now)
         case _:
-            return replace(run, updated_at=now)
+            return changed(run, updated_at=now)
 
 
 def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
     """A direct call set or cancelled timers: an idle or waiting run sleeps until what is first now."""
     refuse_if_ended(run)
     if run.status not in (RunStatus.IDLE, RunStatus.WAITING):
-        return replace(run, updated_at=now)
+        return changed(run, updated_at=now)
     if next_input_at is not None and next_input_at <= now:
         return input_arrived(run, next_input_at, now)
     wake_at = min((time for time in (run.wait_until, next_input_at) if time is not None), default=None)
     status = RunStatus.IDLE if wake_at is None else RunStatus.WAITING
-    return replace(_out_of_line(run), status=status, wake_at=wake_at, updated_at=now)
+    return changed(_out_of_line(run), status=status, wake_at=wake_at, updated_at=now)
 
 
 def refuse_if_ended(run: Run) -> None:
@@ -141,7 +141,7 @@ def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = F
         return EndNow(run.ending, attempt)
     if crashed and is_spent(attempt, run.max_attempts):
         return EndNow(Ending.EXHAUSTED, attempt)
-    return replace(
+    return changed(
         run,
         status=RunStatus.ACTIVE,
         attempt=attempt,
@@ -174,14 +174,14 @@ def refuse_unless_held(run: Run | None, epoch: int, run_id: str) -> Run:
 
 
 def renewed(run: Run, lock_ms: int, now: int) -> Run:
-    return replace(run, lock_expires_at=max(now + lock_ms, run.lock_expires_at or 0))
+    return changed(run, lock_expires_at=max(now + lock_ms, run.lock_expires_at or 0))
 
 
 def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_at: int | None, now: int) -> Run:
     """A tick committed. `next_input_at` is the availability of the first input still in the inbox."""
     if run.ending:
         return ended(run, RunStatus.FAILED, now)
-    free = replace(_unlocked(run, now), attempt=0, tick_open=False)
+    free = changed(_unlocked(run, now), attempt=0, tick_open=False)
     has_due_input = next_input_at is not None and next_input_at <= now
     match outcome:
         case Done():
@@ -189,17 +189,17 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
         case Failed():
             return ended(free, RunStatus.FAILED, now)
         case Continue():
-            return replace(free, status=RunStatus.PENDING, ready_at=now)
+            return changed(free, status=RunStatus.PENDING, ready_at=now)
         case Ok() | Wait() if has_due_input:
-            return replace(free, status=RunStatus.PENDING, ready_at=now)
+            return changed(free, status=RunStatus.PENDING, ready_at=now)
         case Ok() if next_input_at is None:
-            return replace(free, status=RunStatus.IDLE)
+            return changed(free, status=RunStatus.IDLE)
         case Ok():
-            return replace(free, status=RunStatus.WAITING, wake_at=next_input_at)
+            return changed(free, status=RunStatus.WAITING, wake_at=next_input_at)
         case Wait():
             until = outcome.wake_at(now)
             wake_at = until if next_input_at is None else min(until, next_input_at)
-            return replace(free, status=RunStatus.WAITING, wake_at=wake_at, wait_until=until)
+            return changed(free, status=RunStatus.WAITING, wake_at=wake_at, wait_until=until)
 
 
 def retried(run: Run, outcome: Retry, policy: RetryPolicy, tick_began_at: int, now: int) -> Run | EndNow:
@@ -212,7 +212,7 @@ def retried(run: Run, outcome: Retry, policy: RetryPolicy, tick_began_at: int, n
         return EndNow(Ending.EXHAUSTED, attempt)
     roll = even_roll(run.run_id, run.tick, attempt)
     delay = outcome.after_ms if outcome.after_ms is not None else delay_for(policy, attempt, roll)
-    return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, wake_at=now + delay)
+    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, wake_at=now + delay)
 
 
 def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
@@ -222,12 +222,12 @@ def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
         return EndNow(run.ending, attempt)
     if attempt > run.attempt and is_spent(attempt, run.max_attempts):
         return EndNow(Ending.EXHAUSTED, attempt)
-    return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, ready_at=now)
+    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, ready_at=now)
 
 
 def lease_lapsed(run: Run, now: int) -> Run:
     """A worker outside did not renew: a failed attempt, not its last one, and the tick waits for the next worker."""
-    return replace(_unlocked(run, now), status=RunStatus.PENDING, attempt=run.attempt + 1, ready_at=now)
+    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=run.attempt + 1, ready_at=now)
 
 
 def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
@@ -236,26 +236,37 @@ def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
     if not has_on_end:
         return ended(run, RunStatus.FAILED, now)
     free = _unlocked(run, now)
-    return replace(free, status=RunStatus.PENDING, ready_at=now, ending=reason, tick_open=False)
+    return changed(free, status=RunStatus.PENDING, ready_at=now, ending=reason, tick_open=False)
 
 
 def ended(run: Run, status: RunStatus, now: int) -> Run:
     """Final: no lock, no wake, no due time ever again."""
     free = _unlocked(run, now)
-    return replace(free, status=status, ending=None, tick_open=False, paused=False, ended_at=now)
+    return changed(free, status=status, ending=None, tick_open=False, paused=False, ended_at=now)
 
 
 def paused(run: Run, now: int) -> Run:
     refuse_if_ended(run)
-    return replace(run, paused=True, updated_at=now)
+    return changed(run, paused=True, updated_at=now)
 
 
 def resumed(run: Run, now: int) -> Run:
     refuse_if_ended(run)
-    return replace(run, paused=False, updated_at=now)
+    return changed(run, paused=False, updated_at=now)
 
 
 def _unlocked(run: Run, now: int) -> Run:
-    free = replace(run, locked_by=None, lock_expires_at=None, leased=False, ready_at=None, wake_at=None)
-    free = replace(free, wait_until=None, delayed_by=None, delay_key=None)
-    return replace(_out_of_line(free), updated_at=now)
+    return changed(
+        run,
+        locked_by=None,
+        lock_expires_at=None,
+        leased=False,
+        ready_at=None,
+        wake_at=None,
+        wait_until=None,
+        delayed_by=None,
+        delay_key=None,
+        parked_on=None,
+        parked_at=None,
+        updated_at=now,
+    )

@@ -1,7 +1,6 @@
 """The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all."""
 
 import sqlite3
-from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy
@@ -9,7 +8,7 @@ from ocean.kernel.counters import Taken
 from ocean.kernel.effects import NewEvent
 from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
-from ocean.kernel.records import InputKind, Lock, Run, RunStatus
+from ocean.kernel.records import InputKind, Lock, Run, RunStatus, changed
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
 from ocean.kernel.values import decode, encode
@@ -126,7 +125,7 @@ def _provenance(c: TickCommit) -> dict[str, Any]:
 
 
 def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo, **where: Any) -> Committed:
-    u.save(replace(u.run(run.run_id), attempt=end.attempt))
+    u.save(changed(u.run(run.run_id), attempt=end.attempt))
     return Committed(request_end(u, run.run_id, end.reason, error, **where).status)
 
 

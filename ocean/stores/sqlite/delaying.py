@@ -1,11 +1,10 @@
 """Runs that start later than they are created: by a rate, or when creations under one key have come to rest."""
 
-from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.effects import Debounce, NewRun
 from ocean.kernel.eligibility import kernel_end
-from ocean.kernel.records import Delay, Run
+from ocean.kernel.records import Delay, Run, changed
 from ocean.kernel.transitions import delayed
 from ocean.kernel.values import encode
 from ocean.stores.sqlite.counters import promise
@@ -43,7 +42,7 @@ def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
     u.do("clear_attributes", run_id=run.run_id)
     for name, value in new.attributes.items():
         put_attribute(u, run, name, value)
-    run = replace(run, **facts)
+    run = changed(run, **facts)
     run = u.save(delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now))
     payload = {"status": run.status, "wake_at": run.wake_at}
     event, seq = u.event(run.run_id, "run.debounced", payload, actor=new.actor)

@@ -1,12 +1,11 @@
 """The inbox: how inputs arrive, become a tick's, and are consumed by its commit."""
 
 import sqlite3
-from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.effects import NewSignal, SetTimer
 from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
-from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt
+from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
 from ocean.kernel.transitions import input_arrived, refuse_if_ended
 from ocean.kernel.values import decode
 from ocean.stores.sqlite.unit import Unit
@@ -33,7 +32,7 @@ def append_input(
 ) -> int:
     """Number and store one input. The run's status is the caller's business."""
     run = u.run(run_id)
-    run = u.save(replace(run, inbox_count=run.inbox_count + 1, pending_count=run.pending_count + 1))
+    run = u.save(changed(run, inbox_count=run.inbox_count + 1, pending_count=run.pending_count + 1))
     u.do(
         "insert_input",
         run_id=run_id,
@@ -121,7 +120,7 @@ def set_timer(u: Unit, run_id: str, timer: SetTimer, facts: dict[str, Any]) -> N
 def cancel_timer(u: Unit, run_id: str, name: str) -> bool:
     gone = len(u.all("cancel_timer", run_id=run_id, timer=name))
     run = u.run(run_id)
-    u.save(replace(run, pending_count=run.pending_count - gone))
+    u.save(changed(run, pending_count=run.pending_count - gone))
     return gone > 0
 
 
@@ -149,14 +148,14 @@ def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
 def consume_inputs(u: Unit, run: Run) -> list[int]:
     numbers = [row["number"] for row in u.all("consume_inputs", run_id=run.run_id, tick=run.tick)]
     run = u.run(run.run_id)
-    u.save(replace(run, pending_count=run.pending_count - len(numbers)))
+    u.save(changed(run, pending_count=run.pending_count - len(numbers)))
     return numbers
 
 
 def drop_timers(u: Unit, run_id: str) -> None:
     gone = len(u.all("drop_timers", run_id=run_id))
     run = u.run(run_id)
-    u.save(replace(run, pending_count=run.pending_count - gone))
+    u.save(changed(run, pending_count=run.pending_count - gone))
 
 
 def input_from(row: sqlite3.Row) -> Input:

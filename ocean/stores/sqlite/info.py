@@ -13,11 +13,14 @@ from ocean.stores.sqlite.unit import Unit
 
 
 def info(u: Unit, run: Run) -> RunInfo:
-    return infos(u, [run])[0]
+    details = u.one("get_details", run_id=run.run_id)
+    assert details is not None
+    attributes = {row["name"]: decode(row["value"]) for row in u.all("get_attributes", run_id=run.run_id)}
+    return _info(u, run, details, attributes)
 
 
 def infos(u: Unit, runs: Sequence[Run]) -> list[RunInfo]:
-    """In as many statements for a page of runs as for one."""
+    """A page of them, in two statements."""
     run_ids = encode([run.run_id for run in runs])
     details = {row["run_id"]: row for row in u.all("get_details_of", run_ids=run_ids)}
     attributes: dict[str, dict[str, Any]] = {run.run_id: {} for run in runs}

@@ -52,7 +52,9 @@ def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
     elif was != "due" and stage_of(run, u.now) == "due":
         run = park_if_full(u, run)
     has_left = was == "due" and stage_of(run, u.now) != "due"
-    u.vacated.update(row["key"] for row in rows if has_left or row["key"] in freed)
+    for row in rows:
+        if has_left or row["key"] in freed:
+            u.vacated[row["key"]] = u.vacated.get(row["key"], 0) + 1
     return run
 
 

@@ -1,10 +1,8 @@
 """What any poke owes to any run, whatever clogs it has: ends that are due, and leases to take back."""
 
-from dataclasses import replace
-
 from ocean.kernel.eligibility import is_lapsed_lease, kernel_end
 from ocean.kernel.outcomes import ErrorInfo
-from ocean.kernel.records import Ending, Run
+from ocean.kernel.records import Ending, Run, changed
 from ocean.kernel.transitions import lease_lapsed
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.unit import Unit
@@ -17,7 +15,7 @@ def do_what_is_owed(u: Unit, run: Run) -> None:
             error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
             request_end(u, run.run_id, Ending.DEADLINE, error)
         case Ending() as reason:
-            u.save(replace(run, attempt=run.attempt + 1))
+            u.save(changed(run, attempt=run.attempt + 1))
             request_end(u, run.run_id, reason, crash_error(run))
         case None if is_lapsed_lease(run, u.now):
             _take_back(u, run)

@@ -1,13 +1,11 @@
 """One unit of work: the rows it has read, what it changes, and the events it appends, at one moment in time."""
 
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.errors import RunNotFound
-from ocean.kernel.records import ClogRecord, Delay, Ending, Run, RunStatus
+from ocean.kernel.records import ClogRecord, Delay, Ending, Run, RunStatus, changed
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
 from ocean.stores.queries import load_queries
@@ -25,7 +23,7 @@ class Unit:
         self._runs: dict[str, Run | None] = {}
         self._changed: dict[str, None] = {}
         self._stored: dict[str, Run] = {}
-        self.vacated: Counter[str] = Counter()
+        self.vacated: dict[str, int] = {}
         self.ended_parents: list[tuple[str, str]] = []
         self.is_ending_children = False
 
@@ -99,9 +97,8 @@ class Unit:
             del self._changed[run_id]
             if run is not None:
                 self.do("save_run", **_columns(run))
-        vacated, self.vacated = self.vacated, Counter()
-        for key, count in vacated.items():
-            wake(self, key, count)
+        while self.vacated:
+            wake(self, *self.vacated.popitem())
 
     def clog(self, clog_id: str) -> ClogRecord | None:
         row = self.one("get_clog", clog_id=clog_id)
@@ -128,7 +125,7 @@ class Unit:
     ) -> tuple[str, int]:
         """Append to a run's log; answers the event's id and cursor. `text` is a payload that is JSON already."""
         run = self.run(run_id)
-        run = self.save(replace(run, event_count=run.event_count + 1))
+        run = self.save(changed(run, event_count=run.event_count + 1))
         seq = self.append(
             type=type,
             payload=encode(payload) if text is None else text,
