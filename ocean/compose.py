@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Self
 
 from ocean.events import feed, retention
+from ocean.events.tail import Tail
 from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
@@ -62,6 +64,15 @@ class Ocean(Kernel):
         finally:
             await ocean.close()
 
+    @cached_property
+    def _tail(self) -> Tail:
+        return Tail(self._store, self._clock)
+
+    async def close(self) -> None:
+        """Tell those who follow, and close the database."""
+        await self._tail.close()
+        await super().close()
+
     async def read_events(
         self,
         run_id: str | None = None,
@@ -89,7 +100,7 @@ class Ocean(Kernel):
     ) -> AsyncIterator[Event]:
         """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
-        return feed.follow(self._store, where, after)
+        return feed.follow(self._store, self._tail, where, after)
 
     async def sweep(
         self,

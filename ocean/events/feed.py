@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from ocean.events.tail import PAGE, Tail
 from ocean.kernel.errors import BadCursor, RunNotFound
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Event
 from ocean.kernel.store import Store
 
-PAGE = 500
-LAST_EVENTS = frozenset({"run.done", "run.failed", "run.deleted"})
 RESET = "reset"
 
 
@@ -23,6 +22,9 @@ async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> 
     events = await store.read_events(where, after, limit)
     if where.run_id is not None and not events and not await _is_known(store, where.run_id):
         raise RunNotFound(f"there is no run {where.run_id!r}, and no event of one", run_id=where.run_id)
+    if not events or events[0].seq > after + 1:
+        # Retention may have cut between the two looks.
+        floor, _ = await store.event_bounds()
     if after < floor and _has_gap(where, events):
         gap = Event(seq=floor, ts=events[0].ts if events else 0, type=RESET, payload={"after": after, "floor": floor})
         return [replace(gap, run_id=None), *events]
@@ -41,22 +43,29 @@ def _has_gap(where: FeedFilter, events: list[Event]) -> bool:
     return not (where.run_id is not None and events and events[0].run_seq == 1)
 
 
-async def follow(store: Store, where: FeedFilter, after: int) -> AsyncIterator[Event]:
+async def follow(store: Store, tail: Tail, where: FeedFilter, after: int) -> AsyncIterator[Event]:
     """Every event after the cursor, as it is committed. One run's feed ends after the run's last event."""
-    while True:
-        seen = store.commits_seen()
-        _, last = await store.event_bounds()
-        page = await read_page(store, where, after, PAGE)
-        for event in page:
-            yield event
-            after = max(after, event.seq)
-        if len(page) < PAGE:
-            # All up to `last` has been looked at: a narrow feed does not read the others' events again.
-            after = max(after, last)
-        if where.run_id is not None and await _is_over(store, where.run_id, after):
-            return
-        if not page:
-            await store.next_commit(seen)
+    with tail.joined(where, after) as follower:
+        while True:
+            if follower.is_behind:
+                await follower.catch_up()
+                after, is_level = follower.after, False
+                while not is_level:
+                    _, last = await store.event_bounds()
+                    page = await read_page(store, where, after, PAGE)
+                    for event in page:
+                        yield event
+                        after = max(after, event.seq)
+                    is_level = len(page) < PAGE
+                # All up to `last` has been looked at: a narrow feed does not read the others' events again.
+                follower.level(max(after, last))
+                if where.run_id is not None and await _is_over(store, where.run_id, follower.after):
+                    return
+            told = await follower.next()
+            if told is not None:
+                yield told
+            elif follower.is_over:
+                return
 
 
 async def _is_over(store: Store, run_id: str, after: int) -> bool:
