@@ -14,6 +14,12 @@ RESET = "reset"
 
 async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> list[Event]:
     """Events after a cursor, oldest first. If retention has removed some of them, the first one is a `reset`."""
+    page, _ = await _look(store, where, after, limit)
+    return page
+
+
+async def _look(store: Store, where: FeedFilter, after: int, limit: int) -> tuple[list[Event], int]:
+    """A page, and the highest cursor that there was before it was read."""
     floor, last = await store.event_bounds()
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= last:
         raise BadCursor(
@@ -22,13 +28,14 @@ async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> 
     events = await store.read_events(where, after, limit)
     if where.run_id is not None and not events and not await _is_known(store, where.run_id):
         raise RunNotFound(f"there is no run {where.run_id!r}, and no event of one", run_id=where.run_id)
-    if not events or events[0].seq > after + 1:
-        # Retention may have cut between the two looks.
+    if events[0].seq > after + 1 if events else last > after:
+        # Retention may have cut between the two looks, or after both: what was read is above the cut it was read by.
         floor, _ = await store.event_bounds()
+        floor = min(floor, events[0].seq - 1) if events else floor
     if after < floor and _has_gap(where, events):
         gap = Event(seq=floor, ts=events[0].ts if events else 0, type=RESET, payload={"after": after, "floor": floor})
-        return [replace(gap, run_id=None), *events]
-    return events
+        return [replace(gap, run_id=None), *events], last
+    return events, last
 
 
 async def _is_known(store: Store, run_id: str) -> bool:
@@ -51,8 +58,7 @@ async def follow(store: Store, tail: Tail, where: FeedFilter, after: int) -> Asy
                 await follower.catch_up()
                 after, is_level = follower.after, False
                 while not is_level:
-                    _, last = await store.event_bounds()
-                    page = await read_page(store, where, after, PAGE)
+                    page, last = await _look(store, where, after, PAGE)
                     for event in page:
                         yield event
                         after = max(after, event.seq)

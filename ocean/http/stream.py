@@ -107,6 +107,25 @@ def frame(event: Event) -> bytes:
     return lines.encode("utf-8", "replace")
 
 
+class Frames:
+    """The last frames made. The tail hands the same event to all its followers: it is put into words once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._made: tuple[tuple[Event, bytes], ...] = ()
+
+    def of(self, event: Event) -> bytes:
+        for known, made in self._made:
+            if known is event:
+                return made
+        made = frame(event)
+        self._made = ((event, made), *self._made[: self._most - 1])
+        return made
+
+
+FRAMES = Frames(8)
+
+
 class Stream(EventSourceResponse):
     """One reader's stream. Frames go through a channel without a buffer, so a slow reader slows only its own feed."""
 
@@ -161,7 +180,7 @@ class Stream(EventSourceResponse):
             await frames.send(f"retry: {RETRY_MS}\n\n".encode())
             async with aclosing(feed):
                 async for event in feed:
-                    await frames.send(frame(event))
+                    await frames.send(FRAMES.of(event))
         except anyio.BrokenResourceError:
             pass  # Nobody takes frames any more: the stream is being taken down.
         except OceanError as error:

@@ -231,19 +231,25 @@ async def test_retention_that_is_faster_than_the_tail_is_told_by_a_reset(monkeyp
         await reader.stop()
 
 
-async def test_a_page_that_is_read_while_the_log_is_cut_begins_with_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("cut", "wanted"), [("before", ["reset 2", "3"]), ("after", ["reset 1", "2", "3"])])
+async def test_a_page_that_is_read_while_the_log_is_cut_begins_with_a_reset_and_is_in_order(
+    cut: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with stage(Script()) as w:
+        await start_idle(w, session_id="other")
         await start_idle(w)
         w.clock.advance(1_000)
         await start_idle(w)
         read = w.store.read_events
 
-        async def cut_then_read(*args: Any) -> list[Event]:
+        async def read_and_cut(*args: Any) -> list[Event]:
+            page = await read(*args)
             await w.ocean.sweep(events_older_than_ms=500)
-            return await read(*args)
+            return page if cut == "after" else await read(*args)
 
-        monkeypatch.setattr(w.store, "read_events", cut_then_read)
-        assert [event.type for event in await w.ocean.read_events()] == ["reset", "run.created"]
+        monkeypatch.setattr(w.store, "read_events", read_and_cut)
+        page = await w.ocean.read_events(session_id="s")
+        assert [f"{'reset ' if event.type == 'reset' else ''}{event.seq}" for event in page] == wanted
 
 
 async def test_an_error_of_one_read_is_got_over(monkeypatch: pytest.MonkeyPatch) -> None:
