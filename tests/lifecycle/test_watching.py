@@ -82,6 +82,7 @@ async def test_a_tick_that_has_begun_is_finished_although_the_watcher_leaves() -
         run_id = await start(w)
         with w.ocean.watching(run_id):
             await begun.wait()
+        await let_others_go_on(w)
         go_on.set()
         await until(lambda: w.ocean._watches.pokers == 0)
         assert await log(w, run_id, "tick.given_back") == []
