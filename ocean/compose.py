@@ -1,10 +1,13 @@
 """The one place where store, kernel, clogs and clock are joined."""
 
 from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import cached_property
 from typing import Self
 
 from ocean.events import feed, retention
+from ocean.events.tail import Tail
+from ocean.events.watching import Watches
 from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
@@ -12,6 +15,7 @@ from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
+from ocean.kernel.values import checked_id
 from ocean.stores.sqlite.store import SqliteStore
 
 SQLITE = "sqlite://"
@@ -62,6 +66,20 @@ class Ocean(Kernel):
         finally:
             await ocean.close()
 
+    @cached_property
+    def _tail(self) -> Tail:
+        return Tail(self._store, self._clock)
+
+    @cached_property
+    def _watches(self) -> Watches:
+        return Watches(self, self._tail, self._clock)
+
+    async def close(self) -> None:
+        """End what follows and watches, give back what is being advanced for watchers, and close the database."""
+        await self._watches.close()
+        await self._tail.close()
+        await super().close()
+
     async def read_events(
         self,
         run_id: str | None = None,
@@ -89,7 +107,11 @@ class Ocean(Kernel):
     ) -> AsyncIterator[Event]:
         """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
-        return feed.follow(self._store, where, after)
+        return feed.follow(self._store, self._tail, where, after)
+
+    def watching(self, run_id: str) -> AbstractContextManager[None]:
+        """A watcher is a poke: inside the block the run is advanced whenever it is due, once for all its watchers."""
+        return self._watches.watching(checked_id(run_id, "run_id"))
 
     async def sweep(
         self,

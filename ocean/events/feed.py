@@ -3,17 +3,23 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from ocean.events.tail import PAGE, Tail
 from ocean.kernel.errors import BadCursor, RunNotFound
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Event
 from ocean.kernel.store import Store
 
-PAGE = 500
 RESET = "reset"
 
 
 async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> list[Event]:
     """Events after a cursor, oldest first. If retention has removed some of them, the first one is a `reset`."""
+    page, _ = await _look(store, where, after, limit)
+    return page
+
+
+async def _look(store: Store, where: FeedFilter, after: int, limit: int) -> tuple[list[Event], int]:
+    """A page, and the highest cursor that there was before it was read."""
     floor, last = await store.event_bounds()
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= last:
         raise BadCursor(
@@ -22,10 +28,14 @@ async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> 
     events = await store.read_events(where, after, limit)
     if where.run_id is not None and not events and not await _is_known(store, where.run_id):
         raise RunNotFound(f"there is no run {where.run_id!r}, and no event of one", run_id=where.run_id)
+    if events[0].seq > after + 1 if events else last > after:
+        # Retention may have cut between the two looks, or after both: what was read is above the cut it was read by.
+        floor, _ = await store.event_bounds()
+        floor = min(floor, events[0].seq - 1) if events else floor
     if after < floor and _has_gap(where, events):
         gap = Event(seq=floor, ts=events[0].ts if events else 0, type=RESET, payload={"after": after, "floor": floor})
-        return [replace(gap, run_id=None), *events]
-    return events
+        return [replace(gap, run_id=None), *events], last
+    return events, last
 
 
 async def _is_known(store: Store, run_id: str) -> bool:
@@ -40,22 +50,28 @@ def _has_gap(where: FeedFilter, events: list[Event]) -> bool:
     return not (where.run_id is not None and events and events[0].run_seq == 1)
 
 
-async def follow(store: Store, where: FeedFilter, after: int) -> AsyncIterator[Event]:
+async def follow(store: Store, tail: Tail, where: FeedFilter, after: int) -> AsyncIterator[Event]:
     """Every event after the cursor, as it is committed. One run's feed ends after the run's last event."""
-    while True:
-        seen = store.commits_seen()
-        _, last = await store.event_bounds()
-        page = await read_page(store, where, after, PAGE)
-        for event in page:
-            yield event
-            after = max(after, event.seq)
-        if len(page) < PAGE:
-            # All up to `last` has been looked at: a narrow feed does not read the others' events again.
-            after = max(after, last)
-        if where.run_id is not None and await _is_over(store, where.run_id, after):
-            return
-        if not page:
-            await store.next_commit(seen)
+    with tail.joined(where, after) as follower:
+        while True:
+            if follower.is_behind:
+                await follower.catch_up()
+                after, is_level = follower.after, False
+                while not is_level:
+                    page, last = await _look(store, where, after, PAGE)
+                    for event in page:
+                        yield event
+                        after = max(after, event.seq)
+                    is_level = len(page) < PAGE
+                # All up to `last` has been looked at: a narrow feed does not read the others' events again.
+                follower.level(max(after, last))
+                if where.run_id is not None and await _is_over(store, where.run_id, follower.after):
+                    return
+            told = await follower.next()
+            if told is not None:
+                yield told
+            elif follower.is_over:
+                return
 
 
 async def _is_over(store: Store, run_id: str, after: int) -> bool:

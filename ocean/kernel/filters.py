@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ocean.kernel.records import RunStatus
+from ocean.kernel.records import Event, RunStatus
 
 Value = TypeVar("Value", int, str)
 
@@ -70,3 +70,13 @@ class FeedFilter:
     clog_id: str | None = None
     types: tuple[str, ...] = ()
     correlation_id: str | None = None
+
+    def has(self, event: Event) -> bool:
+        """Whether the event is one of this feed's, as a store would find it."""
+        return (
+            self.run_id in (None, event.run_id)
+            and self.session_id in (None, event.session_id)
+            and self.clog_id in (None, event.clog_id)
+            and self.correlation_id in (None, event.correlation_id)
+            and (not self.types or event.type in self.types)
+        )

@@ -1,0 +1,258 @@
+"""The tail: one reader of the log's end for everybody here who follows it.
+
+Each noticed commit is read once, and what is new is handed to the followers it concerns. A follower joins, reads the
+past by pages from the database, and goes on with what the tail has kept for it meanwhile: joining comes first, so
+nothing falls between. What the tail keeps for one follower is bounded. One that takes too slowly is left behind, holds
+nobody up, and reads by pages again; the database has everything.
+
+The tail runs only while somebody follows.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+
+import anyio
+
+from ocean.kernel.clock import Clock, sleep
+from ocean.kernel.errors import StoreUnusable
+from ocean.kernel.filters import FeedFilter
+from ocean.kernel.records import Event
+from ocean.kernel.store import Store
+
+PAGE = 500
+KEPT = 1_000
+"""Events kept for a follower that does not take them."""
+TRIES = 5
+FIRST_PAUSE_MS = 100
+LAST_EVENTS = frozenset({"run.done", "run.failed", "run.deleted"})
+EVERYTHING = FeedFilter()
+
+logger = logging.getLogger("ocean.events")
+
+
+class Place(Enum):
+    """Where a follower is, as the tail sees it."""
+
+    BEHIND = auto()
+    """Reads by pages, or should; nothing is kept for it."""
+    CATCHING_UP = auto()
+    """Reads by pages; what comes is kept."""
+    LEVEL = auto()
+    """Lives on what the tail hands to it."""
+
+
+class Follower:
+    """One feed's end of the tail. `after`: all up to here was handed on, or is none of this feed's."""
+
+    def __init__(self, tail: "Tail", where: FeedFilter, after: int, kept: int) -> None:
+        self.where = where
+        self.after = after
+        self.is_over = False
+        self.error: Exception | None = None
+        self._tail = tail
+        self._place = Place.BEHIND
+        self._most = kept
+        self._kept: deque[Event] = deque()
+        self._woken = asyncio.Event()
+
+    @property
+    def is_behind(self) -> bool:
+        return self._place is Place.BEHIND
+
+    async def catch_up(self) -> None:
+        """Have all kept that the tail reads from now on. Call it before looking at the database."""
+        await self._tail.ready()
+        self._raise()
+        self._kept.clear()
+        self._woken.clear()
+        self.is_over = False
+        self._place = Place.CATCHING_UP
+
+    def level(self, after: int) -> None:
+        """The database was read up to `after`. It may have taken too long, then there is more to read there."""
+        self.after = after
+        if self._place is Place.CATCHING_UP:
+            self._place = Place.LEVEL
+
+    async def next(self) -> Event | None:
+        """The feed's next event, when there is one. None: the feed is over, or this follower is behind."""
+        while True:
+            while self._kept:
+                event = self._kept.popleft()
+                if event.seq > self.after:
+                    self.after = event.seq
+                    return event
+            self._raise()
+            if self.is_over or self.is_behind:
+                return None
+            self._woken.clear()
+            await self._woken.wait()
+
+    async def wait(self) -> None:
+        """Until something has happened since `catch_up` that concerns this follower, whatever it is."""
+        await self._woken.wait()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def offer(self, event: Event, position: int) -> None:
+        """From the tail, which had handed out all up to `position`."""
+        if self.is_behind or not self.where.has(event):
+            return
+        if len(self._kept) >= self._most:
+            self.fall_behind(position)
+            return
+        self._pass(position)
+        self._kept.append(event)
+        self._woken.set()
+
+    def fall_behind(self, position: int) -> None:
+        self._pass(position)
+        self._kept.clear()
+        self._place = Place.BEHIND
+        self._woken.set()
+
+    def end(self) -> None:
+        self.is_over = not self.is_behind
+        self._woken.set()
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self._woken.set()
+
+    def _pass(self, position: int) -> None:
+        """Nothing was kept up to there, so nothing up to there was this feed's: retention may have it."""
+        if self._place is Place.LEVEL and not self._kept:
+            self.after = max(self.after, position)
+
+    def _raise(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+class Tail:
+    def __init__(self, store: Store, clock: Clock, kept: int = KEPT) -> None:
+        self._store = store
+        self._clock = clock
+        self._most_kept = kept
+        self._followers: dict[str | None, set[Follower]] = {}
+        self._ending: set[Follower] = set()
+        self._position: int | None = None
+        self._is_ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def followers(self) -> int:
+        return sum(map(len, self._followers.values()))
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    @contextmanager
+    def joined(self, where: FeedFilter, after: int = 0) -> Iterator[Follower]:
+        if self._is_closed:
+            raise _closed()
+        follower = Follower(self, where, after, self._most_kept)
+        self._followers.setdefault(where.run_id, set()).add(follower)
+        if not self.is_running:
+            self._position = None
+            self._is_ready = asyncio.Event()
+            self._task = asyncio.create_task(self._run(), name="ocean-tail")
+        try:
+            yield follower
+        finally:
+            self._leave(follower)
+
+    async def ready(self) -> None:
+        """Until the tail knows where it begins: a page that is read after this leaves no gap before the tail."""
+        await self._is_ready.wait()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._fail(_closed())
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+
+    def _leave(self, follower: Follower) -> None:
+        same = self._followers[follower.where.run_id]
+        same.discard(follower)
+        self._ending.discard(follower)
+        if not same:
+            del self._followers[follower.where.run_id]
+        if not self._followers and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            # Before the look: a commit that comes during it is looked at again.
+            seen = self._store.commits_seen()
+            try:
+                await self._read()
+                failures = 0
+                await self._store.next_commit(seen)
+            except Exception as error:
+                failures += 1
+                if isinstance(error, StoreUnusable) or failures == TRIES:
+                    self._fail(error)
+                    return
+                logger.warning("cannot read the end of the log (%s), trying again: %s", type(error).__name__, error)
+                await sleep(self._clock, FIRST_PAUSE_MS * 2**failures)
+
+    async def _read(self) -> None:
+        """All that is new, in one query unless it is a lot."""
+        if self._position is None:
+            _, self._position = await self._store.event_bounds()
+            self._is_ready.set()
+        is_level = False
+        while not is_level:
+            events = await self._store.read_events(EVERYTHING, self._position, PAGE)
+            if events and events[0].seq > self._position + 1:
+                await self._look_for_a_cut(self._position)
+            for event in events:
+                self._hand_out(event, self._position)
+                self._position = event.seq
+            is_level = len(events) < PAGE
+        # Level with the database, so all of the commit that ended a run has been handed out.
+        for follower in self._ending:
+            follower.end()
+        self._ending.clear()
+
+    async def _look_for_a_cut(self, position: int) -> None:
+        """Retention may have been faster than this reader: then each follower finds out what it has lost."""
+        floor, _ = await self._store.event_bounds()
+        if floor > position:
+            for follower in self._all():
+                follower.fall_behind(position)
+
+    def _hand_out(self, event: Event, position: int) -> None:
+        for follower in self._followers.get(None, ()):
+            follower.offer(event, position)
+        if event.run_id is None:
+            return
+        for follower in self._followers.get(event.run_id, ()):
+            follower.offer(event, position)
+            if event.type in LAST_EVENTS:
+                self._ending.add(follower)
+
+    def _fail(self, error: Exception) -> None:
+        for follower in self._all():
+            follower.fail(error)
+        self._is_ready.set()
+
+    def _all(self) -> list[Follower]:
+        return [follower for same in self._followers.values() for follower in same]
+
+
+def _closed() -> StoreUnusable:
+    return StoreUnusable("this Ocean is closed")

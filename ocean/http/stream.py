@@ -1,0 +1,215 @@
+"""Streams: a feed as Server-Sent Events, resumed by its cursor, for as long as somebody reads them."""
+
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from ocean.http.wire import record
+from ocean.kernel.clock import Clock, SystemClock, sleep
+from ocean.kernel.errors import BadCursor, OceanError
+from ocean.kernel.filters import FeedFilter
+from ocean.kernel.records import Event, RunInfo
+
+PING_MS = 15_000
+SEND_TIMEOUT_MS = 30_000
+RETRY_MS = 1_000
+GRACE_S = 3.0
+"""For streams to end by themselves when the server stops. A server's own grace time has to be longer."""
+CURSOR = re.compile(r"[0-9]{1,18}")
+LINE_ENDS = re.compile(r"[\r\n]")
+
+logger = logging.getLogger("ocean.http")
+
+
+class Watched(Protocol):
+    """What a stream needs of an Ocean."""
+
+    async def get_run(self, run_id: str) -> RunInfo | None: ...
+
+    async def read_events(
+        self,
+        run_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        clog_id: str | None = None,
+        types: Collection[str] = (),
+        correlation_id: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> list[Event]: ...
+
+    def follow(
+        self,
+        run_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        clog_id: str | None = None,
+        types: Collection[str] = (),
+        correlation_id: str | None = None,
+        after: int = 0,
+    ) -> AsyncIterator[Event]: ...
+
+    def watching(self, run_id: str) -> AbstractContextManager[None]: ...
+
+
+def cursor_of(request: Request) -> int:
+    """Where the reader was: `Last-Event-ID`, which a browser repeats by itself, else `?after=`, else the beginning."""
+    given = request.query_params.getlist("after")
+    if last := request.headers.get("last-event-id"):
+        given = [last]
+    if not given:
+        return 0
+    if len(given) > 1 or not CURSOR.fullmatch(given[0]):
+        shown = ", ".join(given)[:100]
+        raise BadCursor(f"a cursor is the id of an event, a whole number from 0; got {shown!r}")
+    return int(given[0])
+
+
+async def sse_response(
+    ocean: Watched,
+    request: Request,
+    where: FeedFilter,
+    after: int,
+    *,
+    clock: Clock | None = None,
+    ping_ms: int = PING_MS,
+    send_timeout_ms: int = SEND_TIMEOUT_MS,
+) -> Response:
+    """A stream of the feed after the cursor. What is to be refused is refused here, before there is a stream.
+
+    204, which keeps a browser from asking again, if the feed is one run's and has nothing more to tell.
+    """
+    first = await ocean.read_events(**_asked(where), after=after, limit=1)
+    if where.run_id is not None and not first:
+        run = await ocean.get_run(where.run_id)
+        if run is None or run.is_ended:
+            return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    return Stream(ocean, where, after, clock or SystemClock(), ping_ms, send_timeout_ms)
+
+
+def frame(event: Event) -> bytes:
+    """`data` has the event as it is; its type also goes into a line of its own, so that is all it may be there."""
+    text = json.dumps(
+        {"id": event.id} | record(event), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
+    )
+    lines = f"id: {event.seq}\nevent: {LINE_ENDS.sub(' ', event.type)}\ndata: {text}\n\n"
+    return lines.encode("utf-8", "replace")
+
+
+class Frames:
+    """The last frames made. The tail hands the same event to all its followers: it is put into words once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._made: tuple[tuple[Event, bytes], ...] = ()
+
+    def of(self, event: Event) -> bytes:
+        for known, made in self._made:
+            if known is event:
+                return made
+        made = frame(event)
+        self._made = ((event, made), *self._made[: self._most - 1])
+        return made
+
+
+FRAMES = Frames(8)
+
+
+class Stream(EventSourceResponse):
+    """One reader's stream. Frames go through a channel without a buffer, so a slow reader slows only its own feed."""
+
+    def __init__(
+        self, ocean: Watched, where: FeedFilter, after: int, clock: Clock, ping_ms: int, send_timeout_ms: int
+    ) -> None:
+        self._server_stops = anyio.Event()
+        super().__init__(iter(()), ping=0, shutdown_event=self._server_stops, shutdown_grace_period=GRACE_S)
+        self._ocean = ocean
+        self._where = where
+        self._after = after
+        self._clock = clock
+        self._ping_ms = ping_ms
+        self._send_timeout_ms = send_timeout_ms
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await super().__call__(scope, receive, send)
+            return
+        run_id = self._where.run_id
+        frames, self.body_iterator = anyio.create_memory_object_stream[bytes](0)
+        self.data_sender_callable = partial(self._produce, frames)
+        with nullcontext() if run_id is None else self._ocean.watching(run_id), frames, self.body_iterator:
+            try:
+                await super().__call__(scope, receive, partial(self._send_in_time, send))
+            except ReaderStuck:
+                logger.info("dropped a reader that took nothing for %s ms", self._send_timeout_ms)
+
+    async def _send_in_time(self, send: Send, message: Message) -> None:
+        """Every message, the last one too, which the library would wait for without end."""
+        with anyio.CancelScope() as scope:
+            cancel = self._clock.call_later(self._send_timeout_ms, scope.cancel)
+            try:
+                await send(message)
+            finally:
+                cancel()
+        if scope.cancelled_caught:
+            raise ReaderStuck
+
+    async def _produce(self, frames: MemoryObjectSendStream[bytes]) -> None:
+        with frames:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._beat, frames)
+                tasks.start_soon(self._end_with_the_server, tasks.cancel_scope)
+                await self._tell(frames)
+                tasks.cancel_scope.cancel()
+
+    async def _tell(self, frames: MemoryObjectSendStream[bytes]) -> None:
+        """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
+        feed: Any = self._ocean.follow(**_asked(self._where), after=self._after)
+        try:
+            await frames.send(f"retry: {RETRY_MS}\n\n".encode())
+            async with aclosing(feed):
+                async for event in feed:
+                    await frames.send(FRAMES.of(event))
+        except anyio.BrokenResourceError:
+            pass  # Nobody takes frames any more: the stream is being taken down.
+        except OceanError as error:
+            logger.info("a stream ends: %s", error.message)
+        except Exception:
+            logger.exception("a stream ends by an unexpected error")
+
+    async def _beat(self, frames: MemoryObjectSendStream[bytes]) -> None:
+        while True:
+            await sleep(self._clock, self._ping_ms)
+            try:
+                await frames.send(b": ping\n\n")
+            except anyio.BrokenResourceError:
+                return
+
+    async def _end_with_the_server(self, scope: anyio.CancelScope) -> None:
+        await self._server_stops.wait()
+        scope.cancel()
+
+
+class ReaderStuck(Exception):
+    """The reader has taken nothing for too long."""
+
+
+def _asked(where: FeedFilter) -> dict[str, Any]:
+    return {
+        "run_id": where.run_id,
+        "session_id": where.session_id,
+        "clog_id": where.clog_id,
+        "types": where.types,
+        "correlation_id": where.correlation_id,
+    }

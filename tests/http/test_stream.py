@@ -1,0 +1,298 @@
+"""Streams over a real server: resumed exactly once, ended, refused, dropped; and nothing stays behind."""
+
+import asyncio
+import json
+import logging
+import random
+import socket
+from typing import Any
+
+import anyio
+import pytest
+
+from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
+from ocean.http import stream as streams
+from ocean.http.wire import record
+from tests.http.watchers import Served, Watcher, served
+from tests.lifecycle.acting import Script, let_others_go_on, log, look
+from tests.races.arranging import until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
+    async with served() as s:
+        run_id = await s.run()
+        watcher = await s.open(f"/runs/{run_id}/events")
+        assert watcher.head["content-type"] == "text/event-stream; charset=utf-8"
+        assert (watcher.head["cache-control"], watcher.head["x-accel-buffering"]) == ("no-store", "no")
+        assert "x-request-id" in watcher.head
+        (event,) = await log(s.w)
+        frame = await watcher.next()
+        assert (frame.id, frame.event) == (event.seq, "run.created")
+        assert frame.data == json.loads(json.dumps(record(event))) | {"id": f"{run_id}:1"}
+        assert (frame.data["runId"], frame.data["runSeq"]) == (run_id, 1)
+        await watcher.close()
+
+
+async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() -> None:
+    frames = streams.Frames(2)
+    here, there, later = Event(1, 0, "x", {"a": 1}), Event(1, 0, "y", {"a": 1}), Event(2, 0, "x", None)
+    assert frames.of(here) is frames.of(here)
+    assert frames.of(there) == streams.frame(there) != frames.of(here)
+    first = frames.of(here)
+    for event in (there, later):
+        frames.of(event)
+    assert len(frames._made) == 2
+    assert frames.of(here) == first
+    assert frames.of(here) is not first
+
+
+async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_goes_on_live() -> None:
+    async with served() as s:
+        for _ in range(4):
+            await s.run()
+        for path, last, wanted in (
+            ("/events", None, [1, 2, 3, 4, 5]),
+            ("/events?after=2", None, [3, 4, 5]),
+            ("/events?after=2", 3, [4, 5]),
+            ("/events?after=nonsense", 4, [5]),
+            ("/events", 0, [1, 2, 3, 4, 5]),
+        ):
+            watcher = await s.open(path, last)
+            frames = await watcher.take(len(wanted) - 1)
+            await s.run() if wanted == [1, 2, 3, 4, 5] and last is None else None
+            frames.append(await watcher.next())
+            assert [frame.id for frame in frames] == wanted
+            await watcher.close()
+
+
+async def test_a_stream_of_some_types_has_only_these() -> None:
+    async with served(Script(Done())) as s:
+        watcher = await s.open("/events?types=run.done,run.created")
+        await s.run(input=1)
+        await s.w.drain()
+        assert [frame.event for frame in await watcher.take(2)] == ["run.created", "run.done"]
+        await watcher.close()
+
+
+async def test_a_cursor_before_the_cut_gets_a_reset_first() -> None:
+    async with served() as s:
+        for _ in range(3):
+            await s.run()
+        s.w.clock.advance(1_000)
+        await s.w.ocean.sweep(events_older_than_ms=500)
+        await s.run()
+        watcher = await s.open(last=1)
+        reset, event = await watcher.take(2)
+        assert (reset.id, reset.event, reset.data["payload"]) == (3, "reset", {"after": 1, "floor": 3})
+        assert (event.id, event.event) == (4, "run.created")
+        await watcher.close()
+
+
+async def test_a_run_s_stream_ends_after_its_last_event_and_then_there_is_nothing_to_come_back_for() -> None:
+    async with served(Script(Done())) as s:
+        run_id = await s.run()
+        watcher = await s.open(f"/runs/{run_id}/events")
+        some = await s.open(f"/runs/{run_id}/events?types=run.created")
+        await s.w.ocean.cancel_run(run_id)
+        frames = await watcher.rest()
+        assert [frame.event for frame in frames] == ["run.created", "run.failed"]
+        assert [frame.event for frame in await some.rest()] == ["run.created"]
+        again = await Watcher.open(s.port, f"/runs/{run_id}/events", frames[-1].id)
+        assert (again.status, await again.body()) == (204, None)
+        await s.until_left(0)
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "1.0", "1e3", "1,0", "%D9%A3", "9" * 19, "2"])
+async def test_a_cursor_that_is_none_is_refused_before_there_is_a_stream(cursor: str) -> None:
+    async with served() as s:
+        await s.run()
+        asked = [await Watcher.open(s.port, f"/events?after={cursor}"), await Watcher.open(s.port, last=cursor)]
+        for watcher in asked:
+            error = (await watcher.body())["error"]
+            assert (watcher.status, error["code"], error["httpStatus"]) == (400, "bad_cursor", 400)
+        await s.until_left(0)
+
+
+async def test_two_cursors_are_none_and_an_unknown_run_is_not_found() -> None:
+    async with served() as s:
+        await s.run()
+        for path, status, code in (
+            ("/events?after=0&after=1", 400, "bad_cursor"),
+            ("/runs/nobody/events", 404, "run_not_found"),
+        ):
+            watcher = await Watcher.open(s.port, path)
+            assert (watcher.status, (await watcher.body())["error"]["code"]) == (status, code)
+
+
+async def test_head_is_answered_without_a_stream() -> None:
+    async with served() as s:
+        run_id = await s.run()
+        watcher = await Watcher.open(s.port, f"/runs/{run_id}/events", method="HEAD")
+        assert (watcher.status, await watcher.body()) == (200, None)
+        await s.until_left(0)
+
+
+async def test_silence_is_broken_by_a_ping_every_fifteen_seconds() -> None:
+    async with served() as s:
+        await s.run()
+        watcher = await s.open()
+        await watcher.next()
+        for _ in range(2):
+            await let_others_go_on(s.w)
+            s.w.clock.advance(14_999)
+            await let_others_go_on(s.w)
+            s.w.clock.advance(1)
+            assert (await watcher.next_of_any_kind()).data == ": ping"
+        await s.run()
+        assert (await watcher.next_of_any_kind()).id == 2
+        await watcher.close()
+
+
+async def test_a_type_with_line_ends_forges_no_frame() -> None:
+    forged = "x\n\nid: 999\r\nevent: run.done"
+
+    async def tell(tick: Tick) -> Outcome:
+        await tick.emit(forged, "a\u2028b\r\n\n")
+        return Ok()
+
+    async with served(Script(tell)) as s:
+        run_id = await s.run(input=1)
+        watcher = await s.open(f"/runs/{run_id}/events")
+        frames = await watcher.take(3)
+        (event,) = [each for each in await log(s.w) if each.type == forged]
+        (frame,) = [each for each in frames if each.data["type"] == forged]
+        assert (frame.id, frame.event) == (event.seq, "x  id: 999  event: run.done")
+        assert frame.data["payload"] == "a\u2028b\r\n\n"
+        await watcher.close()
+
+
+async def test_a_watched_run_is_advanced_by_its_watchers() -> None:
+    async with served(Script(Done())) as s:
+        watched, other = await s.run(input=1), await s.run(input=1)
+        watchers = [await s.open(f"/runs/{watched}/events") for _ in range(2)]
+        for watcher in watchers:
+            assert (await watcher.rest())[-1].event == "run.done"
+        assert (await look(s.w, other)).status is RunStatus.PENDING
+        await s.until_left(0)
+        await until(lambda: s.w.ocean._watches.pokers == 0)
+        assert s.w.ocean._watches.watched_runs == 0
+
+
+async def test_a_reader_that_hangs_up_leaves_nothing_behind() -> None:
+    async with served() as s:
+        run_id = await s.run()
+        before = await _after_one_stream(s)
+        for path in ("/events", f"/runs/{run_id}/events"):
+            watchers = [await s.open(path) for _ in range(20)]
+            for watcher in watchers[:10]:
+                await watcher.next()
+            for watcher in watchers:
+                await watcher.close()
+            await s.until_left(0)
+            await until(lambda: len(asyncio.all_tasks()) == before)
+        tail, watches = s.w.ocean._tail, s.w.ocean._watches
+        assert (tail.followers, tail.is_running, watches.watched_runs, watches.pokers) == (0, False, 0, 0)
+
+
+async def _after_one_stream(s: Served) -> int:
+    """How many tasks there are, with the one that the library keeps to look for the end of the server."""
+    watcher = await s.open()
+    await watcher.close()
+    await s.until_left(0)
+    await let_others_go_on(s.w)
+    return len(asyncio.all_tasks())
+
+
+async def test_a_reader_that_does_not_read_is_dropped_and_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+    size, count = 200_000, 60
+
+    async def tell(tick: Tick) -> Outcome:
+        for number in range(count // 10):
+            await tick.emit("big", f"{number}" + "x" * size)
+        return Ok()
+
+    async with served(Script(tell)) as s:
+        run_id = await s.run()
+        with socket.create_connection(("127.0.0.1", s.port)) as stuck:
+            stuck.sendall(b"GET /events?types=big HTTP/1.1\r\nHost: x\r\n\r\n")
+            await s.until_left(1)
+            watcher = await s.open("/events?types=big")
+            read = 0
+            for _ in range(10):
+                await s.w.ocean.signal(run_id)
+                await s.w.drain()
+                read += len(await watcher.take(count // 10))
+            assert read == count
+            await let_others_go_on(s.w)
+            assert s.w.ocean._tail.followers == 2
+            with caplog.at_level(logging.INFO, "ocean.http"):
+                s.w.clock.advance(streams.SEND_TIMEOUT_MS)
+                await s.until_left(1)
+            assert "dropped a reader" in caplog.text
+            assert "Traceback" not in caplog.text
+            await s.w.ocean.signal(run_id)
+            await s.w.drain()
+            assert len(await watcher.take(count // 10)) == count // 10
+            await watcher.close()
+
+
+async def test_an_error_of_the_feed_ends_its_stream_and_says_nothing_of_itself(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served() as s:
+        await s.run()
+        follow = s.w.ocean.follow
+
+        async def break_off(*args: Any, **options: Any) -> Any:
+            async for event in follow(*args, **options):
+                yield event
+                raise ValueError("a secret")
+
+        monkeypatch.setattr(s.w.ocean, "follow", break_off)
+        watcher = await s.open()
+        assert [frame.id for frame in await watcher.rest()] == [1]
+        assert "a stream ends by an unexpected error" in caplog.text
+        await s.until_left(0)
+
+
+async def test_streams_end_by_themselves_when_their_ocean_is_closed() -> None:
+    async with served() as s:
+        await s.run()
+        watcher = await s.open()
+        await watcher.next()
+        await s.w.ocean._tail.close()
+        assert await watcher.rest() == []
+        await s.until_left(0)
+
+
+async def test_two_hundred_watchers_that_come_and_go_join_their_ids_without_gap_or_double() -> None:
+    total, watchers, seed = 40, 200, 4
+    async with served() as s:
+        joined: list[list[int]] = [[] for _ in range(watchers)]
+
+        async def watch(number: int) -> None:
+            dice, ids = random.Random(f"{seed}:{number}"), joined[number]
+            while len(ids) < total:
+                watcher = await s.open(last=ids[-1] if ids else 0)
+                for _ in range(min(dice.randint(1, total), total - len(ids))):
+                    frame = await watcher.next()
+                    assert frame.id is not None
+                    ids.append(frame.id)
+                if dice.random() < 0.2:
+                    # Hangs up before there are headers, too.
+                    half = await anyio.connect_tcp("127.0.0.1", s.port)
+                    await half.send(b"GET /events HTTP/1.0\r\n" + (b"\r\n" if dice.random() < 0.5 else b""))
+                    await half.aclose()
+                await watcher.close()
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(watchers):
+                tasks.start_soon(watch, number)
+            for count in range(total):
+                await s.run()
+                await until(lambda count=count: len(joined[0]) >= count // 2)  # type: ignore[misc]
+        assert all(ids == list(range(1, total + 1)) for ids in joined)
+        await s.until_left(0)
+        assert not s.w.ocean._tail.is_running

@@ -1,0 +1,163 @@
+"""A watcher is a poke: while a run is watched it is advanced when it is due, and not longer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from ocean import AdvanceResult, Clog, Continue, Done, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean.testing import World
+from tests.lifecycle.acting import Script, let_others_go_on, log, look, stage, start, start_idle
+from tests.races.arranging import until
+
+pytestmark = pytest.mark.anyio
+
+
+async def reaches(w: World, run_id: str, status: RunStatus) -> None:
+    """Until the run has the status, which somebody else has to bring about."""
+    with anyio.fail_after(20):
+        while (await look(w, run_id)).status is not status:
+            pass
+
+
+async def test_a_watched_run_is_advanced_to_its_end() -> None:
+    async with stage(Script(Continue(), Continue(), Done(7))) as w:
+        run_id, other = await start(w), await start(w)
+        with w.ocean.watching(run_id):
+            await reaches(w, run_id, RunStatus.DONE)
+            await until(lambda: w.ocean._watches.pokers == 0)
+        assert (await look(w, other)).status is RunStatus.PENDING
+
+
+async def test_a_watched_run_is_advanced_when_its_time_comes_or_a_signal() -> None:
+    script = Script(Wait(for_ms=60_000), Ok(), Done())
+    async with stage(script) as w:
+        run_id = await start(w)
+        with w.ocean.watching(run_id):
+            await reaches(w, run_id, RunStatus.WAITING)
+            await let_others_go_on(w)
+            w.clock.advance(59_999)
+            await let_others_go_on(w)
+            assert len(script.seen) == 1
+            w.clock.advance(1)
+            await reaches(w, run_id, RunStatus.IDLE)
+            await w.ocean.signal(run_id, "go on")
+            await reaches(w, run_id, RunStatus.DONE)
+
+
+async def test_all_watchers_of_a_run_are_one_poker() -> None:
+    async with stage(Script(Ok())) as w:
+        one, two = await start_idle(w), await start_idle(w)
+        with w.ocean.watching(one), w.ocean.watching(two), w.ocean.watching(one):
+            await let_others_go_on(w)
+            assert (w.ocean._watches.pokers, w.ocean._watches.watched_runs) == (2, 2)
+        await until(lambda: w.ocean._watches.pokers == 0)
+        assert (w.ocean._watches.watched_runs, w.ocean._tail.followers, w.ocean._tail.is_running) == (0, 0, False)
+
+
+async def test_a_run_that_nobody_watches_any_more_is_left_alone() -> None:
+    async with stage(Script(Ok())) as w:
+        run_id = await start_idle(w)
+        with w.ocean.watching(run_id):
+            with w.ocean.watching(run_id):
+                await let_others_go_on(w)
+            await w.ocean.signal(run_id, 1)
+            await reaches(w, run_id, RunStatus.IDLE)
+        await w.ocean.signal(run_id, 2)
+        await let_others_go_on(w)
+        assert (await look(w, run_id)).status is RunStatus.PENDING
+
+
+async def test_a_tick_that_has_begun_is_finished_although_the_watcher_leaves() -> None:
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    async def advance(tick: Tick) -> Outcome:
+        begun.set()
+        await go_on.wait()
+        return Ok()
+
+    async with stage(Script(advance)) as w:
+        run_id = await start(w)
+        with w.ocean.watching(run_id):
+            await begun.wait()
+        await let_others_go_on(w)
+        go_on.set()
+        await until(lambda: w.ocean._watches.pokers == 0)
+        assert await log(w, run_id, "tick.given_back") == []
+        assert (await look(w, run_id)).status is RunStatus.IDLE
+
+
+async def test_an_ocean_that_closes_gives_back_what_it_advances_for_watchers() -> None:
+    begun = anyio.Event()
+
+    async def advance(tick: Tick) -> Outcome:
+        begun.set()
+        await anyio.sleep_forever()
+        return Ok()
+
+    before = len(asyncio.all_tasks())
+    async with stage(Script(advance)) as w:
+        run_id = await start(w)
+        with w.ocean.watching(run_id):
+            await begun.wait()
+            await w.ocean._watches.close()
+            assert (await look(w, run_id)).status is RunStatus.PENDING
+    assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_due_run_that_is_not_to_be_had_is_tried_again_less_and_less_often() -> None:
+    async with stage(Script(Done())) as w:
+        run_id = await start(w)
+        await w.ocean.pause_clog("c")
+        tried = _counted(w)
+        with w.ocean.watching(run_id):
+            await until(lambda: tried() == 1)
+            for ms, tries in ((999, 1), (1, 2), (1_999, 2), (1, 3), (4_000, 4)):
+                await let_others_go_on(w)
+                w.clock.advance(ms)
+                await let_others_go_on(w)
+                assert tried() == tries
+            await w.ocean.resume_clog("c")
+            w.clock.advance(30_000)
+            await reaches(w, run_id, RunStatus.DONE)
+
+
+async def test_an_error_of_one_poke_is_got_over() -> None:
+    async with stage(Script(Done())) as w:
+        run_id = await start(w)
+        tried = _counted(w, StoreBusy("busy"))
+        with w.ocean.watching(run_id):
+            await until(lambda: tried() == 1)
+            await let_others_go_on(w)
+            w.clock.advance(1_000)
+            await reaches(w, run_id, RunStatus.DONE)
+
+
+async def test_watching_what_is_not_there_or_has_ended_or_has_no_clog_here_does_no_harm() -> None:
+    async with stage(Script(Done()), Clog("outside", external=True)) as w:
+        done, outside = await start(w), await start(w, clog_id="outside")
+        await w.drain()
+        with w.ocean.watching("nobody"), w.ocean.watching(done), w.ocean.watching(outside):
+            await until(lambda: w.ocean._watches.pokers == 1)
+            await w.ocean.delete_run(outside)
+            await until(lambda: w.ocean._watches.pokers == 0)
+
+
+def _counted(w: World, *errors: Exception) -> Callable[[], int]:
+    """Counts the pokes of watchers; the first ones meet errors."""
+    pokes, left = 0, list(errors)
+
+    class Counting:
+        get_run = w.ocean.get_run
+
+        async def advance(self, **options: Any) -> AdvanceResult:
+            nonlocal pokes
+            pokes += 1
+            if left:
+                raise left.pop()
+            return await w.ocean.advance(**options)
+
+    w.ocean._watches._runs = Counting()
+    return lambda: pokes
