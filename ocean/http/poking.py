@@ -1,12 +1,20 @@
 """Whoever changes something also moves things on: after its answer, for a short time, one at a time."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from ocean.kernel.kernel import Kernel
+from ocean.kernel.clock import Clock
 
 logger = logging.getLogger("ocean.http")
+
+
+class Advances(Protocol):
+    """What a poke needs of an Ocean."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def advance(self, *, budget_ms: int) -> Any: ...
 
 
 class Poker:
@@ -15,7 +23,7 @@ class Poker:
     A poke has its turn for `budget_ms` at most: a handler that takes longer goes on without holding up the others.
     """
 
-    def __init__(self, ocean: "Kernel", budget_ms: int) -> None:
+    def __init__(self, ocean: Advances, budget_ms: int) -> None:
         self._ocean = ocean
         self._budget_ms = budget_ms
         self._turn: object | None = None

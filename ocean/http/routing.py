@@ -7,13 +7,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ocean.http.answering import refused
 from ocean.http.bodies import read_body
 from ocean.http.calls import Call, Served
 from ocean.http.errors import KeyNotTaken
 from ocean.http.poking import Poker
 from ocean.http.queries import read_query
 from ocean.http.table import Op, Repeat
-from ocean.kernel.errors import InvalidValue
+from ocean.kernel.errors import CallRefused, InvalidValue
 from ocean.kernel.values import checked_id
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -38,7 +39,11 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         query = read_query(request, op.query)
         key = request_key(request, op)
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
-        response = await op.handler(Call(served, request, body, query, key))
+        try:
+            response = await op.handler(Call(served, request, body, query, key))
+        except CallRefused as refusal:
+            # A method that refuses has committed what it did before, perhaps a signal.
+            response = refused(request, refusal)
         if op.pokes and poker is not None:
             response.background = BackgroundTask(poker.poke)
         return response

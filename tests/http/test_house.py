@@ -6,7 +6,7 @@ import pytest
 
 from ocean.http.wire import record
 from tests.http.kit import House, error_of, house
-from tests.lifecycle.acting import Script, dump, look
+from tests.lifecycle.acting import dump, look
 
 pytestmark = pytest.mark.anyio
 
@@ -175,29 +175,3 @@ async def test_readiness_is_lost_while_due_work_is_left_undone() -> None:
         assert error["details"] == {"dueNow": 1, "oldestDueAgeMs": 1_001, "limitMs": 1_000}
         await h.w.drain()
         assert (await h.asked("/readyz"))["status"] == "ready"
-
-
-async def test_a_change_pokes_what_is_due_after_its_answer() -> None:
-    slow = Script(clog_id="other")
-    async with house(more=[slow], poke_ms=100) as h:
-        other = await h.w.ocean.create_run(session_id="s", clog_id="other", input=1)
-        answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
-        assert answer.json()["status"] == "pending", "the answer does not wait for the poke"
-        assert (await look(h.w, answer.json()["runId"])).status == "done"
-        assert (await look(h.w, other.run_id)).status == "idle"
-        assert len(slow.seen) == 1
-
-
-async def test_a_question_pokes_nothing_and_so_does_a_refusal() -> None:
-    async with house(poke_ms=100) as h:
-        run_id = await h.made({"done": 1})
-        await h.asked(f"/v1/runs/{run_id}")
-        await h.post("/v1/runs", {})
-        assert (await look(h.w, run_id)).status == "pending"
-
-
-async def test_a_poke_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    async with house(poke_ms=-1) as h:
-        answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"})
-        assert answer.status_code == 201
-    assert "the poke after a request failed" in caplog.text
