@@ -7,6 +7,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
 from ocean.http.errors import BodyTooLarge, envelope, retry_after, unexpected, unknown_route
@@ -71,8 +72,17 @@ def refused(request: Request, error: Exception) -> Answer:
 
 def not_there(request: Request, error: Exception) -> Answer:
     assert isinstance(error, HTTPException)
-    # Allow is among the headers.
-    return Answer(unknown_route(error, request_id_of(request)), error.status_code, dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(allowed_methods(request))
+    return Answer(unknown_route(error, request_id_of(request)), error.status_code, headers)
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """Of every route that the path fits: `/v1/runs/cancel` is a verb for many runs, and may be one run's name."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    fitting = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in fitting for method in route.methods or ()})
 
 
 HANDLERS: dict[Any, ExceptionHandler] = {OceanError: refused, HTTPException: not_there}

@@ -1,17 +1,34 @@
 """The application: every route, and around them the one way to answer and to refuse."""
 
+from typing import TYPE_CHECKING
+
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from ocean.http.answering import HANDLERS, Answering
-from ocean.http.leases import lease_routes
-from ocean.kernel.kernel import Kernel
+from ocean.http.calls import Served, Stream
+from ocean.http.poking import Poker
+from ocean.http.routes import TABLE
+from ocean.http.routing import make_routes
+
+if TYPE_CHECKING:
+    from ocean.compose import Ocean
+
+POKE_MS = 500
+READY_AGE_MS = 60_000
 
 
-def make_app(ocean: Kernel) -> Starlette:
-    """An ASGI application on an Ocean that is open, and stays open for as long as this is served."""
+def make_app(
+    ocean: "Ocean", *, stream: Stream | None = None, poke_ms: int = POKE_MS, ready_age_ms: int = READY_AGE_MS
+) -> Starlette:
+    """An ASGI application on an Ocean that is open, and stays open for as long as this is served.
+
+    `stream` answers those who accept `text/event-stream`. After a request that changed something, due work is done for
+    `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than `ready_age_ms`.
+    """
+    served = Served(ocean, TABLE, stream, ready_age_ms)
     app = Starlette(
-        routes=[*lease_routes(ocean)],
+        routes=make_routes(TABLE, served, Poker(ocean, poke_ms) if poke_ms else None),
         exception_handlers=HANDLERS,
         middleware=[Middleware(Answering)],
     )

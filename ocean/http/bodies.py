@@ -77,9 +77,13 @@ def checked(body: Any, model: type[B]) -> B:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        wrong = [_problem(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
+        wrong = problems(error)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     raise InvalidBody(": ".join(filter(None, wrong[0].values())) + more, fields=wrong[:MOST_FIELDS_NAMED])
+
+
+def problems(error: ValidationError) -> list[dict[str, str]]:
+    return [_problem(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
 
 
 def _problem(error: ErrorDetails) -> dict[str, str]:

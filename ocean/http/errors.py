@@ -28,6 +28,33 @@ class InvalidBody(OceanError):
     http_status = 400
 
 
+class InvalidQuery(OceanError):
+    """The query string has names or values that the route does not take. Details: fields, each with its problem."""
+
+    code = "invalid_query"
+    http_status = 400
+
+
+class KeyNotTaken(OceanError):
+    """An Idempotency-Key where there is no place to keep an answer under it."""
+
+    code = "idempotency_key_not_taken"
+    http_status = 400
+
+
+class NotAcceptable(OceanError):
+    code = "not_acceptable"
+    http_status = 406
+
+
+class NotReady(OceanError):
+    """Due work is older than it should ever be: nobody pokes, or not enough."""
+
+    code = "not_ready"
+    http_status = 503
+    retryable = True
+
+
 class BodyTooLarge(OceanError):
     code = "body_too_large"
     http_status = 413

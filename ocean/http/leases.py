@@ -1,16 +1,15 @@
 """Leases: `POST /v1/leases`, and renewing and completing one by its secret id."""
 
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
 from pydantic import Field, model_validator
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from ocean.http.bodies import Body, Whole, read_body
+from ocean.http.bodies import Body, Whole
+from ocean.http.calls import Call
 from ocean.http.outcomes import OutcomeBody
 from ocean.http.waiting import while_listening
 from ocean.http.wire import Answer, camel, record
@@ -18,6 +17,7 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.errors import OceanError
 from ocean.kernel.kernel import DEFAULT_LEASE_MS, Kernel
 from ocean.kernel.leasing import LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
+from ocean.kernel.records import Input, RunStatus
 from ocean.kernel.values import MAX_BYTES
 
 COMPLETION_BYTES = 4 * MAX_BYTES
@@ -85,56 +85,97 @@ def lease_json(lease: Lease) -> dict[str, Any]:
     return said | {camel(name): record(getattr(lease.run, name)) for name in OF_THE_RUN} | {"input": lease.input}
 
 
-def lease_routes(ocean: Kernel) -> Sequence[Route]:
-    async def claim(request: Request) -> Response:
-        body = await read_body(request, ClaimBody)
-        leases: list[Lease] = []
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """One tick to do, until `expiresAt`. `leaseId` is the secret to renew and complete it by; it comes first."""
 
-        async def work() -> None:
-            leases.extend(
-                await ocean.claim_work(
-                    body.clog_id,
-                    worker_id=body.worker_id,
-                    lease_ms=body.lease_ms,
-                    queues=body.queues,
-                    limit=body.limit,
-                    wait_ms=body.wait_ms,
-                )
+    lease_id: str
+    worker_id: str
+    expires_at: int
+    tick: int
+    call: int
+    reason: str
+    inputs: tuple[Input, ...]
+    row: Any
+    row_version: int
+    idempotency_key: str
+    run_id: str
+    session_id: str
+    clog_id: str
+    queue: str | None
+    attempt: int
+    max_attempts: int | None
+    priority: int
+    deadline_at: int | None
+    attributes: dict[str, Any]
+    parent_run_id: str | None
+    correlation_id: str
+    input: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    leases: tuple[Leased, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """When the lease lapses now."""
+
+    expires_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What the run is now."""
+
+    status: RunStatus
+
+
+async def claim(call: Call) -> Response:
+    body: ClaimBody = call.body
+    leases: list[Lease] = []
+
+    async def work() -> None:
+        leases.extend(
+            await call.ocean.claim_work(
+                body.clog_id,
+                worker_id=body.worker_id,
+                lease_ms=body.lease_ms,
+                queues=body.queues,
+                limit=body.limit,
+                wait_ms=body.wait_ms,
             )
-
-        try:
-            await while_listening(request, work)
-        except BaseException:
-            await _return_unheard(ocean, leases)
-            raise
-        return Answer({"leases": [lease_json(lease) for lease in leases]})
-
-    async def renew(request: Request) -> Response:
-        body = await read_body(request, RenewBody)
-        expires_at = await ocean.renew_work(_lease_id(request), lease_ms=body.lease_ms, events=_events(body.events))
-        return Answer({"expiresAt": expires_at})
-
-    async def complete(request: Request) -> Response:
-        body = await read_body(request, CompleteBody, COMPLETION_BYTES)
-        done = await ocean.complete_work(
-            _lease_id(request),
-            body.outcome.outcome(),
-            events=_events(body.events),
-            row=body.written_row(),
-            row_version=body.row_version,
         )
-        return Answer(record(done))
 
-    async def release(request: Request) -> Response:
-        await read_body(request, Body)
-        return Answer({"status": await ocean.release_work(_lease_id(request))})
+    try:
+        await while_listening(call.request, work)
+    except BaseException:
+        await _return_unheard(call.ocean, leases)
+        raise
+    return Answer({"leases": [lease_json(lease) for lease in leases]})
 
-    return [
-        Route("/v1/leases", claim, methods=["POST"]),
-        Route("/v1/leases/{lease_id}/renew", renew, methods=["POST"]),
-        Route("/v1/leases/{lease_id}/complete", complete, methods=["POST"]),
-        Route("/v1/leases/{lease_id}/release", release, methods=["POST"]),
-    ]
+
+async def renew(call: Call) -> Response:
+    body: RenewBody = call.body
+    expires_at = await call.ocean.renew_work(call.path("lease_id"), lease_ms=body.lease_ms, events=_events(body.events))
+    return Answer(record(Renewed(expires_at)))
+
+
+async def complete(call: Call) -> Response:
+    body: CompleteBody = call.body
+    done = await call.ocean.complete_work(
+        call.path("lease_id"),
+        body.outcome.outcome(),
+        events=_events(body.events),
+        row=body.written_row(),
+        row_version=body.row_version,
+    )
+    return Answer(record(done))
+
+
+async def release(call: Call) -> Response:
+    return Answer(record(Released(await call.ocean.release_work(call.path("lease_id")))))
 
 
 async def _return_unheard(ocean: Kernel, leases: list[Lease]) -> None:
@@ -143,10 +184,6 @@ async def _return_unheard(ocean: Kernel, leases: list[Lease]) -> None:
         for lease in leases:
             with suppress(OceanError):
                 await ocean.release_work(lease.lease_id)
-
-
-def _lease_id(request: Request) -> str:
-    return str(request.path_params["lease_id"])
 
 
 def _events(events: list[EventBody]) -> list[tuple[str, Any]]:

@@ -34,6 +34,7 @@ from ocean.kernel.operating import Operating
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     AdvanceResult,
+    Agenda,
     Caller,
     ClogRecord,
     RunInfo,
@@ -81,6 +82,10 @@ class Kernel(Operating):
         self._leasing = Leasing(store, clock)
         # A process that makes few claims must not always begin with the urgent slots.
         self._slot = int(even_roll(self.instance_id) * FAIR_EVERY)
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     async def start(self) -> None:
         """Tell the database which clogs this instance has."""
@@ -193,8 +198,12 @@ class Kernel(Operating):
             raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
         return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
 
+    async def agenda(self) -> Agenda:
+        """What is due for the clogs of this instance, without doing any of it."""
+        return await self._store.agenda(self._crew.claimable(None).keys())
+
     async def _advanced(self, results: list[TickResult], shown: DryRun | None = None) -> AdvanceResult:
-        agenda = await self._store.agenda(self._crew.claimable(None).keys())
+        agenda = await self.agenda()
         return AdvanceResult(
             tuple(results),
             agenda.due_now,
@@ -237,6 +246,23 @@ class Kernel(Operating):
                 due = min(time for time in (run.due_at, poked.next_wake_at, until) if time is not None)
                 wait = min(left, max(due - self._clock.now(), 50))
                 await commit_or_time(self._store, self._clock, seen, wait)
+
+    async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
+        """Poke until the run `is_settled`: idle, waiting or ended, with nothing due. Else as it is after that time.
+
+        A handler that has begun goes on to its own limit, and this waits for it.
+        """
+        until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
+        while True:
+            seen = self._store.commits_seen()
+            run = await self._require(run_id)
+            left = until - self._clock.now()
+            if run.is_settled(self._clock.now()) or left <= 0:
+                return run
+            poked = await self._poked(run, left)
+            if not poked.outcomes:
+                due = min(time for time in (run.due_at, poked.next_wake_at, until) if time is not None)
+                await commit_or_time(self._store, self._clock, seen, min(left, max(due - self._clock.now(), 50)))
 
     async def _poked(self, run: RunInfo, budget_ms: int) -> AdvanceResult:
         """Move the run, or else whatever it may be waiting for."""

@@ -174,6 +174,11 @@ class RunInfo:
     def is_ended(self) -> bool:
         return self.status in ENDED
 
+    def is_settled(self, now: int) -> bool:
+        """Nothing of it is due: it has ended, or waits for somebody or for a later time."""
+        is_at_rest = self.is_ended or self.status in (RunStatus.IDLE, RunStatus.WAITING)
+        return is_at_rest and (self.due_at is None or self.due_at > now)
+
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:

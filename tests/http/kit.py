@@ -1,7 +1,7 @@
 """A world with the application on it: asked in the same event loop, or by hand, message by message."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from ocean import UNSET, Clog
+from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 from ocean.http.app import make_app
 from ocean.testing import World, world
 from tests.invariants import check
@@ -19,13 +19,30 @@ CLAIM = {"clogId": "x", "workerId": "w-1"}
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """`http` asks the application; `w` is the world behind it, with the external clog `x` and the clog `inside`."""
+    """`http` asks the application; `w` is the world behind it.
+
+    It has the external clog `x`, the clog `inside` without a handler, and `c`, which does as its input says.
+    """
 
     w: World
     http: httpx2.AsyncClient
 
     async def post(self, path: str, body: Any = None, **more: Any) -> httpx2.Response:
         return await self.http.post(path, json={} if body is None else body, **more)
+
+    async def get(self, path: str, **query: Any) -> httpx2.Response:
+        return await self.http.get(path, params=query)
+
+    async def asked(self, path: str, **query: Any) -> Any:
+        """What is answered to a GET."""
+        answer = await self.get(path, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def made(self, input: Any = UNSET, **options: Any) -> str:
+        """A new run of `c`, in Python."""
+        made = await self.w.ocean.create_run(session_id="s", clog_id="c", input=input, **options)
+        return made.run_id
 
     async def claim(self, **more: Any) -> list[Any]:
         answer = await self.post("/v1/leases", CLAIM | more)
@@ -47,10 +64,47 @@ class House:
         return await self.post(f"/v1/leases/{lease['leaseId']}/complete", {"outcome": outcome} | more)
 
 
+def obedient() -> Clog:
+    """Answers the outcome that its input asks for, and has methods of every kind."""
+    clog = Clog("c")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        match tick.input:
+            case {"done": output}:
+                return Done(output)
+            case {"fail": message}:
+                return Failed(message)
+            case {"wait": ms}:
+                return Wait(for_ms=ms)
+            case {"more": input}:
+                return Continue(input)
+            case {"say": payload}:
+                await tick.emit("said", payload)
+        return Ok()
+
+    @clog.method
+    async def echo(tick: Tick, payload: Any) -> Any:
+        return payload
+
+    @clog.method
+    async def add(tick: Tick, payload: Any) -> int:
+        n: int = ((await tick.read(session=True)).session or 0) + payload
+        await tick.write(session=n)
+        return n
+
+    @clog.method
+    async def refuse(tick: Tick, payload: Any) -> None:
+        await tick.emit("refused", payload)
+        raise Refuse("not today", code="own_code", http_status=422, details={"own_key": payload})
+
+    return clog
+
+
 @asynccontextmanager
-async def house(url: str = "sqlite://:memory:") -> AsyncIterator[House]:
-    async with world(clogs=[Clog("x", external=True), Clog("inside")], url=url) as w:
-        transport = httpx2.ASGITransport(make_app(w.ocean))
+async def house(url: str = "sqlite://:memory:", more: Iterable[Clog] = (), **settings: Any) -> AsyncIterator[House]:
+    async with world(clogs=[Clog("x", external=True), Clog("inside"), obedient(), *more], url=url) as w:
+        transport = httpx2.ASGITransport(make_app(w.ocean, **({"poke_ms": 0} | settings)))
         async with httpx2.AsyncClient(transport=transport, base_url="http://house") as http:
             yield House(w, http)
         await check(w)
@@ -72,8 +126,8 @@ def error_of(answer: httpx2.Response) -> Any:
 class Caller:
     """One request as ASGI messages, so that a test decides when its sender goes away."""
 
-    def __init__(self, w: World, path: str, body: Any) -> None:
-        self._app = make_app(w.ocean)
+    def __init__(self, w: World, path: str, body: Any, query: str = "") -> None:
+        self._app = make_app(w.ocean, poke_ms=0)
         self._scope = {
             "type": "http",
             "method": "POST",
@@ -81,13 +135,14 @@ class Caller:
             "raw_path": path.encode(),
             "root_path": "",
             "scheme": "http",
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(b"content-type", b"application/json")],
             "server": ("house", 80),
         }
         self._body: bytes | None = json.dumps(body).encode()
         self._gone = anyio.Event()
         self.listens = anyio.Event()
+        self.is_answered = anyio.Event()
         self.sent: list[Any] = []
 
     def go_away(self) -> None:
@@ -103,6 +158,14 @@ class Caller:
 
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
+        if message["type"] == "http.response.body":
+            self.is_answered.set()
+
+    @property
+    def answer(self) -> tuple[int, Any]:
+        """The status and the JSON that were sent."""
+        start, body = self.sent
+        return start["status"], json.loads(body["body"])
 
     async def ask(self) -> None:
         await self._app(self._scope, self._receive, self._send)

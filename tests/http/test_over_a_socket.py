@@ -50,7 +50,9 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     async with world(clogs=[Clog("x", external=True)]) as w:
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            config = uvicorn.Config(make_app(w.ocean), log_config=None, lifespan="off", timeout_graceful_shutdown=0)
+            config = uvicorn.Config(
+                make_app(w.ocean, poke_ms=0), log_config=None, lifespan="off", timeout_graceful_shutdown=0
+            )
             server = uvicorn.Server(config)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(server.serve, [listening])

@@ -1,0 +1,109 @@
+"""Feeds: a page of the log as JSON, or the log as it grows for those who accept an event stream."""
+
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import Response
+
+from ocean.http.calls import Call
+from ocean.http.errors import InvalidQuery, NotAcceptable
+from ocean.http.queries import WHOLE, Limit, Number, Query
+from ocean.http.wire import Answer, record
+from ocean.kernel.arguments import feed_filter
+from ocean.kernel.records import Event
+
+STREAM = "text/event-stream"
+LAST_EVENT_ID = "Last-Event-ID"
+
+
+class FeedQuery(Query):
+    """`after` is the last cursor already seen: an event's `seq`."""
+
+    after: Annotated[Number, Field(ge=0)] = 0
+    limit: Limit = 100
+    types: list[str] = Field(default_factory=list)
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logged(Event):
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Go on after `nextCursor`. A first event of type `reset` says that retention has removed some before it."""
+
+    events: tuple[Logged, ...]
+    next_cursor: int
+
+
+async def of_run(call: Call) -> Response:
+    return await _feed(call, run_id=call.path("run_id"))
+
+
+async def of_session(call: Call) -> Response:
+    return await _feed(call, session_id=call.path("session_id"))
+
+
+async def of_clog(call: Call) -> Response:
+    return await _feed(call, clog_id=call.path("clog_id"))
+
+
+async def of_all(call: Call) -> Response:
+    return await _feed(call)
+
+
+async def _feed(
+    call: Call, run_id: str | None = None, session_id: str | None = None, clog_id: str | None = None
+) -> Response:
+    query: FeedQuery = call.query
+    if _wants_stream(call):
+        return await _streamed(call, run_id, session_id, clog_id)
+    events = await call.ocean.read_events(
+        run_id,
+        session_id=session_id,
+        clog_id=clog_id,
+        types=query.types,
+        correlation_id=query.correlation_id,
+        after=query.after,
+        limit=query.limit,
+    )
+    said: dict[str, Any] = {
+        "events": [event_json(event) for event in events],
+        "nextCursor": events[-1].seq if events else query.after,
+    }
+    return Answer(said, headers={"Vary": "Accept"})
+
+
+def event_json(event: Event) -> dict[str, Any]:
+    said: dict[str, Any] = record(event)
+    return said | {"id": event.id}
+
+
+def _wants_stream(call: Call) -> bool:
+    accepted = call.request.headers.get("accept", "").split(",")
+    return any(each.partition(";")[0].strip().lower() == STREAM for each in accepted)
+
+
+async def _streamed(call: Call, run_id: str | None, session_id: str | None, clog_id: str | None) -> Response:
+    query: FeedQuery = call.query
+    if call.served.stream is None:
+        raise NotAcceptable("this server does not stream; leave text/event-stream out of Accept and read pages")
+    where = feed_filter(run_id, session_id, clog_id, query.types, query.correlation_id)
+    made = call.served.stream(call.ocean, call.request, where, _cursor(call))
+    return await made if isawaitable(made) else made
+
+
+def _cursor(call: Call) -> int:
+    """A browser that reconnects says the last id it had, and that is later than what its address says."""
+    given = call.request.headers.get(LAST_EVENT_ID)
+    if not given:
+        after: int = call.query.after
+        return after
+    if not WHOLE.fullmatch(given) or int(given) < 0:
+        problem = {"field": LAST_EVENT_ID, "problem": "is a cursor: an event's seq, in digits"}
+        raise InvalidQuery(": ".join(problem.values()), fields=[problem])
+    return int(given)

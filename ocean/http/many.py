@@ -1,0 +1,99 @@
+"""One verb for many runs: those that the body's query means, and no more of them than `most`."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import Response
+
+from ocean.http.bodies import Body, Whole
+from ocean.http.calls import Call
+from ocean.http.runs import Status
+from ocean.http.wire import Answer, record
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.attributes import Within
+from ocean.kernel.bulk import BulkQuery
+from ocean.kernel.errors import InvalidValue
+from ocean.kernel.values import shown
+
+MOST_IN_A_REQUEST = 10_000
+
+
+class ManyBody(Body):
+    """Which runs: lists mean any of their values; an attribute is a value, several, or `{"gte": …, "lt": …}`.
+
+    A query that names nothing is refused, unless `everything` is true.
+    """
+
+    clog_id: list[str] | None = None
+    session_id: list[str] | None = None
+    status: list[Status] | None = None
+    parent_run_id: list[str] | None = None
+    created_from: Whole | None = None
+    created_until: Whole | None = None
+    ended_from: Whole | None = None
+    ended_until: Whole | None = None
+    attributes: dict[str, Any] | None = None
+    everything: bool = False
+    most: Annotated[Whole, Field(ge=1, le=MOST_IN_A_REQUEST)] = 1_000
+
+    def asked(self, actor: str | None) -> BulkQuery:
+        return BulkQuery(
+            clog_id=self.clog_id,
+            session_id=self.session_id,
+            status=self.status,
+            parent_run_id=self.parent_run_id,
+            created_from=self.created_from,
+            created_until=self.created_until,
+            ended_from=self.ended_from,
+            ended_until=self.ended_until,
+            attributes=None if self.attributes is None else {n: _asked(n, v) for n, v in self.attributes.items()},
+            everything=self.everything,
+            most=self.most,
+            actor=actor,
+        )
+
+
+def _asked(name: str, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if not value.keys() <= {*Within.__slots__}:
+        raise InvalidValue(f"attribute {shown(name)} is a value, a list, or a range of gt or gte, lt or lte")
+    return Within(**value)
+
+
+class CancelManyBody(ManyBody):
+    reason: str | None = None
+
+
+class SignalManyBody(ManyBody):
+    """`signalId` keeps a repeated request from signalling a run twice."""
+
+    signal_id: str
+    input: Any = None
+    deliver_at: Whole | None = None
+
+
+async def cancel(call: Call) -> Response:
+    body: CancelManyBody = call.body
+    return Answer(record(await call.ocean.cancel_runs(reason=body.reason, **body.asked(call.actor))))
+
+
+async def signal(call: Call) -> Response:
+    body: SignalManyBody = call.body
+    done = await call.ocean.signal_runs(
+        input=body.input if "input" in body.model_fields_set else UNSET,
+        signal_id=body.signal_id,
+        deliver_at=body.deliver_at,
+        **body.asked(call.actor),
+    )
+    return Answer(record(done))
+
+
+async def retry(call: Call) -> Response:
+    body: ManyBody = call.body
+    return Answer(record(await call.ocean.retry_runs(**body.asked(call.actor))))
+
+
+async def delete(call: Call) -> Response:
+    body: ManyBody = call.body
+    return Answer(record(await call.ocean.delete_runs(**body.asked(call.actor))))

@@ -1,0 +1,49 @@
+"""What a line of the route table says. Routes, their checks and the OpenAPI document are all made from it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from ocean.http.bodies import Body
+from ocean.http.calls import Call
+from ocean.http.queries import Query
+from ocean.kernel.values import MAX_BYTES
+
+Scope = Literal["read", "signal", "advance", "work", "admin", "open"]
+"""What a key must allow. `open` needs none, and says nothing that is secret."""
+
+
+class Repeat(StrEnum):
+    """What a request is when it comes a second time."""
+
+    KEYED = "keyed"
+    """Another request, unless both have the same Idempotency-Key: then the first one's answer."""
+    SAFE = "safe"
+    """It changes nothing."""
+    ITSELF = "itself"
+    """Idempotent by what it says; there is no place to keep an answer under a key."""
+    NEVER = "never"
+    """Another request, always."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One method of one path. `answers` are what it answers by status: a record, or words for what is no JSON."""
+
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    scope: Scope
+    summary: str
+    handler: Callable[[Call], Awaitable[Response]]
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    body: type[Body] | None = None
+    query: type[Query] = Query
+    repeat: Repeat = Repeat.SAFE
+    pokes: bool = False
+    """Whether due work is looked for after it."""
+    most_bytes: int = MAX_BYTES
+    is_streamed: bool = False
+    """Whether it answers with a stream to those who accept one."""

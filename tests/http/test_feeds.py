@@ -1,0 +1,94 @@
+"""Feeds over HTTP: pages as Python reads them, and a stream for those who ask for one."""
+
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from ocean import Ocean
+from ocean.http.wire import record
+from ocean.kernel.filters import FeedFilter
+from tests.http.kit import House, error_of, house
+
+pytestmark = pytest.mark.anyio
+
+STREAM = {"accept": "text/event-stream"}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/v1/events", {}),
+        ("/v1/runs/r/events", {"run_id": "r"}),
+        ("/v1/sessions/s/events", {"session_id": "s"}),
+        ("/v1/clogs/c/events", {"clog_id": "c"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("query", "more"),
+    [
+        ({}, {}),
+        ({"limit": 2}, {"limit": 2}),
+        ({"after": 3}, {"after": 3}),
+        ({"types": ["said", "run.created"]}, {"types": ["said", "run.created"]}),
+        ({"correlationId": "r"}, {"correlation_id": "r"}),
+    ],
+    ids=str,
+)
+async def test_a_page_is_what_python_reads(h: House, path: str, asked: Any, query: Any, more: Any) -> None:
+    await h.made({"say": {"a_b": 1}}, run_id="r")
+    await h.made({"done": 1})
+    await h.w.drain()
+    events = await h.w.ocean.read_events(**asked, **more)
+    said = await h.asked(path, **query)
+    assert said["events"] == [record(event) | {"id": event.id} for event in events]
+    assert said["nextCursor"] == (events[-1].seq if events else query.get("after", 0))
+
+
+async def test_pages_go_on_until_there_is_no_more(h: House) -> None:
+    await h.made({"more": {"say": 1}}, run_id="r")
+    await h.w.drain()
+    seen, cursor = [], 0
+    while (page := await h.asked("/v1/runs/r/events", after=cursor, limit=2))["events"]:
+        seen += [event["seq"] for event in page["events"]]
+        cursor = page["nextCursor"]
+    assert seen == [event.seq for event in await h.w.ocean.read_events("r")]
+    assert page["nextCursor"] == cursor
+
+
+async def test_a_cursor_of_another_log_is_refused(h: House) -> None:
+    assert error_of(await h.get("/v1/events", after=999))["code"] == "bad_cursor"
+    assert error_of(await h.get("/v1/events", after=-1))["code"] == "invalid_query"
+    assert error_of(await h.get("/v1/events", types=""))["code"] == "invalid_value"
+
+
+async def test_a_server_that_does_not_stream_says_so(h: House) -> None:
+    answer = await h.http.get("/v1/events", headers=STREAM)
+    assert (answer.status_code, error_of(answer)["code"]) == (406, "not_acceptable")
+
+
+async def test_a_stream_is_asked_for_by_accept_and_begins_after_the_last_event_seen() -> None:
+    asked: list[Any] = []
+
+    async def stream(ocean: Ocean, request: Request, where: FeedFilter, after: int) -> Response:
+        asked.append((where, after))
+        return PlainTextResponse("streamed")
+
+    async with house(stream=stream) as h:
+        page = await h.http.get("/v1/events", headers={"accept": "application/json, */*"})
+        assert (page.json()["events"], page.headers["vary"]) == ([], "Accept")
+        for path, headers in (
+            ("/v1/runs/r/events?after=7&types=a&types=b", {}),
+            ("/v1/sessions/s/events?after=7", {"last-event-id": "9"}),
+            ("/v1/clogs/c/events", {"accept": "text/event-stream;q=0.9, text/html"}),
+        ):
+            assert (await h.http.get(path, headers=STREAM | headers)).text == "streamed"
+        assert asked == [
+            (FeedFilter(run_id="r", types=("a", "b")), 7),
+            (FeedFilter(session_id="s"), 9),
+            (FeedFilter(clog_id="c"), 0),
+        ]
+        for wrong in ("x", "-1", "1.5"):
+            answer = await h.http.get("/v1/events", headers=STREAM | {"last-event-id": wrong})
+            assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_query")

@@ -1,0 +1,122 @@
+"""Idempotency-Key: the same request again gets the first answer, letter by letter, and does nothing."""
+
+from typing import Any
+
+import pytest
+
+from ocean.http.routes import TABLE
+from ocean.http.table import Op, Repeat
+from tests.http.kit import House, error_of
+from tests.lifecycle.acting import dump
+
+pytestmark = pytest.mark.anyio
+
+KEY = {"Idempotency-Key": "k-1"}
+EXAMPLES: dict[str, tuple[str, Any, str, Any]] = {
+    "POST /v1/runs": ("/v1/runs", {"sessionId": "s", "clogId": "c"}, "/v1/runs", {"sessionId": "t", "clogId": "c"}),
+    "DELETE /v1/runs/{run_id}": ("/v1/runs/r", None, "/v1/runs/failed", None),
+    "POST /v1/runs/{run_id}/signal": ("/v1/runs/r/signal", {"input": 1}, "/v1/runs/r/signal", {"input": 2}),
+    "POST /v1/runs/{run_id}/call/{method}": (
+        "/v1/runs/r/call/add",
+        {"payload": 1},
+        "/v1/runs/r/call/add",
+        {"payload": 2},
+    ),
+    "POST /v1/runs/{run_id}/cancel": ("/v1/runs/r/cancel", {}, "/v1/runs/r/cancel", {"reason": "other"}),
+    "POST /v1/runs/{run_id}/pause": ("/v1/runs/r/pause", {}, "/v1/runs/r2/pause", {}),
+    "POST /v1/runs/{run_id}/resume": ("/v1/runs/r/resume", {}, "/v1/runs/r/pause", {}),
+    "POST /v1/runs/{run_id}/retry": ("/v1/runs/failed/retry", {}, "/v1/runs/r/retry", {}),
+    "DELETE /v1/sessions/{session_id}": ("/v1/sessions/s", None, "/v1/sessions/t", None),
+    "POST /v1/clogs/{clog_id}/pause": ("/v1/clogs/c/pause", {}, "/v1/clogs/x/pause", {}),
+    "POST /v1/clogs/{clog_id}/resume": ("/v1/clogs/c/resume", {}, "/v1/clogs/c/pause", {}),
+    "POST /v1/clogs/{clog_id}/call/{method}": (
+        "/v1/clogs/c/call/add",
+        {"payload": 1, "sessionId": "s"},
+        "/v1/clogs/c/call/add",
+        {"payload": 1, "sessionId": "t"},
+    ),
+    "PUT /v1/keys/{key:path}": ("/v1/keys/k", {"limit": 2}, "/v1/keys/k", {"limit": 3}),
+    "POST /v1/counters/{key:path}/take": ("/v1/counters/n/take", {}, "/v1/counters/n/take", {"n": 2}),
+    "DELETE /v1/counters/{key:path}": ("/v1/counters/n", None, "/v1/counters/m", None),
+}
+
+
+def name(op: Op) -> str:
+    return f"{op.method} {op.path}"
+
+
+KEYED = [op for op in TABLE if op.repeat is Repeat.KEYED]
+NOT_KEYED = [op for op in TABLE if op.repeat is not Repeat.KEYED]
+
+
+async def ask(h: House, op: Op, path: str, body: Any, headers: dict[str, str]) -> Any:
+    said = {} if body is None else {"json": body}
+    return await h.http.request(op.method, path, headers=headers, **said)
+
+
+async def furnish(h: House) -> None:
+    await h.made({"fail": "no"}, run_id="failed")
+    await h.w.drain()
+    await h.made(run_id="r")
+    await h.made(run_id="r2")
+    await h.w.ocean.take("n")
+
+
+@pytest.mark.parametrize("op", KEYED, ids=name)
+async def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(h: House, op: Op) -> None:
+    await furnish(h)
+    path, body, other_path, other_body = EXAMPLES[name(op)]
+    first = await ask(h, op, path, body, KEY)
+    assert first.is_success, first.text
+    h.w.clock.advance(1_000)
+    before = await dump(h.w)
+    again = await ask(h, op, path, body, KEY)
+    assert (again.status_code, again.content) == (first.status_code, first.content)
+    assert await dump(h.w) == before
+    other = await ask(h, op, other_path, other_body, KEY)
+    assert (other.status_code, error_of(other)["code"]) == (409, "request_key_reused")
+    assert await dump(h.w) == before
+
+
+def test_every_route_that_takes_a_key_has_an_example() -> None:
+    assert EXAMPLES.keys() == {name(op) for op in KEYED}
+
+
+@pytest.mark.parametrize("op", NOT_KEYED, ids=name)
+async def test_a_key_is_refused_where_no_answer_is_kept(h: House, op: Op) -> None:
+    path = op.path.replace("{", "").replace("}", "").replace(":path", "")
+    before = await dump(h.w)
+    answer = await ask(h, op, path, {} if op.body else None, KEY)
+    error = error_of(answer)
+    assert (answer.status_code, error["code"]) == (400, "idempotency_key_not_taken")
+    assert error["message"].startswith(f"{op.method} {op.path} takes no Idempotency-Key: ")
+    assert await dump(h.w) == before
+
+
+async def test_everything_that_changes_something_takes_a_key_or_says_why_not() -> None:
+    for op in TABLE:
+        assert (op.repeat is Repeat.SAFE) == (op.method == "GET"), name(op)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 257])
+async def test_a_key_that_is_none_is_refused(h: House, key: str) -> None:
+    answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"}, headers={"Idempotency-Key": key})
+    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
+    assert "Idempotency-Key" in error_of(answer)["message"]
+
+
+async def test_a_request_has_one_key(h: House) -> None:
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")]
+    answer = await h.http.post("/v1/runs", content=b'{"sessionId": "s", "clogId": "c"}', headers=headers)
+    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
+
+
+async def test_a_key_is_forgotten_a_day_later(h: House) -> None:
+    said = {"sessionId": "s", "clogId": "c"}
+    first = await h.post("/v1/runs", said, headers=KEY)
+    h.w.clock.advance(86_400_000)
+    await h.w.ocean.sweep()
+    assert (await h.post("/v1/runs", said, headers=KEY)).content == first.content
+    h.w.clock.advance(1)
+    await h.w.ocean.sweep()
+    assert (await h.post("/v1/runs", said, headers=KEY)).json()["runId"] != first.json()["runId"]

@@ -1,0 +1,122 @@
+"""The poke behind an answer: what it moves, how many there are at once, and that it hurts nobody."""
+
+import anyio
+import pytest
+
+from ocean import Clog, Done, Ok, Outcome, Refuse, RunStatus, Tick
+from ocean.http.poking import Poker
+from ocean.testing import ManualClock
+from tests.http.kit import House, house
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_change_pokes_what_is_due_after_its_answer() -> None:
+    other = Script(clog_id="other")
+    async with house(more=[other], poke_ms=100) as h:
+        due = await h.w.ocean.create_run(session_id="s", clog_id="other", input=1)
+        answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
+        assert answer.json()["status"] == "pending", "the answer does not wait for the poke"
+        assert (await look(h.w, answer.json()["runId"])).status is RunStatus.DONE
+        assert (await look(h.w, due.run_id)).status is RunStatus.IDLE
+        assert len(other.seen) == 1
+
+
+async def test_also_a_request_that_waited_pokes_what_else_is_due() -> None:
+    async with house(poke_ms=100) as h:
+        due = await h.made({"done": 1})
+        await h.post("/v1/runs?waitMs=100", {"sessionId": "s", "clogId": "c"})
+        assert (await look(h.w, due)).status is RunStatus.DONE
+
+
+async def test_a_question_pokes_nothing_and_so_does_a_refusal() -> None:
+    async with house(poke_ms=100) as h:
+        run_id = await h.made({"done": 1})
+        await h.asked(f"/v1/runs/{run_id}")
+        await h.post("/v1/runs", {})
+        assert (await look(h.w, run_id)).status is RunStatus.PENDING
+
+
+async def test_what_a_method_signalled_before_it_refused_is_moved_too() -> None:
+    clog = Clog("no")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        return Done() if tick.reason == "signal" else Ok()
+
+    @clog.method
+    async def refuse(tick: Tick, payload: None) -> None:
+        await tick.signal(tick.run_id, "go")
+        raise Refuse("not this way")
+
+    async with house(more=[clog], poke_ms=100) as h:
+        run = await h.w.ocean.create_run(session_id="s", clog_id="no")
+        assert (await h.post(f"/v1/runs/{run.run_id}/call/refuse")).status_code == 409
+        assert (await look(h.w, run.run_id)).status is RunStatus.DONE
+
+
+async def test_nobody_pokes_where_that_is_switched_off(h: House) -> None:
+    answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
+    assert (await look(h.w, answer.json()["runId"])).status is RunStatus.PENDING
+
+
+async def test_a_poke_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async with house(poke_ms=-1) as h:
+        answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"})
+        assert answer.status_code == 201
+    assert "the poke after a request failed" in caplog.text
+
+
+class Slow:
+    """Advances until it is let go."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.calls = 0
+        self.begun, self.may_end = anyio.Event(), anyio.Event()
+
+    async def advance(self, *, budget_ms: int) -> None:
+        self.calls += 1
+        self.begun.set()
+        await self.may_end.wait()
+
+
+async def test_pokes_that_come_while_another_is_at_it_are_one_further_poke() -> None:
+    ocean = Slow()
+    poker = Poker(ocean, 100)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(poker.poke)
+        await ocean.begun.wait()
+        for _ in range(5):
+            await poker.poke()
+        assert ocean.calls == 1
+        ocean.may_end.set()
+    assert ocean.calls == 2
+    await poker.poke()
+    assert ocean.calls == 3
+
+
+async def test_a_slow_handler_holds_no_other_poke_up() -> None:
+    begun, may_end = anyio.Event(), anyio.Event()
+
+    async def slowly(tick: Tick) -> Outcome:
+        begun.set()
+        await may_end.wait()
+        return Done()
+
+    quick = Script(Done(), clog_id="quick")
+    async with stage(Script(slowly), quick) as w:
+        poker = Poker(w.ocean, 100)
+        slow = await start(w)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(poker.poke)
+            await begun.wait()
+            late = await start(w, clog_id="quick", priority=9)
+            w.clock.advance(100)
+            while (await look(w, late)).status is not RunStatus.DONE:
+                await poker.poke()
+                await let_others_go_on(w)
+            assert (await look(w, slow)).status is RunStatus.ACTIVE, "the turn is over, the handler is not"
+            may_end.set()
+        assert (await look(w, slow)).status is RunStatus.DONE

@@ -1,0 +1,326 @@
+"""Runs over HTTP: each route against the verb that it stands for."""
+
+from typing import Any
+
+import pytest
+
+from ocean import InvalidValue, Key, RetryPolicy, RunStatus, Within
+from ocean.http.wire import record
+from tests.http.kit import House, error_of
+from tests.lifecycle.acting import dump, look
+
+pytestmark = pytest.mark.anyio
+
+NEW = {"sessionId": "s", "clogId": "c"}
+
+
+async def test_a_run_is_created_with_everything_that_may_be_said(h: House) -> None:
+    answer = await h.post(
+        "/v1/runs",
+        NEW
+        | {
+            "clogId": "x",
+            "runId": "r-1",
+            "input": {"snake_key": [1]},
+            "retry": {"maxAttempts": 5, "delaysMs": [10, 20.0], "maxElapsedMs": None, "jitter": 0.5},
+            "priority": 2,
+            "attributes": {"my_name": "a", "n": 1.5, "ok": True},
+            "deadlineAt": 2 * 10**12,
+            "dedupeKey": "d-1",
+            "dedupeMs": 1_000,
+            "concurrencyKeys": ["k1", {"name": "k2", "hold": "run"}],
+            "queue": "gpu",
+            "rateKey": "rate",
+            "rateLimit": 1,
+            "ratePerMs": 1_000,
+        },
+    )
+    assert answer.status_code == 201, answer.text
+    info = await look(h.w, "r-1")
+    assert answer.json() == record(info)
+    assert (info.priority, info.attributes, info.deadline_at, info.dedupe_key) == (
+        2,
+        {"my_name": "a", "n": 1.5, "ok": True},
+        2 * 10**12,
+        "d-1",
+    )
+    assert (info.concurrency_keys, info.queue, info.max_attempts) == ((Key("k1"), Key("k2", "run")), "gpu", 5)
+    same = await h.w.ocean.create_run(
+        run_id="r-1",
+        session_id="s",
+        clog_id="x",
+        input={"snake_key": [1]},
+        retry=RetryPolicy(max_attempts=5, delays_ms=(10, 20), jitter=0.5),
+        priority=2,
+        attributes={"my_name": "a", "n": 1.5, "ok": True},
+        deadline_at=2 * 10**12,
+        dedupe_key="d-1",
+        dedupe_ms=1_000,
+        concurrency_keys=["k1", Key("k2", "run")],
+        queue="gpu",
+        rate_key="rate",
+        rate_limit=1,
+        rate_per_ms=1_000,
+    )
+    assert same.run_id == "r-1", "the same words in Python mean the same run"
+
+
+async def test_a_debounced_creation_is_said_too(h: House) -> None:
+    said = NEW | {"input": 1, "dedupeKey": "d", "debounceMs": 100, "debounceMaxMs": 500}
+    first, second = [(await h.post("/v1/runs", said)).json() for _ in "ab"]
+    assert first["runId"] == second["runId"]
+    assert first["wakeAt"] == h.w.clock.now() + 100
+
+
+async def test_an_input_that_is_null_is_not_an_input_that_is_left_out(h: House) -> None:
+    assert (await h.post("/v1/runs", NEW)).json()["status"] == "idle"
+    assert (await h.post("/v1/runs", NEW | {"input": None})).json()["status"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "told"),
+    [
+        ({"sessionId": None}, "invalid_body", "sessionId: "),
+        ({"session_id": "s"}, "invalid_body", "session_id: "),
+        ({"priority": 10}, "invalid_value", "priority is 0"),
+        ({"priority": "1"}, "invalid_body", "priority: "),
+        ({"retry": {"maxAttempts": 0}}, "invalid_value", "retry.max_attempts"),
+        ({"retry": {"attempts": 1}}, "invalid_body", "retry.attempts: "),
+        ({"retry": {"delaysMs": []}}, "invalid_value", "retry.delays_ms"),
+        ({"attributes": {"a": []}}, "invalid_value", "attribute 'a' must be"),
+        ({"concurrencyKeys": ["a", "a"]}, "invalid_value", "a run has at most 3 different"),
+        ({"concurrencyKeys": [7]}, "invalid_body", "concurrencyKeys.0: "),
+        ({"dedupeMs": 5}, "invalid_value", "dedupe_ms needs a dedupe_key"),
+        ({"rateKey": "r"}, "invalid_value", "rate_key, rate_limit and rate_per_ms go together"),
+        ({"debounceMs": 5}, "invalid_value", "debounce_ms needs"),
+        ({"deadlineAt": -1}, "invalid_value", "deadline_at must be"),
+        ({"runId": ""}, "invalid_value", "run_id must be"),
+    ],
+    ids=str,
+)
+async def test_a_wrong_creation_is_refused_by_name_and_writes_nothing(
+    h: House, more: Any, code: str, told: str
+) -> None:
+    before = await dump(h.w)
+    answer = await h.post("/v1/runs", NEW | more)
+    error = error_of(answer)
+    assert (answer.status_code, error["code"]) == (400, code)
+    assert error["message"].startswith(told)
+    assert await dump(h.w) == before
+
+
+async def test_another_body_under_a_used_id_is_refused(h: House) -> None:
+    await h.post("/v1/runs", NEW | {"runId": "r", "dedupeKey": "d"})
+    for more, code in (
+        ({"runId": "r", "input": 1}, "run_exists"),
+        ({"dedupeKey": "d", "input": 1}, "dedupe_key_reused"),
+    ):
+        answer = await h.post("/v1/runs", NEW | more)
+        assert (answer.status_code, error_of(answer)["code"]) == (409, code)
+
+
+async def test_a_run_is_looked_at_and_removed(h: House) -> None:
+    run_id = await h.made({"done": {"a_b": 1}})
+    await h.w.drain()
+    assert await h.asked(f"/v1/runs/{run_id}") == record(await look(h.w, run_id))
+    assert (await h.http.delete(f"/v1/runs/{run_id}")).json() == {"deleted": 1}
+    for answer in (await h.get(f"/v1/runs/{run_id}"), await h.http.delete(f"/v1/runs/{run_id}")):
+        assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
+        assert error_of(answer)["details"] == {"runId": run_id}
+
+
+async def test_a_run_named_like_a_verb_can_be_reached(h: House) -> None:
+    await h.made(run_id="cancel")
+    assert (await h.asked("/v1/runs/cancel"))["runId"] == "cancel"
+    assert (await h.post("/v1/runs/cancel/pause")).json()["paused"] is True
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ({}, {}),
+        ({"clogId": "c"}, {"clog_id": "c"}),
+        ({"clogId": ["c", "x"], "order": "oldest"}, {"clog_id": ["c", "x"], "order": "oldest"}),
+        ({"status": ["done", "idle"]}, {"status": ["done", "idle"]}),
+        ({"sessionId": "t"}, {"session_id": "t"}),
+        ({"parentRunId": "nobody"}, {"parent_run_id": "nobody"}),
+        ({"createdFrom": 1_700_000_000_010}, {"created_from": 1_700_000_000_010}),
+        ({"createdUntil": 1_700_000_000_010}, {"created_until": 1_700_000_000_010}),
+        ({"endedFrom": 1, "endedUntil": 2_000_000_000_000}, {"ended_from": 1, "ended_until": 2_000_000_000_000}),
+        ({"clogId": "c", "attr.n": "2"}, {"clog_id": "c", "attributes": {"n": 2}}),
+        ({"clogId": "c", "attr.n": ["1", "2"]}, {"clog_id": "c", "attributes": {"n": [1, 2]}}),
+        ({"clogId": "c", "attr.t": '"2"'}, {"clog_id": "c", "attributes": {"t": "2"}}),
+        ({"clogId": "c", "attr.t": "b"}, {"clog_id": "c", "attributes": {"t": "b"}}),
+        ({"clogId": "c", "attr.b": "true"}, {"clog_id": "c", "attributes": {"b": True}}),
+        ({"clogId": "c", "attr.n.gte": "1.5"}, {"clog_id": "c", "attributes": {"n": Within(gte=1.5)}}),
+        (
+            {"clogId": "c", "attr.n.gt": "0", "attr.n.lte": "2", "order": "descending"},
+            {"clog_id": "c", "attributes": {"n": Within(gt=0, lte=2)}, "order": "descending"},
+        ),
+        ({"limit": 2}, {"limit": 2}),
+    ],
+    ids=str,
+)
+async def test_runs_are_found_as_in_python(h: House, query: Any, asked: Any) -> None:
+    for n, text in enumerate(("a", "b", "2")):
+        await h.made({"done": n}, attributes={"n": n, "t": text, "b": n == 1})
+        h.w.clock.advance(7)
+    await h.w.drain()
+    await h.run()
+    await h.w.ocean.create_run(session_id="t", clog_id="c")
+    page = await h.w.ocean.list_runs(**asked)
+    found = await h.asked("/v1/runs", **query)
+    assert found == {"runs": [record(run) for run in page.runs], "nextCursor": page.next_cursor, "count": None}
+    if page.next_cursor is not None:
+        rest = await h.asked("/v1/runs", **query, cursor=page.next_cursor, countUpTo=4)
+        assert rest["runs"], "the cursor goes on"
+        assert rest["count"] == {"count": 4, "isCapped": True}
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "named"),
+    [
+        ("limit=0", "invalid_query", "limit"),
+        ("limit=1001", "invalid_query", "limit"),
+        ("limit=ten", "invalid_query", "limit"),
+        ("limit=1_0", "invalid_query", "limit"),
+        ("limit=%D9%A1", "invalid_query", "limit"),
+        ("limit=1.0", "invalid_query", "limit"),
+        ("limit=", "invalid_query", "limit"),
+        ("limit=1&limit=2", "invalid_query", "limit"),
+        ("clog_id=c", "invalid_query", "clog_id"),
+        ("surprise=1", "invalid_query", "surprise"),
+        ("attributes=1", "invalid_query", "attributes"),
+        ("status=gone", "invalid_query", "status.0"),
+        ("order=random", "invalid_query", "order"),
+        ("createdFrom=soon", "invalid_query", "createdFrom"),
+        ("createdFrom=9999999999999999999999", "invalid_query", "createdFrom"),
+        ("countUpTo=0", "invalid_query", "countUpTo"),
+        ('clogId=c&attr.a="x', "invalid_query", "attr.a"),
+        ("clogId=c&attr.a=1&attr.a.gt=1", "invalid_query", "attr.a"),
+        ("clogId=c&attr.a.gt=1&attr.a.gt=2", "invalid_query", "attr.a.gt"),
+        ("attr.a=1", "invalid_value", "clog_id"),
+        ("clogId=c&attr.a.gt=1&attr.b.lt=1", "invalid_value", "range"),
+        ("clogId=c&attr.=1", "invalid_value", "name"),
+        ("clogId=", "invalid_value", "clog_id"),
+        ("sessionId=%00", "invalid_value", "session_id"),
+        ("cursor=none", "bad_cursor", "cursor"),
+        ("createdFrom=2&createdUntil=1", "invalid_value", "created_from"),
+        ("order=ascending", "invalid_value", "order"),
+    ],
+)
+async def test_a_wrong_query_is_named(h: House, query: str, code: str, named: str) -> None:
+    answer = await h.http.get(f"/v1/runs?{query}")
+    error = error_of(answer)
+    assert (answer.status_code, error["code"]) == (400, code)
+    assert named in error["message"]
+    if code == "invalid_query":
+        assert [each["field"] for each in error["details"]["fields"]] == [named]
+
+
+async def test_a_route_without_a_query_takes_none(h: House) -> None:
+    answer = await h.post("/v1/advance?budgetMs=1")
+    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_query")
+
+
+async def test_a_signal_is_acknowledged_with_its_receipt(h: House) -> None:
+    run_id = await h.made()
+    answer = await h.post(f"/v1/runs/{run_id}/signal", {"input": {"say": {"a_b": 1}}, "signalId": "m-1"})
+    assert answer.status_code == 202
+    again = await h.w.ocean.signal(run_id, {"say": {"a_b": 1}}, signal_id="m-1")
+    assert answer.json() == record(again)
+    assert (await h.post(f"/v1/runs/{run_id}/signal")).json()["number"] == 2, "without an input it is a signal too"
+    later = h.w.clock.now() + 1_000
+    await h.post(f"/v1/runs/{run_id}/signal", {"input": None, "deliverAt": later})
+    inputs = await h.asked(f"/v1/runs/{run_id}/inputs")
+    assert inputs == {
+        "inputs": [record(each) for each in await h.w.ocean.list_inputs(run_id)],
+        "nextCursor": None,
+    }
+    assert [(each["body"], each["availableAt"] == later) for each in inputs["inputs"]] == [
+        ({"say": {"a_b": 1}}, False),
+        (None, False),
+        (None, True),
+    ]
+
+
+async def test_signals_are_refused_as_in_python(h: House) -> None:
+    run_id = await h.made({"done": 1})
+    busy = await h.post(f"/v1/runs/{run_id}/signal", {"ifIdle": True})
+    assert (busy.status_code, error_of(busy)["code"], error_of(busy)["retryable"]) == (409, "run_busy", True)
+    assert error_of(busy)["details"].keys() >= {"status", "lockedBy", "lockExpiresAt"}
+    await h.post(f"/v1/runs/{run_id}/signal", {"signalId": "m", "input": 1})
+    other = await h.post(f"/v1/runs/{run_id}/signal", {"signalId": "m", "input": 2})
+    assert error_of(other)["code"] == "signal_id_reused"
+    await h.w.drain()
+    ended = await h.post(f"/v1/runs/{run_id}/signal", {"input": 1})
+    assert (ended.status_code, error_of(ended)["code"]) == (409, "run_ended")
+    assert (await h.post("/v1/runs/none/signal", {"input": 1})).status_code == 404
+
+
+async def test_a_method_is_called_on_a_run_and_on_a_clog(h: House) -> None:
+    run_id = await h.made()
+    for payload in ({"a_b": [1, None]}, None, "ä", 1.5):
+        answer = await h.post(f"/v1/runs/{run_id}/call/echo", {"payload": payload})
+        assert (answer.status_code, answer.json()) == (200, {"answer": payload})
+    assert (await h.post(f"/v1/runs/{run_id}/call/echo")).json() == {"answer": None}
+    for wanted in (2, 4):
+        answer = await h.post("/v1/clogs/c/call/add", {"sessionId": "s", "payload": 2})
+        assert answer.json() == {"answer": wanted}
+    assert await h.w.ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0) == 4
+
+
+async def test_a_methods_own_refusal_is_passed_on_in_its_words(h: House) -> None:
+    run_id = await h.made()
+    answer = await h.post(f"/v1/runs/{run_id}/call/refuse", {"payload": {"k_k": 1}})
+    error = error_of(answer)
+    assert (answer.status_code, error["code"], error["details"]) == (422, "own_code", {"own_key": {"k_k": 1}})
+    assert len(await h.w.ocean.read_events(run_id, types=["refused"])) == 1
+    for path, code in (
+        (f"/v1/runs/{run_id}/call/none", "unknown_method"),
+        ("/v1/runs/none/call/echo", "run_not_found"),
+        ("/v1/clogs/none/call/echo", "unknown_clog"),
+    ):
+        refused = await h.post(path)
+        assert (refused.status_code, error_of(refused)["code"]) == (404, code)
+
+
+async def test_a_run_is_paused_resumed_cancelled_and_retried(h: House) -> None:
+    run_id = await h.made({"wait": 1_000})
+    path = f"/v1/runs/{run_id}"
+    for verb, paused in (("pause", True), ("resume", False)):
+        answer = await h.post(f"{path}/{verb}")
+        assert (answer.status_code, answer.json()["paused"]) == (200, paused)
+        assert answer.json() == record(await look(h.w, run_id))
+    assert error_of(await h.post(f"{path}/retry"))["code"] == "run_not_failed"
+    ended = await h.post(f"{path}/cancel", {"reason": "enough"})
+    assert (ended.json()["status"], ended.json()["error"]["code"]) == ("failed", "cancelled")
+    assert "enough" in str(ended.json()["error"])
+    again = await h.post(f"{path}/retry")
+    assert (again.status_code, again.json()["retryOf"]) == (201, run_id)
+    assert again.json() == record(await h.w.ocean.retry_run(run_id))
+    for verb in ("pause", "resume", "cancel", "retry"):
+        assert (await h.post(f"/v1/runs/none/{verb}")).status_code == 404
+        assert error_of(await h.post(f"{path}/{verb}", {"why": 1}))["code"] == "invalid_body"
+
+
+async def test_ticks_inputs_and_the_explanation_are_shown(h: House) -> None:
+    run_id = await h.made({"more": {"more": {"wait": 500}}})
+    await h.w.drain()
+    ticks = await h.asked(f"/v1/runs/{run_id}/ticks", limit=2)
+    assert ticks == {"ticks": [record(each) for each in await h.w.ocean.list_ticks(run_id, limit=2)], "nextCursor": 2}
+    rest = await h.asked(f"/v1/runs/{run_id}/ticks", after=2, limit=2)
+    assert ([each["tick"] for each in rest["ticks"]], rest["nextCursor"]) == ([3], None)
+    explained = await h.asked(f"/v1/runs/{run_id}/explain")
+    assert explained == record(await h.w.ocean.explain(run_id))
+    assert explained["holds"][0]["code"] == "waiting"
+    for what in ("ticks", "inputs", "explain", "events"):
+        missing = await h.get(f"/v1/runs/none/{what}")
+        assert (missing.status_code, error_of(missing)["code"]) == (404, "run_not_found")
+    assert (await h.asked(f"/v1/runs/{await h.made()}/inputs"))["inputs"] == []
+
+
+async def test_python_refuses_what_http_refuses(h: House) -> None:
+    with pytest.raises(InvalidValue, match="dedupe_ms needs"):
+        await h.w.ocean.create_run(session_id="s", clog_id="c", dedupe_ms=5)
+    assert (await look(h.w, await h.made())).status is RunStatus.IDLE

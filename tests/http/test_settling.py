@@ -1,0 +1,137 @@
+"""`?waitMs`: whoever signals may wait for what comes of it, for as long as it said and no longer."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from ocean import Done, InvalidValue, Outcome, Retry, RunNotFound, RunStatus, Tick
+from ocean.http.wire import record
+from tests.http.kit import Caller, House, error_of, house
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
+
+pytestmark = pytest.mark.anyio
+
+NEW = {"sessionId": "s", "clogId": "c"}
+
+
+@pytest.mark.parametrize(
+    ("input", "status"),
+    [({"done": 1}, "done"), ({"fail": "no"}, "failed"), ({"wait": 5_000}, "waiting"), ({"more": {"more": 0}}, "idle")],
+    ids=str,
+)
+async def test_a_request_that_waits_is_answered_with_the_settled_run(h: House, input: Any, status: str) -> None:
+    created = await h.post("/v1/runs?waitMs=500", NEW | {"input": input})
+    assert (created.status_code, created.json()["status"]) == (200, status)
+    assert created.json() == record(await look(h.w, created.json()["runId"]))
+    run_id = await h.made()
+    signalled = await h.post(f"/v1/runs/{run_id}/signal?waitMs=500", {"input": input})
+    assert (signalled.status_code, signalled.json()["status"]) == (200, status)
+
+
+async def test_a_run_with_nothing_to_do_is_settled_at_once(h: House) -> None:
+    assert (await h.post("/v1/runs?waitMs=0", NEW)).status_code == 200
+    run_id = await h.made()
+    later = {"deliverAt": h.w.clock.now() + 1_000}
+    answer = await h.post(f"/v1/runs/{run_id}/signal?waitMs=500", later)
+    assert (answer.status_code, answer.json()["status"]) == (200, "waiting")
+
+
+async def test_without_time_the_answer_says_where_to_go_on(h: House) -> None:
+    answer = await h.post("/v1/runs?waitMs=0", NEW | {"input": 1})
+    (created,) = await h.w.ocean.read_events(answer.json()["runId"])
+    assert (answer.status_code, answer.json()) == (
+        202,
+        {"runId": created.run_id, "status": "pending", "cursor": created.seq, "nextWakeAt": h.w.clock.now()},
+    )
+    signalled = await h.post(f"/v1/runs/{created.run_id}/signal?waitMs=0")
+    events = await h.w.ocean.read_events(created.run_id, after=created.seq)
+    assert [event.seq for event in events] == [signalled.json()["cursor"]]
+
+
+async def test_a_run_that_backs_off_has_not_settled() -> None:
+    async with house(more=[Script(Retry("later", after_ms=9_000), clog_id="shy")]) as h:
+        caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "shy", "input": 1}, "waitMs=3000")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.ask)
+            while not caller.is_answered.is_set():
+                await let_others_go_on(h.w)
+                h.w.clock.advance(500)
+            # What waits for the run by the clock may have begun to just before it moved.
+            h.w.clock.advance(3_000)
+        status, said = caller.answer
+        run = await look(h.w, said["runId"])
+        assert (status, said["status"], said["nextWakeAt"]) == (202, "pending", run.wake_at)
+
+
+async def test_a_handler_that_takes_longer_is_answered_for_in_time_and_goes_on() -> None:
+    begun, may_end = anyio.Event(), anyio.Event()
+
+    async def slowly(tick: Tick) -> Outcome:
+        begun.set()
+        await may_end.wait()
+        return Done("at last")
+
+    async with house(more=[Script(slowly, clog_id="slow")]) as h:
+        caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=800")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.ask)
+            await begun.wait()
+            h.w.clock.advance(800)
+            await caller.is_answered.wait()
+            status, said = caller.answer
+            assert (status, said["status"]) == (202, "active")
+            may_end.set()
+        run = await look(h.w, said["runId"])
+        assert (run.status, run.output) == (RunStatus.DONE, "at last")
+
+
+async def test_a_worker_outside_settles_a_run_that_is_waited_for(h: House) -> None:
+    caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.ask)
+        await let_others_go_on(h.w)
+        (lease,) = await h.claim()
+        await h.complete(lease, {"type": "done", "output": 7})
+    status, said = caller.answer
+    assert (status, said["output"]) == (200, 7)
+
+
+async def test_a_run_that_is_deleted_meanwhile_is_not_there(h: House) -> None:
+    run_id = await h.run()
+    caller = Caller(h.w, f"/v1/runs/{run_id}/signal", {}, "waitMs=60000")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.ask)
+        await let_others_go_on(h.w)
+        await h.http.delete(f"/v1/runs/{run_id}")
+    status, said = caller.answer
+    assert (status, said["error"]["code"]) == (404, "run_not_found")
+
+
+@pytest.mark.parametrize("wait", ["-1", "60001", "soon", ""])
+async def test_a_wrong_time_to_wait_is_refused_before_anything_is_done(h: House, wait: str) -> None:
+    answer = await h.post(f"/v1/runs?waitMs={wait}", NEW | {"input": 1})
+    assert (answer.status_code, error_of(answer)["details"]["fields"][0]["field"]) == (400, "waitMs")
+    assert (await h.w.ocean.count_runs()).count == 0
+
+
+async def test_settle_is_a_verb_of_python_too() -> None:
+    async with stage(Script(Done(1))) as w:
+        run_id = await start(w, 1)
+        assert not (await w.ocean.settle(run_id, timeout_ms=0)).is_settled(w.clock.now())
+        settled = await w.ocean.settle(run_id)
+        assert (settled.status, settled.is_settled(w.clock.now())) == (RunStatus.DONE, True)
+        for run_id, kind in (("none", RunNotFound), ("", InvalidValue)):
+            with pytest.raises(kind):
+                await w.ocean.settle(run_id)
+        with pytest.raises(InvalidValue):
+            await w.ocean.settle("r", timeout_ms=-1)
+
+
+async def test_a_run_with_a_deadline_that_is_due_has_not_settled() -> None:
+    async with stage(Script()) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="c", deadline_at=w.clock.now() + 10)
+        assert run.is_settled(w.clock.now())
+        w.clock.advance(10)
+        assert not run.is_settled(w.clock.now())
+        assert (await w.ocean.settle(run.run_id)).status is RunStatus.FAILED
