@@ -9,9 +9,11 @@ from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.errors import StoreUnusable
+from ocean.kernel.facts import StoreFacts
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
+from ocean.stores.sqlite.inspecting import look_at_file
 from ocean.stores.sqlite.store import SqliteStore
 
 SQLITE = "sqlite://"
@@ -19,6 +21,17 @@ SQLITE = "sqlite://"
 
 async def open_store(url: str, clock: Clock) -> Store:
     """`sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
+    store = SqliteStore(_sqlite_path(url), clock)
+    await store.open()
+    return store
+
+
+def store_facts(url: str) -> StoreFacts:
+    """What there is under a URL, without making or changing it."""
+    return look_at_file(_sqlite_path(url))
+
+
+def _sqlite_path(url: str) -> str:
     if isinstance(url, str) and url.startswith(("postgresql:", "postgres:")):
         raise StoreUnusable("PostgreSQL is not supported yet; use sqlite:///ocean.db or sqlite://:memory:")
     if not isinstance(url, str) or not url.startswith(SQLITE):
@@ -28,9 +41,7 @@ async def open_store(url: str, clock: Clock) -> Store:
         if not path.startswith("/") or path == "/":
             raise StoreUnusable(f"{url!r} names no file; use sqlite:///ocean.db for a file in this folder")
         path = path.removeprefix("/")
-    store = SqliteStore(path, clock)
-    await store.open()
-    return store
+    return path
 
 
 class Ocean(Kernel):
@@ -90,6 +101,10 @@ class Ocean(Kernel):
         """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return feed.follow(self._store, where, after)
+
+    async def last_cursor(self) -> int:
+        """The newest event's `seq`: whoever follows from there sees only what is still to come."""
+        return (await self._store.event_bounds())[1]
 
     async def sweep(
         self,
