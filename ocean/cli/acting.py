@@ -76,7 +76,8 @@ def signal(
             raise InvalidValue("--if-idle is for runs named by id; by filters, say --status idle")
         return lambda **how: ocean.signal_runs(**said, **how)
 
-    _act("signal", run_ids, filters, (everything, yes, rate, most, actor), one, many, db, clogs, is_json, options)
+    how = (everything, yes, rate, most, actor)
+    _act("signal", run_ids, filters, request_key, how, one, many, db, clogs, is_json, options)
 
 
 def cancel(
@@ -106,10 +107,9 @@ def cancel(
         return await ocean.cancel_run(run_id, reason=reason, actor=actor, request_key=request_key)
 
     def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
-        _refuse_key(request_key)
         return lambda **how: ocean.cancel_runs(reason=reason, **how)
 
-    _act("cancel", run_ids, filters, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("cancel", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
 
 
 def retry(
@@ -139,10 +139,9 @@ def retry(
         return await ocean.retry_run(run_id, actor=actor, request_key=request_key)
 
     def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
-        _refuse_key(request_key)
         return ocean.retry_runs  # type: ignore[no-any-return]
 
-    _act("retry", run_ids, filters, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("retry", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
 
 
 def delete(
@@ -173,10 +172,9 @@ def delete(
         return {"runId": run_id, "deleted": await ocean.delete_run(run_id, actor=actor, request_key=request_key)}
 
     def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
-        _refuse_key(request_key)
         return ocean.delete_runs  # type: ignore[no-any-return]
 
-    _act("delete", run_ids, filters, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("delete", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
 
 
 def pause(
@@ -229,17 +227,20 @@ def _filters(
     }
 
 
-def _refuse_key(request_key: str | None) -> None:
+def _check_key(verb: str, run_ids: list[str] | None, request_key: str | None) -> None:
+    """A request key has one answer, so it speaks of one run; a signal to many makes its id of it."""
     from ocean import InvalidValue
 
-    if request_key is not None:
-        raise InvalidValue("--request-key is for runs named by id; by filters, the same command again does the rest")
+    if request_key is None or len(run_ids or ()) == 1 or (verb == "signal" and not run_ids):
+        return
+    raise InvalidValue(f"--request-key is for one run; without it, the same {verb} again does the rest")
 
 
 def _act(
     verb: str,
     run_ids: list[str] | None,
     filters: dict[str, Any],
+    request_key: str | None,
     how: tuple[bool, bool, int | None, int | None, str | None],
     one: Callable[[Any, str, dict[str, Any]], Awaitable[Any]],
     many: Callable[[Any, dict[str, Any]], Callable[..., Awaitable[Any]]],
@@ -251,25 +252,26 @@ def _act(
     """On each run named; or else on all that the filters mean."""
     from ocean import InvalidValue, Ocean
     from ocean.cli.bulk import PAST, Many, act_on_many
-    from ocean.cli.records import record
     from ocean.cli.running import run
     from ocean.cli.saying import run_query
     from ocean.cli.screen import Screen
 
     async def work(ocean: Ocean, screen: Screen) -> None:
+        _check_key(verb, run_ids, request_key)
         query = run_query(ocean.clock.now(), **filters)
         said = options(ocean)
         if not run_ids:
             return await act_on_many(ocean, screen, verb, Many(query, *how), many(ocean, said))
         if query or how[0]:
             raise InvalidValue(f"{verb} takes run ids or filters, not both")
-        answers = [await one(ocean, run_id, said) for run_id in run_ids]
+        answers = []
+        for run_id in run_ids:
+            answers.append(await one(ocean, run_id, said))
+            if not screen.is_json:
+                new = f": {answers[-1].run_id}" if verb == "retry" else ""
+                screen.say(f"{PAST[verb]} {run_id}{new}")
         if screen.is_json:
-            screen.json(record(answers[0] if len(answers) == 1 else answers))
-            return None
-        for run_id, answer in zip(run_ids, answers, strict=True):
-            new = f": {answer.run_id}" if verb == "retry" else ""
-            screen.say(f"{PAST[verb]} {run_id}{new}")
+            screen.json(answers[0] if len(answers) == 1 else answers)
         return None
 
     run(work, db, clogs, is_json)
@@ -292,6 +294,8 @@ def _set_paused(
     async def work(ocean: Ocean, screen: Screen) -> None:
         if bool(run_ids) == (clog is not None):
             raise InvalidValue(f"say which runs to {verb} by their ids, or one clog with --clog")
+        if clog is None:
+            _check_key(verb, run_ids, request_key)
         said: dict[str, Any] = {"actor": actor, "request_key": request_key}
         on_clog, on_run = (
             (ocean.pause_clog, ocean.pause_run) if verb == "pause" else (ocean.resume_clog, ocean.resume_run)

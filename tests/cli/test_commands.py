@@ -137,6 +137,19 @@ def test_runs_are_cancelled_paused_resumed_retried_and_deleted_by_id(ocean: Shel
     assert ocean("show", run_id).code == 3
 
 
+def test_several_runs_are_done_in_turn_up_to_the_first_refusal(ocean: Shell) -> None:
+    one, two = ocean.create("wait"), ocean.create("wait")
+    stopped = ocean("cancel", one, "nobody", two)
+    assert (stopped.code, stopped.out) == (3, f"cancelled {one}\n")
+    assert ocean.json("show", two)["run"]["status"] == "pending"
+    both = ocean.json("pause", two, ocean.create("wait"))
+    assert [run["paused"] for run in both] == [True, True]
+    for command in ("cancel", "pause", "delete", "signal", "retry"):
+        assert ocean(command, one, two, "--request-key", "k").code == 2
+    assert ocean("delete", "--clog", "shop", "--request-key", "k", "--yes").code == 2
+    assert ocean.json("delete", two, "--request-key", "k") == ocean.json("delete", two, "--request-key", "k")
+
+
 def test_a_whole_clog_is_paused_and_resumed(ocean: Shell) -> None:
     ocean.create()
     assert ocean("pause", "--clog", "shop").out == "paused clog shop\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ocean import Clog, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from ocean.ticking import Ticker, ticker
@@ -59,19 +59,26 @@ async def test_while_nothing_is_due_a_day_costs_no_poke() -> None:
         assert one.pokes == pokes
 
 
-async def test_a_clock_that_was_set_forward_is_noticed_at_the_next_nap() -> None:
-    clog = Script(Wait(for_ms=86_400_000), Done())
-    async with stage(clog) as w, ticker(w.ocean) as one:
-        await start(w)
-        await until_ticks(w, one, 1)
+class Beaten(Ocean):
+    """Something is due, and others are always faster."""
+
+    async def advance(self, **asked: object) -> AdvanceResult:
+        return AdvanceResult((), due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
+
+
+async def test_what_is_due_and_cannot_be_had_is_tried_once_a_second() -> None:
+    async with stage(Script(Ok())) as w, ticker(Beaten(w.store, [], w.clock)) as one:
         await let_others_go_on(w)
-        w.clock.jump(90_000_000)
-        w.clock.advance(60_000)
-        await until_ticks(w, one, 2)
+        assert one.pokes == 1
+        w.clock.advance(999)
+        await let_others_go_on(w)
+        assert one.pokes == 1
+        w.clock.advance(1)
+        await let_others_go_on(w)
+        assert one.pokes == 2
 
 
-async def test_what_cannot_be_claimed_does_not_make_it_spin() -> None:
-    """The run is due and another instance is faster: the ticker waits for that one's commit, or a second."""
+async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
     release = anyio.Event()
     entered = anyio.Event()
 
@@ -184,23 +191,28 @@ async def test_a_busy_database_is_asked_again_later_and_later() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_another_process_s_commit_is_seen_and_looked_for_no_oftener_than_asked(tmp_path: Path) -> None:
-    clog = Clog("c")
-
-    @clog.on_advance
-    async def advance(tick: Tick) -> Outcome:
-        return Done()
-
+async def test_another_process_s_commit_is_seen(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
-    async with Ocean.open(url, clogs=[clog]) as here, Ocean.open(url) as elsewhere:
+    async with (
+        Ocean.open(url, clogs=[Script(Done())]) as here,
+        Ocean.open(url) as elsewhere,
+        ticker(here, look_ms=50) as one,
+    ):
+        run = await elsewhere.create_run(session_id="s", clog_id="c", input={})
+        with anyio.fail_after(PATIENCE_S):
+            while one.ticks < 1:
+                await elsewhere.get_run(run.run_id)
+
+
+async def test_other_processes_commits_are_looked_for_as_often_as_the_hastiest_asks(tmp_path: Path) -> None:
+    async with Ocean.open(f"sqlite:///{tmp_path / 'ocean.db'}") as ocean, anyio.create_task_group() as tasks:
         looks: list[str] = []
-        assert isinstance(here._store, SqliteStore)
-        await here._store.database.read(lambda db: db.set_trace_callback(looks.append))
-        began_at = here.clock.now()
-        async with ticker(here, look_ms=50) as one:
-            run = await elsewhere.create_run(session_id="s", clog_id="c", input={})
-            with anyio.fail_after(PATIENCE_S):
-                while one.ticks < 1:
-                    await elsewhere.get_run(run.run_id)
-        looked = sum("data_version" in look for look in looks)
-        assert 1 <= looked <= 2 + (here.clock.now() - began_at) // 50
+        assert isinstance(ocean._store, SqliteStore)
+        await ocean._store.database.read(lambda db: db.set_trace_callback(looks.append))
+        began_at, seen = ocean.clock.now(), ocean.commits_seen()
+        await ocean.next_change(seen, wait_ms=300, look_ms=100)
+        assert 2 <= len(looks) <= 2 + (ocean.clock.now() - began_at) // 100
+        looks.clear()
+        tasks.start_soon(lambda: ocean.next_change(seen, wait_ms=400, look_ms=60_000))
+        await ocean.next_change(seen, wait_ms=300, look_ms=50)
+        assert len(looks) >= 2
