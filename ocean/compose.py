@@ -12,10 +12,12 @@ from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.errors import StoreUnusable
+from ocean.kernel.facts import StoreFacts
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
 from ocean.kernel.values import checked_id
+from ocean.stores.sqlite.inspecting import look_at_file
 from ocean.stores.sqlite.store import SqliteStore
 
 SQLITE = "sqlite://"
@@ -23,6 +25,17 @@ SQLITE = "sqlite://"
 
 async def open_store(url: str, clock: Clock) -> Store:
     """`sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
+    store = SqliteStore(_sqlite_path(url), clock)
+    await store.open()
+    return store
+
+
+def store_facts(url: str) -> StoreFacts:
+    """What there is under a URL, without making or changing it."""
+    return look_at_file(_sqlite_path(url))
+
+
+def _sqlite_path(url: str) -> str:
     if isinstance(url, str) and url.startswith(("postgresql:", "postgres:")):
         raise StoreUnusable("PostgreSQL is not supported yet; use sqlite:///ocean.db or sqlite://:memory:")
     if not isinstance(url, str) or not url.startswith(SQLITE):
@@ -32,9 +45,7 @@ async def open_store(url: str, clock: Clock) -> Store:
         if not path.startswith("/") or path == "/":
             raise StoreUnusable(f"{url!r} names no file; use sqlite:///ocean.db for a file in this folder")
         path = path.removeprefix("/")
-    store = SqliteStore(path, clock)
-    await store.open()
-    return store
+    return path
 
 
 class Ocean(Kernel):
@@ -112,6 +123,10 @@ class Ocean(Kernel):
     def watching(self, run_id: str) -> AbstractContextManager[None]:
         """A watcher is a poke: inside the block the run is advanced whenever it is due, once for all its watchers."""
         return self._watches.watching(checked_id(run_id, "run_id"))
+
+    async def last_cursor(self) -> int:
+        """The newest event's `seq`: whoever follows from there sees only what is still to come."""
+        return (await self._store.event_bounds())[1]
 
     async def sweep(
         self,

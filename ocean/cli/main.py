@@ -6,14 +6,23 @@ from typing import Annotated
 
 import typer
 
+from ocean.cli import acting, keeping, looking, making, poking, tailing
+from ocean.cli.options import Clogs, Db, Json
+
+EPILOG = """Exit codes: 0 done; 1 refused, or the run failed, or doctor found something; 2 wrong usage, value or
+setting; 3 no such run, clog or method; 4 the database is busy or cannot be opened; 130 Ctrl-C; 141 nobody reads
+the output."""
+
 app = typer.Typer(
     name="ocean",
     help="Durable runs without a worker, a broker or a control plane.",
+    epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+new_app = typer.Typer(help="Write something to start from.", no_args_is_help=True)
 
 
 def _show_version(is_asked: bool) -> None:
@@ -33,6 +42,91 @@ def main(
     ] = False,
 ) -> None:
     """Durable runs without a worker, a broker or a control plane."""
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Loopback only, until there are keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes a free one.")] = 8_080,
+    ticker: Annotated[bool, typer.Option("--ticker/--no-ticker", help="Poke by itself when something is due.")] = True,
+    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Of one poke of the ticker.")] = "1s",
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Serve the HTTP API until SIGTERM or Ctrl-C: requests are answered and ticks committed before it ends."""
+    import anyio
+
+    from ocean.cli.running import leave
+    from ocean.cli.saying import duration_ms
+    from ocean.cli.screen import Screen
+    from ocean.cli.serving import serve as serve_it
+
+    def act() -> int:
+        budget_ms = duration_ms(budget, "--budget") or 0
+        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms)
+
+    leave(act, is_json)
+
+
+app.command()(poking.advance)
+app.command()(making.create)
+app.command()(acting.signal)
+app.command()(making.call)
+app.command()(looking.ps)
+app.command()(looking.show)
+app.command()(looking.explain)
+app.command()(tailing.tail)
+app.command()(acting.cancel)
+app.command()(acting.pause)
+app.command()(acting.resume)
+app.command()(acting.retry)
+app.command()(acting.delete)
+app.add_typer(keeping.limit_app, name="limit")
+app.command("clogs")(looking.list_clogs)
+app.command()(keeping.sweep)
+app.command()(keeping.migrate)
+
+
+@app.command()
+def doctor(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
+    """Check what can keep runs from moving, and say what to do. Exit 1 if something is wrong."""
+    import anyio
+
+    from ocean.cli.doctor import examine
+    from ocean.cli.running import leave
+    from ocean.cli.screen import Screen
+
+    leave(lambda: anyio.run(examine, Screen(is_json), db, clogs), is_json)
+
+
+app.add_typer(new_app, name="new")
+
+
+@new_app.callback()
+def new() -> None:
+    """Write something to start from."""
+
+
+@new_app.command("clog")
+def new_clog(name: Annotated[str, typer.Argument(metavar="NAME")], is_json: Json = False) -> None:
+    """Write a package NAME with a clog that works and its test, into the working directory."""
+    from ocean.cli.new_clog import write_clog
+    from ocean.cli.running import leave
+    from ocean.cli.screen import Screen
+
+    def act() -> None:
+        folder, screen = Path.cwd(), Screen(is_json)
+        files = [str(path.relative_to(folder)) for path in write_clog(name, folder)]
+        if screen.is_json:
+            screen.json({"files": files})
+            return
+        for file in files:
+            screen.say(f"wrote {file}")
+        screen.say(f"test it:  python -m pytest {name}")
+        screen.say(f"run it:   ocean create {name} --input '{{}}' --clogs {name}:{name}")
+
+    leave(act, is_json)
 
 
 @app.command()

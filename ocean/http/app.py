@@ -10,6 +10,7 @@ from ocean.http.calls import Served, Stream
 from ocean.http.poking import Poker
 from ocean.http.routes import TABLE
 from ocean.http.routing import make_routes
+from ocean.http.stream import sse_response
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
@@ -19,11 +20,11 @@ READY_AGE_MS = 60_000
 
 
 def make_app(
-    ocean: "Ocean", *, stream: Stream | None = None, poke_ms: int = POKE_MS, ready_age_ms: int = READY_AGE_MS
+    ocean: "Ocean", *, stream: Stream | None = sse_response, poke_ms: int = POKE_MS, ready_age_ms: int = READY_AGE_MS
 ) -> Starlette:
     """An ASGI application on an Ocean that is open, and stays open for as long as this is served.
 
-    `stream` answers those who accept `text/event-stream`. After a request that changed something, due work is done for
+    `stream` answers those who accept `text/event-stream`; None refuses them. After a request that changed something, due work is done for
     `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than `ready_age_ms`.
     """
     served = Served(ocean, TABLE, stream, ready_age_ms)

@@ -130,12 +130,12 @@ class Advance:
         return True
 
 
-async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int) -> None:
+async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int, look_ms: int = 100) -> None:
     """Wait for the next commit that anybody makes, at most `ms`."""
     with anyio.CancelScope() as scope:
         cancel = clock.call_later(ms, scope.cancel)
         try:
-            await store.next_commit(seen)
+            await store.next_commit(seen, look_ms)
         finally:
             cancel()
 

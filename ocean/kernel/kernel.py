@@ -88,7 +88,9 @@ class Kernel(Operating):
         return self._clock
 
     async def start(self) -> None:
-        """Tell the database which clogs this instance has."""
+        """Tell the database which clogs this instance has. Having none, it has nothing to write."""
+        if not list(self._registry):
+            return
         await self._store.register_clogs(
             [
                 ClogRecord(
@@ -225,6 +227,15 @@ class Kernel(Operating):
 
     async def get_run(self, run_id: str) -> RunInfo | None:
         return await self._store.get_run(checked_id(run_id, "run_id"))
+
+    def commits_seen(self) -> int:
+        """A number that rises with every commit this process has made or noticed; for `next_change`."""
+        return self._store.commits_seen()
+
+    async def next_change(self, seen: int, *, wait_ms: int, look_ms: int = 100) -> int:
+        """Wait until `commits_seen` is above `seen`, at most `wait_ms`; answers what it is then."""
+        await commit_or_time(self._store, self._clock, seen, wait_ms, look_ms)
+        return self._store.commits_seen()
 
     async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
         """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""

@@ -344,7 +344,7 @@ class Store(Protocol):
     def commits_seen(self) -> int:
         """A number that rises with every commit this process has made or noticed."""
 
-    async def next_commit(self, seen: int) -> int:
-        """Wait until `commits_seen` is above `seen`. Other processes' commits are noticed too."""
+    async def next_commit(self, seen: int, look_ms: int = 100) -> int:
+        """Wait until `commits_seen` is above `seen`. Other processes' commits are looked for every `look_ms`."""
 
     async def close(self) -> None: ...

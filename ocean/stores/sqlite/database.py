@@ -29,7 +29,6 @@ Unit = Callable[[sqlite3.Connection], T]
 GROUP_LIMIT = 128
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 38, 0)
-FOREIGN_COMMITS_EVERY_S = 0.1
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +53,8 @@ class Database:
         self._queue: deque[_Item] = deque()
         self._groups = self._units = 0
         self._commits = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], int] = {}
+        self._look_ms = 0
         self._watcher: asyncio.Task[None] | None = None
         self._writer = self._connection()
         self._reader = self._writer if self._is_memory else self._connection()
@@ -73,6 +73,8 @@ class Database:
             with anyio.CancelScope(shield=True):
                 await self.close()
                 await self._join_threads()
+            if _is_busy(error):
+                raise StoreBusy(f"another process holds database {self._path!r} for itself; try again") from error
             if isinstance(error, sqlite3.Error):
                 raise StoreUnusable(f"cannot open SQLite database {self._path!r}: {error}") from error
             raise
@@ -157,7 +159,12 @@ class Database:
             finally:
                 db.rollback()
 
-        result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
+        try:
+            result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
+        except sqlite3.OperationalError as error:
+            if _is_busy(error):
+                raise StoreBusy("another process holds the database for itself; try again") from error
+            raise
         return result
 
     @property
@@ -219,16 +226,16 @@ class Database:
     def commits_seen(self) -> int:
         return self._commits
 
-    async def next_commit(self, seen: int) -> int:
+    async def next_commit(self, seen: int, look_ms: int = 100) -> int:
         while self._commits <= seen:
             self._check_open()
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
-            self._watch_other_processes()
+            self._waiters[waiter] = look_ms
+            self._watch_other_processes(look_ms)
             try:
                 await waiter
             finally:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
         return self._commits
 
     def _noticed_commit(self) -> None:
@@ -236,18 +243,27 @@ class Database:
         for waiter in self._waiters:
             _finish(waiter)
 
-    def _watch_other_processes(self) -> None:
-        if not self._is_memory and (self._watcher is None or self._watcher.done()):
+    def _watch_other_processes(self, look_ms: int) -> None:
+        if self._is_memory:
+            return
+        is_watched = self._watcher is not None and not self._watcher.done()
+        if self._watcher is not None and is_watched and look_ms < self._look_ms:
+            # It may be asleep for longer than the newcomer can wait.
+            self._watcher.cancel()
+            is_watched = False
+        if not is_watched:
+            self._look_ms = look_ms
             self._watcher = asyncio.create_task(self._watch_data_version())
 
     async def _watch_data_version(self) -> None:
-        """While somebody waits: one cheap look every tenth of a second, real time, at the file's version."""
+        """While somebody waits: one cheap look at the file's version, in real time, as often as the hastiest asks."""
         while self._waiters and self._is_open:
             version = await self._look_at_data_version()
             if version != self._data_version:
                 self._data_version = version
                 self._noticed_commit()
-            await asyncio.sleep(FOREIGN_COMMITS_EVERY_S)
+            self._look_ms = min(self._waiters.values(), default=self._look_ms)
+            await asyncio.sleep(self._look_ms / 1000)
 
     async def _look_at_data_version(self) -> int:
         """Changes with every commit that the reader's connection did not make, since it was last looked at."""

@@ -91,8 +91,8 @@ class SqliteStore:
     def commits_seen(self) -> int:
         return self.database.commits_seen()
 
-    async def next_commit(self, seen: int) -> int:
-        return await self.database.next_commit(seen)
+    async def next_commit(self, seen: int, look_ms: int = 100) -> int:
+        return await self.database.next_commit(seen, look_ms)
 
     def _unit(self, act: Callable[[Unit], T]) -> Callable[[sqlite3.Connection], T]:
         def run(db: sqlite3.Connection) -> T:

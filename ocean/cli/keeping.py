@@ -1,0 +1,134 @@
+"""`ocean limit`, `sweep`, `migrate`: keeping house."""
+
+from typing import Annotated
+
+import typer
+
+from ocean.cli.options import Actor, Clogs, Db, Json
+
+limit_app = typer.Typer(help="Concurrency keys: how many runs may work under a name at once.", no_args_is_help=True)
+
+KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The concurrency key.")]
+
+
+@limit_app.command("set")
+def set_limit(
+    key: KeyName,
+    limit: Annotated[int, typer.Argument(metavar="N", min=0, help="How many at once; 0 stops them.")],
+    actor: Actor = None,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Set a key's limit. Nobody is interrupted."""
+    from ocean import Ocean
+    from ocean.cli.running import run
+    from ocean.cli.screen import Screen
+    from ocean.cli.showing import keys_table
+
+    async def work(ocean: Ocean, screen: Screen) -> None:
+        info = await ocean.set_limit(key, limit, actor=actor)
+        screen.json(info) if screen.is_json else screen.show(keys_table([info]))
+
+    run(work, db, clogs, is_json)
+
+
+@limit_app.command("get")
+def get_limit(key: KeyName, db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
+    """Show a key's limit, and how many runs hold it and wait for it."""
+    from ocean import Ocean
+    from ocean.cli.running import run
+    from ocean.cli.screen import Screen
+    from ocean.cli.showing import keys_table
+
+    async def work(ocean: Ocean, screen: Screen) -> None:
+        info = await ocean.get_key(key)
+        screen.json(info) if screen.is_json else screen.show(keys_table([info]))
+
+    run(work, db, clogs, is_json)
+
+
+@limit_app.command("list")
+def list_limits(
+    after: Annotated[str, typer.Option("--after", metavar="KEY", help="Go on behind this key.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="How many keys.")] = 100,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """List the keys that are in use, or have a limit other than 1."""
+    from ocean import Ocean
+    from ocean.cli.running import run
+    from ocean.cli.screen import Screen
+    from ocean.cli.showing import keys_table
+
+    async def work(ocean: Ocean, screen: Screen) -> None:
+        keys = await ocean.list_keys(after=after, limit=limit)
+        if screen.is_json:
+            screen.json(keys)
+        elif keys:
+            screen.show(keys_table(keys))
+        else:
+            screen.say("no keys")
+
+    run(work, db, clogs, is_json)
+
+
+def sweep(
+    events: Annotated[str | None, typer.Option("--events", metavar="AGE", help="Events older than this: 30d.")] = None,
+    runs: Annotated[str | None, typer.Option("--runs", metavar="AGE", help="Runs that ended before: 7d.")] = None,
+    requests: Annotated[str, typer.Option("--requests", metavar="AGE", help="Answers of request keys.")] = "1d",
+    batches: Annotated[int, typer.Option("--batches", min=1, help="Stop after so many batches.")] = 1_000,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Remove what is old enough. Events and runs stay unless their age is named."""
+    from ocean import Ocean
+    from ocean.cli.running import run
+    from ocean.cli.saying import duration_ms
+    from ocean.cli.screen import Screen
+
+    async def work(ocean: Ocean, screen: Screen) -> None:
+        swept = await ocean.sweep(
+            events_older_than_ms=duration_ms(events, "--events"),
+            runs_older_than_ms=duration_ms(runs, "--runs"),
+            requests_older_than_ms=duration_ms(requests, "--requests"),
+            max_batches=batches,
+        )
+        if screen.is_json:
+            screen.json(swept)
+            return
+        more = "; there is more" if swept.more else ""
+        counts = f"{swept.events} events, {swept.runs} runs, {swept.requests} request keys, {swept.counters} counters"
+        screen.say(f"removed {counts}{more}")
+
+    run(work, db, clogs, is_json)
+
+
+def migrate(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
+    """Make the database if there is none, and bring its schema up to date. Every command does so by itself."""
+    import anyio
+
+    from ocean import Ocean
+    from ocean.cli.running import leave, settings_of
+    from ocean.cli.screen import Screen
+    from ocean.compose import store_facts
+
+    def act() -> None:
+        url = settings_of(db, clogs).db
+        before = store_facts(url).schema or 0
+
+        async def open_it() -> None:
+            async with Ocean.open(url):
+                pass
+
+        anyio.run(open_it)
+        after = store_facts(url).schema or 0
+        screen = Screen(is_json)
+        if screen.is_json:
+            screen.json({"from": before, "to": after})
+        else:
+            screen.say(f"schema {after}, up to date" if before == after else f"schema {before} -> {after}")
+
+    leave(act, is_json)

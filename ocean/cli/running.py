@@ -1,0 +1,78 @@
+"""How a command runs: settings, clogs, an Ocean, the work; and an exit code for everything that can go wrong."""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import anyio
+import typer
+
+from ocean import BadCursor, InvalidValue, Ocean, OceanError, StoreBusy, StoreUnusable
+from ocean.cli.records import envelope, line
+from ocean.cli.screen import Screen, Unheard, printable
+from ocean.config import BadSettings, Settings, load_clogs, read_settings
+
+REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
+
+Work = Callable[[Ocean, Screen], Awaitable[int | None]]
+
+
+def run(work: Work, db: str | None, clogs: str | None, is_json: bool, *, needs_clogs: bool = False) -> NoReturn:
+    """Open the Ocean that the settings name, do the work, and exit.
+
+    Clogs are somebody's code: they are imported only for commands that call or judge them, or if named by the flag.
+    """
+
+    def act() -> int | None:
+        settings = settings_of(db, clogs)
+        loaded = load_clogs(settings, Path.cwd()) if needs_clogs or clogs else []
+
+        async def in_the_ocean() -> int | None:
+            async with Ocean.open(settings.db, clogs=loaded) as ocean:
+                return await work(ocean, Screen(is_json))
+
+        return anyio.run(in_the_ocean)
+
+    leave(act, is_json)
+
+
+def settings_of(db: str | None, clogs: str | None) -> Settings:
+    return read_settings(db, clogs, environ=os.environ, folder=Path.cwd())
+
+
+def leave(act: Callable[[], int | None], is_json: bool) -> NoReturn:
+    """Do it and exit: refusals are told in one line, or as the error envelope."""
+    # A name that the terminal's encoding lacks is shown by its escapes.
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = act() or 0
+    except OceanError as error:
+        tell(error, is_json)
+        code = exit_code(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except (Unheard, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = UNREAD
+    raise typer.Exit(code)
+
+
+def tell(error: OceanError, is_json: bool) -> None:
+    text = line(envelope(error)) if is_json else f"ocean: {printable(error.message)}"
+    with suppress(BrokenPipeError):
+        typer.echo(text, err=True)
+
+
+def exit_code(error: OceanError) -> int:
+    match error:
+        case InvalidValue() | BadSettings() | BadCursor():
+            return USAGE
+        case StoreBusy() | StoreUnusable():
+            return UNAVAILABLE
+        case _:
+            return MISSING if error.http_status == 404 else REFUSED

@@ -1,0 +1,87 @@
+"""`ocean serve`: the HTTP application on uvicorn, and a ticker beside it."""
+
+import ipaddress
+import os
+import signal
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import uvicorn
+
+from ocean import InvalidValue, Ocean, OceanError
+from ocean.cli.running import INTERRUPTED, settings_of
+from ocean.cli.screen import Screen
+from ocean.config import load_clogs
+from ocean.http.app import make_app
+from ocean.ticking import ticker
+
+GRACE_S = 10
+
+
+class CannotListen(OceanError):
+    code = "cannot_listen"
+    http_status = 409
+
+
+def refuse_unless_loopback(host: str) -> None:
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback:
+        raise InvalidValue(
+            f"--host {host} can be reached by others, and there are no keys yet to tell them apart: "
+            "use 127.0.0.1, ::1 or localhost"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; try another --port") from error
+
+
+async def serve(
+    screen: Screen, db: str | None, clogs: str | None, host: str, port: int, has_ticker: bool, budget_ms: int
+) -> int:
+    """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
+    refuse_unless_loopback(host)
+    settings = settings_of(db, clogs)
+    loaded = load_clogs(settings, Path.cwd())
+    caught: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        caught.append(number)
+
+    with listen(host, port) as listening:
+        async with AsyncExitStack() as stack:
+            ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
+            config = uvicorn.Config(
+                make_app(ocean),
+                # Paths hold lease ids, which are secrets: no line per request.
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+            if has_ticker:
+                await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
+            # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                stack.callback(signal.signal, number, signal.signal(number, note))
+            _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
+            await uvicorn.Server(config).serve(sockets=[listening])
+    return INTERRUPTED if signal.SIGINT in caught else 0
+
+
+def _announce(screen: Screen, listening: socket.socket, has_ticker: bool, clog_ids: list[str]) -> None:
+    host, port, *_ = listening.getsockname()
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    if screen.is_json:
+        screen.json({"url": url, "pid": os.getpid(), "ticker": has_ticker, "clogs": clog_ids})
+        return
+    ticking = "with a ticker" if has_ticker else "without a ticker: requests poke"
+    screen.say(f"Ocean listens on {url}, {ticking}; clogs: {', '.join(clog_ids) or 'none'}")

@@ -1,0 +1,118 @@
+"""A ticker: pokes when something is due, and sleeps otherwise. For a process that stays up anyway.
+
+async with ticker(ocean):
+    ...
+
+It sleeps until the earliest due time that `advance` told it, or until somebody commits: what this process commits it
+knows at once, and what others commit it sees by one cheap look a second at the file. While nothing is due and nobody
+commits, it asks the database nothing. A process without one loses nothing: any other poke does the same work.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from ocean.kernel.arguments import checked_count
+from ocean.kernel.clock import sleep
+from ocean.kernel.errors import StoreBusy, StoreUnusable
+from ocean.kernel.kernel import Kernel
+from ocean.kernel.records import AdvanceResult
+
+LONGEST_NAP_MS = 60_000
+"""A look at the clock, not at the database: it may have been set, or the machine may have slept."""
+AGAIN_MS = 1_000
+LONGEST_REST_MS = 30_000
+
+log = logging.getLogger("ocean.ticking")
+
+
+class Ticker:
+    """`pokes` is how often it has called `advance`, `ticks` what came of it."""
+
+    def __init__(self, ocean: Kernel, budget_ms: int, look_ms: int) -> None:
+        self._ocean = ocean
+        self._budget_ms = checked_count(budget_ms, "budget_ms", least=1)
+        self._look_ms = checked_count(look_ms, "look_ms", least=1)
+        self._is_stopping = False
+        self._asleep = anyio.CancelScope()
+        self._rest_ms = 0
+        self.pokes = 0
+        self.ticks = 0
+
+    async def run(self) -> None:
+        """Until `stop`, or until the Ocean is closed."""
+        while not self._is_stopping:
+            seen = self._ocean.commits_seen()
+            try:
+                poked = await self._poke()
+            except StoreUnusable:
+                return
+            with anyio.CancelScope() as self._asleep:
+                if self._is_stopping:
+                    return
+                if poked is None:
+                    await sleep(self._ocean.clock, self._rest_ms)
+                elif not poked.outcomes:
+                    await self._sleep(seen, self._wake_at(poked))
+
+    async def _poke(self) -> AdvanceResult | None:
+        """None if it could not: a busy or broken database must not end the ticker, which would be found out late."""
+        self.pokes += 1
+        try:
+            poked = await self._ocean.advance(budget_ms=self._budget_ms)
+        except StoreUnusable:
+            raise
+        except Exception as error:
+            if not isinstance(error, StoreBusy):
+                log.exception("a poke failed; the next one comes by itself")
+            self._rest_ms = min(max(2 * self._rest_ms, AGAIN_MS), LONGEST_REST_MS)
+            return None
+        self._rest_ms = 0
+        self.ticks += poked.advanced
+        return poked
+
+    def _wake_at(self, poked: AdvanceResult) -> int | None:
+        if poked.due_now:
+            # Due, and yet not to be had: others are at it. Their commits are noticed; this is for when they die.
+            return max(poked.next_wake_at or 0, self._ocean.clock.now() + AGAIN_MS)
+        return poked.next_wake_at
+
+    async def _sleep(self, seen: int, wake_at: int | None) -> None:
+        while self._ocean.commits_seen() == seen:
+            left = LONGEST_NAP_MS if wake_at is None else wake_at - self._ocean.clock.now()
+            if left <= 0:
+                return
+            await self._ocean.next_change(seen, wait_ms=min(left, LONGEST_NAP_MS), look_ms=self._look_ms)
+
+    def stop(self) -> None:
+        """Claim nothing more; what is at work goes on to its commit."""
+        self._is_stopping = True
+        self._asleep.cancel()
+
+
+@asynccontextmanager
+async def ticker(
+    ocean: Kernel, *, budget_ms: int = 1_000, look_ms: int = 1_000, grace_ms: int = 10_000
+) -> AsyncIterator[Ticker]:
+    """Poke in the background for as long as the block lasts.
+
+    At its end handlers at work have `grace_ms` to finish; then they are cancelled and their runs given back.
+    """
+    checked_count(grace_ms, "grace_ms")
+    one = Ticker(ocean, budget_ms, look_ms)
+    task = asyncio.create_task(one.run(), name="ocean-ticker")
+    try:
+        yield one
+    finally:
+        one.stop()
+        relent = ocean.clock.call_later(grace_ms, lambda: _cancel(task))
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+        relent()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()

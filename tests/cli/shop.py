@@ -1,0 +1,36 @@
+"""Clogs for the tests of commands: a shop that does as its input says, and work for others."""
+
+from typing import Any
+
+from ocean import Clog, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
+
+shop = Clog("shop")
+porter = Clog("porter", external=True)
+
+
+@shop.on_advance
+async def advance(tick: Tick) -> Outcome:
+    asked = tick.input if isinstance(tick.input, dict) else {}
+    match asked.get("do"):
+        case "done":
+            return Done(asked.get("output"))
+        case "fail":
+            return Failed("sold out")
+        case "wait":
+            return Wait(for_ms=3_600_000)
+        case "sell":
+            await tick.read(run=True)
+            await tick.write(run={"sold": asked["what"]})
+            await tick.emit("sold", {"what": asked["what"]})
+    return Ok()
+
+
+@shop.method
+async def price(tick: Tick, payload: Any) -> dict[str, Any]:
+    if payload == "nothing":
+        raise Refuse("nothing has no price", code="no_price")
+    return {"price": 3, "of": payload}
+
+
+def both() -> list[Clog]:
+    return [shop, porter]

@@ -1,0 +1,300 @@
+"""The commands on runs, one after another as a person would type them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.kit import Shell
+
+
+def test_a_run_is_created_advanced_and_shown(ocean: Shell) -> None:
+    run_id = ocean("create", "shop", "--input", '{"do": "sell", "what": "tea"}', "--session", "s").out.strip()
+    assert ocean("advance").out == "1 tick: 1 ok\nnothing is due\n"
+    shown = ocean.json("show", run_id)
+    assert shown["run"]["status"] == "idle"
+    assert shown["run"]["sessionId"] == "s"
+    assert [tick["outcome"] for tick in shown["ticks"]] == ["ok"]
+    assert [each["body"] for each in shown["inputs"]] == [{"do": "sell", "what": "tea"}]
+    assert [event["type"] for event in shown["events"]] == ["run.created", "sold", "tick.committed"]
+    assert [hold["code"] for hold in shown["explain"]["holds"]] == ["idle"]
+    text = ocean("show", run_id).out
+    for word in (run_id, "sold", '{"what": "tea"}', "idle: the inbox is empty"):
+        assert word in text
+
+
+def test_what_users_stored_keeps_its_spelling_in_json(ocean: Shell) -> None:
+    body = {"do": "done", "output": {"snake_case": {"an_id": 1}}}
+    made = ocean.json("create", "shop", "--input", json.dumps(body), "--wait", "30s", "--attr", "my_name=x")
+    assert (made["output"], made["attributes"]) == ({"snake_case": {"an_id": 1}}, {"my_name": "x"})
+
+
+def test_a_run_that_fails_while_waited_for_is_exit_one(ocean: Shell) -> None:
+    failed = ocean("create", "shop", "--input", '{"do": "fail"}', "--wait", "30s")
+    assert (failed.code, failed.err) == (1, "")
+    assert "sold out" in failed.out
+    late = ocean("create", "shop", "--input", '{"do": "wait"}', "--wait", "0ms", "--json")
+    assert (late.code, late.error["code"]) == (1, "result_timeout")
+
+
+@pytest.mark.parametrize("how", ["text", "file", "stdin"])
+def test_inputs_are_text_a_file_or_standard_input(ocean: Shell, how: str) -> None:
+    body = '{"do": "done", "output": "ä"}'
+    (ocean.folder / "input.json").write_text(body, encoding="utf-8")
+    said = {"text": body, "file": "@input.json", "stdin": "-"}[how]
+    made = ocean.json("create", "shop", "--input", said, "--wait", "30s", input=body if how == "stdin" else None)
+    assert made["output"] == "ä"
+
+
+def test_advance_until_idle_goes_on_past_its_budget(ocean: Shell) -> None:
+    for _ in range(3):
+        ocean.create()
+    first = ocean.json("advance", "--max-ticks", 1)
+    assert (first["advanced"], first["dueNow"]) == (1, 2)
+    rest = ocean.json("advance", "--until-idle", "--budget", "1s", "--concurrency", 1)
+    assert (rest["advanced"], rest["dueNow"], rest["nextWakeAt"]) == (2, 0, None)
+    waiting = ocean.create("wait")
+    assert ocean("advance", waiting).out.startswith("1 tick: 1 wait\nnext due in 59m, at ")
+
+
+def test_a_dry_run_is_shown_and_changes_nothing(ocean: Shell) -> None:
+    run_id = ocean.json("create", "shop", "--input", '{"do": "sell", "what": "tea"}')["runId"]
+    assert ocean("advance", run_id, "--dry-run").out.splitlines() == [
+        "tick 1, call 1, because of created; nothing is committed",
+        '  input      {"do": "sell", "what": "tea"}',
+        '  event      sold  {"what": "tea"}',
+        '  row        run of shop: new -> {"sold": "tea"}',
+        "  outcome    Ok()",
+    ]
+    shown = ocean.json("advance", run_id, "--dry-run")["dryRun"]
+    assert shown["outcome"] == {"type": "ok"}
+    assert ocean.json("ps")["runs"][0]["status"] == "pending"
+    ocean("advance")
+    assert ocean("advance", run_id, "--dry-run").out.startswith("It would not be claimed now.\n  idle: ")
+    assert ocean("advance", "--dry-run").code == 2
+
+
+def test_signals_wake_a_run_and_repeat_without_effect(ocean: Shell) -> None:
+    run_id = ocean.json("create", "shop")["runId"]
+    first = ocean.json("signal", run_id, "--input", '{"do": "done"}', "--signal-id", "once")
+    assert first["number"] == 1
+    assert ocean.json("signal", run_id, "--input", '{"do": "done"}', "--signal-id", "once") == first
+    ocean("advance")
+    late = ocean("signal", run_id)
+    assert (late.code, late.out) == (1, "")
+    assert late.err.startswith("ocean: run ")
+    later = ocean.json("create", "shop")["runId"]
+    ocean.json("signal", later, "--at", "10m")
+    assert ocean.json("advance")["nextWakeAt"] is not None
+
+
+def test_a_call_answers_on_a_run_and_on_a_clog(ocean: Shell) -> None:
+    run_id = ocean.create()
+    assert ocean("call", run_id, "price", "--payload", '"tea"').json == {"price": 3, "of": "tea"}
+    assert ocean.json("call", "price", "--clog", "shop") == {"price": 3, "of": None}
+    refused = ocean("call", run_id, "price", "-p", '"nothing"', "--json")
+    assert (refused.code, refused.error["code"]) == (1, "no_price")
+    unknown = ocean("call", run_id, "prize")
+    assert (unknown.code, unknown.err) == (3, "ocean: clog 'shop' has no method 'prize'; did you mean 'price'?\n")
+    assert ocean("call", run_id).code == 2
+
+
+def test_ps_filters_as_list_runs_does(ocean: Shell) -> None:
+    ids = [ocean.create("done", "--session", f"s{n % 2}", "--attr", f"size={n}") for n in range(4)]
+    ocean("advance", "--max-ticks", 2)
+
+    def found(*args: object) -> list[int]:
+        return [ids.index(run["runId"]) for run in ocean.json("ps", *args)["runs"]]
+
+    assert found() == [3, 2, 1, 0]
+    assert found("--status", "done") == [1, 0]
+    assert found("--session", "s1", "--order", "oldest") == [1, 3]
+    assert found("--clog", "shop", "--attr", "size>=1", "--attr", "size<3") == [1, 2]
+    assert found("--clog", "shop", "--attr", "size=0", "--attr", "size=3") == [3, 0]
+    assert found("--created-since", "1h") == [3, 2, 1, 0]
+    assert found("--created-until", "1h") == []
+    assert found("--ended-since", "2020-01-01") == [1, 0]
+    assert found("--parent", ids[0]) == []
+    page = ocean.json("ps", "--limit", 3)
+    assert found("--limit", 3, "--cursor", page["nextCursor"]) == [0]
+    assert f"more: --cursor {page['nextCursor']}" in ocean("ps", "--limit", 3).out
+    assert ocean("ps", "--status", "failed").out == "no runs\n"
+
+
+def test_runs_are_cancelled_paused_resumed_retried_and_deleted_by_id(ocean: Shell) -> None:
+    run_id = ocean.create("wait")
+    assert ocean("pause", run_id).out == f"paused {run_id}\n"
+    assert "paused: the run is paused" in ocean("explain", run_id).out
+    assert ocean.json("resume", run_id)["paused"] is False
+    assert ocean("explain", run_id).out == "It is due: the next advance here takes it.\n"
+    assert ocean("cancel", run_id, "--reason", "closed").out == f"cancelled {run_id}\n"
+    assert ocean.json("show", run_id)["run"]["error"]["message"] == "closed"
+    again = ocean.json("retry", run_id)
+    assert (again["retryOf"], again["status"]) == (run_id, "pending")
+    assert ocean("retry", run_id).out == f"retried {run_id}: {again['runId']}\n"
+    assert ocean.json("delete", run_id) == {"runId": run_id, "deleted": 1}
+    assert ocean("show", run_id).code == 3
+
+
+def test_several_runs_are_done_in_turn_up_to_the_first_refusal(ocean: Shell) -> None:
+    one, two = ocean.create("wait"), ocean.create("wait")
+    stopped = ocean("cancel", one, "nobody", two)
+    assert (stopped.code, stopped.out) == (3, f"cancelled {one}\n")
+    assert ocean.json("show", two)["run"]["status"] == "pending"
+    both = ocean.json("pause", two, ocean.create("wait"))
+    assert [run["paused"] for run in both] == [True, True]
+    for command in ("cancel", "pause", "delete", "signal", "retry"):
+        assert ocean(command, one, two, "--request-key", "k").code == 2
+    assert ocean("delete", "--clog", "shop", "--request-key", "k", "--yes").code == 2
+    assert ocean.json("delete", two, "--request-key", "k") == ocean.json("delete", two, "--request-key", "k")
+
+
+def test_a_whole_clog_is_paused_and_resumed(ocean: Shell) -> None:
+    ocean.create()
+    assert ocean("pause", "--clog", "shop").out == "paused clog shop\n"
+    assert ocean.json("advance")["advanced"] == 0
+    assert "paused" in ocean("clogs").out
+    assert ocean.json("resume", "--clog", "shop")["paused"] is False
+    assert ocean.json("advance")["advanced"] == 1
+    assert ocean("pause").code == 2
+    assert ocean("pause", "--clog", "shpo").code == 3
+
+
+def test_many_runs_are_acted_on_by_filters(ocean: Shell) -> None:
+    for _ in range(3):
+        ocean.create("fail")
+    ocean.create("done", "--session", "other")
+    asked = ocean("cancel", "--session", "default")
+    assert (asked.code, asked.err) == (2, "ocean: this would cancel 3 runs; say --yes to do it without being asked\n")
+    assert ocean.json("ps", "--status", "pending")["runs"].__len__() == 4
+    assert ocean("cancel", "--session", "other", "--yes").out == "cancelled 1 run\n"
+    ocean("advance")
+    assert ocean.json("retry", "--clog", "shop", "--session", "default", "-y", "--most", 2)["more"] is True
+    signalled = ocean("signal", "--status", "pending", "--signal-id", "x", "-y", "--rate", 1_000)
+    assert signalled.out == "signalled 2 runs\n"
+    assert ocean("signal", "--status", "pending", "-y").code == 2
+    assert ocean("delete", "--yes").code == 2
+    assert ocean("delete", "--everything", "--clog", "shop", "--yes").code == 2
+    assert ocean("delete", "some-run", "--everything", "--yes").code == 2
+    assert ocean("delete", "--everything", "--yes").out == "deleted 6 runs\n"
+    assert ocean("delete", "--everything", "--yes").out == "deleted 0 runs\n"
+
+
+def test_limits_are_set_and_listed(ocean: Shell) -> None:
+    assert ocean("limit", "list").out == "no keys\n"
+    assert ocean.json("limit", "set", "mail", 2) == {"key": "mail", "limit": 2, "inUse": 0, "parked": 0}
+    assert ocean("limit", "get", "mail").out == "KEY   LIMIT  IN USE  PARKED\nmail  2      0       0\n"
+    assert [key["key"] for key in ocean.json("limit", "list")] == ["mail"]
+    assert ocean("limit", "set", "mail", -1).code == 2
+
+
+def test_old_rows_are_swept(ocean: Shell) -> None:
+    ocean.create()
+    ocean("advance")
+    assert ocean.json("sweep")["runs"] == 0
+    assert ocean("sweep", "--events", "0ms", "--runs", "0ms").out.startswith("removed ")
+    assert ocean.json("ps")["runs"] == []
+
+
+def test_migrate_makes_the_database_once(ocean: Shell) -> None:
+    first = ocean.json("migrate")
+    assert (first["from"], first["to"] > 0) == (0, True)
+    assert ocean("migrate").out == f"schema {first['to']}, up to date\n"
+
+
+def test_the_log_is_told_from_a_cursor(ocean: Shell) -> None:
+    run_id = ocean.create()
+    ocean("advance")
+    lines = [json.loads(line) for line in ocean("tail", run_id, "--json").out.splitlines()]
+    assert [line["type"] for line in lines] == ["run.created", "tick.committed", "run.done"]
+    assert [line["seq"] for line in lines] == [1, 2, 3]
+    assert [line["id"] for line in lines] == [f"{run_id}:{n}" for n in (1, 2, 3)]
+    rest = ocean("tail", run_id, "--after", 2, "--json").out.splitlines()
+    assert [json.loads(line) for line in rest] == lines[2:]
+    ended = ocean("tail", "--no-follow", "--type", "run.done").out
+    assert run_id in ended
+    assert len(ended.splitlines()) == 1
+    assert ocean("tail", "nobody").code == 3
+    assert ocean("tail", "--no-follow", "--after", 99).code == 2
+    assert ocean("tail", run_id, "--clog", "shop").code == 2
+
+
+def test_settings_are_the_flag_s_before_the_environment_s(ocean: Shell) -> None:
+    ocean("create", "shop", "--db", "sqlite:///mine.db")
+    assert (ocean.folder / "mine.db").exists()
+    assert not (ocean.folder / "ocean.db").exists()
+    assert len(ocean.json("ps", OCEAN_DB="sqlite:///mine.db")["runs"]) == 1
+    made = ocean.json("create", "counter", "--clogs", "clogs.counter:counter", "--input", "{}", "--wait", "30s")
+    assert made["output"] == {"n": 3}
+
+
+def test_commands_on_stored_runs_do_not_import_anybody_s_code(ocean: Shell) -> None:
+    run_id = ocean.create("wait")
+    (ocean.folder / "ruin.py").write_text("raise SystemExit('imported')\n")
+    for args in (["ps"], ["cancel", run_id], ["limit", "list"], ["tail", "--no-follow"], ["sweep"]):
+        assert ocean(*args, OCEAN_CLOGS="ruin:clog").code == 0
+
+
+WRONG: list[tuple[list[Any], int, str]] = [
+    (["create", "shop", "--input", "{"], 2, "--input is no JSON"),
+    (["create", "shop", "--input", "tea"], 2, "a string needs its quotes"),
+    (["create", "shop", "--input", "@nowhere.json"], 2, "cannot read 'nowhere.json'"),
+    (["create", "shop", "--attr", "size"], 2, "--attr is NAME=VALUE"),
+    (["create", "shop", "--deadline", "soon"], 2, "--deadline is 10m or 2h (from now)"),
+    (["create", "shpo"], 3, "did you mean 'shop'?"),
+    (["create", "shop", "--clogs", "nowhere:x"], 2, "there is no module 'nowhere'"),
+    (["advance", "--budget", "10"], 2, "--budget is a duration like 500ms"),
+    (["advance", "nobody"], 3, "there is no run 'nobody'"),
+    (["ps", "--status", "asleep"], 2, "status is one of"),
+    (["ps", "--attr", "size=1"], 2, "filter by clog_id too"),
+    (["ps", "--created-since", "yesterday"], 2, "--created-since is 10m or 2h (ago)"),
+    (["ps", "--cursor", "x"], 2, "cursor"),
+    (["ps", "--watch"], 2, "--watch needs a terminal"),
+    (["explain", "nobody"], 3, "there is no run 'nobody'"),
+    (["show", "nobody"], 3, "there is no run 'nobody'"),
+    (["signal", "nobody"], 3, "'nobody'"),
+    (["cancel"], 2, "say which runs to cancel"),
+    (["ps", "--db", "mysql://x"], 4, "is no database URL"),
+    (["ps", "--db", "sqlite:///no/such/folder/x.db"], 4, "cannot open SQLite database"),
+    (["serve", "--host", "0.0.0.0"], 2, "there are no keys yet"),
+    (["serve", "--host", "example.org"], 2, "there are no keys yet"),
+    (["sweep", "--events", "old"], 2, "--events is a duration"),
+]
+
+
+@pytest.mark.parametrize(("args", "code", "reason"), WRONG)
+def test_a_refusal_is_one_line_or_the_envelope_and_never_a_trace(
+    ocean: Shell, args: list[Any], code: int, reason: str
+) -> None:
+    told = ocean(*args)
+    assert (told.code, told.out) == (code, "")
+    assert reason in told.err
+    assert told.err.startswith("ocean: ")
+    assert told.err.count("\n") == 1
+    envelope = ocean(*args, "--json")
+    assert (envelope.code, envelope.out) == (code, "")
+    assert reason in envelope.error["message"]
+    assert set(envelope.error) == {"code", "message", "httpStatus", "retryable", "requestId", "details"}
+
+
+def test_text_from_the_database_cannot_steer_the_terminal(ocean: Shell) -> None:
+    bad = "\x1b[2J\x9b31m"
+    body = json.dumps({"do": "done", "output": bad, "pad": 1})
+    ocean("create", "shop", "--input", body, "--attr", f"name={bad}x", "--wait", "30s", "--session", "s\u202ex")
+    run_id = ocean.json("ps")["runs"][0]["runId"]
+    for args in (["ps"], ["show", run_id], ["tail", run_id]):
+        assert not any(c in ocean(*args).out for c in "\x1b\x9b\u202e")
+
+
+def test_a_new_clog_is_not_written_over_anything(ocean: Shell) -> None:
+    assert ocean("new", "clog", "mailer").code == 0
+    before = {path: path.read_text() for path in Path("mailer").iterdir()}
+    again = ocean("new", "clog", "mailer")
+    assert (again.code, again.err) == (1, "ocean: mailer exists already in this folder; nothing was written\n")
+    assert {path: path.read_text() for path in Path("mailer").iterdir()} == before
+    for name in ("json", "anyio"):
+        assert "would hide" in ocean("new", "clog", name).err
+    for name in ("Mailer", "my-mailer", "class", "../x", ""):
+        assert ocean("new", "clog", name).code == 2
+    assert sorted(path.name for path in ocean.folder.iterdir()) == ["mailer"]

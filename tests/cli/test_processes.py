@@ -1,0 +1,173 @@
+"""Commands as processes: a server that stops well, a log that is followed, Ctrl-C, a reader that goes away."""
+
+import json
+import os
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from ocean import Event, StoreBusy
+from ocean.cli.tailing import follow_patiently
+from tests.cli.kit import PATIENCE_S, ROOT, Shell
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+
+@contextmanager
+def started(ocean: Shell, *args: object, **environ: str) -> "Iterator[subprocess.Popen[str]]":
+    process = ocean.start(*args, **environ)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def heard(process: "subprocess.Popen[str]") -> Any:
+    """The next line that it prints, as JSON."""
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it says nothing"
+    line = process.stdout.readline()
+    assert line, process.stderr.read() if process.stderr else ""
+    return json.loads(line)
+
+
+def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str]:
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, err
+
+
+def test_a_server_ticks_answers_and_stops_well_on_sigterm(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json") as server:
+        told = heard(server)
+        assert told["ticker"] is True
+        assert told["clogs"] == ["shop", "porter"]
+        # Another process's commit: the server's ticker sees it and does the work.
+        run_id = ocean.create()
+        assert [json.loads(line)["type"] for line in ocean("tail", run_id, "--json").out.splitlines()][-1] == "run.done"
+        claim = json.dumps({"clogId": "porter", "workerId": "w"}).encode()
+        request = urllib.request.Request(
+            f"{told['url']}/v1/leases", claim, {"Content-Type": "application/json"}, method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            assert json.load(answer) == {"leases": []}
+        assert ended(server, signal.SIGTERM) == (0, "")
+
+
+def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--no-ticker", "--json") as server:
+        assert heard(server)["ticker"] is False
+        assert ended(server, signal.SIGINT) == (130, "")
+
+
+def test_a_port_that_is_taken_is_told(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json") as server:
+        port = heard(server)["url"].rsplit(":", 1)[1]
+        refused = ocean("serve", "--port", port)
+        assert (refused.code, f"port {port}: Address already in use" in refused.err) == (1, True)
+
+
+def test_a_log_is_followed_into_the_future_past_a_busy_writer_until_ctrl_c(ocean: Shell) -> None:
+    ocean("migrate")
+    with closing(sqlite3.connect(ocean.folder / "ocean.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with started(ocean, "tail", "--after", 0, "--json", OCEAN_CLOGS="") as tail:
+            # It opens and follows although somebody holds the write lock all the while.
+            writer.execute("INSERT INTO events (seq, ts, type, payload) VALUES (1, 1, 'told', '{}')")
+            writer.execute("COMMIT")
+            assert heard(tail)["type"] == "told"
+            run_id = ocean.create()
+            assert (heard(tail)["runId"], ended(tail, signal.SIGINT)) == (run_id, (130, ""))
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
+    ocean.create()
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "ocean", "ps"]
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ocean.folder, env=environ, stdout=write, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_new_clog_passes_its_own_test_and_runs(ocean: Shell) -> None:
+    ocean("new", "clog", "mailer")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "mailer"]
+    done = subprocess.run(
+        command,
+        cwd=ocean.folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    checks = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "E,F,B,UP",
+        "--line-length",
+        "120",
+        "mailer",
+    ]
+    assert subprocess.run(checks, cwd=ocean.folder, capture_output=True, check=False).returncode == 0
+    with started(
+        ocean, "create", "mailer", "--input", "{}", "--json", "--clogs", "mailer:mailer", OCEAN_CLOGS=""
+    ) as made:
+        assert heard(made)["clogId"] == "mailer"
+
+
+class Moody:
+    """A feed that is busy in the middle, as a database held by another process is."""
+
+    def __init__(self, busy_after: int | None) -> None:
+        self.busy_after = busy_after
+
+    async def __aenter__(self) -> "Moody":
+        if self.busy_after is None:
+            raise StoreBusy("held by another process")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def last_cursor(self) -> int:
+        return 2
+
+    async def follow(self, run_id: str | None, *, after: int, **narrowed: Any) -> Any:
+        for seq in range(after + 1, 8):
+            if seq > (self.busy_after or 0):
+                raise StoreBusy("held by another process")
+            yield Event(seq=seq, ts=0, type="t", payload=None)
+
+
+@pytest.mark.anyio
+async def test_a_database_that_is_busy_is_followed_again_without_gap_or_double() -> None:
+    moods = iter([Moody(None), Moody(4), Moody(None), Moody(4), Moody(7)])
+    said: list[int] = []
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    await follow_patiently(lambda: next(moods), None, None, {}, lambda event: said.append(event.seq), pause)
+    assert said == [3, 4, 5, 6, 7]
+    assert pauses == [0.2, 0.2, 0.4, 0.8]

@@ -1,0 +1,218 @@
+"""A ticker pokes when something is due, and asks the database nothing while nothing is."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean.stores.sqlite.store import SqliteStore
+from ocean.testing import World
+from ocean.ticking import Ticker, ticker
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 30
+
+
+async def until_ticks(w: World, one: Ticker, count: int) -> None:
+    with anyio.fail_after(PATIENCE_S):
+        while one.ticks < count:
+            await let_others_go_on(w)
+
+
+async def test_a_local_commit_is_a_poke() -> None:
+    clog = Script(Done())
+    async with stage(clog) as w, ticker(w.ocean) as one:
+        await let_others_go_on(w)
+        run_id = await start(w)
+        await until_ticks(w, one, 1)
+        assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+async def test_it_wakes_when_the_earliest_run_is_due_and_not_before() -> None:
+    clog = Script(Wait(for_ms=3_600_000), Done())
+    async with stage(clog) as w, ticker(w.ocean) as one:
+        run_id = await start(w)
+        await until_ticks(w, one, 1)
+        await let_others_go_on(w)
+        pokes = one.pokes
+        for _ in range(59):
+            w.clock.advance(60_000)
+            await let_others_go_on(w)
+        assert one.pokes == pokes
+        w.clock.advance(60_000)
+        await until_ticks(w, one, 2)
+        assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+async def test_while_nothing_is_due_a_day_costs_no_poke() -> None:
+    async with stage(Script(Ok())) as w, ticker(w.ocean) as one:
+        await start(w)
+        await until_ticks(w, one, 1)
+        await let_others_go_on(w)
+        pokes = one.pokes
+        for _ in range(24 * 6):
+            w.clock.advance(600_000)
+            await let_others_go_on(w)
+        assert one.pokes == pokes
+
+
+class Beaten(Ocean):
+    """Something is due, and others are always faster."""
+
+    async def advance(self, **asked: object) -> AdvanceResult:
+        return AdvanceResult((), due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
+
+
+async def test_what_is_due_and_cannot_be_had_is_tried_once_a_second() -> None:
+    async with stage(Script(Ok())) as w, ticker(Beaten(w.store, [], w.clock)) as one:
+        await let_others_go_on(w)
+        assert one.pokes == 1
+        w.clock.advance(999)
+        await let_others_go_on(w)
+        assert one.pokes == 1
+        w.clock.advance(1)
+        await let_others_go_on(w)
+        assert one.pokes == 2
+
+
+async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
+    release = anyio.Event()
+    entered = anyio.Event()
+
+    async def slow(tick: Tick) -> Outcome:
+        entered.set()
+        await release.wait()
+        return Done()
+
+    async with stage(Script(slow)) as w, anyio.create_task_group() as tasks:
+        await start(w)
+        tasks.start_soon(w.ocean.advance)
+        await entered.wait()
+        async with ticker(w.ocean) as one:
+            await let_others_go_on(w)
+            pokes = one.pokes
+            await let_others_go_on(w)
+            assert one.pokes == pokes
+            release.set()
+
+
+async def test_a_handler_at_work_is_waited_for_when_it_stops() -> None:
+    entered, release = anyio.Event(), anyio.Event()
+
+    async def slow(tick: Tick) -> Outcome:
+        entered.set()
+        await release.wait()
+        return Done("finished")
+
+    async with stage(Script(slow)) as w:
+        run_id = await start(w)
+        async with anyio.create_task_group() as tasks:
+
+            async def free() -> None:
+                await let_others_go_on(w)
+                release.set()
+
+            async with ticker(w.ocean):
+                await entered.wait()
+                tasks.start_soon(free)
+        assert (await look(w, run_id)).output == "finished"
+
+
+async def test_a_handler_that_outlasts_the_grace_is_given_back() -> None:
+    entered = anyio.Event()
+
+    async def endless(tick: Tick) -> Outcome:
+        entered.set()
+        await anyio.Event().wait()
+        return Done()
+
+    async with stage(Script(endless)) as w:
+        run_id = await start(w)
+        async with anyio.create_task_group() as tasks:
+
+            async def hurry() -> None:
+                await let_others_go_on(w)
+                w.clock.advance(5_000)
+
+            async with ticker(w.ocean, grace_ms=5_000):
+                await entered.wait()
+                tasks.start_soon(hurry)
+        run = await look(w, run_id)
+        assert (run.status, run.attempt) == (RunStatus.PENDING, 0)
+
+
+async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+    async with stage(Script(Done())) as w:
+        with pytest.raises(ValueError, match="mine"):
+            async with ticker(w.ocean):
+                raise ValueError("mine")
+
+
+async def test_a_ticker_outlives_its_ocean_without_a_word() -> None:
+    async with stage(Script(Done())) as w:
+        async with Ocean.open("sqlite://:memory:") as other:
+            held = ticker(other)
+            one = await held.__aenter__()
+            await other.get_run("nobody")
+        await held.__aexit__(None, None, None)
+        assert one.ticks == 0
+        await start(w)
+
+
+class Busy(Ocean):
+    """A database that others hold for themselves, as often as `refusals` says."""
+
+    refusals = 0
+
+    async def advance(self, **asked: object) -> object:  # type: ignore[override]
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreBusy("another process holds it")
+        return await super().advance(**asked)  # type: ignore[arg-type]
+
+
+async def test_a_busy_database_is_asked_again_later_and_later() -> None:
+    async with stage(Script(Done())) as w:
+        busy = Busy(w.store, [Script(Done())], w.clock)
+        busy.refusals = 3
+        run_id = await start(w)
+        async with ticker(busy) as one:
+            await let_others_go_on(w)
+            for ms, pokes in ((999, 1), (1, 2), (1_999, 2), (1, 3), (3_999, 3), (1, 4)):
+                w.clock.advance(ms)
+                await let_others_go_on(w)
+                assert one.pokes >= pokes
+                if pokes < 4:
+                    assert one.pokes == pokes
+            await until_ticks(w, one, 1)
+        assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+async def test_another_process_s_commit_is_seen(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ocean.db'}"
+    async with (
+        Ocean.open(url, clogs=[Script(Done())]) as here,
+        Ocean.open(url) as elsewhere,
+        ticker(here, look_ms=50) as one,
+    ):
+        run = await elsewhere.create_run(session_id="s", clog_id="c", input={})
+        with anyio.fail_after(PATIENCE_S):
+            while one.ticks < 1:
+                await elsewhere.get_run(run.run_id)
+
+
+async def test_other_processes_commits_are_looked_for_as_often_as_the_hastiest_asks(tmp_path: Path) -> None:
+    async with Ocean.open(f"sqlite:///{tmp_path / 'ocean.db'}") as ocean, anyio.create_task_group() as tasks:
+        looks: list[str] = []
+        assert isinstance(ocean._store, SqliteStore)
+        await ocean._store.database.read(lambda db: db.set_trace_callback(looks.append))
+        began_at, seen = ocean.clock.now(), ocean.commits_seen()
+        await ocean.next_change(seen, wait_ms=300, look_ms=100)
+        assert 2 <= len(looks) <= 2 + (ocean.clock.now() - began_at) // 100
+        looks.clear()
+        tasks.start_soon(lambda: ocean.next_change(seen, wait_ms=400, look_ms=60_000))
+        await ocean.next_change(seen, wait_ms=300, look_ms=50)
+        assert len(looks) >= 2
