@@ -53,9 +53,6 @@ async def serve(
     loaded = load_clogs(settings, Path.cwd())
     caught: list[int] = []
 
-    def note(number: int, frame: object) -> None:
-        caught.append(number)
-
     with listen(host, port) as listening:
         async with AsyncExitStack() as stack:
             ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
@@ -67,13 +64,20 @@ async def serve(
                 server_header=False,
                 timeout_graceful_shutdown=GRACE_S,
             )
+            server = uvicorn.Server(config)
+
+            def stop(number: int, frame: object) -> None:
+                # Before uvicorn listens to signals, and again when it raises those it heard.
+                caught.append(number)
+                server.should_exit = True
+
             if has_ticker:
                 await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
             # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed.
             for number in (signal.SIGTERM, signal.SIGINT):
-                stack.callback(signal.signal, number, signal.signal(number, note))
+                stack.callback(signal.signal, number, signal.signal(number, stop))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
-            await uvicorn.Server(config).serve(sockets=[listening])
+            await server.serve(sockets=[listening])
     return INTERRUPTED if signal.SIGINT in caught else 0
 
 

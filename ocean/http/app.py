@@ -24,8 +24,9 @@ def make_app(
 ) -> Starlette:
     """An ASGI application on an Ocean that is open, and stays open for as long as this is served.
 
-    `stream` answers those who accept `text/event-stream`; None refuses them. After a request that changed something, due work is done for
-    `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than `ready_age_ms`.
+    `stream` answers those who accept `text/event-stream`; None refuses them. After a request that changed something,
+    due work is done for `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than
+    `ready_age_ms`.
     """
     served = Served(ocean, TABLE, stream, ready_age_ms)
     app = Starlette(

@@ -69,16 +69,6 @@ async def test_a_server_that_does_not_stream_says_so() -> None:
     assert (answer.status_code, error_of(answer)["code"]) == (406, "not_acceptable")
 
 
-async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
-    async with house() as h:
-        await h.made({"say": 1}, run_id="r")
-        await h.w.drain()
-        answer = await h.http.get("/v1/runs/r/events", headers=STREAM)
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        said = [line for line in answer.text.splitlines() if line.startswith("id:")]
-        assert said == [f"id: {event.seq}" for event in await h.w.ocean.read_events("r")]
-
-
 async def test_a_stream_is_asked_for_by_accept_and_begins_after_the_last_event_seen() -> None:
     asked: list[Any] = []
 

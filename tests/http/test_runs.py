@@ -88,7 +88,7 @@ async def test_an_input_that_is_null_is_not_an_input_that_is_left_out(h: House) 
         ({"retry": {"attempts": 1}}, "invalid_body", "retry.attempts: "),
         ({"retry": {"delaysMs": []}}, "invalid_value", "retry.delays_ms"),
         ({"attributes": {"a": []}}, "invalid_value", "attribute 'a' must be"),
-        ({"concurrencyKeys": ["a", "a"]}, "invalid_value", "a run has at most 3 different"),
+        ({"concurrencyKeys": ["a", "a"]}, "invalid_value", "a run has each of its concurrency keys once"),
         ({"concurrencyKeys": [7]}, "invalid_body", "concurrencyKeys.0: "),
         ({"dedupeMs": 5}, "invalid_value", "dedupe_ms needs a dedupe_key"),
         ({"rateKey": "r"}, "invalid_value", "rate_key, rate_limit and rate_per_ms go together"),

@@ -60,6 +60,10 @@ LEFT_OUT = {
     "close": "whoever opened it closes it",
     "result": "a run's output is in the run; ?waitMs waits for it",
     "sweep": "for whoever has the database at hand",
+    "commits_seen": "a stream is told of what is new",
+    "next_change": "a stream is told of what is new",
+    "last_cursor": "the newest event of a feed has it",
+    "watching": "whoever streams a run's feed watches it",
 }
 
 
