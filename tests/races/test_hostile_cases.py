@@ -379,9 +379,9 @@ async def test_who_waits_for_a_held_run_is_told_plainly_that_its_ocean_was_close
         run = await w.ocean.create_run(session_id="s", clog_id="c", input=1)
         next_commit = w.store.next_commit
 
-        async def wait_for_commit(seen: int) -> int:
+        async def wait_for_commit(seen: int, look_ms: int = 100) -> int:
             waiting.set()
-            return await next_commit(seen)
+            return await next_commit(seen, look_ms)
 
         monkeypatch.setattr(w.store, "next_commit", wait_for_commit)
         with anyio.fail_after(20):
