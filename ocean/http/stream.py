@@ -3,10 +3,9 @@
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import aclosing, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -19,7 +18,10 @@ from ocean.http.wire import record
 from ocean.kernel.clock import Clock, SystemClock, sleep
 from ocean.kernel.errors import BadCursor, OceanError
 from ocean.kernel.filters import FeedFilter
-from ocean.kernel.records import Event, RunInfo
+from ocean.kernel.records import Event
+
+if TYPE_CHECKING:
+    from ocean.compose import Ocean
 
 PING_MS = 15_000
 SEND_TIMEOUT_MS = 30_000
@@ -30,37 +32,6 @@ CURSOR = re.compile(r"[0-9]{1,18}")
 LINE_ENDS = re.compile(r"[\r\n]")
 
 logger = logging.getLogger("ocean.http")
-
-
-class Watched(Protocol):
-    """What a stream needs of an Ocean."""
-
-    async def get_run(self, run_id: str) -> RunInfo | None: ...
-
-    async def read_events(
-        self,
-        run_id: str | None = None,
-        *,
-        session_id: str | None = None,
-        clog_id: str | None = None,
-        types: Collection[str] = (),
-        correlation_id: str | None = None,
-        after: int = 0,
-        limit: int = 100,
-    ) -> list[Event]: ...
-
-    def follow(
-        self,
-        run_id: str | None = None,
-        *,
-        session_id: str | None = None,
-        clog_id: str | None = None,
-        types: Collection[str] = (),
-        correlation_id: str | None = None,
-        after: int = 0,
-    ) -> AsyncIterator[Event]: ...
-
-    def watching(self, run_id: str) -> AbstractContextManager[None]: ...
 
 
 def cursor_of(request: Request) -> int:
@@ -77,7 +48,7 @@ def cursor_of(request: Request) -> int:
 
 
 async def sse_response(
-    ocean: Watched,
+    ocean: "Ocean",
     request: Request,
     where: FeedFilter,
     after: int,
@@ -130,7 +101,7 @@ class Stream(EventSourceResponse):
     """One reader's stream. Frames go through a channel without a buffer, so a slow reader slows only its own feed."""
 
     def __init__(
-        self, ocean: Watched, where: FeedFilter, after: int, clock: Clock, ping_ms: int, send_timeout_ms: int
+        self, ocean: "Ocean", where: FeedFilter, after: int, clock: Clock, ping_ms: int, send_timeout_ms: int
     ) -> None:
         self._server_stops = anyio.Event()
         super().__init__(iter(()), ping=0, shutdown_event=self._server_stops, shutdown_grace_period=GRACE_S)

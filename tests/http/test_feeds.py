@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -67,6 +68,17 @@ async def test_a_server_that_does_not_stream_says_so() -> None:
     async with house(stream=None) as h:
         answer = await h.http.get("/v1/events", headers=STREAM)
     assert (answer.status_code, error_of(answer)["code"]) == (406, "not_acceptable")
+
+
+async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
+    async with house() as h:
+        await h.made({"done": 1}, run_id="r")
+        await h.w.drain()
+        with anyio.fail_after(20):
+            answer = await h.http.get("/v1/runs/r/events", headers=STREAM)
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        ids = [line.partition(":")[2].strip() for line in answer.text.splitlines() if line.startswith("id:")]
+        assert ids == [str(event.seq) for event in await h.w.ocean.read_events("r")]
 
 
 async def test_a_stream_is_asked_for_by_accept_and_begins_after_the_last_event_seen() -> None:

@@ -1,0 +1,36 @@
+"""Signals that come before uvicorn listens to them."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ocean.cli.running import INTERRUPTED
+from ocean.cli.screen import Screen
+from ocean.cli.serving import serve
+
+pytestmark = pytest.mark.anyio
+
+
+class Impatient(Screen):
+    """Somebody who sends a signal as soon as the server says where it is, which is before uvicorn has begun."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(is_json=True)
+        self.number = number
+
+    def json(self, value: Any) -> None:
+        signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 0)])
+async def test_a_signal_that_comes_first_is_not_lost(
+    number: signal.Signals, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(number)
+    with anyio.fail_after(20):
+        served = await serve(Impatient(number), "sqlite:///ocean.db", None, "127.0.0.1", 0, False, 1_000)
+    assert (served, signal.getsignal(number)) == (code, before)
