@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ocean.http.wire import record
 from ocean.kernel.clock import Clock, SystemClock, sleep
-from ocean.kernel.errors import BadCursor, OceanError
+from ocean.kernel.errors import OceanError
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Event
 
@@ -28,23 +28,9 @@ SEND_TIMEOUT_MS = 30_000
 RETRY_MS = 1_000
 GRACE_S = 3.0
 """For streams to end by themselves when the server stops. A server's own grace time has to be longer."""
-CURSOR = re.compile(r"[0-9]{1,18}")
 LINE_ENDS = re.compile(r"[\r\n]")
 
 logger = logging.getLogger("ocean.http")
-
-
-def cursor_of(request: Request) -> int:
-    """Where the reader was: `Last-Event-ID`, which a browser repeats by itself, else `?after=`, else the beginning."""
-    given = request.query_params.getlist("after")
-    if last := request.headers.get("last-event-id"):
-        given = [last]
-    if not given:
-        return 0
-    if len(given) > 1 or not CURSOR.fullmatch(given[0]):
-        shown = ", ".join(given)[:100]
-        raise BadCursor(f"a cursor is the id of an event, a whole number from 0; got {shown!r}")
-    return int(given[0])
 
 
 async def sse_response(

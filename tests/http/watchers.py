@@ -1,6 +1,7 @@
 """A server with streams, and readers of them on plain sockets: HTTP/1.0, so that a body is what comes until the end."""
 
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,13 +21,28 @@ from starlette.routing import Route
 from ocean import Clog
 from ocean.compose import Ocean
 from ocean.http.answering import HANDLERS, Answering
-from ocean.http.stream import cursor_of, sse_response
+from ocean.http.stream import sse_response
 from ocean.kernel.arguments import feed_filter
 from ocean.kernel.clock import Clock
+from ocean.kernel.errors import BadCursor
 from ocean.testing import World, world
 from tests.invariants import check
 
 PATIENCE_S = 30
+CURSOR = re.compile(r"[0-9]{1,18}")
+
+
+def cursor_of(request: Request) -> int:
+    """Where the reader was: `Last-Event-ID`, which a browser repeats by itself, else `?after=`, else the beginning."""
+    given = request.query_params.getlist("after")
+    if last := request.headers.get("last-event-id"):
+        given = [last]
+    if not given:
+        return 0
+    if len(given) > 1 or not CURSOR.fullmatch(given[0]):
+        shown = ", ".join(given)[:100]
+        raise BadCursor(f"a cursor is the id of an event, a whole number from 0; got {shown!r}")
+    return int(given[0])
 
 
 def stream_app(ocean: Ocean, clock: Clock | None = None) -> Starlette:
