@@ -34,3 +34,31 @@ class Access:
 
 EVERYTHING = Access(frozenset(KEY_SCOPES))
 """For whoever has the database at hand, or is alone with it on its machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of a key; not the key. `sessions` None is all of them."""
+
+    key_id: str
+    actor: str
+    scopes: tuple[KeyScope, ...]
+    roles: tuple[str, ...]
+    sessions: tuple[str, ...] | None
+    created_at: int = 0
+    expires_at: int | None = None
+    revoked_at: int | None = None
+
+    def access(self) -> Access:
+        sessions = None if self.sessions is None else frozenset(self.sessions)
+        return Access(frozenset(self.scopes), self.actor, self.roles, sessions, self.key_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whose a run is, and what its clog allows the generic routes and commands."""
+
+    run_id: str
+    session_id: str
+    clog_id: str
+    allows: tuple[str, ...]
