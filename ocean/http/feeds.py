@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import Response
 
+from ocean.http.access import identified
 from ocean.http.calls import Call
 from ocean.http.errors import InvalidQuery, NotAcceptable
 from ocean.http.queries import WHOLE, Limit, Number, Query
 from ocean.http.wire import Answer, record
 from ocean.kernel.arguments import feed_filter
+from ocean.kernel.errors import OceanError, StoreBusy
 from ocean.kernel.records import Event
 
 STREAM = "text/event-stream"
@@ -93,7 +95,17 @@ async def _streamed(call: Call, run_id: str | None, session_id: str | None, clog
     if call.served.stream is None:
         raise NotAcceptable("this server does not stream; leave text/event-stream out of Accept and read pages")
     where = feed_filter(run_id, session_id, clog_id, query.types, query.correlation_id)
-    made = call.served.stream(call.ocean, call.request, where, _cursor(call))
+
+    async def still_may() -> bool:
+        try:
+            access = await identified(call.served, call.request)
+        except StoreBusy:
+            return True  # Asked again with the next ping.
+        except OceanError:
+            return False
+        return access == call.access
+
+    made = call.served.stream(call.ocean, call.request, where, _cursor(call), still_may)
     return await made if isawaitable(made) else made
 
 

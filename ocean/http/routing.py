@@ -1,12 +1,15 @@
 """Routes made from the table: one for each path, whose methods check what was sent and call their handlers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ocean.guarding import Guard
+from ocean.http.access import admitted
 from ocean.http.answering import refused
 from ocean.http.bodies import read_body
 from ocean.http.calls import Call, Served
@@ -36,11 +39,14 @@ def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> lis
 def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         op = ops["GET" if request.method == "HEAD" else request.method]
+        access = await admitted(served, request, op.scope)
+        guard = Guard(served.ocean, access)
+        await check_place(guard, op, request.path_params)
         query = read_query(request, op.query)
-        key = request_key(request, op)
+        key = guard.request_key(request_key(request, op))
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
         try:
-            response = await op.handler(Call(served, request, body, query, key))
+            response = await op.handler(Call(served, request, access, body, query, key))
         except CallRefused as refusal:
             # A method that refuses has committed what it did before, perhaps a signal.
             response = refused(request, refusal)
@@ -49,6 +55,20 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         return response
 
     return answer
+
+
+async def check_place(guard: Guard, op: Op, place: Mapping[str, Any]) -> None:
+    """Whether the sender may do this where the path says."""
+    if op.scope == "open":
+        return
+    if "run_id" in place:
+        await guard.check_run(place["run_id"], op.verb)
+    elif "lease_id" in place:
+        await guard.check_lease(place["lease_id"])
+    elif "session_id" in place:
+        guard.check_session(place["session_id"])
+    elif op.reach == "all":
+        guard.check_unlimited()
 
 
 def request_key(request: Request, op: Op) -> str | None:
