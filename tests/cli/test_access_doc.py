@@ -31,7 +31,8 @@ def test_the_commands_of_the_document_work_when_pasted(ocean: Shell, ocean_on_pa
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", SCRIPT],
                 cwd=ocean.folder,
-                env=os.environ | {"OCEAN": url, "PATH": f"{ocean_on_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+                env=os.environ
+                | {"OCEAN": url, "PATH": f"{ocean_on_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
                 capture_output=True,
                 text=True,
                 timeout=60,
