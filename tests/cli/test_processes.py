@@ -16,7 +16,7 @@ import pytest
 
 from ocean import Event, StoreBusy
 from ocean.cli.tailing import follow_patiently
-from tests.cli.kit import PATIENCE_S, ROOT, Shell
+from tests.cli.kit import PATIENCE_S, ROOT, SHOP, Shell
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -101,6 +101,40 @@ def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_output_that_cannot_be_written_is_told_and_never_a_trace(ocean: Shell) -> None:
+    ocean.create()
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": ""}
+    for extra in ([], ["--json"]):
+        command = [sys.executable, "-W", "error", "-m", "ocean", "ps", *extra]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command,
+                cwd=ocean.folder,
+                env=environ,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert b"No space left on device" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
+    command = f'{sys.executable} -W error -m ocean create shop --run-id "$0"'
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP}
+    for run_id, closed, code in (("a", ">&- 2>&-", 0), ("b", ">&-", 0), ("c", "2>&-", 0), ("d", "--input - <&-", 2)):
+        shell = ["sh", "-c", f"{command} {closed}", run_id]
+        done = subprocess.run(
+            shell, cwd=ocean.folder, env=environ, capture_output=True, timeout=PATIENCE_S, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+    assert sorted(run["runId"] for run in ocean.json("ps")["runs"]) == ["a", "b", "c"]
+    assert done.stderr == b"ocean: --input is to be read from standard input, which is closed\n"
 
 
 def test_a_new_clog_passes_its_own_test_and_runs(ocean: Shell) -> None:
