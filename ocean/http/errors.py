@@ -42,6 +42,14 @@ class KeyNotTaken(OceanError):
     http_status = 400
 
 
+class RequestRunning(OceanError):
+    """The same Idempotency-Key as a request that is still at work."""
+
+    code = "request_running"
+    http_status = 409
+    retryable = True
+
+
 class NotAcceptable(OceanError):
     code = "not_acceptable"
     http_status = 406
