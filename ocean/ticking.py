@@ -109,9 +109,16 @@ async def ticker(
     finally:
         one.stop()
         relent = ocean.clock.call_later(grace_ms, lambda: _cancel(task))
-        with anyio.CancelScope(shield=True):
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        except asyncio.CancelledError:
+            # A second Ctrl-C. The handlers are given back before the Ocean is closed under them.
+            task.cancel()
             await asyncio.wait([task])
-        relent()
+            raise
+        finally:
+            relent()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

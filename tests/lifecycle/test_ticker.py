@@ -1,5 +1,6 @@
 """A ticker pokes when something is due, and asks the database nothing while nothing is."""
 
+import asyncio
 from pathlib import Path
 
 import anyio
@@ -142,6 +143,33 @@ async def test_a_handler_that_outlasts_the_grace_is_given_back() -> None:
                 tasks.start_soon(hurry)
         run = await look(w, run_id)
         assert (run.status, run.attempt) == (RunStatus.PENDING, 0)
+
+
+async def test_whoever_cannot_wait_for_the_grace_has_the_handler_given_back() -> None:
+    """A second Ctrl-C cancels the task that waits."""
+    begun, is_leaving = anyio.Event(), anyio.Event()
+
+    async def endless(tick: Tick) -> Outcome:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with stage(Script(endless)) as w:
+        run_id = await start(w)
+
+        async def serve() -> None:
+            async with ticker(w.ocean):
+                await begun.wait()
+                is_leaving.set()
+
+        serving = asyncio.create_task(serve())
+        await is_leaving.wait()
+        await let_others_go_on(w)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        run = await look(w, run_id)
+        assert (run.status, run.locked_by, run.attempt) == (RunStatus.PENDING, None, 0)
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
