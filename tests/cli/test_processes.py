@@ -4,12 +4,14 @@ import json
 import os
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -62,6 +64,52 @@ def test_a_server_ticks_answers_and_stops_well_on_sigterm(ocean: Shell) -> None:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert json.load(answer) == {"leases": []}
         assert ended(server, signal.SIGTERM) == (0, "")
+
+
+def asked(url: str, path: str, body: Any) -> HTTPConnection:
+    """Sent, and not yet answered."""
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    return connection
+
+
+def test_a_server_that_stops_answers_those_who_wait(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json") as server:
+        url = heard(server)["url"]
+        claim = {"clogId": "porter", "workerId": "w", "queues": ["other"], "waitMs": 60_000}
+        job = {"sessionId": "s", "clogId": "porter", "input": {}, "runId": "job"}
+        waiting = [asked(url, "/v1/leases", claim), asked(url, "/v1/runs?waitMs=60000", job)]
+        until_event(ocean, "run.created")
+        assert ended(server, signal.SIGTERM) == (0, "")
+        answers = [connection.getresponse() for connection in waiting]
+        assert [answer.status for answer in answers] == [200, 202]
+        leases, run = (json.load(answer) for answer in answers)
+        assert (leases, run["runId"], run["status"]) == ({"leases": []}, "job", "pending")
+        for connection in waiting:
+            connection.close()
+
+
+def is_listening(port: int) -> bool:
+    with closing(socket.socket()) as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until_event(ocean: Shell, kind: str) -> None:
+    """Until some run has told of that."""
+    with started(ocean, "tail", "--after", 0, "--type", kind, "--json") as tail:
+        heard(tail)
+
+
+def test_a_second_sigterm_does_not_kill_what_the_first_one_waits_for(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json") as server:
+        port = int(heard(server)["url"].rsplit(":", 1)[1])
+        ocean.json("create", "shop", "--run-id", "toil", "--input", json.dumps({"do": "toil", "s": 1}))
+        until_event(ocean, "toiling")
+        server.send_signal(signal.SIGTERM)
+        while is_listening(port):
+            pass
+        assert ended(server, signal.SIGTERM) == (0, "")
+    assert ocean.json("show", "toil")["run"]["status"] == "done"
 
 
 def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
