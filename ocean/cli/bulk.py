@@ -73,7 +73,7 @@ async def act_on_many(
 def _confirm(verb: str, count: str, yes: bool) -> None:
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise InvalidValue(f"this would {verb} {count} runs; say --yes to do it without being asked")
     noun = "run" if count == "1" else "runs"
     # The event loop would keep Ctrl-C for itself until the prompt returns.

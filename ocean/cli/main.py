@@ -8,6 +8,7 @@ import typer
 
 from ocean.cli import acting, keeping, keyring, looking, making, poking, tailing
 from ocean.cli.options import Clogs, Db, Json
+from ocean.cli.usage import Commands
 
 EPILOG = """Exit codes: 0 done; 1 refused, or the run failed, or doctor found something; 2 wrong usage, value or
 setting; 3 no such run, clog or method; 4 the database is busy or cannot be opened; 130 Ctrl-C; 141 nobody reads
@@ -15,6 +16,7 @@ the output."""
 
 app = typer.Typer(
     name="ocean",
+    cls=Commands,
     help="Durable runs without a worker, a broker or a control plane.",
     epilog=EPILOG,
     no_args_is_help=True,

@@ -14,6 +14,7 @@ from ocean.cli.screen import Screen
 from ocean.config import load_clogs
 from ocean.http.access import is_loopback
 from ocean.http.app import make_app
+from ocean.http.stopping import Stopping
 from ocean.ticking import ticker
 
 GRACE_S = 10
@@ -22,6 +23,18 @@ GRACE_S = 10
 class CannotListen(OceanError):
     code = "cannot_listen"
     http_status = 409
+
+
+class Server(uvicorn.Server):
+    """Waits for its requests when it stops, so those that wait themselves are told first."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Stopping) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
 
 
 async def refuse_unless_guarded(ocean: Ocean, host: str) -> None:
@@ -51,27 +64,30 @@ async def serve(
     async with AsyncExitStack() as stack:
         ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
         await refuse_unless_guarded(ocean, host)
+        app = make_app(ocean)
         with listen(host, port) as listening:
             config = uvicorn.Config(
-                make_app(ocean),
+                app,
                 # Paths hold lease ids, which are secrets: no line per request.
                 access_log=False,
                 log_level="warning",
                 server_header=False,
+                lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )
-            server = uvicorn.Server(config)
+            server = Server(config, app.state.stopping)
 
             def stop(number: int, frame: object) -> None:
                 # Before uvicorn listens to signals, and again when it raises those it heard.
                 caught.append(number)
                 server.should_exit = True
 
+            # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed. A second
+            # SIGTERM changes nothing, a second Ctrl-C gives back what the ticker has at work.
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, stop))
             if has_ticker:
                 await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
-            # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                stack.callback(signal.signal, number, signal.signal(number, stop))
+            stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, stop))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
             await server.serve(sockets=[listening])
     return INTERRUPTED if signal.SIGINT in caught else 0

@@ -1,13 +1,14 @@
 """One request as a handler sees it: checked, and with the Ocean that it asks."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ocean.guarding import Guard
+from ocean.http.stopping import Stopping
 from ocean.kernel.access import Access
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Caller
@@ -32,6 +33,7 @@ class Served:
     ready_age_ms: int = 60_000
     hosts: frozenset[str] = frozenset()
     """The names, besides loopback's, under which a house without keys is asked."""
+    stopping: Stopping = field(default_factory=Stopping)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,14 @@ class KeyNotTaken(OceanError):
     http_status = 400
 
 
+class RequestRunning(OceanError):
+    """The same Idempotency-Key as a request that is still at work."""
+
+    code = "request_running"
+    http_status = 409
+    retryable = True
+
+
 class NotAuthenticated(OceanError):
     """No key, or one that is not known, revoked or expired: which of these it is, is not told."""
 

@@ -1,5 +1,6 @@
 """Feeds: a page of the log as JSON, or the log as it grows for those who accept an event stream."""
 
+import re
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Annotated, Any
@@ -18,6 +19,8 @@ from ocean.kernel.records import Event
 
 STREAM = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
+NEVER = re.compile(r"\bq=0(\.0*)?(;|$)")
+"""What is named with a weight of nothing is refused, not accepted."""
 
 
 class FeedQuery(Query):
@@ -86,8 +89,9 @@ def event_json(event: Event) -> dict[str, Any]:
 
 
 def _wants_stream(call: Call) -> bool:
-    accepted = call.request.headers.get("accept", "").split(",")
-    return any(each.partition(";")[0].strip().lower() == STREAM for each in accepted)
+    accepted = ",".join(call.request.headers.getlist("accept")).lower().split(",")
+    kinds = (each.replace(" ", "").partition(";") for each in accepted)
+    return any(kind == STREAM and not NEVER.search(how) for kind, _, how in kinds)
 
 
 async def _streamed(call: Call, run_id: str | None, session_id: str | None, clog_id: str | None) -> Response:

@@ -150,7 +150,7 @@ async def claim(call: Call) -> Response:
         )
 
     try:
-        await while_listening(call.request, work)
+        await while_listening(call.request, call.served.stopping, work)
     except BaseException:
         await _return_unheard(call.ocean, leases)
         raise

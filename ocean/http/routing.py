@@ -1,6 +1,7 @@
 """Routes made from the table: one for each path, whose methods check what was sent and call their handlers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.background import BackgroundTask
@@ -16,6 +17,7 @@ from ocean.http.calls import Call, Served
 from ocean.http.errors import KeyNotTaken
 from ocean.http.poking import Poker
 from ocean.http.queries import read_query
+from ocean.http.repeating import AtWork
 from ocean.http.table import Op, Repeat
 from ocean.kernel.errors import CallRefused, InvalidValue
 from ocean.kernel.values import checked_id
@@ -31,8 +33,9 @@ WHY_NOT = {
 def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> list[Route]:
     """One route for the methods of a path: else 405 would name only the first of them."""
     by_path: dict[str, dict[str, Op]] = {}
+    at_work = AtWork()
     for op in table:
-        by_path.setdefault(op.path, {})[op.method] = op
+        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(op.handler))
     return [Route(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
 
 

@@ -112,6 +112,11 @@ class Kernel(Operating):
         self._crew.keeper.close()
         await self._store.close()
 
+    @property
+    def at_work(self) -> int:
+        """How many ticks have their handlers called here just now."""
+        return self._crew.keeper.count
+
     def list_tools(self) -> list[ToolSpec]:
         return list(TOOLS.values())
 

@@ -11,6 +11,7 @@ import httpx2
 
 from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 from ocean.http.app import make_app
+from ocean.http.stopping import Stopping
 from ocean.testing import World, world
 from tests.invariants import check
 
@@ -128,6 +129,7 @@ class Caller:
 
     def __init__(self, w: World, path: str, body: Any, query: str = "") -> None:
         self._app = make_app(w.ocean, poke_ms=0)
+        self.stopping: Stopping = self._app.state.stopping
         self._scope = {
             "type": "http",
             "method": "POST",

@@ -65,6 +65,25 @@ async def test_a_cursor_of_another_log_is_refused(h: House) -> None:
     assert error_of(await h.get("/v1/events", types=""))["code"] == "invalid_value"
 
 
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        (["text/event-stream"], 406),
+        (["application/json, Text/Event-Stream; q=0.5"], 406),
+        (["application/json", "text/event-stream;q=0.01"], 406),
+        (["text/event-stream;q=0"], 200),
+        (["application/json, text/event-stream; q=0.000"], 200),
+        (["text/event-stream;q=0;x=1, */*"], 200),
+        (["*/*"], 200),
+        ([], 200),
+    ],
+)
+async def test_a_stream_is_for_those_who_accept_one(accept: list[str], status: int) -> None:
+    async with house(stream=None) as h:
+        answer = await h.http.get("/v1/events", headers=[("accept", each) for each in accept])
+        assert answer.status_code == status
+
+
 async def test_a_server_that_does_not_stream_says_so() -> None:
     async with house(stream=None) as h:
         answer = await h.http.get("/v1/events", headers=STREAM)

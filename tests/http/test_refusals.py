@@ -134,7 +134,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, m
         (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body is not JSON: an object has 'clogId' twice"),
         (b'{"leaseMs": NaN}', "not_json", "the body is not JSON: NaN is no JSON number"),
         (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body is not JSON"),
-        (b"[" * 100_000, "not_json", "the body is nested too deeply"),
+        (b"[" * 100_000, "not_json", "the body is not JSON: it is nested too deeply"),
         (b"[]", "invalid_body", "the body is a JSON object"),
         (b"null", "invalid_body", "the body is a JSON object"),
         (b'{"leaseMs": 1e999, "clogId": "x", "workerId": "w"}', "invalid_body", "leaseMs: "),
