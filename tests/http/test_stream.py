@@ -67,6 +67,14 @@ async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_goes_on_live(
             await watcher.close()
 
 
+async def test_a_stream_says_first_where_it_begins_so_that_a_reader_without_an_event_has_a_cursor() -> None:
+    async with served() as s:
+        await s.run()
+        watcher = await Watcher.open(s.port, last=1)
+        assert (await watcher.next_of_any_kind()).data == "retry: 1000\nid: 1"
+        await watcher.close()
+
+
 async def test_a_stream_of_some_types_has_only_these() -> None:
     async with served(Script(Done())) as s:
         watcher = await s.open("/events?types=run.done,run.created")

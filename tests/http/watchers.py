@@ -144,7 +144,7 @@ class Served:
     async def open(self, path: str = "/events", last: object = None) -> Watcher:
         watcher = await Watcher.open(self.port, path, last)
         assert watcher.status == 200, await watcher.body()
-        assert (await watcher.next_of_any_kind()).data == "retry: 1000"
+        assert (await watcher.next_of_any_kind()).data.startswith("retry: 1000\nid: ")
         return watcher
 
     async def run(self, **options: Any) -> str:
