@@ -32,8 +32,8 @@ def make_app(
 
     `stream` answers those who accept `text/event-stream`; None refuses them. After a request that changed something,
     due work is done for `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than
-    `ready_age_ms`. While there are no keys, it answers under loopback's names and those in `hosts` only. Whoever is about
-    to stop the server calls `app.state.stopping.set()`: then those who wait for a run or a lease are answered at once.
+    `ready_age_ms`. While there are no keys, it answers under loopback's names and those in `hosts` only. Whoever is
+    about to stop the server calls `app.state.stopping.set()`: then those who wait for a run or a lease are answered.
     """
     served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts))
     app = Starlette(

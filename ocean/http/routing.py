@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote, unquote
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from ocean.guarding import Guard
 from ocean.http.access import admitted
@@ -30,13 +32,32 @@ WHY_NOT = {
 }
 
 
+class SpelledRoute(Route):
+    """Matched by the path as it was spelled: an escaped slash is part of a name, not the end of it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if "ocean.spelled" not in scope:
+            scope["ocean.spelled"] = {**scope, "path": spelled_path(scope)}
+        match, found = super().matches(scope["ocean.spelled"])
+        for name in self.param_convertors if found else ():
+            found["path_params"][name] = unquote(found["path_params"][name])
+        return match, found
+
+
+def spelled_path(scope: Scope) -> str:
+    """Each name escaped in one way, however its sender did it. A server need not tell how that was."""
+    raw: bytes | None = scope.get("raw_path")
+    path = quote(scope["path"]) if raw is None else raw.decode("latin-1")
+    return "/".join(quote(unquote(name), safe="") for name in path.split("/"))
+
+
 def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> list[Route]:
     """One route for the methods of a path: else 405 would name only the first of them."""
     by_path: dict[str, dict[str, Op]] = {}
     at_work = AtWork()
     for op in table:
         by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(op.handler))
-    return [Route(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
+    return [SpelledRoute(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
 
 
 def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:

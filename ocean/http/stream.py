@@ -148,7 +148,8 @@ class Stream(EventSourceResponse):
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
         feed: Any = self._ocean.follow(**_asked(self._where), after=self._after)
         try:
-            await frames.send(f"retry: {RETRY_MS}\n\n".encode())
+            # Its place in the log: whoever comes back before the first event misses none.
+            await frames.send(f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
             async with aclosing(feed):
                 async for event in feed:
                     await frames.send(FRAMES.of(event))

@@ -74,7 +74,7 @@ LEFT_OUT = {
     "allowed_verbs": "GET /v1/clogs tells it of all",
     "commits_seen": "a stream is told of what is new",
     "next_change": "a stream is told of what is new",
-    "last_cursor": "the newest event of a feed has it",
+    "last_cursor": "?after=latest of a feed",
     "watching": "whoever streams a run's feed watches it",
 }
 
