@@ -10,10 +10,11 @@ from pathlib import Path
 import uvicorn
 
 from ocean import InvalidValue, Ocean, OceanError
+from ocean.cli.notifying import tell_systemd
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
 from ocean.config import load_clogs
-from ocean.http.app import make_app
+from ocean.http.app import POKE_MS, make_app
 from ocean.ticking import ticker
 
 GRACE_S = 10
@@ -45,7 +46,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    screen: Screen, db: str | None, clogs: str | None, host: str, port: int, has_ticker: bool, budget_ms: int
+    screen: Screen,
+    db: str | None,
+    clogs: str | None,
+    host: str,
+    port: int,
+    has_ticker: bool,
+    budget_ms: int,
+    poke_ms: int = POKE_MS,
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
     refuse_unless_loopback(host)
@@ -57,7 +65,7 @@ async def serve(
         async with AsyncExitStack() as stack:
             ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
             config = uvicorn.Config(
-                make_app(ocean),
+                make_app(ocean, poke_ms=poke_ms),
                 # Paths hold lease ids, which are secrets: no line per request.
                 access_log=False,
                 log_level="warning",
@@ -77,6 +85,7 @@ async def serve(
             for number in (signal.SIGTERM, signal.SIGINT):
                 stack.callback(signal.signal, number, signal.signal(number, stop))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
+            tell_systemd(os.environ)
             await server.serve(sockets=[listening])
     return INTERRUPTED if signal.SIGINT in caught else 0
 
