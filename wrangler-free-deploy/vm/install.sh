@@ -27,6 +27,13 @@ install -m 0755 "$here/ocean" "$root/usr/local/bin/ocean"
 install -m 0644 "$here/ocean.service" "$here/ocean-poke.service" "$here/ocean-poke.timer" "$root/etc/systemd/system/"
 
 if [ -z "$root" ]; then
+    if ! runuser -u ocean -- /opt/ocean/venv/bin/ocean --version >/dev/null; then
+        echo "install.sh: the user ocean cannot run $(readlink -f /opt/ocean/venv/bin/python): choose a Python outside of" \
+            "home directories with PYTHON=" >&2
+        # Made again over this one, it would keep its Python.
+        rm -rf /opt/ocean/venv
+        exit 1
+    fi
     install -d -m 0700 -o ocean -g ocean /var/lib/ocean
     chgrp ocean /etc/ocean.env
     systemctl daemon-reload
