@@ -5,26 +5,35 @@ async with ticker(ocean):
 
 It sleeps until the earliest due time that `advance` told it, or until somebody commits: what this process commits it
 knows at once, and what others commit it sees by one cheap look a second at the file. While nothing is due and nobody
-commits, it asks the database nothing. A process without one loses nothing: any other poke does the same work.
+commits, it asks the database nothing. Handlers that take long go on beside it, at most 32 at a time. A process without
+one loses nothing: any other poke does the same work.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
 import anyio
+from anyio.abc import TaskGroup
 
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.clock import sleep
 from ocean.kernel.errors import StoreBusy, StoreUnusable
 from ocean.kernel.kernel import Kernel
-from ocean.kernel.records import AdvanceResult
+from ocean.kernel.records import AdvanceResult, Agenda
 
 LONGEST_NAP_MS = 60_000
 """A look at the clock, not at the database: it may have been set, or the machine may have slept."""
 AGAIN_MS = 1_000
+MOST_AT_WORK = 32
+FULL = Agenda(due_now=1, next_wake_at=None, oldest_due_age_ms=0, unclaimable=0)
+"""So many are at work that it need not look: their commits are noticed, or else it looks again soon."""
 LONGEST_REST_MS = 30_000
+
+T = TypeVar("T")
 
 log = logging.getLogger("ocean.ticking")
 
@@ -43,38 +52,62 @@ class Ticker:
         self.ticks = 0
 
     async def run(self) -> None:
-        """Until `stop`, or until the Ocean is closed."""
-        while not self._is_stopping:
-            seen = self._ocean.commits_seen()
-            try:
-                poked = await self._poke()
-            except StoreUnusable:
-                return
-            with anyio.CancelScope() as self._asleep:
-                if self._is_stopping:
-                    return
-                if poked is None:
-                    await sleep(self._ocean.clock, self._rest_ms)
-                elif not poked.outcomes:
-                    await self._sleep(seen, self._wake_at(poked))
+        """Until `stop`, or until the Ocean is closed. What is at work then is waited for."""
+        async with anyio.create_task_group() as tasks:
+            while not self._is_stopping:
+                seen = self._ocean.commits_seen()
+                poked = await self._turn(tasks)
+                with anyio.CancelScope() as self._asleep:
+                    if self._is_stopping:
+                        return
+                    if poked is None:
+                        await sleep(self._ocean.clock, self._rest_ms)
+                    elif isinstance(poked, Agenda) or not poked.outcomes:
+                        await self._sleep(seen, self._wake_at(poked))
 
-    async def _poke(self) -> AdvanceResult | None:
-        """None if it could not: a busy or broken database must not end the ticker, which would be found out late."""
+    async def _turn(self, tasks: TaskGroup) -> AdvanceResult | Agenda | None:
+        """What a poke did; or what there is to do besides, if its handlers take longer than its budget.
+
+        They go on without holding up the others, which would be all that becomes due meanwhile.
+        """
+        room = MOST_AT_WORK - self._ocean.at_work
+        if room <= 0:
+            return FULL
+        is_over = anyio.Event()
+        done: list[AdvanceResult | None] = []
+
+        async def poke() -> None:
+            done.append(await self._poke(room))
+            is_over.set()
+
+        tasks.start_soon(poke)
+        cancel = self._ocean.clock.call_later(self._budget_ms, is_over.set)
+        await is_over.wait()
+        cancel()
+        return done[0] if done else await self._guarded(self._ocean.agenda)
+
+    async def _poke(self, room: int) -> AdvanceResult | None:
         self.pokes += 1
+        poked = await self._guarded(partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room))
+        self.ticks += poked.advanced if poked else 0
+        return poked
+
+    async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """None if it failed: a busy or broken database must not end the ticker, which would be found out late."""
         try:
-            poked = await self._ocean.advance(budget_ms=self._budget_ms)
+            answer = await ask()
         except StoreUnusable:
-            raise
+            self.stop()
+            return None
         except Exception as error:
             if not isinstance(error, StoreBusy):
                 log.exception("a poke failed; the next one comes by itself")
             self._rest_ms = min(max(2 * self._rest_ms, AGAIN_MS), LONGEST_REST_MS)
             return None
         self._rest_ms = 0
-        self.ticks += poked.advanced
-        return poked
+        return answer
 
-    def _wake_at(self, poked: AdvanceResult) -> int | None:
+    def _wake_at(self, poked: AdvanceResult | Agenda) -> int | None:
         if poked.due_now:
             # Due, and yet not to be had: others are at it. Their commits are noticed; this is for when they die.
             return max(poked.next_wake_at or 0, self._ocean.clock.now() + AGAIN_MS)
@@ -109,9 +142,16 @@ async def ticker(
     finally:
         one.stop()
         relent = ocean.clock.call_later(grace_ms, lambda: _cancel(task))
-        with anyio.CancelScope(shield=True):
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        except asyncio.CancelledError:
+            # A second Ctrl-C. The handlers are given back before the Ocean is closed under them.
+            task.cancel()
             await asyncio.wait([task])
-        relent()
+            raise
+        finally:
+            relent()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

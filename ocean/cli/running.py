@@ -10,12 +10,20 @@ from typing import NoReturn
 import anyio
 import typer
 
-from ocean import BadCursor, InvalidValue, Ocean, OceanError, StoreBusy, StoreUnusable
+from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreUnusable
 from ocean.cli.records import envelope, line
+from ocean.cli.refusals import ServerAway, ServerRefused
 from ocean.cli.screen import Screen, Unheard, printable
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
 
 REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
+
+
+class SystemRefused(OceanError):
+    """The output cannot be written, or the working directory is gone."""
+
+    code = "system_refused"
+
 
 Work = Callable[[Ocean, Screen], Awaitable[int | None]]
 
@@ -45,6 +53,10 @@ def settings_of(db: str | None, clogs: str | None) -> Settings:
 
 def leave(act: Callable[[], int | None], is_json: bool) -> NoReturn:
     """Do it and exit: refusals are told in one line, or as the error envelope."""
+    for name in ("stdout", "stderr"):
+        # Closed, as cron may have it. What is done matters more than what is said of it.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     # A name that the terminal's encoding lacks is shown by its escapes.
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
@@ -57,9 +69,19 @@ def leave(act: Callable[[], int | None], is_json: bool) -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except (Unheard, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         code = UNREAD
+    except OSError as error:
+        _say_no_more()
+        tell(SystemRefused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"), is_json)
+        code = REFUSED
     raise typer.Exit(code)
+
+
+def _say_no_more() -> None:
+    """What is still to be written goes nowhere, or Python would meet the same error when it ends."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def tell(error: OceanError, is_json: bool) -> None:
@@ -72,7 +94,11 @@ def exit_code(error: OceanError) -> int:
     match error:
         case InvalidValue() | BadSettings() | BadCursor():
             return USAGE
-        case StoreBusy() | StoreUnusable():
+        case ServerRefused() if error.http_status == 400:
+            return USAGE
+        case StoreBusy() | StoreUnusable() | ServerAway():
             return UNAVAILABLE
+        case BulkStopped(__cause__=OceanError() as cause):
+            return exit_code(cause)
         case _:
             return MISSING if error.http_status == 404 else REFUSED

@@ -1,6 +1,5 @@
 """What people type, made into values: JSON, durations, times, attributes. All refusals are `InvalidValue`."""
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, cast
 
 from ocean import UNSET, InvalidValue, Within
 from ocean.kernel.finding import RunQuery
+from ocean.kernel.json_text import strict_json
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 DURATION = re.compile(r"(\d{1,12})(ms|s|m|h|d|w)")
@@ -23,14 +23,23 @@ def json_input(text: str | None, what: str = "--input") -> Any:
         return UNSET
     where = what
     if text == "-":
-        text, where = sys.stdin.read(), f"{what} (standard input)"
+        text, where = _standard_input(what), f"{what} (standard input)"
     elif text.startswith("@"):
         text, where = _read(text[1:], what), f"{what} ({text[1:]})"
     try:
-        return json.loads(text)
+        return strict_json(text)
     except ValueError as error:
         hint = "; a string needs its quotes: '\"text\"'" if where == what else ""
         raise InvalidValue(f"{where} is no JSON: {error}{hint}") from error
+
+
+def _standard_input(what: str) -> str:
+    if sys.stdin is None:
+        raise InvalidValue(f"{what} is to be read from standard input, which is closed")
+    try:
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{what}: cannot read standard input: {error}") from error
 
 
 def _read(name: str, what: str) -> str:
@@ -66,7 +75,7 @@ def time_at(text: str | None, what: str, now: int, *, ago: bool) -> int | None:
 def scalar(text: str) -> Any:
     """Numbers, true, false and quoted strings as JSON has them; any other text is itself."""
     try:
-        value = json.loads(text)
+        value = strict_json(text)
     except ValueError:
         return text
     return value if isinstance(value, str | int | float | bool) else text

@@ -1,6 +1,5 @@
 """`ocean serve`: the HTTP application on uvicorn, and a ticker beside it."""
 
-import ipaddress
 import os
 import signal
 import socket
@@ -14,7 +13,9 @@ from ocean.cli.notifying import tell_systemd
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
 from ocean.config import load_clogs
+from ocean.http.access import is_loopback
 from ocean.http.app import POKE_MS, make_app
+from ocean.http.stopping import Stopping
 from ocean.ticking import ticker
 
 GRACE_S = 10
@@ -25,15 +26,23 @@ class CannotListen(OceanError):
     http_status = 409
 
 
-def refuse_unless_loopback(host: str) -> None:
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
+class Server(uvicorn.Server):
+    """Waits for its requests when it stops, so those that wait themselves are told first."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Stopping) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
+
+
+async def refuse_unless_guarded(ocean: Ocean, host: str) -> None:
+    if not is_loopback(host) and not await ocean.has_api_keys():
         raise InvalidValue(
-            f"--host {host} can be reached by others, and there are no keys yet to tell them apart: "
-            "use 127.0.0.1, ::1 or localhost"
+            f"--host {host} can be reached by others, and there is no key to tell them apart: make one with "
+            "`ocean keys create`, or use 127.0.0.1, ::1 or localhost"
         )
 
 
@@ -56,34 +65,37 @@ async def serve(
     poke_ms: int = POKE_MS,
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
-    refuse_unless_loopback(host)
     settings = settings_of(db, clogs)
     loaded = load_clogs(settings, Path.cwd())
     caught: list[int] = []
 
-    with listen(host, port) as listening:
-        async with AsyncExitStack() as stack:
-            ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
+    async with AsyncExitStack() as stack:
+        ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
+        await refuse_unless_guarded(ocean, host)
+        app = make_app(ocean, poke_ms=poke_ms)
+        with listen(host, port) as listening:
             config = uvicorn.Config(
-                make_app(ocean, poke_ms=poke_ms),
+                app,
                 # Paths hold lease ids, which are secrets: no line per request.
                 access_log=False,
                 log_level="warning",
                 server_header=False,
+                lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )
-            server = uvicorn.Server(config)
+            server = Server(config, app.state.stopping)
 
             def stop(number: int, frame: object) -> None:
                 # Before uvicorn listens to signals, and again when it raises those it heard.
                 caught.append(number)
                 server.should_exit = True
 
+            # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed. A second
+            # SIGTERM changes nothing, a second Ctrl-C gives back what the ticker has at work.
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, stop))
             if has_ticker:
                 await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
-            # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                stack.callback(signal.signal, number, signal.signal(number, stop))
+            stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, stop))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
             tell_systemd(os.environ)
             await server.serve(sockets=[listening])

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ocean import (
     AdvanceResult,
+    ApiKey,
     BulkProgress,
     ClogRecord,
     DryRun,
@@ -32,6 +33,8 @@ STYLES = {
     RunStatus.FAILED: "bold red",
 }
 LONGEST_VALUE = 200
+END_OF_CALENDAR = 253_402_300_800_000
+"""The year 10000, which Python's calendar does not have."""
 STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 
 
@@ -44,7 +47,16 @@ def span(ms: int) -> str:
 
 
 def moment(at: int | None) -> str:
-    return "-" if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(" ", "milliseconds")[:-6] + "Z"
+    if at is None:
+        return "-"
+    if at >= END_OF_CALENDAR:
+        return f"{at} ms after 1970"
+    return (
+        datetime.fromtimestamp(at // 1000, UTC)
+        .replace(microsecond=at % 1000 * 1000)
+        .isoformat(" ", "milliseconds")[:-6]
+        + "Z"
+    )
 
 
 def due(at: int | None, now: int) -> str:
@@ -107,7 +119,9 @@ def ticks_table(ticks: Iterable[TickInfo]) -> Table:
     made = table("TICK", "REASON", "OUTCOME", "CALLS", "COMMITTED", "BY", folds=("BY",))
     for tick in ticks:
         committed = moment(tick.committed_at)
-        made.add_row(str(tick.tick), tick.reason, tick.outcome or "open", str(tick.calls), committed, tick.instance_id)
+        made.add_row(
+            str(tick.tick), tick.reason, tick.outcome or "open", str(tick.calls), committed, cell(tick.instance_id)
+        )
     return made
 
 
@@ -130,6 +144,32 @@ def event_line(event: Event, *, with_run: bool) -> Text:
     if event.payload not in (None, {}):
         line.append(f"  {value(event.payload)}")
     return line
+
+
+def api_keys_table(keys: Iterable[ApiKey], now: int) -> Table:
+    made = table(
+        "KEY", "ACTOR", "SCOPES", "ROLES", "SESSIONS", "CREATED", "STATE", folds=("ACTOR", "ROLES", "SESSIONS")
+    )
+    for key in keys:
+        sessions = "all" if key.sessions is None else ", ".join(key.sessions)
+        made.add_row(
+            key.key_id,
+            cell(key.actor),
+            ", ".join(key.scopes),
+            cell(", ".join(key.roles) or "-"),
+            cell(sessions),
+            moment(key.created_at),
+            _key_state(key, now),
+        )
+    return made
+
+
+def _key_state(key: ApiKey, now: int) -> Text:
+    if key.revoked_at is not None:
+        return Text("revoked", "dim")
+    if key.expires_at is None:
+        return Text("good", "green")
+    return Text("expired", "dim") if key.expires_at <= now else Text(f"good for {span(key.expires_at - now)}", "green")
 
 
 def holds_lines(explained: Explanation, now: int) -> list[Text]:

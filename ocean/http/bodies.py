@@ -1,6 +1,5 @@
 """Bodies: read up to a limit, parsed strictly, and checked field by field; what is wrong is named."""
 
-import json
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -9,6 +8,7 @@ from starlette.requests import Request
 
 from ocean.http.errors import BodyTooLarge, InvalidBody, NotJson, WrongContentType
 from ocean.http.wire import camel
+from ocean.kernel.json_text import strict_json
 from ocean.kernel.values import MAX_BYTES
 
 MOST_FIELDS_NAMED = 10
@@ -51,24 +51,9 @@ async def _bytes(request: Request, most: int) -> bytes:
 
 def parsed(body: bytes) -> Any:
     try:
-        return json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_refused_constant)
-    except RecursionError:
-        raise NotJson("the body is nested too deeply") from None
+        return strict_json(body.decode())
     except ValueError as error:
         raise NotJson(f"the body is not JSON: {error}") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has {twice!r} twice")
-    return made
-
-
-def _refused_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def checked(body: Any, model: type[B]) -> B:

@@ -135,6 +135,7 @@ class Released:
 async def claim(call: Call) -> Response:
     body: ClaimBody = call.body
     leases: list[Lease] = []
+    await call.guard.check_clog(body.clog_id, "work")
 
     async def work() -> None:
         leases.extend(
@@ -149,7 +150,7 @@ async def claim(call: Call) -> Response:
         )
 
     try:
-        await while_listening(call.request, work)
+        await while_listening(call.request, call.served.stopping, work)
     except BaseException:
         await _return_unheard(call.ocean, leases)
         raise

@@ -3,6 +3,8 @@
 import logging
 from typing import Any, Protocol
 
+import anyio
+
 from ocean.kernel.clock import Clock
 
 logger = logging.getLogger("ocean.http")
@@ -18,7 +20,7 @@ class Advances(Protocol):
 
 
 class Poker:
-    """Pokes that come while another claims are one further poke.
+    """Pokes that come while another claims are one further poke, when that one's turn is over.
 
     A poke has its turn for `budget_ms` at most: a handler that takes longer goes on without holding up the others.
     """
@@ -27,24 +29,33 @@ class Poker:
         self._ocean = ocean
         self._budget_ms = budget_ms
         self._turn: object | None = None
+        self._is_over = anyio.Event()
         self._is_wanted = False
 
     async def poke(self) -> None:
-        self._is_wanted = True
-        while self._is_wanted and self._turn is None:
-            self._is_wanted = False
-            turn = self._turn = object()
-
-            def leave(turn: object = turn) -> None:
-                if self._turn is turn:
-                    self._turn = None
-
-            cancel = self._ocean.clock.call_later(self._budget_ms, leave)
+        if self._turn is not None:
+            if self._is_wanted:
+                return
+            self._is_wanted = True
             try:
-                await self._ocean.advance(budget_ms=self._budget_ms)
-            except Exception:
-                # The answer has been sent, and whoever pokes next meets the same error.
-                logger.exception("the poke after a request failed")
+                while self._turn is not None:
+                    await self._is_over.wait()
             finally:
-                cancel()
-                leave()
+                self._is_wanted = False
+        turn = self._turn = object()
+        self._is_over = anyio.Event()
+
+        def leave() -> None:
+            if self._turn is turn:
+                self._turn = None
+                self._is_over.set()
+
+        cancel = self._ocean.clock.call_later(self._budget_ms, leave)
+        try:
+            await self._ocean.advance(budget_ms=self._budget_ms)
+        except Exception:
+            # The answer has been sent, and whoever pokes next meets the same error.
+            logger.exception("the poke after a request failed")
+        finally:
+            cancel()
+            leave()

@@ -12,6 +12,8 @@ from ocean.http.wire import Answer, record
 from ocean.kernel.errors import RunNotFound
 from ocean.kernel.records import RunStatus
 
+ONE_WAIT_MS = 1_000
+
 logger = logging.getLogger("ocean.http")
 
 
@@ -42,7 +44,7 @@ class WhenSettled(Response):
         async def move() -> None:
             nonlocal error
             try:
-                await self._call.ocean.settle(self._run_id, timeout_ms=self._wait_ms)
+                await self._settle()
             except Exception as raised:
                 if over.is_set():
                     logger.exception("a run that a request waited for was not moved on")
@@ -52,7 +54,8 @@ class WhenSettled(Response):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(move)
             cancel = self._call.ocean.clock.call_later(self._wait_ms, over.set)
-            await over.wait()
+            with self._call.served.stopping.calling(over.set):
+                await over.wait()
             cancel()
             answer = None
             if error is None:
@@ -66,6 +69,16 @@ class WhenSettled(Response):
             raise error
         if self.background is not None:
             await self.background()
+
+    async def _settle(self) -> None:
+        """In short times: a server that stops is not held up, but for a handler that is at work."""
+        ocean, stopping = self._call.ocean, self._call.served.stopping
+        until = ocean.clock.now() + self._wait_ms
+        left, is_settled = self._wait_ms, False
+        while left >= 0 and not is_settled and not stopping.is_set:
+            run = await ocean.settle(self._run_id, timeout_ms=min(left, ONE_WAIT_MS))
+            is_settled = run.is_settled(ocean.clock.now())
+            left = until - ocean.clock.now() if left else -1
 
     async def _answer(self) -> Response:
         run = await self._call.ocean.get_run(self._run_id)

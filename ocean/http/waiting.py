@@ -5,11 +5,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 from starlette.requests import ClientDisconnect, Request
 
+from ocean.http.stopping import Stopping
 
-async def while_listening(request: Request, work: Callable[[], Awaitable[None]]) -> None:
+
+async def while_listening(request: Request, stopping: Stopping, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work, unless the caller goes away: then it is cancelled, and `ClientDisconnect` is raised.
 
-    Also if the work was done just then: there is nobody to tell. The body must have been read.
+    Also if the work was done just then: there is nobody to tell. The body must have been read. If the server stops, the
+    work is cancelled too, and this returns: the caller can still be told how far it came.
     """
     error: Exception | None = None
     has_gone = False
@@ -31,9 +34,12 @@ async def while_listening(request: Request, work: Callable[[], Awaitable[None]])
 
     # The work is a task of the group: a server's native cancellation reaches it as the group's own, which the store's
     # shield holds off until what is being written is known.
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listen)
-        tasks.start_soon(act)
+    with stopping.calling(lambda: tasks.cancel_scope.cancel()):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen)
+            tasks.start_soon(act)
+            if stopping.is_set:
+                tasks.cancel_scope.cancel()
     if has_gone:
         raise ClientDisconnect
     if error is not None:

@@ -50,6 +50,10 @@ class LockKeeper:
         with self._guard:
             self._held.pop(held.lock, None)
 
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
     def close(self) -> None:
         with self._guard:
             if self._stop is not None:

@@ -11,6 +11,7 @@ from ocean.kernel.errors import InvalidValue
 
 MAX_DEPTH = 64
 LONGEST_SHOWN = 200
+LONGEST_PLACE = 400
 MAX_BYTES = 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
@@ -82,13 +83,18 @@ def _plain(value: Any, where: str, depth: int) -> Any:
                 if not isinstance(key, str):
                     raise InvalidValue(f"{where} has the key {key!r}; JSON keys are strings")
                 _check_text(key, f"a key of {where}")
-            return {key: _plain(item, f"{where}.{key}", depth + 1) for key, item in value.items()}
+            return {key: _plain(item, _inside(where, f".{key}"), depth + 1) for key, item in value.items()}
         case list() | tuple():
-            return [_plain(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+            return [_plain(item, _inside(where, f"[{index}]"), depth + 1) for index, item in enumerate(value)]
         case BaseModel():
             return _plain(_dumped(value, where), where, depth)
         case _:
             raise InvalidValue(f"{where} is a {type(value).__name__}, which is not JSON")
+
+
+def _inside(where: str, part: str) -> str:
+    """Cut off where it gets long: it is put together for every item, and names come from outside."""
+    return where if len(where) > LONGEST_PLACE else f"{where}{part[:LONGEST_SHOWN]}"
 
 
 def _dumped(model: BaseModel, where: str) -> Any:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import anyio
+
 from ocean import Clog, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 
 shop = Clog("shop")
@@ -16,6 +18,10 @@ async def advance(tick: Tick) -> Outcome:
             return Done(asked.get("output"))
         case "fail":
             return Failed("sold out")
+        case "toil":
+            await tick.stream("toiling")
+            await anyio.sleep(asked["s"])
+            return Done("at last")
         case "wait":
             return Wait(for_ms=3_600_000)
         case "sell":

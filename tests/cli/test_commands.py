@@ -1,12 +1,17 @@
 """The commands on runs, one after another as a person would type them."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from ocean import Ocean
 from tests.cli.kit import Shell
+from tests.cli.shop import both
 
 
 def test_a_run_is_created_advanced_and_shown(ocean: Shell) -> None:
@@ -238,6 +243,9 @@ def test_commands_on_stored_runs_do_not_import_anybody_s_code(ocean: Shell) -> N
 
 WRONG: list[tuple[list[Any], int, str]] = [
     (["create", "shop", "--input", "{"], 2, "--input is no JSON"),
+    (["create", "shop", "--input", '{"a": 1, "a": 2}'], 2, "an object has 'a' twice"),
+    (["create", "shop", "--input", "[" * 50_000], 2, "it is nested too deeply"),
+    (["create", "shop", "--attr", f"a={'[' * 50_000}"], 2, "attribute 'a'"),
     (["create", "shop", "--input", "tea"], 2, "a string needs its quotes"),
     (["create", "shop", "--input", "@nowhere.json"], 2, "cannot read 'nowhere.json'"),
     (["create", "shop", "--attr", "size"], 2, "--attr is NAME=VALUE"),
@@ -257,8 +265,8 @@ WRONG: list[tuple[list[Any], int, str]] = [
     (["cancel"], 2, "say which runs to cancel"),
     (["ps", "--db", "mysql://x"], 4, "is no database URL"),
     (["ps", "--db", "sqlite:///no/such/folder/x.db"], 4, "cannot open SQLite database"),
-    (["serve", "--host", "0.0.0.0"], 2, "there are no keys yet"),
-    (["serve", "--host", "example.org"], 2, "there are no keys yet"),
+    (["serve", "--host", "0.0.0.0"], 2, "there is no key to tell them apart"),
+    (["serve", "--host", "example.org"], 2, "there is no key to tell them apart"),
     (["sweep", "--events", "old"], 2, "--events is a duration"),
 ]
 
@@ -285,6 +293,61 @@ def test_text_from_the_database_cannot_steer_the_terminal(ocean: Shell) -> None:
     run_id = ocean.json("ps")["runs"][0]["runId"]
     for args in (["ps"], ["show", run_id], ["tail", run_id]):
         assert not any(c in ocean(*args).out for c in "\x1b\x9b\u202e")
+
+
+def test_a_worker_s_name_cannot_steer_the_terminal_either(ocean: Shell) -> None:
+    async def lease() -> str:
+        async with Ocean.open("sqlite:///ocean.db", clogs=both()) as opened:
+            made = await opened.create_run(session_id="s", clog_id="porter", input={})
+            assert await opened.claim_work("porter", worker_id="w\x1b[2J")
+            return made.run_id
+
+    run_id = anyio.run(lease)
+    assert "w\\x1b[2J" in ocean("show", run_id).out
+    assert "\x1b" not in ocean("show", run_id).out
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["ps", "--nothing"], "No such option: --nothing"),
+        (["show"], "Missing argument 'RUN_ID'"),
+        (["ps", "--limit", "x"], "Invalid value for '--limit'"),
+        (["nothing"], "No such command 'nothing'"),
+        (["limit", "set", "k"], "Missing argument 'N'"),
+    ],
+)
+def test_wrong_usage_is_told_as_an_envelope_to_those_who_read_them(ocean: Shell, args: list[str], told: str) -> None:
+    page = ocean(*args)
+    assert (page.code, page.out) == (2, "")
+    assert told in page.err
+    assert "Usage: ocean" in page.err
+    envelope = ocean(*args, "--json")
+    assert (envelope.code, envelope.out) == (2, "")
+    assert told in envelope.error["message"]
+    assert {**envelope.error, "message": ""} == {
+        "code": "wrong_usage",
+        "message": "",
+        "httpStatus": 400,
+        "retryable": False,
+        "requestId": None,
+        "details": {},
+    }
+
+
+def test_help_is_help_also_with_json(ocean: Shell) -> None:
+    told = ocean("ps", "--json", "--help")
+    assert (told.code, told.err) == (0, "")
+    assert "Usage: ocean ps" in told.out
+
+
+def test_many_runs_that_a_busy_database_stopped_are_exit_four(ocean: Shell) -> None:
+    ocean.create("wait")
+    with closing(sqlite3.connect("ocean.db", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        told = ocean("cancel", "--everything", "--yes")
+    assert (told.code, told.out) == (4, "")
+    assert told.err.startswith("ocean: stopped after 0 of 1 runs: another process holds the database's write lock")
 
 
 def test_a_new_clog_is_not_written_over_anything(ocean: Shell) -> None:

@@ -4,19 +4,21 @@ import json
 import os
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 
 from ocean import Event, StoreBusy
 from ocean.cli.tailing import follow_patiently
-from tests.cli.kit import PATIENCE_S, ROOT, Shell
+from tests.cli.kit import PATIENCE_S, ROOT, SHOP, Shell
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -64,6 +66,52 @@ def test_a_server_ticks_answers_and_stops_well_on_sigterm(ocean: Shell) -> None:
         assert ended(server, signal.SIGTERM) == (0, "")
 
 
+def asked(url: str, path: str, body: Any) -> HTTPConnection:
+    """Sent, and not yet answered."""
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    return connection
+
+
+def test_a_server_that_stops_answers_those_who_wait(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json") as server:
+        url = heard(server)["url"]
+        claim = {"clogId": "porter", "workerId": "w", "queues": ["other"], "waitMs": 60_000}
+        job = {"sessionId": "s", "clogId": "porter", "input": {}, "runId": "job"}
+        waiting = [asked(url, "/v1/leases", claim), asked(url, "/v1/runs?waitMs=60000", job)]
+        until_event(ocean, "run.created")
+        assert ended(server, signal.SIGTERM) == (0, "")
+        answers = [connection.getresponse() for connection in waiting]
+        assert [answer.status for answer in answers] == [200, 202]
+        leases, run = (json.load(answer) for answer in answers)
+        assert (leases, run["runId"], run["status"]) == ({"leases": []}, "job", "pending")
+        for connection in waiting:
+            connection.close()
+
+
+def is_listening(port: int) -> bool:
+    with closing(socket.socket()) as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until_event(ocean: Shell, kind: str) -> None:
+    """Until some run has told of that."""
+    with started(ocean, "tail", "--after", 0, "--type", kind, "--json") as tail:
+        heard(tail)
+
+
+def test_a_second_sigterm_does_not_kill_what_the_first_one_waits_for(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json") as server:
+        port = int(heard(server)["url"].rsplit(":", 1)[1])
+        ocean.json("create", "shop", "--run-id", "toil", "--input", json.dumps({"do": "toil", "s": 1}))
+        until_event(ocean, "toiling")
+        server.send_signal(signal.SIGTERM)
+        while is_listening(port):
+            pass
+        assert ended(server, signal.SIGTERM) == (0, "")
+    assert ocean.json("show", "toil")["run"]["status"] == "done"
+
+
 def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--no-ticker", "--json") as server:
         assert heard(server)["ticker"] is False
@@ -101,6 +149,40 @@ def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_output_that_cannot_be_written_is_told_and_never_a_trace(ocean: Shell) -> None:
+    ocean.create()
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": ""}
+    for extra in ([], ["--json"]):
+        command = [sys.executable, "-W", "error", "-m", "ocean", "ps", *extra]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command,
+                cwd=ocean.folder,
+                env=environ,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert b"No space left on device" in done.stderr
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
+    command = f'{sys.executable} -W error -m ocean create shop --run-id "$0"'
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP}
+    for run_id, closed, code in (("a", ">&- 2>&-", 0), ("b", ">&-", 0), ("c", "2>&-", 0), ("d", "--input - <&-", 2)):
+        shell = ["sh", "-c", f"{command} {closed}", run_id]
+        done = subprocess.run(
+            shell, cwd=ocean.folder, env=environ, capture_output=True, timeout=PATIENCE_S, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+    assert sorted(run["runId"] for run in ocean.json("ps")["runs"]) == ["a", "b", "c"]
+    assert done.stderr == b"ocean: --input is to be read from standard input, which is closed\n"
 
 
 def test_a_new_clog_passes_its_own_test_and_runs(ocean: Shell) -> None:

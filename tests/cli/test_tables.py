@@ -128,4 +128,6 @@ def test_a_span_is_one_unit(ms: int, text: str) -> None:
 def test_times_and_values_are_short() -> None:
     assert (due(None, NOW), due(NOW, NOW), moment(None)) == ("-", "now", "-")
     assert len(value("x" * 1_000)) < 300
+    assert moment(253_402_300_799_999) == "9999-12-31 23:59:59.999Z"
+    assert moment(2**53) == "9007199254740992 ms after 1970"
     assert printable("a\x1b[2Jb\ud800") == "a\\x1b[2Jb\\ud800"

@@ -11,6 +11,7 @@ import httpx2
 
 from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 from ocean.http.app import make_app
+from ocean.http.stopping import Stopping
 from ocean.testing import World, world
 from tests.invariants import check
 
@@ -105,7 +106,7 @@ def obedient() -> Clog:
 async def house(url: str = "sqlite://:memory:", more: Iterable[Clog] = (), **settings: Any) -> AsyncIterator[House]:
     async with world(clogs=[Clog("x", external=True), Clog("inside"), obedient(), *more], url=url) as w:
         transport = httpx2.ASGITransport(make_app(w.ocean, **({"poke_ms": 0} | settings)))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://house") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield House(w, http)
         await check(w)
 
@@ -128,6 +129,7 @@ class Caller:
 
     def __init__(self, w: World, path: str, body: Any, query: str = "") -> None:
         self._app = make_app(w.ocean, poke_ms=0)
+        self.stopping: Stopping = self._app.state.stopping
         self._scope = {
             "type": "http",
             "method": "POST",
@@ -136,8 +138,9 @@ class Caller:
             "root_path": "",
             "scheme": "http",
             "query_string": query.encode(),
-            "headers": [(b"content-type", b"application/json")],
-            "server": ("house", 80),
+            "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
         }
         self._body: bytes | None = json.dumps(body).encode()
         self._gone = anyio.Event()

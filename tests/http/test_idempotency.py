@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
+from ocean import Clog, Done, Outcome, Refuse, Tick
 from ocean.http.routes import TABLE
 from ocean.http.table import Op, Repeat
-from tests.http.kit import House, error_of
-from tests.lifecycle.acting import dump
+from tests.http.kit import House, error_of, house
+from tests.lifecycle.acting import Script, dump
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +111,63 @@ async def test_a_request_has_one_key(h: House) -> None:
     headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")]
     answer = await h.http.post("/v1/runs", content=b'{"sessionId": "s", "clogId": "c"}', headers=headers)
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
+
+
+async def test_a_request_that_is_still_at_work_is_not_begun_again() -> None:
+    slow = Clog("slow")
+    begun, may_end, calls = anyio.Event(), anyio.Event(), 0
+
+    @slow.method
+    async def work(tick: Tick, payload: Any) -> int:
+        nonlocal calls
+        calls += 1
+        begun.set()
+        await may_end.wait()
+        if payload == "fail":
+            raise Refuse("no", http_status=422)
+        return calls
+
+    async with house(more=[slow]) as h:
+        path, answers = "/v1/clogs/slow/call/work", []
+
+        async def ask_first() -> None:
+            answers.append(await h.post(path, {"payload": 1}, headers=KEY))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_first)
+            await begun.wait()
+            for body in ({"payload": 1}, {"payload": 2}):
+                again = await h.post(path, body, headers=KEY)
+                assert (again.status_code, error_of(again)["code"], calls) == (409, "request_running", 1)
+                assert error_of(again)["retryable"] is True
+            may_end.set()
+            assert (await h.post(path, {"payload": 0})).json() == {"answer": 2}
+        assert (await h.post(path, {"payload": 1}, headers=KEY)).content == answers[0].content
+        for _ in range(2):
+            failed = await h.post(path, {"payload": "fail"}, headers={"Idempotency-Key": "k-2"})
+            assert failed.status_code == 422
+
+
+async def test_a_request_that_only_waits_for_its_run_is_no_longer_at_work() -> None:
+    begun, may_end = anyio.Event(), anyio.Event()
+
+    async def slowly(tick: Tick) -> Outcome:
+        begun.set()
+        await may_end.wait()
+        return Done()
+
+    async with house(more=[Script(slowly, clog_id="slow")]) as h, anyio.create_task_group() as tasks:
+        said = {"sessionId": "s", "clogId": "slow", "input": {}}
+
+        async def wait() -> None:
+            answer = await h.post("/v1/runs?waitMs=60000", said, headers=KEY)
+            assert (answer.status_code, answer.json()["status"]) == (200, "done")
+
+        tasks.start_soon(wait)
+        await begun.wait()
+        again = await h.post("/v1/runs", said, headers=KEY)
+        assert (again.status_code, again.json()["status"]) == (201, "pending")
+        may_end.set()
 
 
 async def test_a_key_is_forgotten_a_day_later(h: House) -> None:

@@ -46,6 +46,20 @@ async def test_a_claim_that_waited_in_vain_is_answered_with_nothing(h: House) ->
         await anyio.sleep_forever()
 
 
+async def test_a_claim_is_answered_with_nothing_when_the_server_stops(h: House) -> None:
+    caller = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.ask)
+        await caller.listens.wait()
+        await let_others_go_on(h.w)
+        caller.stopping.set()
+    assert caller.answer == (200, {"leases": []})
+    late = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
+    late.stopping.set()
+    await late.ask()
+    assert late.answer == (200, {"leases": []})
+
+
 async def test_a_claim_whose_caller_has_gone_waits_no_longer_and_leases_nothing(h: House) -> None:
     caller = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     async with anyio.create_task_group() as tasks:

@@ -89,12 +89,29 @@ async def test_pokes_that_come_while_another_is_at_it_are_one_further_poke() -> 
         tasks.start_soon(poker.poke)
         await ocean.begun.wait()
         for _ in range(5):
-            await poker.poke()
+            tasks.start_soon(poker.poke)
+        await anyio.wait_all_tasks_blocked()
         assert ocean.calls == 1
         ocean.may_end.set()
     assert ocean.calls == 2
     await poker.poke()
     assert ocean.calls == 3
+
+
+async def test_a_poke_that_came_during_another_s_turn_begins_when_that_is_over() -> None:
+    """And not only when the handlers of the other one have ended."""
+    ocean = Slow()
+    poker = Poker(ocean, 100)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(poker.poke)
+        await ocean.begun.wait()
+        for _ in range(2):
+            tasks.start_soon(poker.poke)
+        await anyio.wait_all_tasks_blocked()
+        ocean.clock.advance(100)
+        await anyio.wait_all_tasks_blocked()
+        assert ocean.calls == 2
+        ocean.may_end.set()
 
 
 async def test_a_slow_handler_holds_no_other_poke_up() -> None:

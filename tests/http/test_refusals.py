@@ -134,7 +134,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, m
         (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body is not JSON: an object has 'clogId' twice"),
         (b'{"leaseMs": NaN}', "not_json", "the body is not JSON: NaN is no JSON number"),
         (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body is not JSON"),
-        (b"[" * 100_000, "not_json", "the body is nested too deeply"),
+        (b"[" * 100_000, "not_json", "the body is not JSON: it is nested too deeply"),
         (b"[]", "invalid_body", "the body is a JSON object"),
         (b"null", "invalid_body", "the body is a JSON object"),
         (b'{"leaseMs": 1e999, "clogId": "x", "workerId": "w"}', "invalid_body", "leaseMs: "),
@@ -224,7 +224,7 @@ async def answer_to(error: Exception) -> httpx2.Response:
     app = Starlette(
         routes=[Route("/secret-path", fail)], exception_handlers=HANDLERS, middleware=[Middleware(Answering)]
     )
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://house") as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
         return await http.get("/secret-path")
 
 

@@ -86,6 +86,40 @@ async def test_a_handler_that_takes_longer_is_answered_for_in_time_and_goes_on()
         assert (run.status, run.output) == (RunStatus.DONE, "at last")
 
 
+async def test_a_server_that_stops_answers_those_who_wait_for_a_run(h: House) -> None:
+    caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.ask)
+        await let_others_go_on(h.w)
+        caller.stopping.set()
+        await caller.is_answered.wait()
+        status, said = caller.answer
+        assert (status, said["status"]) == (202, "pending")
+        # It holds the server up no longer than one of its looks at the run.
+        h.w.clock.advance(1_000)
+
+
+async def test_a_handler_at_work_for_a_request_is_finished_when_the_server_stops() -> None:
+    begun, may_end = anyio.Event(), anyio.Event()
+
+    async def slowly(tick: Tick) -> Outcome:
+        begun.set()
+        await may_end.wait()
+        return Done("at last")
+
+    async with house(more=[Script(slowly, clog_id="slow")]) as h:
+        caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=60000")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.ask)
+            await begun.wait()
+            caller.stopping.set()
+            await caller.is_answered.wait()
+            may_end.set()
+        status, said = caller.answer
+        assert (status, said["status"]) == (202, "active")
+        assert (await look(h.w, said["runId"])).output == "at last"
+
+
 async def test_a_worker_outside_settles_a_run_that_is_waited_for(h: House) -> None:
     caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:

@@ -52,6 +52,12 @@ def a_cyclic_object() -> dict[str, Any]:
     return loop
 
 
+def within(names: list[str], value: Any) -> Any:
+    for name in reversed(names):
+        value = {name: value}
+    return value
+
+
 class Text(BaseModel):
     text: str
 
@@ -89,6 +95,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a complex number": (1j, r"^value is a complex, which is not JSON$"),
     "a function": ({"f": len}, r"^value\.f is a builtin_function_or_method, which is not JSON$"),
     "an exception": (ValueError("x"), r"^value is a ValueError, which is not JSON$"),
+    "a NUL behind a long name": ({"k" * 10_000: ["\x00"]}, r"^value\.k{199}\[0\] contains a NUL character$"),
+    "a NUL behind many long names": (within(["k" * 150] * 9, "\x00"), r"^value(\.k{150}){3} contains a NUL character$"),
     "a NUL inside a model": ({"m": Text(text="\x00")}, r"^value\.m\.text contains a NUL character$"),
 }
 

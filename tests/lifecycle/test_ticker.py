@@ -1,5 +1,6 @@
 """A ticker pokes when something is due, and asks the database nothing while nothing is."""
 
+import asyncio
 from pathlib import Path
 
 import anyio
@@ -99,6 +100,61 @@ async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
             release.set()
 
 
+async def test_a_slow_handler_does_not_hold_up_what_becomes_due_meanwhile() -> None:
+    entered, release = anyio.Event(), anyio.Event()
+
+    async def slow(tick: Tick) -> Outcome:
+        entered.set()
+        await release.wait()
+        return Done("at last")
+
+    async with stage(Script(slow), Script(Wait(for_ms=60_000), Done(), clog_id="quick")) as w:
+        async with ticker(w.ocean) as one:
+            late = await start(w)
+            await entered.wait()
+            quick = await start(w, clog_id="quick")
+            w.clock.advance(1_000)
+            await until_ticks(w, one, 1)
+            pokes = one.pokes
+            await let_others_go_on(w)
+            assert one.pokes <= pokes + 1
+            w.clock.advance(60_000)
+            await until_ticks(w, one, 2)
+            assert (await look(w, quick)).status is RunStatus.DONE
+            assert (await look(w, late)).status is RunStatus.ACTIVE
+            release.set()
+        assert (await look(w, late)).output == "at last"
+
+
+async def test_no_more_handlers_are_at_work_than_a_poke_may_have() -> None:
+    entered, most, release = 0, 0, anyio.Event()
+
+    async def slow(tick: Tick) -> Outcome:
+        nonlocal entered, most
+        entered += 1
+        most = max(most, w.ocean.at_work)
+        await release.wait()
+        return Done()
+
+    async with stage(Script(slow)) as w, ticker(w.ocean) as one:
+        for _ in range(40):
+            await start(w)
+        for _ in range(5):
+            await let_others_go_on(w)
+            w.clock.advance(1_000)
+        with anyio.fail_after(PATIENCE_S):
+            while entered < 32:
+                await let_others_go_on(w)
+        for _ in range(5):
+            w.clock.advance(1_000)
+            await let_others_go_on(w)
+        assert (entered, most) == (32, 32)
+        release.set()
+        await let_others_go_on(w)
+        w.clock.advance(1_000)
+        await until_ticks(w, one, 40)
+
+
 async def test_a_handler_at_work_is_waited_for_when_it_stops() -> None:
     entered, release = anyio.Event(), anyio.Event()
 
@@ -142,6 +198,33 @@ async def test_a_handler_that_outlasts_the_grace_is_given_back() -> None:
                 tasks.start_soon(hurry)
         run = await look(w, run_id)
         assert (run.status, run.attempt) == (RunStatus.PENDING, 0)
+
+
+async def test_whoever_cannot_wait_for_the_grace_has_the_handler_given_back() -> None:
+    """A second Ctrl-C cancels the task that waits."""
+    begun, is_leaving = anyio.Event(), anyio.Event()
+
+    async def endless(tick: Tick) -> Outcome:
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with stage(Script(endless)) as w:
+        run_id = await start(w)
+
+        async def serve() -> None:
+            async with ticker(w.ocean):
+                await begun.wait()
+                is_leaving.set()
+
+        serving = asyncio.create_task(serve())
+        await is_leaving.wait()
+        await let_others_go_on(w)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        run = await look(w, run_id)
+        assert (run.status, run.locked_by, run.attempt) == (RunStatus.PENDING, None, 0)
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is() -> None:

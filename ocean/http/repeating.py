@@ -1,0 +1,36 @@
+"""A request that is repeated while the first one is still at work."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.responses import Response
+
+from ocean.http.calls import Call
+from ocean.http.errors import RequestRunning
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+class AtWork:
+    """The keys of the requests that this process is at work on.
+
+    The store keeps a key with the answer, so it cannot know them. Another process may be at the same request: both do
+    the work, one commits, and both get its answer.
+    """
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+
+    def alone(self, handler: Handler) -> Handler:
+        async def answer(call: Call) -> Response:
+            key = call.request_key
+            if key is None:
+                return await handler(call)
+            if key in self._keys:
+                raise RequestRunning("the request with this Idempotency-Key is still at work; ask again for its answer")
+            self._keys.add(key)
+            try:
+                return await handler(call)
+            finally:
+                self._keys.discard(key)
+
+        return answer
