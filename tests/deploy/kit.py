@@ -71,6 +71,29 @@ def smoke(url: str, clog: str, *more: str, **settings: str) -> tuple[int, str, s
     return ran((sys.executable, "-W", "error", SMOKE, url, clog, *more), settings)
 
 
+def key_made_by(title: str, folder: Path, settings: Mapping[str, str]) -> str:
+    """The key that the second of a recipe's commands makes, with the recipe's settings."""
+    found = re.search(r"\bocean (keys create [^)]*)\)$", recipe(title)[1])
+    assert found, title
+    code, told, complained = ran((*OCEAN, *found[1].split()), settings, folder)
+    assert (code, told[:6]) == (0, "ocean_"), complained
+    return told.strip()
+
+
+def section(title: str) -> str:
+    page = (DEPLOY / "README.md").read_text()
+    found = re.search(rf"^## {title}\n(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def recipe(title: str) -> list[str]:
+    """The commands of the section's first block."""
+    found = re.search(r"^```sh\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1].splitlines()
+
+
 def unit(name: str) -> dict[str, list[str]]:
     """A unit file's settings; each may be there more than once."""
     found: dict[str, list[str]] = {}

@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.kit import DEPLOY, OCEAN, ROOT, dockerfile, document, instruction, ran, served, smoke, words
+from tests.deploy.kit import (
+    DEPLOY,
+    OCEAN,
+    ROOT,
+    dockerfile,
+    document,
+    instruction,
+    key_made_by,
+    ran,
+    served,
+    smoke,
+    words,
+)
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -40,12 +52,19 @@ def healthcheck() -> tuple[str, ...]:
 
 
 def test_what_it_starts_passes_the_smoke_test(tmp_path: Path) -> None:
+    key = key_made_by("A container", tmp_path, settings(tmp_path))
     with served(started(), tmp_path, settings(tmp_path)) as url:
-        code, told, complained = smoke(url, "counter")
+        code, told, complained = smoke(url, "counter", OCEAN_KEY=key)
         assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: all well")
         port = url.rpartition(":")[2]
         assert ran(healthcheck(), {"PORT": port}) == (0, "", "")
     assert ran(healthcheck(), {"PORT": port})[0] == 1
+
+
+def test_without_a_key_it_refuses_to_listen_for_everybody(tmp_path: Path) -> None:
+    code, told, complained = ran(started(), settings(tmp_path) | {"OCEAN_HOST": "0.0.0.0", "PORT": "0"}, tmp_path)
+    assert (code, told) == (2, "")
+    assert "`ocean keys create`" in complained
 
 
 def test_another_command_can_be_run_on_the_same_volume(tmp_path: Path) -> None:

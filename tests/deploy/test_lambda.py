@@ -19,7 +19,7 @@ import pytest
 from clogs.counter import counter
 from ocean import Clog, Ocean, RunInfo, StoreUnusable
 from ocean.config import BadSettings
-from tests.deploy.kit import DEPLOY, PATIENCE_S, ROOT, document, environment, served, smoke
+from tests.deploy.kit import DEPLOY, PATIENCE_S, ROOT, document, environment, key_made_by, served, smoke
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -299,6 +299,7 @@ def test_what_the_web_adapter_starts_passes_the_smoke_test(tmp_path: Path) -> No
     assert os.access(script, os.X_OK)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings = {"OCEAN_DB": url(tmp_path), "OCEAN_CLOGS": "clogs.counter:counter", "PATH": path}
+    key = key_made_by("A plain VM", tmp_path, settings)
     with served((str(script),), ROOT, told | settings) as base:
-        code, printed, complained = smoke(base, "counter")
+        code, printed, complained = smoke(base, "counter", OCEAN_KEY=key)
     assert (code, complained, printed.splitlines()[-1]) == (0, "", "smoke: all well")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.kit import DEPLOY, OCEAN, PATIENCE_S, plain_settings, ran, served, smoke, unit
+from tests.deploy.kit import DEPLOY, OCEAN, PATIENCE_S, key_made_by, plain_settings, ran, served, smoke, unit
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -66,9 +66,12 @@ def test_both_services_are_shut_in_alike() -> None:
 
 
 def test_the_service_passes_the_smoke_test(tmp_path: Path) -> None:
+    key = key_made_by("A plain VM", tmp_path, settings(tmp_path))
     with served(started_by("ocean.service"), tmp_path, settings(tmp_path)) as url:
-        code, told, complained = smoke(url, "counter")
-    assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: all well")
+        code, told, complained = smoke(url, "counter", OCEAN_KEY=key)
+        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: all well")
+        code, _, complained = smoke(url, "counter")
+    assert (code, "refused with 401" in complained, "set OCEAN_KEY" in complained) == (1, True, True)
 
 
 def test_the_service_says_when_it_is_ready_as_its_type_demands(tmp_path: Path) -> None:
