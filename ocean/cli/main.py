@@ -49,10 +49,15 @@ def main(
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Other than loopback only if there are keys.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes a free one.")] = 8_080,
+    host: Annotated[
+        str, typer.Option("--host", envvar="OCEAN_HOST", help="Other than loopback only if there are keys.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", envvar="PORT", min=0, max=65_535, help="0 takes a free one.")] = 8_080,
     ticker: Annotated[bool, typer.Option("--ticker/--no-ticker", help="Poke by itself when something is due.")] = True,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Of one poke of the ticker.")] = "1s",
+    poke: Annotated[
+        str, typer.Option("--poke", metavar="TIME", help="Of the work done behind an answer; 0s: none.")
+    ] = "500ms",
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -66,8 +71,8 @@ def serve(
     from ocean.cli.serving import serve as serve_it
 
     def act() -> int:
-        budget_ms = duration_ms(budget, "--budget") or 0
-        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms)
+        budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
+        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms)
 
     leave(act, is_json)
 

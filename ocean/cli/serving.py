@@ -9,11 +9,12 @@ from pathlib import Path
 import uvicorn
 
 from ocean import InvalidValue, Ocean, OceanError
+from ocean.cli.notifying import tell_systemd
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
 from ocean.config import load_clogs
 from ocean.http.access import is_loopback
-from ocean.http.app import make_app
+from ocean.http.app import POKE_MS, make_app
 from ocean.http.stopping import Stopping
 from ocean.ticking import ticker
 
@@ -54,7 +55,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    screen: Screen, db: str | None, clogs: str | None, host: str, port: int, has_ticker: bool, budget_ms: int
+    screen: Screen,
+    db: str | None,
+    clogs: str | None,
+    host: str,
+    port: int,
+    has_ticker: bool,
+    budget_ms: int,
+    poke_ms: int = POKE_MS,
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
     settings = settings_of(db, clogs)
@@ -64,7 +72,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
         await refuse_unless_guarded(ocean, host)
-        app = make_app(ocean)
+        app = make_app(ocean, poke_ms=poke_ms)
         with listen(host, port) as listening:
             config = uvicorn.Config(
                 app,
@@ -89,6 +97,7 @@ async def serve(
                 await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
             stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, stop))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
+            tell_systemd(os.environ)
             await server.serve(sockets=[listening])
     return INTERRUPTED if signal.SIGINT in caught else 0
 

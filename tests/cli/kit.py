@@ -55,7 +55,7 @@ class Shell:
 
     def start(self, *args: object, **environ: str) -> "subprocess.Popen[str]":
         """A process of its own, in the same folder."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("OCEAN_")}
+        kept = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith("OCEAN_")}
         return subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "ocean", *map(str, args)],
             cwd=self.folder,

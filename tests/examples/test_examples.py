@@ -1,6 +1,5 @@
-"""The examples and the poke script, run as a user runs them: as programs."""
+"""The examples, run as a user runs them: as programs."""
 
-import json
 import os
 import re
 import subprocess
@@ -11,14 +10,13 @@ from typing import get_args
 import pytest
 
 from clogs.counter import counter
-from ocean import Clog, Ocean, RunStatus
+from ocean import RunStatus
 from ocean.kernel.eligibility import HoldCode
 from ocean.testing import world
 from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py"))
-POKE = ROOT / "wrangler-free-deploy" / "poke.py"
 ESSENTIAL = {
     "counter": [
         "opened again, the counter is at 1",
@@ -50,18 +48,6 @@ ESSENTIAL = {
 }
 
 
-SLEEPER = """
-from ocean import Clog, Outcome, Tick, Wait
-
-sleeper = Clog("sleeper")
-
-
-@sleeper.on_advance
-async def advance(tick: Tick) -> Outcome:
-    return Wait(until=4_000_000_000_000)
-"""
-
-
 def run(script: Path, folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OCEAN_")}
     return subprocess.run(
@@ -72,10 +58,6 @@ def run(script: Path, folder: Path, **settings: str) -> subprocess.CompletedProc
         text=True,
         timeout=60,
     )
-
-
-def database(folder: Path) -> str:
-    return f"sqlite:///{folder / 'ocean.db'}"
 
 
 def test_every_example_has_a_readme_and_is_tested_here() -> None:
@@ -115,68 +97,3 @@ async def test_the_counter_counts_one_number_a_tick() -> None:
         counted = await w.ocean.read_events(made.run_id, types=["counted"])
         assert [(event.tick, event.payload) for event in counted] == [(1, {"n": 1}), (2, {"n": 2}), (3, {"n": 3})]
         await check(w)
-
-
-@pytest.mark.anyio
-async def test_a_poke_does_what_is_due_and_says_when_to_come_back(tmp_path: Path) -> None:
-    (tmp_path / "sleepers.py").write_text(SLEEPER)
-    url = database(tmp_path)
-    async with Ocean.open(url, clogs=[counter, Clog("sleeper"), Clog("elsewhere")]) as ocean:
-        counting = await ocean.create_run(session_id="s", clog_id="counter", input={})
-        sleeping = await ocean.create_run(session_id="s", clog_id="sleeper", input={})
-        await ocean.create_run(session_id="s", clog_id="elsewhere", input={})
-
-    poke = run(POKE, tmp_path, OCEAN_DB=url, OCEAN_CLOGS="clogs.counter:counter, sleepers:sleeper")
-
-    assert (poke.returncode, poke.stderr) == (0, "")
-    assert poke.stdout.count("\n") == 1
-    said = json.loads(poke.stdout)
-    assert said == {
-        "advanced": 4,
-        "dueNow": 0,
-        "nextWakeAt": 4_000_000_000_000,
-        "oldestDueAgeMs": 0,
-        "unclaimable": 1,
-    }
-    async with Ocean.open(url) as ocean:
-        infos = [await ocean.get_run(each.run_id) for each in (counting, sleeping)]
-        assert [info.status for info in infos if info] == [RunStatus.DONE, RunStatus.WAITING]
-
-
-@pytest.mark.anyio
-async def test_a_poke_without_budget_claims_nothing_and_says_what_is_due(tmp_path: Path) -> None:
-    url = database(tmp_path)
-    async with Ocean.open(url, clogs=[counter]) as ocean:
-        await ocean.create_run(session_id="s", clog_id="counter", input={})
-    poke = run(POKE, tmp_path, OCEAN_DB=url, OCEAN_CLOGS="clogs.counter:counter", OCEAN_BUDGET_MS="0")
-    said = json.loads(poke.stdout)
-    assert (said["advanced"], said["dueNow"], said["unclaimable"]) == (0, 1, 0)
-    assert said["oldestDueAgeMs"] > 0
-
-
-GOOD = "clogs.counter:counter"
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"OCEAN_CLOGS": GOOD}, "OCEAN_DB is not set"),
-        ({"OCEAN_DB": "sqlite:///x.db"}, "OCEAN_CLOGS is not set"),
-        ({"OCEAN_DB": "sqlite:///x.db", "OCEAN_CLOGS": "counter"}, "OCEAN_CLOGS: 'counter' is not module:attr"),
-        ({"OCEAN_DB": "sqlite:///x.db", "OCEAN_CLOGS": "no.such:clog"}, "OCEAN_CLOGS: cannot load 'no.such:clog'"),
-        ({"OCEAN_DB": "sqlite:///x.db", "OCEAN_CLOGS": "clogs.counter:gone"}, "OCEAN_CLOGS: cannot load"),
-        ({"OCEAN_DB": "sqlite:///x.db", "OCEAN_CLOGS": "clogs.counter:LAST"}, "is no Clog, but 3"),
-        ({"OCEAN_DB": "mysql://x", "OCEAN_CLOGS": GOOD}, "store_unusable: 'mysql://x' is no database URL"),
-        ({"OCEAN_DB": "sqlite:///x.db", "OCEAN_CLOGS": GOOD, "OCEAN_BUDGET_MS": "1s"}, "OCEAN_BUDGET_MS"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_poke_that_cannot_begin_says_why_in_one_line(
-    settings: dict[str, str], complaint: str, tmp_path: Path
-) -> None:
-    poke = run(POKE, tmp_path, **settings)
-    assert poke.returncode == 1
-    assert poke.stdout == ""
-    assert complaint in poke.stderr
-    assert poke.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
