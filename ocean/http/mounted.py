@@ -23,9 +23,10 @@ from ocean.http.errors import KeyNotTaken, MethodNotAllowed, Unexpected, wrong_h
 from ocean.http.poking import Poker
 from ocean.http.queries import fitted_query
 from ocean.http.routing import IDEMPOTENCY_KEY
+from ocean.kernel.access import Access
 from ocean.kernel.calling import invoke
 from ocean.kernel.errors import CallRefused, ClogError, InvalidValue, OceanError, Refuse
-from ocean.kernel.mounting import CHECKED, NOBODY, Errors, Incoming, Reply, Route, RouteAccess
+from ocean.kernel.mounting import CHECKED, NOBODY, Errors, Incoming, Reply, Route
 from ocean.kernel.values import checked_id, shown
 
 NO_BODY = (204, 304)
@@ -69,10 +70,10 @@ def _endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         route = routes["GET" if request.method == "HEAD" else request.method]
-        incoming = unread(served, request, is_open=route.access == "open")
+        incoming = unread(served, request, shows_keys=route.access == "open" or callable(route.access))
         is_handled = False
         try:
-            guard = Guard(served.ocean, await admitted(served, request, _policy(route)))
+            guard = Guard(served.ocean, await _access(route, served, request, incoming))
             incoming = _known(route, incoming, guard)
             incoming = replace(incoming, request_key=guard.request_key(_given_key(route, request)))
             incoming = replace(incoming, raw=await read_bytes(request, route.most_bytes))
@@ -90,16 +91,21 @@ def _endpoint(
     return answer
 
 
-def _policy(route: Route) -> RouteAccess:
+async def _access(route: Route, served: Served, request: Request, incoming: Incoming) -> Access:
     assert route.access is not None, "a server with a route that has none does not start"
-    return route.access
+    if not callable(route.access):
+        return await admitted(served, request, route.access)
+    access = await invoke(route.access, incoming)
+    if not isinstance(access, Access):
+        raise ClogError(f"the access policy of {route.name} answers an Access, got {shown(access)}")
+    return access
 
 
-def unread(served: Served, request: Request, is_open: bool = False) -> Incoming:
-    """The request before anything of it is looked at. Keys are Ocean's to see; an open route has its own ways."""
+def unread(served: Served, request: Request, shows_keys: bool = False) -> Incoming:
+    """The request before anything of it is looked at. Ocean's keys are not for clogs to see."""
     headers: dict[str, str] = {}
     for name, value in request.headers.items():
-        if is_open or name not in SECRET_HEADERS:
+        if shows_keys or name not in SECRET_HEADERS:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return Incoming(
         ocean=served.ocean,

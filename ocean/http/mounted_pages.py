@@ -29,7 +29,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "operationId": re.sub(r"\W+", "_", f"{route.clog_id}_{route.method.lower()}{route.path}").strip("_"),
         "summary": route.summary or f"Of the clog {route.clog_id}",
         "tags": [route.clog_id],
-        "x-ocean-scope": route.access,
+        "x-ocean-scope": "the clog's own" if callable(route.access) else route.access,
         "parameters": [*_parameters(route, schemas)],
         "responses": {"default": _content("As the clog's contract has it", {})},
     }

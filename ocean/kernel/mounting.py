@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 H = TypeVar("H", bound=Callable[..., Any])
 RouteMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-RouteAccess = KeyScope | Literal["open"]
-"""What a key must allow; `open` needs none."""
+RouteAccess = KeyScope | Literal["open"] | Callable[["Incoming"], Any]
+"""What a key must allow; `open` needs none; a function says by the contract's own rules what the sender may do."""
 CHECKED = "checked"
 MOST_ROUTE_BYTES = 64 * 1024 * 1024
 JSON = "application/json"
@@ -143,7 +143,8 @@ class Mounts:
     ) -> Callable[[H], H]:
         """Register a route: `@clog.route("POST", "/orders/{order_id}/pay", access="signal")`.
 
-        `access` is the scope that a key must have, or `open`; a server with a route that says neither does not start.
+        `access` is the scope that a key must have, or `open`, or a function that knows senders by other means than
+        Ocean's keys and answers their `Access`; a server with a route that says none of these does not start.
         `session` is the path's parameter that is a session, or `checked` if the handler looks at `incoming.access` by
         itself; a route that says neither is closed to keys for some sessions. `keyed` routes take an Idempotency-Key
         and hand it to a verb as its `request_key`. `errors` words every refusal; by default the clog's does.
@@ -188,7 +189,7 @@ class Mounts:
 
 def _checked(route: Route) -> Route:
     checked_choice(route.method, f"the method of {route.name}", get_args(RouteMethod))
-    if route.access is not None:
+    if route.access is not None and not callable(route.access):
         checked_choice(route.access, f"access of {route.name}", (*KEY_SCOPES, "open"))
     checked_flag(route.keyed, f"keyed of {route.name}")
     checked_count(route.most_bytes, f"most_bytes of {route.name}", least=0, most=MOST_ROUTE_BYTES)
@@ -216,7 +217,7 @@ def routes_of(clogs: Iterable[Mounts], own: Iterable[str]) -> list[Route]:
     found: dict[tuple[str, str], Route] = {}
     for route in (route for clog in clogs for route in clog.routes):
         if route.access is None:
-            raise InvalidValue(f"{route.name} has no access policy: say access= one of {[*KEY_SCOPES]}, or 'open'")
+            raise InvalidValue(f"{route.name} has no access policy: say access= one of {[*KEY_SCOPES]}, 'open', …")
         if route.path.split("/")[1] in kept:
             raise InvalidValue(f"{route.name} is where Ocean's own routes are; choose another than {sorted(kept)}")
         first = found.setdefault((route.method, PARAMETER.sub(r"{\2}", route.path)), route)

@@ -78,8 +78,9 @@ async def test_a_key_for_other_sessions_opens_nothing(h: House, route: Route) ->
 
 @pytest.mark.parametrize("route", CLOSED, ids=name)
 async def test_the_right_key_opens_it(h: House, route: Route) -> None:
-    assert route.access != "open"
     assert route.access is not None
+    assert route.access != "open"
+    assert not callable(route.access)
     sessions = ["theirs"] if route.session else None
     answer = await ask(h, route, await key(h, route.access, sessions=sessions))
     assert answer.status_code < 300, answer.text
