@@ -12,7 +12,7 @@ from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, 
 from ocean.kernel.errors import InvalidValue, OceanError, RunNotFound
 from ocean.kernel.records import GENERIC_VERBS, Caller, GenericVerb, RunInfo
 from ocean.kernel.values import MAX_BYTES, shown
-from ocean.kernel.webhooks import Replays, Webhook, new_webhook
+from ocean.kernel.webhooks import Replays, SessionOf, Webhook, new_webhook
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
@@ -166,6 +166,7 @@ class Mounts:
         name: str,
         *,
         secrets: str | Collection[str],
+        session: SessionOf | None = None,
         most_bytes: int = MAX_BYTES,
         replays: Replays = "answer",
         errors: Errors | None = None,
@@ -174,13 +175,15 @@ class Mounts:
 
         It is called with a tick and a `Delivery` as a method is: what it does is one commit, and so is the delivery's
         id. `secrets` name environment variables, as `env:PAID_SECRET`, with one secret or several with spaces between.
-        A delivery that comes again gets the first answer; `replays="refuse"` refuses it instead.
+        `session` is where it is called, or a function that reads it from the delivery; by default no session. A
+        delivery that comes again gets the first answer; `replays="refuse"` refuses it instead.
         """
 
         def register(handler: H) -> H:
             if name in self.webhooks:
                 raise InvalidValue(f"clog {self.clog_id!r} has a webhook {name!r} already")
-            hook = new_webhook(self.clog_id, name, handler, secrets, most_bytes, replays, errors or self._errors)
+            said = errors or self._errors
+            hook = new_webhook(self.clog_id, name, handler, secrets, session, most_bytes, replays, said)
             self.webhooks[name] = hook
             return handler
 

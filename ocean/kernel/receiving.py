@@ -9,13 +9,13 @@ from ocean.kernel.calling import invoke
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Registry
 from ocean.kernel.direct_calls import DirectCall, answered
-from ocean.kernel.errors import InvalidValue, RequestKeyReused, WebhookReplayed
+from ocean.kernel.errors import CallRefused, InvalidValue, Refuse, RequestKeyReused, WebhookReplayed
 from ocean.kernel.ids import derived_id
 from ocean.kernel.records import Caller
 from ocean.kernel.store import Store
 from ocean.kernel.tick import Tick
 from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
-from ocean.kernel.webhooks import Delivery, Received
+from ocean.kernel.webhooks import Delivery, Received, Webhook
 
 KEY = "webhook\n"
 """Before the request key of a delivery: no header can hold a line's end, so nobody outside can use that key up."""
@@ -48,7 +48,7 @@ class Receiving:
             clog=clog,
             method=f"webhook {name}",
             run=None,
-            session_id="",
+            session_id=_session(hook, delivery),
             payload=text,
             caller=Caller(f"webhook:{clog_id}/{name}"),
             request=request_of(key, "webhook", decode(text)),
@@ -63,3 +63,14 @@ class Receiving:
         if done.is_repeated and hook.replays == "refuse":
             raise WebhookReplayed(f"delivery {delivery.id!r} has come before")
         return Received(answered(done.answer), done.is_repeated)
+
+
+def _session(hook: Webhook, delivery: Delivery) -> str:
+    """A function that reads it may refuse what it does not find."""
+    if hook.session is None:
+        return ""
+    try:
+        found = hook.session(delivery) if callable(hook.session) else hook.session
+    except Refuse as refusal:
+        raise CallRefused(refusal.message, refusal.code, refusal.http_status, refusal.details) from None
+    return checked_id(found, f"the session of a delivery to webhook {hook.name!r}")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ocean.kernel.arguments import checked_choice, checked_count
 from ocean.kernel.errors import InvalidValue, WebhookRefused
-from ocean.kernel.values import MAX_BYTES, checked_time, shown
+from ocean.kernel.values import MAX_BYTES, checked_id, checked_time, shown
 
 WEBHOOK_ID, WEBHOOK_TIMESTAMP, WEBHOOK_SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 SECRET = "whsec_"
@@ -29,6 +29,8 @@ TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
 VARIABLE = re.compile(rf"{ENVIRONMENT}[A-Za-z_][A-Za-z0-9_]*")
 
 Replays = Literal["answer", "refuse"]
+SessionOf = str | Callable[["Delivery"], str]
+"""A session, or how it is read from a delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Webhook:
     name: str
     handler: Callable[..., Any]
     variables: tuple[str, ...]
+    session: SessionOf | None
     most_bytes: int
     replays: Replays
     errors: Callable[..., Any] | None
@@ -66,6 +69,7 @@ def new_webhook(
     name: str,
     handler: Callable[..., Any],
     secrets: str | Collection[str],
+    session: SessionOf | None,
     most_bytes: int,
     replays: Replays,
     errors: Callable[..., Any] | None,
@@ -80,9 +84,11 @@ def new_webhook(
         # What was given may be a secret: it is not shown.
         raise InvalidValue(f"{what}: secrets name environment variables, as 'env:PAID_SECRET'")
     variables = tuple(each.removeprefix(ENVIRONMENT) for each in named)
+    if session is not None and not callable(session):
+        checked_id(session, f"session of {what}")
     checked_count(most_bytes, f"most_bytes of {what}", least=1, most=MAX_BYTES)
     checked_choice(replays, f"replays of {what}", ("answer", "refuse"))
-    return Webhook(clog_id, name, handler, variables, most_bytes, replays, errors)
+    return Webhook(clog_id, name, handler, variables, session, most_bytes, replays, errors)
 
 
 def secrets_of(hook: Webhook, environ: Mapping[str, str]) -> tuple[bytes, ...]:

@@ -14,6 +14,7 @@ from ocean import (
     InvalidValue,
     Ok,
     Outcome,
+    Refuse,
     RequestKeyReused,
     RunStatus,
     Tick,
@@ -337,3 +338,40 @@ async def test_the_served_document_says_how_to_deliver_and_not_where() -> None:
         document = await h.asked("/openapi.json")
         assert [path for path in document["paths"] if path.startswith("/hooks")] == ["/hooks/{clog_id}/{name}"]
         assert "paid" not in (await h.get("/docs")).text
+
+
+@pytest.mark.parametrize("session", ["s1", lambda delivery: delivery.body["project"]], ids=["said", "read"])
+async def test_a_webhook_may_be_called_in_a_session(session: Any) -> None:
+    clog = Clog("till")
+
+    @clog.webhook("paid", secrets="env:PAID_SECRET", session=session)
+    async def paid(tick: Tick, delivery: Delivery) -> Any:
+        rows = await tick.read(session=True, keys=["order-1"])
+        await tick.write(session=(rows.session or 0) + 1)
+        found = rows.by_key["order-1"]
+        return [tick.session_id, found and found.run_id]
+
+    async with house(more=[clog]) as h:
+        run = await h.w.ocean.create_run(session_id="s1", clog_id="till", dedupe_key="order-1")
+        answer = await deliver(h, {"project": "s1"})
+        assert answer.json()["answer"] == ["s1", run.run_id]
+
+
+async def test_a_session_that_cannot_be_read_is_refused() -> None:
+    def session(delivery: Delivery) -> str:
+        if "project" not in delivery.body:
+            raise Refuse("no project", code="no_project", http_status=400)
+        project: str = delivery.body["project"]
+        return project
+
+    clog = Clog("till")
+
+    @clog.webhook("paid", secrets="env:PAID_SECRET", session=session)
+    async def paid(tick: Tick, delivery: Delivery) -> Any:
+        return tick.session_id
+
+    async with house(more=[clog]) as h:
+        for body, status, code in (({}, 400, "no_project"), ({"project": 5}, 400, "invalid_value")):
+            answer = await deliver(h, body)
+            assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+        assert (await deliver(h, {"project": "p"})).json() == {"answer": "p", "replayed": False}

@@ -174,6 +174,7 @@ def test_a_secret_in_the_code_is_refused_and_not_shown(secrets: Any) -> None:
         ({"most_bytes": 0}, "most_bytes"),
         ({"most_bytes": 2**21}, "most_bytes"),
         ({"replays": "maybe"}, "replays"),
+        ({"session": ""}, "session"),
     ],
 )
 def test_a_webhook_that_makes_no_sense_is_refused_where_it_is_said(said: dict[str, Any], part: str) -> None:
