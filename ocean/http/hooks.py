@@ -7,13 +7,13 @@ from typing import Self
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ocean.http.bodies import parsed, read_bytes
 from ocean.http.calls import Served
 from ocean.http.errors import BodyTooLarge
 from ocean.http.mounted import refusal, unread
 from ocean.http.poking import Poker
+from ocean.http.routing import SpelledRoute
 from ocean.http.wire import Answer, record
 from ocean.kernel.errors import CallRefused
 from ocean.kernel.mounting import Mounts
@@ -51,8 +51,8 @@ class Hooks:
         return self.known.get((clog_id, name), (None, NO_SECRET))
 
 
-def hooks_route(hooks: Hooks, served: Served, poker: Poker | None) -> Route:
-    return Route(HOOKS, _endpoint(hooks, served, poker), methods=["POST"])
+def hooks_route(hooks: Hooks, served: Served, poker: Poker | None) -> SpelledRoute:
+    return SpelledRoute(HOOKS, _endpoint(hooks, served, poker), methods=["POST"])
 
 
 def _endpoint(hooks: Hooks, served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel
 from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route as StarletteRoute
 from starlette.types import Receive, Scope, Send
 
 from ocean.guarding import Guard
@@ -22,7 +22,8 @@ from ocean.http.calls import Served
 from ocean.http.errors import KeyNotTaken, MethodNotAllowed, Unexpected, wrong_here
 from ocean.http.poking import Poker
 from ocean.http.queries import fitted_query
-from ocean.http.routing import IDEMPOTENCY_KEY
+from ocean.http.repeating import AtWork
+from ocean.http.routing import IDEMPOTENCY_KEY, SpelledRoute
 from ocean.kernel.access import Access
 from ocean.kernel.calling import invoke
 from ocean.kernel.errors import CallRefused, ClogError, InvalidValue, OceanError, Refuse
@@ -38,13 +39,16 @@ SECRET_HEADERS = frozenset({"authorization", "cookie"})
 logger = logging.getLogger("ocean.http")
 
 
-class MountedRoute(StarletteRoute):
+class MountedRoute(SpelledRoute):
     """The methods of one path. A method that it has not is refused in the words of the clog whose path it is."""
 
-    def __init__(self, routes: Mapping[str, Route], served: Served, poker: Poker | None) -> None:
+    def __init__(self, routes: Mapping[str, Route], served: Served, poker: Poker | None, at_work: AtWork) -> None:
         self._first = next(iter(routes.values()))
         self._served = served
-        super().__init__(self._first.path, _endpoint(routes, served, poker), methods=[*routes])
+        # What is asked for is escaped before it is matched, so the path's own words are too.
+        parts = re.split("({[^}]*})", self._first.path)
+        path = "".join(part if part.startswith("{") else quote(part) for part in parts)
+        super().__init__(path, _endpoint(routes, served, poker, at_work), methods=[*routes])
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] in (self.methods or ()):
@@ -58,15 +62,16 @@ class MountedRoute(StarletteRoute):
         await response(scope, receive, send)
 
 
-def mounted_routes(routes: Sequence[Route], served: Served, poker: Poker | None) -> list[StarletteRoute]:
+def mounted_routes(routes: Sequence[Route], served: Served, poker: Poker | None) -> list[MountedRoute]:
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
-    return [MountedRoute(methods, served, poker) for methods in by_path.values()]
+    at_work = AtWork()
+    return [MountedRoute(methods, served, poker, at_work) for methods in by_path.values()]
 
 
 def _endpoint(
-    routes: Mapping[str, Route], served: Served, poker: Poker | None
+    routes: Mapping[str, Route], served: Served, poker: Poker | None, at_work: AtWork
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         route = routes["GET" if request.method == "HEAD" else request.method]
@@ -79,7 +84,8 @@ def _endpoint(
             incoming = replace(incoming, raw=await read_bytes(request, route.most_bytes))
             incoming = _fitted(route, request, incoming)
             is_handled = True
-            response = rendered(await invoke(route.handler, incoming))
+            with at_work.on(incoming.request_key):
+                response = rendered(await invoke(route.handler, incoming))
         except ClientDisconnect:
             raise
         except Exception as error:

@@ -77,8 +77,6 @@ def new_webhook(
     what = f"webhook {shown(name)} of clog {clog_id!r}"
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InvalidValue(f"{what}: a name is up to 64 of A-Z a-z 0-9 . _ ~ -")
-    if "/" in clog_id:
-        raise InvalidValue(f"{what}: its clog's id is part of a path and cannot have a slash")
     named = [secrets] if isinstance(secrets, str) else [*secrets]
     if not named or not all(isinstance(each, str) and VARIABLE.fullmatch(each) for each in named):
         # What was given may be a secret: it is not shown.

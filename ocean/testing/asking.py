@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from ocean.compose import Ocean
 from ocean.http.app import make_app
@@ -34,8 +35,8 @@ async def ask(ocean: Ocean, method: str, path: str, value: Any, body: bytes, hea
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "path": place,
-        "raw_path": place.encode(),
+        "path": unquote(place),
+        "raw_path": quote(place, safe="/%:@!$&'()*+,;=").encode(),
         "query_string": query.encode(),
         "root_path": "",
         "scheme": "http",

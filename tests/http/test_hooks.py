@@ -320,8 +320,8 @@ async def test_a_webhook_has_its_clogs_envelope() -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
-async def test_a_plain_function_can_be_a_webhook() -> None:
-    clog = Clog("till")
+async def test_a_plain_function_can_be_a_webhook_and_any_name_be_reached() -> None:
+    clog = Clog("to/ll: é")
 
     @clog.webhook("paid", secrets="env:PAID_SECRET")
     def paid(tick: Tick, delivery: Delivery) -> Any:
@@ -329,7 +329,8 @@ async def test_a_plain_function_can_be_a_webhook() -> None:
         return delivery.body
 
     async with house(more=[clog]) as h:
-        assert (await deliver(h, [1])).json() == {"answer": [1], "replayed": False}
+        answer = await deliver(h, [1], path="/hooks/to%2Fll%3A%20%C3%A9/paid")
+        assert answer.json() == {"answer": [1], "replayed": False}
         assert [event.payload for event in await h.w.ocean.read_events(types=["heard"])] == [[1]]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+import anyio
 import httpx2
 import pytest
 
@@ -10,7 +11,7 @@ from ocean import Clog, Incoming, InvalidValue, RunStatus
 from ocean.http.app import make_app
 from ocean.testing import world
 from tests.http.kit import House, house
-from tests.http.shop import LIMIT, make_shop
+from tests.http.shop import LIMIT, envelope, make_shop
 from tests.lifecycle.acting import look
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +65,7 @@ async def test_a_key_makes_the_route_repeatable() -> None:
         said(other, 409, "request_key_reused")
         refused = await h.post("/shop/json", {}, headers=key)
         assert "takes no Idempotency-Key" in said(refused, 400, "idempotency_key_not_taken")
+        assert (await look(h.w, order)).pending_count == 1
         twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("content-type", "application/json")]
         said(await h.http.post(f"/shop/orders/{order}:pay", headers=twice, content=b"{}"), 400, "invalid_value")
 
@@ -150,6 +152,10 @@ async def test_the_most_particular_path_is_asked_first() -> None:
         assert await asked("/a/x") == ["/a/{id}", {"id": "x"}]
         assert await asked("/a/x/c") == ["/a/{id}/c", {"id": "x"}]
         assert await asked("/a/x/y") == ["/a/{id}/{more}", {"id": "x", "more": "y"}]
+        assert await asked("/a/x%2Fy:do") == ["/a/{id}:do", {"id": "x/y"}]
+        assert await asked("/a/x%3Ado") == ["/a/{id}:do", {"id": "x"}]
+        assert await asked("/a/%7Bid%7D") == ["/a/{id}", {"id": "{id}"}]
+        assert await asked("/a/%2562") == ["/a/{id}", {"id": "%62"}]
         assert await asked("/a/x/y/z") == ["/a/{rest:path}", {"rest": "x/y/z"}]
 
 
@@ -317,3 +323,27 @@ async def test_a_world_can_be_asked_as_a_server_is() -> None:
         echo = await w.request("POST", "/shop/echo", body=b"x", headers={"Content-Type": "text/x"})
         assert (echo.body, echo.headers["content-type"]) == (b"x", "text/x")
         assert (await w.request("GET", "/shop/orders?limit=3")).json()["limit"] == 3
+        for path in ("/shop/projects/é a%2Fb/orders", "/shop/projects/%C3%A9%20a%2Fb/orders"):
+            assert (await w.request("GET", path)).json() == ["é a/b"]
+
+
+async def test_a_key_whose_request_is_at_work_is_refused_meanwhile() -> None:
+    clog, begun, go_on = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
+
+    @clog.route("POST", "/slow", access="signal", keyed=True)
+    async def work(incoming: Incoming) -> Any:
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    async with house(more=[clog]) as h, anyio.create_task_group() as tasks:
+        answers: list[httpx2.Response] = []
+
+        async def first() -> None:
+            answers.append(await h.post("/slow", headers={"Idempotency-Key": "k"}))
+
+        tasks.start_soon(first)
+        await begun.wait()
+        said(await h.post("/slow", headers={"Idempotency-Key": "k"}), 409, "request_running")
+        go_on.set()
+    assert [answer.json() for answer in answers] == ["done"]
