@@ -6,8 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from ocean import Access, Clog, Incoming
 from ocean.kernel.access import KEY_SCOPES, KeyScope
-from ocean.kernel.mounting import PARAMETER, Route
+from ocean.kernel.mounting import PARAMETER, Route, RouteAccess
 from tests.http.kit import House, error_of, house
 from tests.http.shop import make_shop
 from tests.http.test_mounted import said
@@ -110,3 +111,24 @@ async def test_an_open_route_needs_no_key_and_a_delivery_neither(h: House) -> No
     await key(h, "read")
     assert (await h.http.post("/shop/echo", content=b"x")).content == b"x"
     assert error_of(await h.http.post("/hooks/shop/x", content=b"x"))["code"] == "webhook_refused"
+
+
+async def test_nobody_can_use_up_an_actors_key_by_an_open_route() -> None:
+    seen: list[str | None] = []
+    clog = Clog("seer")
+
+    def sees(path: str, access: RouteAccess) -> None:
+        @clog.route("POST", path, access=access, keyed=True)
+        async def see(incoming: Incoming) -> Any:
+            seen.append(incoming.request_key)
+
+    sees("/seer/closed", "signal")
+    sees("/seer/open", "open")
+    sees("/seer/own", lambda incoming: Access(frozenset()))
+    async with house(more=[clog]) as h:
+        bearer = f"Bearer {await key(h, 'signal')}"
+        await h.post("/seer/closed", headers={"authorization": bearer, "idempotency-key": "k"})
+        for path in ("/seer/open", "/seer/own"):
+            await h.post(path, headers={"idempotency-key": str(seen[0])})
+    assert len({*seen[:2]}) == 2
+    assert seen[0] not in seen[1:]
