@@ -54,10 +54,14 @@ from ocean.kernel.errors import (
     UnknownClog,
     UnknownMethod,
     UnknownTool,
+    UnknownWebhook,
+    WebhookRefused,
+    WebhookReplayed,
     WriteSpent,
 )
 from ocean.kernel.fetch import FetchResponse
 from ocean.kernel.leasing import Lease, WorkDone
+from ocean.kernel.mounting import Incoming, Reply
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import (
     AdvanceResult,
@@ -80,6 +84,7 @@ from ocean.kernel.records import (
 from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
 from ocean.kernel.tools import ToolSpec
+from ocean.kernel.webhooks import Delivery, Received, sign_webhook
 
 __all__ = [
     "CLEAR",
@@ -104,6 +109,7 @@ __all__ = [
     "Conflict",
     "Continue",
     "DedupeKeyReused",
+    "Delivery",
     "Done",
     "DryEvent",
     "DryNewRun",
@@ -119,6 +125,7 @@ __all__ = [
     "FetchRefused",
     "FetchResponse",
     "Hold",
+    "Incoming",
     "Input",
     "InvalidValue",
     "Key",
@@ -137,7 +144,9 @@ __all__ = [
     "Ok",
     "Outcome",
     "ReadSpent",
+    "Received",
     "Refuse",
+    "Reply",
     "RequestKeyReused",
     "ResultTimeout",
     "Retry",
@@ -177,9 +186,13 @@ __all__ = [
     "UnknownClog",
     "UnknownMethod",
     "UnknownTool",
+    "UnknownWebhook",
     "Wait",
     "WebSession",
+    "WebhookRefused",
+    "WebhookReplayed",
     "Within",
     "WorkDone",
     "WriteSpent",
+    "sign_webhook",
 ]

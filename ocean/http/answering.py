@@ -63,13 +63,17 @@ def refused(request: Request, error: Exception) -> Answer:
     assert isinstance(error, OceanError)
     if error.http_status >= 500:
         logger.warning("%s in request %s: %s", error.code, request_id_of(request), error.message)
+    return Answer(envelope(error, request_id_of(request)), error.http_status, headers_of(error))
+
+
+def headers_of(error: OceanError) -> dict[str, str]:
     headers = retry_after(error)
     if error.http_status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="ocean"'
     if isinstance(error, BodyTooLarge):
         # The rest of it is not read.
         headers["Connection"] = "close"
-    return Answer(envelope(error, request_id_of(request)), error.http_status, headers)
+    return headers
 
 
 def not_there(request: Request, error: Exception) -> Answer:

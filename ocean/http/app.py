@@ -1,5 +1,6 @@
 """The application: every route, and around them the one way to answer and to refuse."""
 
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -8,10 +9,14 @@ from starlette.middleware import Middleware
 
 from ocean.http.answering import HANDLERS, Answering
 from ocean.http.calls import Served, Stream
+from ocean.http.hooks import HOOKS, Hooks, hooks_route
+from ocean.http.mounted import mounted_routes
+from ocean.http.mounted_pages import described
 from ocean.http.poking import Poker
 from ocean.http.routes import TABLE
 from ocean.http.routing import make_routes
 from ocean.http.stream import sse_response
+from ocean.kernel.mounting import routes_of
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
@@ -34,10 +39,21 @@ def make_app(
     due work is done for `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than
     `ready_age_ms`. While there are no keys, it answers under loopback's names and those in `hosts` only. Whoever is
     about to stop the server calls `app.state.stopping.set()`: then those who wait for a run or a lease are answered.
+
+    What the Ocean's clogs mount is served too; a route of theirs without an access policy, or a webhook without its
+    secret in the environment, is refused here.
     """
-    served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts))
+    mounted = routes_of(ocean.clogs, [HOOKS, "/metrics", *(op.path for op in TABLE)])
+    hooks = Hooks.of(ocean.clogs, os.environ)
+    described_routes = described(mounted, bool(hooks.known))
+    served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts), mounted=described_routes)
+    poker = Poker(ocean, poke_ms) if poke_ms else None
     app = Starlette(
-        routes=make_routes(TABLE, served, Poker(ocean, poke_ms) if poke_ms else None),
+        routes=[
+            *make_routes(TABLE, served, poker),
+            *mounted_routes(mounted, served, poker),
+            hooks_route(hooks, served, poker),
+        ],
         exception_handlers=HANDLERS,
         middleware=[Middleware(Answering)],
     )

@@ -15,7 +15,7 @@ MOST_FIELDS_NAMED = 10
 TAGGED = frozenset({"outcome", "error"})
 """Fields that are one of several shapes: pydantic adds the shape's name to the place of what is wrong inside."""
 
-B = TypeVar("B", bound="Body")
+B = TypeVar("B", bound=BaseModel)
 
 
 class Body(BaseModel):
@@ -33,13 +33,17 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 async def read_body(request: Request, model: type[B], most_bytes: int = MAX_BYTES) -> B:
+    check_content_type(request, "application/json")
+    return checked(parsed(await read_bytes(request, most_bytes)), model)
+
+
+def check_content_type(request: Request, wanted: str) -> None:
     kind = request.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        raise WrongContentType(f"the body is application/json, got {kind or 'no Content-Type'}")
-    return checked(parsed(await _bytes(request, most_bytes)), model)
+    if kind.partition(";")[0].strip().lower() != wanted:
+        raise WrongContentType(f"the body is {wanted}, got {kind or 'no Content-Type'}")
 
 
-async def _bytes(request: Request, most: int) -> bytes:
+async def read_bytes(request: Request, most: int) -> bytes:
     """Counted as they arrive: Content-Length is only what a client says."""
     body = bytearray()
     async for part in request.stream():

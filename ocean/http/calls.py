@@ -1,6 +1,6 @@
 """One request as a handler sees it: checked, and with the Ocean that it asks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class Served:
     hosts: frozenset[str] = frozenset()
     """The names, besides loopback's, under which a house without keys is asked."""
     stopping: Stopping = field(default_factory=Stopping)
+    mounted: Mapping[str, Any] = field(default_factory=dict)
+    """What clogs have mounted, as the OpenAPI document says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,18 @@ class NotOurHost(OceanError):
     http_status = 421
 
 
+class MethodNotAllowed(OceanError):
+    code = "method_not_allowed"
+    http_status = 405
+
+
+class Unexpected(OceanError):
+    """Says nothing of the cause."""
+
+    code = "internal"
+    http_status = 500
+
+
 class NotAcceptable(OceanError):
     code = "not_acceptable"
     http_status = 406
@@ -120,8 +132,11 @@ def unknown_route(error: HTTPException, request_id: str) -> dict[str, Any]:
 
 def unexpected(request_id: str) -> dict[str, Any]:
     """Says nothing of the cause: that is in the log, under the same id."""
-    message = f"something went wrong here; the log has it under request {request_id}"
-    return _envelope("internal", message, 500, False, request_id, {})
+    return _envelope("internal", wrong_here(request_id), 500, False, request_id, {})
+
+
+def wrong_here(request_id: str) -> str:
+    return f"something went wrong here; the log has it under request {request_id}"
 
 
 def retry_after(error: OceanError) -> dict[str, str]:

@@ -7,9 +7,8 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, Response
 
-from ocean.http.calls import Call
+from ocean.http.calls import Call, Served
 from ocean.http.openapi import document
-from ocean.http.table import Op
 from ocean.http.wire import Answer
 
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -18,16 +17,22 @@ made = lru_cache(maxsize=4)(document)
 
 
 async def openapi_json(call: Call) -> Response:
-    return Answer(made(call.served.table))
+    return Answer(said_of(call.served))
 
 
 async def docs(call: Call) -> Response:
     headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
-    return HTMLResponse(page(call.served.table), headers=headers)
+    return HTMLResponse(page(said_of(call.served)), headers=headers)
 
 
-def page(table: tuple[Op, ...]) -> str:
-    said = made(table)
+def said_of(served: Served) -> dict[str, Any]:
+    """The document of Ocean's own routes, and what its clogs have mounted beside them."""
+    said = made(served.table)
+    schemas = said["components"]["schemas"] | served.mounted.get("schemas", {})
+    return said | {"paths": said["paths"] | served.mounted.get("paths", {}), "components": {"schemas": schemas}}
+
+
+def page(said: dict[str, Any]) -> str:
     about = escape(said["info"]["description"])
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Ocean: the HTTP API</title></head>'
     parts = [head, f"<body><h1>Ocean: the HTTP API</h1><p>{about} Also as <a href='openapi.json'>OpenAPI</a>.</p>"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -18,6 +19,7 @@ WHOLE = re.compile(r"-?[0-9]{1,16}", re.ASCII)
 NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 Q = TypeVar("Q", bound="Query")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Query(BaseModel):
@@ -64,6 +66,23 @@ def read_query(request: Request, model: type[Q]) -> Q:
         asked["attributes"] = read_attributes(attributes)
     elif model.takes_attributes and "attributes" in asked:
         raise _refused([{"field": "attributes", "problem": "are asked for as attr.NAME=value"}])
+    try:
+        return model.model_validate(asked)
+    except ValidationError as error:
+        raise _refused(problems(error)) from None
+
+
+def fitted_query(pairs: Iterable[tuple[str, str]], model: type[M]) -> M:
+    """What came after the question mark as a clog's own model has it; a name that it has as a list may be repeated."""
+    lists = {field.alias or name for name, field in model.model_fields.items() if _is_list(field.annotation)}
+    asked: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in lists:
+            asked.setdefault(name, []).append(value)
+        elif name in asked:
+            raise _refused([{"field": name[:200], "problem": "is given twice, and takes one value"}])
+        else:
+            asked[name] = value
     try:
         return model.model_validate(asked)
     except ValidationError as error:

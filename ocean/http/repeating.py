@@ -1,6 +1,7 @@
 """A request that is repeated while the first one is still at work."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from starlette.responses import Response
 
@@ -20,17 +21,22 @@ class AtWork:
     def __init__(self) -> None:
         self._keys: set[str] = set()
 
+    @contextmanager
+    def on(self, key: str | None) -> Iterator[None]:
+        if key is None:
+            yield
+            return
+        if key in self._keys:
+            raise RequestRunning("the request with this Idempotency-Key is still at work; ask again for its answer")
+        self._keys.add(key)
+        try:
+            yield
+        finally:
+            self._keys.discard(key)
+
     def alone(self, handler: Handler) -> Handler:
         async def answer(call: Call) -> Response:
-            key = call.request_key
-            if key is None:
+            with self.on(call.request_key):
                 return await handler(call)
-            if key in self._keys:
-                raise RequestRunning("the request with this Idempotency-Key is still at work; ask again for its answer")
-            self._keys.add(key)
-            try:
-                return await handler(call)
-            finally:
-                self._keys.discard(key)
 
         return answer

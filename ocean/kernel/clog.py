@@ -7,11 +7,13 @@ from pydantic import BaseModel, ValidationError
 
 from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, checked_names
 from ocean.kernel.effects import Scope
-from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
+from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod, UnknownWebhook
+from ocean.kernel.mounting import Errors, Mounts
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
-from ocean.kernel.records import GENERIC_VERBS, GenericVerb
+from ocean.kernel.records import GenericVerb
 from ocean.kernel.values import checked_id, shown
+from ocean.kernel.webhooks import Webhook
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
@@ -23,12 +25,14 @@ H = TypeVar("H", bound=Callable[..., Any])
 DEFAULT_TICK_MS = 300_000
 
 
-class Clog:
+class Clog(Mounts):
     """`tools` lists what the clog may use; by default every tool that stays inside the database.
 
     `inputs="all"` hands a tick everything that is due instead of one input. `lock_ms` and `tick_ms` override the
     instance's lock time and the time limit of one call. The state models make the rows of a scope typed. The runs of an
-    `external` clog are not called here: workers outside lease them with `claim_work`.
+    `external` clog are not called here: workers outside lease them with `claim_work`. `generic` is what the generic
+    routes and commands may do with its runs: by default everything, or nothing if the clog has routes of its own.
+    `errors` words what its routes and webhooks refuse.
     """
 
     def __init__(
@@ -45,7 +49,9 @@ class Clog:
         tick_ms: int = DEFAULT_TICK_MS,
         external: bool = False,
         generic: Collection[GenericVerb] | None = None,
+        errors: Errors | None = None,
     ) -> None:
+        super().__init__(generic, errors)
         self.clog_id = checked_id(clog_id, "clog_id", 128)
         self.version = checked_id(version, "version", 128)
         checked_choice(inputs, "inputs", ("one", "all"))
@@ -63,14 +69,9 @@ class Clog:
             "global": global_state,
             "tick": None,
         }
-        self._generic = generic
         self.handler: Handler | None = None
         self.end_handler: Handler | None = None
         self.methods: dict[str, Method] = {}
-
-    @property
-    def allows(self) -> frozenset[str]:
-        return frozenset(GENERIC_VERBS if self._generic is None else self._generic)
 
     @property
     def has_on_end(self) -> bool:
@@ -112,6 +113,12 @@ class Clog:
             hint = near_name(name, self.methods)
             raise UnknownMethod(f"clog {self.clog_id!r} has no method {name!r}; {hint}", method=name)
         return self.methods[name]
+
+    def find_webhook(self, name: str) -> Webhook:
+        if name not in self.webhooks:
+            hint = near_name(name, self.webhooks)
+            raise UnknownWebhook(f"clog {self.clog_id!r} has no webhook {name!r}; {hint}", webhook=name)
+        return self.webhooks[name]
 
     def typed(self, scope: Scope, value: Any) -> Any:
         """A row's value as the clog means it: checked against the model it named for this scope, if any."""

@@ -1,7 +1,7 @@
 """Direct calls: a method's answer within the request, committed by row versions, without the run's lock."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,23 +39,28 @@ class DirectCall:
     request: Request | None
     seed: str
     private_hosts: Collection[str]
+    handler: Callable[..., Any] | None = None
+    """What is called instead of the method, which is then only a name."""
 
     async def run_to_end(self) -> Any:
+        return answered((await self.done()).answer)
+
+    async def done(self) -> CallDone:
         """Call and commit; on a conflict call again, a few times. A repeated request gets the stored answer."""
-        method = self.clog.find_method(self.method)
+        method = self.handler or self.clog.find_method(self.method)
         if self.request is not None:
             stored = await self.store.stored_answer(self.request)
             if stored is not None:
-                return _answered(stored)
+                return CallDone(stored, is_repeated=True)
         refused: dict[str, Taken] = {}
         tries = 0
         while tries < CALL_TRIES:
             effects, answer = await self._call(method, decode(self.payload), refused)
             if effects.is_empty and not effects.guards and self.request is None:
-                return _answered(answer)
+                return CallDone(answer)
             done = await self._commit(effects, answer)
             if isinstance(done, CallDone):
-                return _answered(done.answer)
+                return done
             refused |= done.refused
             # A refused counter is known to the next call: it is no conflict that could come again.
             tries += not done.refused
@@ -120,7 +125,8 @@ class DirectCall:
             await commit_or_time(self.store, self.clock, seen, min(left, TURN_LOOK_MS))
 
 
-def _answered(text: str) -> Any:
+def answered(text: str) -> Any:
+    """What the method answered, or its refusal."""
     stored = json.loads(text)
     if "refusal" in stored:
         error = stored["refusal"]

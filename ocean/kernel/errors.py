@@ -119,6 +119,25 @@ class RequestKeyReused(OceanError):
     http_status = 409
 
 
+class WebhookRefused(OceanError):
+    """A delivery whose headers or signature do not hold. Whether there is such a webhook is not said."""
+
+    code = "webhook_refused"
+    http_status = 401
+
+
+class WebhookReplayed(OceanError):
+    """The delivery's id has come before: with another body, or to a webhook that refuses replays."""
+
+    code = "webhook_replayed"
+    http_status = 409
+
+
+class UnknownWebhook(OceanError):
+    code = "unknown_webhook"
+    http_status = 404
+
+
 class LeaseLost(OceanError):
     """The lease has lapsed and was taken back, or its run has ended or is gone. Stop: nothing was written."""
 

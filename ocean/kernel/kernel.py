@@ -33,6 +33,7 @@ from ocean.kernel.leasing import Lease, Leasing, WorkDone
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.operating import Operating
 from ocean.kernel.outcomes import Outcome
+from ocean.kernel.receiving import Receiving
 from ocean.kernel.records import (
     GENERIC_VERBS,
     AdvanceResult,
@@ -56,7 +57,7 @@ DEFAULT_CONCURRENCY = 32
 POKE_MS = 1_000
 
 
-class Kernel(Operating):
+class Kernel(Operating, Receiving):
     """One instance. Any number of them, in any number of processes, may share a database."""
 
     def __init__(
@@ -88,6 +89,11 @@ class Kernel(Operating):
     @property
     def clock(self) -> Clock:
         return self._clock
+
+    @property
+    def clogs(self) -> tuple[Clog, ...]:
+        """The clogs of this instance."""
+        return tuple(self._registry)
 
     async def start(self) -> None:
         """Tell the database which clogs this instance has. Having none, it has nothing to write."""

@@ -120,9 +120,10 @@ class CallCommit:
 
 @dataclass(frozen=True, slots=True)
 class CallDone:
-    """`answer` is the stored one if the request key had been used before."""
+    """`answer` is the stored one if the request key had been used before: then it `is_repeated`."""
 
     answer: str
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

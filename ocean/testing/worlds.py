@@ -1,16 +1,21 @@
 """A world: a database of its own, an `Ocean` on it, and a clock in the test's hand."""
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ocean.compose import Ocean, open_store
+from ocean.kernel.arguments import UNSET
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
 from ocean.kernel.records import TickResult
 from ocean.kernel.store import Store
 from ocean.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from ocean.testing.asking import Answered
 
 MOST_TICKS = 20_000
 
@@ -32,6 +37,21 @@ class World:
             if not advanced.outcomes and not advanced.due_now:
                 return results
         raise AssertionError(f"still due after {MOST_TICKS} ticks: does a handler always answer Continue?")
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = UNSET,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> "Answered":
+        """Ask the application on this Ocean, routes and webhooks of its clogs included. It pokes nothing: `drain`."""
+        # A test without a request need not wait for the web's libraries.
+        from ocean.testing.asking import ask
+
+        return await ask(self.ocean, method, path, json, body, headers or {})
 
     async def instance(
         self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None

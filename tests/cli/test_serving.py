@@ -10,6 +10,7 @@ import pytest
 from ocean.cli.running import INTERRUPTED
 from ocean.cli.screen import Screen
 from ocean.cli.serving import serve
+from tests.cli.kit import Shell
 
 pytestmark = pytest.mark.anyio
 
@@ -34,3 +35,16 @@ async def test_a_signal_that_comes_first_is_not_lost(
     with anyio.fail_after(20):
         served = await serve(Impatient(number), "sqlite:///ocean.db", None, "127.0.0.1", 0, False, 1_000)
     assert (served, signal.getsignal(number)) == (code, before)
+
+
+def test_a_route_without_an_access_policy_stops_the_server(ocean: Shell) -> None:
+    refused = ocean("serve", "--port", 0, OCEAN_CLOGS="tests.cli.unguarded:unguarded")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("ocean: GET /unguarded of clog 'unguarded' has no access policy: say access=")
+
+
+def test_a_webhook_without_its_secret_stops_the_server(ocean: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PAID_SECRET", raising=False)
+    refused = ocean("serve", "--port", 0, OCEAN_CLOGS="tests.http.shop:make_hooked")
+    assert (refused.code, refused.out) == (2, "")
+    assert "the environment has no PAID_SECRET" in refused.err

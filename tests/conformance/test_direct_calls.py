@@ -93,7 +93,7 @@ async def test_a_request_key_keeps_the_first_answer(store: Store, tables: Tables
     await store.commit_call(a_call(writes((run_row(), 0, "1")), answer='"first"', request=request))
     before = await tables()
     assert await store.commit_call(a_call(writes((run_row(), 0, "2")), answer='"second"', request=request)) == (
-        CallDone('"first"')
+        CallDone('"first"', is_repeated=True)
     )
     assert await store.stored_answer(request) == '"first"'
     with pytest.raises(RequestKeyReused):

@@ -39,6 +39,16 @@ ESSENTIAL = {
         "  key_full, held by holder",
         "  locked, for 30 s, held by gpu-box-3",
     ],
+    "webhook_in": [
+        'paid: 200 {"answer":"thank you for order-17","replayed":false}',
+        'again: 200 {"answer":"thank you for order-17","replayed":true}',
+        "another body: 409 delivery 'msg_1' has come before, with another body",
+        "another's secret: 401 there is no such webhook, or none of its secrets made this signature",
+        "an hour late: 401 webhook-timestamp is more than 300 s from the time here",
+        "unknown: 404 there is no order 'order-18'",
+        "result: {'paid': 40}",
+        "paid in all: ['msg_1']",
+    ],
     "external_worker": [
         "one -> ONE from the queue snakes, by worker.py",
         "two -> TWO from the queue shells, by worker.sh",

@@ -72,6 +72,7 @@ LEFT_OUT = {
     "standing": "every verb on a run asks it",
     "standing_of_lease": "every verb on a lease asks it",
     "allowed_verbs": "GET /v1/clogs tells it of all",
+    "receive_webhook": "a delivery comes signed, to /hooks",
     "commits_seen": "a stream is told of what is new",
     "next_change": "a stream is told of what is new",
     "last_cursor": "?after=latest of a feed",

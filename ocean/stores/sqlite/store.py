@@ -258,7 +258,7 @@ class SqliteStore(AccessStore):
             request = commit.request
             stored = requests.stored_answer(u, request) if request else None
             if stored is not None:
-                return CallDone(stored)
+                return CallDone(stored, is_repeated=True)
             answer = committing.commit_call(u, commit)
             if request is not None and isinstance(answer, CallDone):
                 requests.keep_answer(u, request, answer.answer)

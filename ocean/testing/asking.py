@@ -1,0 +1,58 @@
+"""One request to the application on an Ocean, without a server: for tests of routes and webhooks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ocean.compose import Ocean
+from ocean.http.app import make_app
+from ocean.kernel.arguments import UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The names of `headers` are in small letters."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def ask(ocean: Ocean, method: str, path: str, value: Any, body: bytes, headers: Mapping[str, str]) -> Answered:
+    """From this machine, so that no key is needed until there is one. A value is sent as JSON."""
+    sent = {"host": "127.0.0.1", **{name.lower(): text for name, text in headers.items()}}
+    if value is not UNSET:
+        body = json.dumps(value).encode()
+        sent.setdefault("content-type", "application/json")
+    place, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": unquote(place),
+        "raw_path": quote(place, safe="/%:@!$&'()*+,;=").encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "scheme": "http",
+        "headers": [(name.encode(), text.encode("latin-1")) for name, text in sent.items()],
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    messages: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    await make_app(ocean, poke_ms=0)(scope, receive, send)
+    start, *parts = messages
+    told = {name.decode(): text.decode("latin-1") for name, text in start["headers"]}
+    return Answered(start["status"], told, b"".join(part.get("body", b"") for part in parts))
