@@ -10,6 +10,7 @@ from ocean.cli.main import EPILOG, app
 from tests.cli.kit import ROOT, Shell
 
 OTHERS = {
+    "delete-session",
     "doctor",
     "demo",
     "new clog",
