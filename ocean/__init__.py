@@ -1,198 +1,21 @@
-"""Ocean: durable runs without a worker, a broker or a control plane."""
+"""Ocean: durable runs without a worker, a broker or a control plane.
 
-from ocean.compose import Ocean
-from ocean.kernel.access import Access, ApiKey, Standing
-from ocean.kernel.api_keys import NewApiKey, WebSession
-from ocean.kernel.arguments import CLEAR, UNSET
-from ocean.kernel.attributes import Within
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.bulk import BulkProgress, BulkResult
-from ocean.kernel.clock import Clock, SystemClock
-from ocean.kernel.clog import Clog
-from ocean.kernel.counters import Take, Taken
-from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
-from ocean.kernel.eligibility import Explanation, Hold
-from ocean.kernel.errors import (
-    Abort,
-    BadCursor,
-    BulkStopped,
-    CallRefused,
-    CallTimeout,
-    CallTooDeep,
-    ClogError,
-    Conflict,
-    DedupeKeyReused,
-    FetchRefused,
-    InvalidValue,
-    KeyIsLimited,
-    LeaseCompleted,
-    LeaseLost,
-    LockLost,
-    NotGeneric,
-    NotRead,
-    OceanError,
-    ReadSpent,
-    Refuse,
-    RequestKeyReused,
-    ResultTimeout,
-    RowChanged,
-    RunBusy,
-    RunEnded,
-    RunExists,
-    RunFailed,
-    RunHasNoInput,
-    RunNotFailed,
-    RunNotFound,
-    SessionNotFound,
-    SignalIdReused,
-    SignalRefused,
-    StepNameUsed,
-    StoreBusy,
-    StoreUnusable,
-    ToolNotAllowed,
-    UnknownApiKey,
-    UnknownClog,
-    UnknownMethod,
-    UnknownTool,
-    UnknownWebhook,
-    WebhookRefused,
-    WebhookReplayed,
-    WriteSpent,
-)
-from ocean.kernel.fetch import FetchResponse
-from ocean.kernel.leasing import Lease, WorkDone
-from ocean.kernel.mounting import Incoming, Reply
-from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import (
-    AdvanceResult,
-    Caller,
-    ChildEnd,
-    ClogRecord,
-    Event,
-    Input,
-    Key,
-    KeyInfo,
-    RunCount,
-    RunInfo,
-    RunPage,
-    RunStatus,
-    SignalReceipt,
-    SweepResult,
-    TickInfo,
-    TickResult,
-)
-from ocean.kernel.rows import KeyedRun, Rows, TickRows
-from ocean.kernel.tick import Tick
-from ocean.kernel.tools import ToolSpec
-from ocean.kernel.webhooks import Delivery, Received, sign_webhook
+The public names are those of `ocean.public`. They are imported with the first one that is asked for, so that
+`ocean --help` does not wait for what it does not use.
+"""
 
-__all__ = [
-    "CLEAR",
-    "UNSET",
-    "Abort",
-    "Access",
-    "AdvanceResult",
-    "ApiKey",
-    "BadCursor",
-    "BulkProgress",
-    "BulkResult",
-    "BulkStopped",
-    "CallRefused",
-    "CallTimeout",
-    "CallTooDeep",
-    "Caller",
-    "ChildEnd",
-    "Clock",
-    "Clog",
-    "ClogError",
-    "ClogRecord",
-    "Conflict",
-    "Continue",
-    "DedupeKeyReused",
-    "Delivery",
-    "Done",
-    "DryEvent",
-    "DryNewRun",
-    "DryRow",
-    "DryRun",
-    "DrySignal",
-    "DryStop",
-    "DryTimer",
-    "ErrorInfo",
-    "Event",
-    "Explanation",
-    "Failed",
-    "FetchRefused",
-    "FetchResponse",
-    "Hold",
-    "Incoming",
-    "Input",
-    "InvalidValue",
-    "Key",
-    "KeyInfo",
-    "KeyIsLimited",
-    "KeyedRun",
-    "Lease",
-    "LeaseCompleted",
-    "LeaseLost",
-    "LockLost",
-    "NewApiKey",
-    "NotGeneric",
-    "NotRead",
-    "Ocean",
-    "OceanError",
-    "Ok",
-    "Outcome",
-    "ReadSpent",
-    "Received",
-    "Refuse",
-    "Reply",
-    "RequestKeyReused",
-    "ResultTimeout",
-    "Retry",
-    "RetryPolicy",
-    "RowChanged",
-    "Rows",
-    "RunBusy",
-    "RunCount",
-    "RunEnded",
-    "RunExists",
-    "RunFailed",
-    "RunHasNoInput",
-    "RunInfo",
-    "RunNotFailed",
-    "RunNotFound",
-    "RunPage",
-    "RunStatus",
-    "SessionNotFound",
-    "SignalIdReused",
-    "SignalReceipt",
-    "SignalRefused",
-    "Standing",
-    "StepNameUsed",
-    "StoreBusy",
-    "StoreUnusable",
-    "SweepResult",
-    "SystemClock",
-    "Take",
-    "Taken",
-    "Tick",
-    "TickInfo",
-    "TickResult",
-    "TickRows",
-    "ToolNotAllowed",
-    "ToolSpec",
-    "UnknownApiKey",
-    "UnknownClog",
-    "UnknownMethod",
-    "UnknownTool",
-    "UnknownWebhook",
-    "Wait",
-    "WebSession",
-    "WebhookRefused",
-    "WebhookReplayed",
-    "Within",
-    "WorkDone",
-    "WriteSpent",
-    "sign_webhook",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ocean.public import *  # noqa: F403
+else:
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        is_public = name == "__all__" or not name.startswith("_")
+        public = import_module("ocean.public") if is_public else None
+        if not hasattr(public, name):
+            raise AttributeError(f"module 'ocean' has no attribute {name!r}")
+        value = globals()[name] = getattr(public, name)
+        return value

@@ -1,6 +1,6 @@
 """The one place where store, kernel, clogs and clock are joined."""
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import cached_property
 from typing import Self
@@ -136,10 +136,12 @@ class Ocean(Kernel):
         requests_older_than_ms: int | None = retention.DAY_MS,
         batch: int = 500,
         max_batches: int = 1_000,
+        on_progress: Callable[[SweepResult], object] | None = None,
     ) -> SweepResult:
         """Remove what is old enough, in bounded batches; what is not named stays.
 
-        But request keys go after a day, and counters when they are worth as much as none.
+        But request keys go after a day, and counters when they are worth as much as none. `on_progress` is told the
+        sum after each batch.
         """
         return await retention.sweep(
             self._store,
@@ -149,4 +151,5 @@ class Ocean(Kernel):
             requests_older_than_ms=requests_older_than_ms,
             batch=batch,
             max_batches=max_batches,
+            on_progress=on_progress,
         )

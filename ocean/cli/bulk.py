@@ -71,15 +71,20 @@ async def act_on_many(
 
 
 def _confirm(verb: str, count: str, yes: bool) -> None:
+    noun = "run" if count == "1" else "runs"
+    confirm(f"{verb.capitalize()} {count} {noun}?", f"this would {verb} {count} runs", yes)
+
+
+def confirm(question: str, meaning: str, yes: bool) -> None:
+    """Ask; a no ends the command. Where nobody can be asked, it is refused with what it would have done."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidValue(f"this would {verb} {count} runs; say --yes to do it without being asked")
-    noun = "run" if count == "1" else "runs"
+        raise InvalidValue(f"{meaning}; say --yes to do it without being asked")
     # The event loop would keep Ctrl-C for itself until the prompt returns.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        is_wanted = typer.confirm(f"{verb.capitalize()} {count} {noun}?", err=True)
+        is_wanted = typer.confirm(question, err=True)
     finally:
         signal.signal(signal.SIGINT, before)
     if not is_wanted:

@@ -1,10 +1,11 @@
-"""`ocean limit`, `sweep`, `migrate`: keeping house."""
+"""`ocean limit`, `sweep`, `delete-session`, `migrate`: keeping house."""
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
-from ocean.cli.options import Actor, Clogs, Db, Json
+from ocean.cli.options import Actor, Clogs, Db, Json, RequestKey, Yes
 
 limit_app = typer.Typer(help="Concurrency keys: how many runs may work under a name at once.", no_args_is_help=True)
 
@@ -84,24 +85,61 @@ def sweep(
     is_json: Json = False,
 ) -> None:
     """Remove what is old enough. Events and runs stay unless their age is named."""
-    from ocean import Ocean
+    from rich.console import Console
+
+    from ocean import Ocean, SweepResult
     from ocean.cli.running import run
     from ocean.cli.saying import duration_ms
     from ocean.cli.screen import Screen
 
-    async def work(ocean: Ocean, screen: Screen) -> None:
-        swept = await ocean.sweep(
-            events_older_than_ms=duration_ms(events, "--events"),
-            runs_older_than_ms=duration_ms(runs, "--runs"),
-            requests_older_than_ms=duration_ms(requests, "--requests"),
-            max_batches=batches,
-        )
-        if screen.is_json:
-            screen.json(swept)
-            return
-        more = "; there is more" if swept.more else ""
+    def said(swept: SweepResult) -> str:
         counts = f"{swept.events} events, {swept.runs} runs, {swept.requests} request keys, {swept.counters} counters"
-        screen.say(f"removed {counts}{more}")
+        return f"removed {counts}{'; there is more' if swept.more else ''}"
+
+    async def work(ocean: Ocean, screen: Screen) -> None:
+        console = Console(stderr=True)
+        is_watched = console.is_terminal and not screen.is_json
+        with console.status("sweeping") if is_watched else nullcontext() as status:
+            swept = await ocean.sweep(
+                events_older_than_ms=duration_ms(events, "--events"),
+                runs_older_than_ms=duration_ms(runs, "--runs"),
+                requests_older_than_ms=duration_ms(requests, "--requests"),
+                max_batches=batches,
+                on_progress=None if status is None else lambda so_far: status.update(said(so_far)),
+            )
+        screen.json(swept) if screen.is_json else screen.say(said(swept))
+
+    run(work, db, clogs, is_json)
+
+
+def delete_session(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session.")],
+    yes: Yes = False,
+    actor: Actor = None,
+    request_key: RequestKey = None,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Remove a session with all its runs and rows; its events stay."""
+    from ocean import Ocean
+    from ocean.cli.bulk import CAP, confirm
+    from ocean.cli.running import run
+    from ocean.cli.screen import Screen, printable
+    from ocean.cli.showing import counted
+    from ocean.guarding import Guard
+
+    async def work(ocean: Ocean, screen: Screen) -> None:
+        await Guard(ocean).check_session_delete(session)
+        found = await ocean.count_runs(session_id=session, cap=CAP)
+        runs = f"{'at least ' if found.is_capped else ''}{counted(found.count, 'run')}"
+        name = printable(session)
+        confirm(f"Delete session {name} with {runs}?", f"this would delete session {session!r} with {runs}", yes)
+        gone = await ocean.delete_session(session, actor=actor, request_key=request_key)
+        if screen.is_json:
+            screen.json({"sessionId": session, "deleted": gone})
+        else:
+            screen.say(f"deleted session {session} with {counted(gone, 'run')}")
 
     run(work, db, clogs, is_json)
 

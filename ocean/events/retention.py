@@ -1,9 +1,13 @@
 """Retention: old events from the front, finished runs, answers of request keys, spent counters; in bounded batches."""
 
+from collections.abc import Callable
+
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.clock import Clock
+from ocean.kernel.errors import InvalidValue
 from ocean.kernel.records import SweepResult
 from ocean.kernel.store import Store, SweepAsk
+from ocean.kernel.values import shown
 
 DAY_MS = 86_400_000
 
@@ -17,6 +21,7 @@ async def sweep(
     requests_older_than_ms: int | None,
     batch: int,
     max_batches: int,
+    on_progress: Callable[[SweepResult], object] | None = None,
 ) -> SweepResult:
     """Each batch is a transaction of its own, so that a large sweep never holds writers up for long."""
     ages = (events_older_than_ms, runs_older_than_ms, requests_older_than_ms)
@@ -25,6 +30,8 @@ async def sweep(
             checked_count(age, "an age to sweep")
     checked_count(batch, "batch", least=1, most=10_000)
     checked_count(max_batches, "max_batches", least=1)
+    if on_progress is not None and not callable(on_progress):
+        raise InvalidValue(f"on_progress is a function of a SweepResult, got {shown(on_progress)}")
     now = clock.now()
     events, runs, requests = (None if age is None else now - age for age in ages)
     ask = SweepAsk(events, runs, requests, batch)
@@ -38,6 +45,8 @@ async def sweep(
             swept.more,
             total.counters + swept.counters,
         )
+        if on_progress is not None:
+            on_progress(total)
         if not swept.more:
             break
     return total

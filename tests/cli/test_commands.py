@@ -202,6 +202,21 @@ def test_old_rows_are_swept(ocean: Shell) -> None:
     assert ocean.json("ps")["runs"] == []
 
 
+def test_a_session_is_deleted_with_its_runs_and_rows(ocean: Shell) -> None:
+    for name in ("s 1", "s 1", "other"):
+        ocean("create", "shop", "--input", '{"do": "sell", "what": "tea"}', "--session", name)
+    ocean("advance")
+    refused = ocean("delete-session", "s 1")
+    assert (refused.code, len(ocean.json("ps")["runs"])) == (2, 3)
+    assert "this would delete session 's 1' with 2 runs; say --yes" in refused.err
+    assert ocean("delete-session", "s 1", "--yes", "--actor", "ada").out == "deleted session s 1 with 2 runs\n"
+    assert [run["sessionId"] for run in ocean.json("ps")["runs"]] == ["other"]
+    again = ocean.json("delete-session", "other", "--yes", "--request-key", "k")
+    assert again == {"sessionId": "other", "deleted": 1}
+    assert ocean.json("delete-session", "other", "--yes", "--request-key", "k") == again
+    assert ocean.json("delete-session", "other", "--yes")["deleted"] == 0
+
+
 def test_migrate_makes_the_database_once(ocean: Shell) -> None:
     first = ocean.json("migrate")
     assert (first["from"], first["to"] > 0) == (0, True)

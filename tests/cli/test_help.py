@@ -10,6 +10,7 @@ from ocean.cli.main import EPILOG, app
 from tests.cli.kit import ROOT, Shell
 
 OTHERS = {
+    "delete-session",
     "doctor",
     "demo",
     "new clog",
@@ -71,11 +72,12 @@ def test_the_document_names_every_command_and_option() -> None:
     assert sorted(option for option in options if option not in document) == []
 
 
-def test_help_imports_no_server_and_no_tables() -> None:
+def test_help_imports_neither_the_kernel_nor_a_server_nor_tables() -> None:
     program = (
         "import sys; from typer.testing import CliRunner; from ocean.cli.main import app;"
         "assert CliRunner().invoke(app, ['advance', '--help']).exit_code == 0;"
-        "print({'uvicorn', 'starlette', 'rich', 'ocean.http', 'ocean.cli.screen'} & set(sys.modules))"
+        "print({'uvicorn', 'starlette', 'rich', 'anyio', 'ocean.http', 'ocean.kernel', 'ocean.cli.screen'}"
+        " & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("set()\n", "")

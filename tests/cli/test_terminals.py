@@ -109,3 +109,21 @@ def test_ctrl_c_at_a_question_is_no(ocean: Shell) -> None:
         assert t.ended() == 130
         assert "Traceback" not in t.seen
     assert len(ocean.json("ps")["runs"]) == 1
+
+
+def test_a_session_is_asked_about_before_it_is_deleted(ocean: Shell) -> None:
+    ocean.create("wait", "--session", "s")
+    with terminal(ocean, "delete-session", "s") as t:
+        t.until("Delete session s with 1 run? [y/N]")
+        t.type("y\n")
+        assert t.ended() == 0
+    assert ocean.json("ps")["runs"] == []
+
+
+def test_a_sweep_says_on_a_terminal_how_far_it_is(ocean: Shell) -> None:
+    for _ in range(2):
+        ocean.create("wait")
+    with terminal(ocean, "sweep", "--events", "0ms") as t:
+        assert t.ended() == 0
+        assert t.seen.count("removed 2 events, 0 runs") > 1
+    assert ocean("sweep", "--events", "0ms").err == ""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import ocean
+import ocean.public
 from ocean.stores.migrate import migrations
 
 ROOT = Path(__file__).parents[2]
@@ -132,3 +134,12 @@ def test_the_document_on_tables_names_every_table_and_index() -> None:
     document = (ROOT / "docs" / "tables.md").read_text()
     assert len(names) > 20
     assert [name for name in names if f"`{name}`" not in document] == []
+
+
+def test_the_public_names_are_there_when_asked_for_and_no_others() -> None:
+    assert [name for name in ocean.public.__all__ if getattr(ocean, name) is not getattr(ocean.public, name)] == []
+    named: dict[str, object] = {}
+    exec("from ocean import *", named)
+    assert set(ocean.public.__all__) == named.keys() - {"__builtins__"}
+    for name in ("nothing", "_Ocean", "__wrapped__"):
+        assert not hasattr(ocean, name)

@@ -65,7 +65,8 @@ async def served() -> AsyncIterator[Served]:
 
 def request(body: Any, path: str = "/v1/leases") -> bytes:
     text = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(text)}\r\n\r\n"
     return head.encode() + text
 
 
@@ -111,7 +112,7 @@ async def test_a_server_that_does_not_tell_how_a_path_was_spelled_is_served_too(
 
 async def asked(port: int, line: str) -> tuple[int, Any]:
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-        await stream.send(f"{line}\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        await stream.send(f"{line}\r\nHost: localhost\r\n\r\n".encode())
         answer = b"".join([part async for part in stream])
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)

@@ -225,7 +225,7 @@ async def test_a_reader_that_does_not_read_is_dropped_and_holds_nobody_up(caplog
     async with served(Script(tell)) as s:
         run_id = await s.run()
         with socket.create_connection(("127.0.0.1", s.port)) as stuck:
-            stuck.sendall(b"GET /v1/events?types=big HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+            stuck.sendall(b"GET /v1/events?types=big HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
             await s.until_left(1)
             watcher = await s.open("/v1/events?types=big")
             read = 0

@@ -125,7 +125,7 @@ class Story:
             return
         raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n" + ("\r\n" if whole else "")
+        asked = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n" + ("\r\n" if whole else "")
         try:
             await stream.send(asked.encode())
             self.resets += 1
@@ -135,7 +135,8 @@ class Story:
 
 async def post(port: int, path: str, body: object) -> None:
     text = json.dumps(body)
-    head = f"POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(text)}\r\n\r\n"
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send((head + text).encode())
         answer = b"".join([part async for part in stream])

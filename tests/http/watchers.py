@@ -45,7 +45,7 @@ class Watcher:
         watcher = cls(await anyio.connect_tcp("127.0.0.1", port))
         resumed = "" if last is None else f"Last-Event-ID: {last}\r\n"
         await watcher.stream.send(
-            f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n{resumed}\r\n".encode()
+            f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n{resumed}\r\n".encode()
         )
         status, *lines = (await watcher._until(b"\r\n\r\n")).decode().lower().split("\r\n")
         watcher.status = int(status.split()[1])

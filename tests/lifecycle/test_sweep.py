@@ -150,3 +150,15 @@ async def test_a_sweep_with_wrong_arguments_is_refused(wrong: dict[str, Any]) ->
         with pytest.raises(InvalidValue):
             await w.ocean.sweep(**wrong)
         assert await dump(w) == before
+
+
+async def test_the_sum_so_far_is_told_after_each_batch() -> None:
+    told: list[tuple[int, bool]] = []
+    async with stage(Script()) as w:
+        for _ in range(5):
+            await start_idle(w)
+        w.clock.advance(1_000)
+        swept = await w.ocean.sweep(
+            events_older_than_ms=500, batch=2, on_progress=lambda so_far: told.append((so_far.events, so_far.more))
+        )
+    assert (swept.events, told) == (5, [(2, True), (4, True), (5, False)])
