@@ -62,7 +62,7 @@ class Ticker:
         """None if it could not: a busy or broken database must not end the ticker, which would be found out late."""
         self.pokes += 1
         try:
-            poked = await self._ocean.advance(budget_ms=self._budget_ms)
+            poked = await self._ocean.advance(budget_ms=self._budget_ms, source="ticker")
         except StoreUnusable:
             raise
         except Exception as error:

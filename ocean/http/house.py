@@ -101,7 +101,7 @@ class Reset:
 async def advance(call: Call) -> Response:
     body: AdvanceBody = call.body
     done = await call.ocean.advance(
-        budget_ms=body.budget_ms, run_id=body.run_id, max_ticks=body.max_ticks, dry_run=body.dry_run
+        budget_ms=body.budget_ms, run_id=body.run_id, max_ticks=body.max_ticks, dry_run=body.dry_run, source="http"
     )
     return Answer(
         record(

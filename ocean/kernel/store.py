@@ -15,6 +15,7 @@ from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
 from ocean.kernel.eligibility import Hold, Surroundings
 from ocean.kernel.filters import FeedFilter, RunFilter
+from ocean.kernel.observing import Histogram
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     Agenda,
@@ -213,6 +214,10 @@ class SweepAsk:
 
 
 class Store(Protocol):
+    @property
+    def batch_sizes(self) -> Histogram:
+        """How many of the verbs below shared each transaction. Only grows."""
+
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         """Write down which clogs exist, with their version; a clog's pause survives it."""
 
