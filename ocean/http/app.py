@@ -32,7 +32,7 @@ def make_app(
     app = Starlette(
         routes=make_routes(TABLE, served, Poker(ocean, poke_ms) if poke_ms else None),
         exception_handlers=HANDLERS,
-        middleware=[Middleware(Answering)],
+        middleware=[Middleware(Answering, traffic=served.traffic)],
     )
     # A path is spelled in one way. A redirect would also repeat a lease's id in a header.
     app.router.redirect_slashes = False

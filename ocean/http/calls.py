@@ -1,12 +1,13 @@
 """One request as a handler sees it: checked, and with the Ocean that it asks."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ocean.http.traffic import Traffic
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Caller
 
@@ -26,6 +27,7 @@ class Served:
     table: tuple["Op", ...]
     stream: Stream | None = None
     ready_age_ms: int = 60_000
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True)

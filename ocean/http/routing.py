@@ -36,6 +36,7 @@ def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> lis
 def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         op = ops["GET" if request.method == "HEAD" else request.method]
+        request.scope["ocean.route"] = op.path
         query = read_query(request, op.query)
         key = request_key(request, op)
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
