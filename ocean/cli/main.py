@@ -50,6 +50,9 @@ def serve(
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes a free one.")] = 8_080,
     ticker: Annotated[bool, typer.Option("--ticker/--no-ticker", help="Poke by itself when something is due.")] = True,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Of one poke of the ticker.")] = "1s",
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Else OCEAN_LOG, text.")
+    ] = None,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -64,7 +67,7 @@ def serve(
 
     def act() -> int:
         budget_ms = duration_ms(budget, "--budget") or 0
-        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms)
+        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, log)
 
     leave(act, is_json)
 

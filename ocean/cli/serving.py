@@ -4,6 +4,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
 from ocean.config import load_clogs
 from ocean.http.app import make_app
+from ocean.logs import log_kind, log_to
 from ocean.ticking import ticker
 
 GRACE_S = 10
@@ -45,21 +47,31 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    screen: Screen, db: str | None, clogs: str | None, host: str, port: int, has_ticker: bool, budget_ms: int
+    screen: Screen,
+    db: str | None,
+    clogs: str | None,
+    host: str,
+    port: int,
+    has_ticker: bool,
+    budget_ms: int,
+    log: str | None = None,
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
     refuse_unless_loopback(host)
     settings = settings_of(db, clogs)
     loaded = load_clogs(settings, Path.cwd())
     caught: list[int] = []
+    kind = log_kind(log, os.environ)
 
     with listen(host, port) as listening:
         async with AsyncExitStack() as stack:
+            stack.callback(log_to(sys.stderr, kind))
             ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
             config = uvicorn.Config(
                 make_app(ocean),
-                # Paths hold lease ids, which are secrets: no line per request.
+                # Paths hold lease ids, which are secrets: our own lines have templates instead.
                 access_log=False,
+                log_config=None,
                 log_level="warning",
                 server_header=False,
                 timeout_graceful_shutdown=GRACE_S,
