@@ -9,12 +9,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ocean import InvalidValue, Ocean, OceanError
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
-from ocean.config import load_clogs
+from ocean.config import BadSettings, load_clogs
 from ocean.http.app import make_app
+from ocean.kernel.values import shown
 from ocean.logs import log_kind, log_to
 from ocean.ticking import ticker
 
@@ -46,6 +48,20 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; try another --port") from error
 
 
+def traced_if_asked(ocean: Ocean, app: ASGIApp) -> ASGIApp:
+    """By OCEAN_OTEL=1: a server that was not asked loads no OpenTelemetry."""
+    asked = os.environ.get("OCEAN_OTEL") or "0"
+    if asked not in ("0", "1"):
+        raise BadSettings(f"OCEAN_OTEL is 1 or 0, got {shown(asked)}")
+    if asked == "0":
+        return app
+    try:
+        from ocean.tracing import traced
+    except ImportError as error:
+        raise BadSettings("OCEAN_OTEL needs OpenTelemetry: pip install 'ocean-runtime[otel]'") from error
+    return traced(ocean, app)
+
+
 async def serve(
     screen: Screen,
     db: str | None,
@@ -68,7 +84,7 @@ async def serve(
             stack.callback(log_to(sys.stderr, kind))
             ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
             config = uvicorn.Config(
-                make_app(ocean),
+                traced_if_asked(ocean, make_app(ocean)),
                 # Paths hold lease ids, which are secrets: our own lines have templates instead.
                 access_log=False,
                 log_config=None,
