@@ -88,7 +88,9 @@ class Ticker:
 
     async def _poke(self, room: int) -> AdvanceResult | None:
         self.pokes += 1
-        poked = await self._guarded(partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room))
+        poked = await self._guarded(
+            partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room, source="ticker")
+        )
         self.ticks += poked.advanced if poked else 0
         return poked
 

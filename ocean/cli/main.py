@@ -58,6 +58,9 @@ def serve(
     poke: Annotated[
         str, typer.Option("--poke", metavar="TIME", help="Of the work done behind an answer; 0s: none.")
     ] = "500ms",
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Else OCEAN_LOG, text.")
+    ] = None,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -72,7 +75,7 @@ def serve(
 
     def act() -> int:
         budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
-        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms)
+        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log)
 
     leave(act, is_json)
 

@@ -31,7 +31,7 @@ def advance(
     from ocean.cli.showing import advance_lines, dry_run_lines
 
     async def work(ocean: Ocean, screen: Screen) -> None:
-        asked: dict[str, Any] = {"budget_ms": duration_ms(budget, "--budget"), "run_id": run_id}
+        asked: dict[str, Any] = {"budget_ms": duration_ms(budget, "--budget"), "run_id": run_id, "source": "cli"}
         if dry_run and (until_idle or max_ticks or clog):
             raise InvalidValue("--dry-run shows one tick of one run; leave --until-idle, --max-ticks and --clog out")
         if dry_run:

@@ -3,19 +3,23 @@
 import os
 import signal
 import socket
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ocean import InvalidValue, Ocean, OceanError
 from ocean.cli.notifying import tell_systemd
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
-from ocean.config import load_clogs
+from ocean.config import BadSettings, load_clogs
 from ocean.http.access import is_loopback
 from ocean.http.app import POKE_MS, make_app
 from ocean.http.stopping import Stopping
+from ocean.kernel.values import shown
+from ocean.logs import log_kind, log_to
 from ocean.ticking import ticker
 
 GRACE_S = 10
@@ -54,6 +58,20 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; try another --port") from error
 
 
+def traced_if_asked(ocean: Ocean, app: ASGIApp) -> ASGIApp:
+    """By OCEAN_OTEL=1: a server that was not asked loads no OpenTelemetry."""
+    asked = os.environ.get("OCEAN_OTEL") or "0"
+    if asked not in ("0", "1"):
+        raise BadSettings(f"OCEAN_OTEL is 1 or 0, got {shown(asked)}")
+    if asked == "0":
+        return app
+    try:
+        from ocean.tracing import traced
+    except ImportError as error:
+        raise BadSettings("OCEAN_OTEL needs OpenTelemetry: pip install 'ocean-runtime[otel]'") from error
+    return traced(ocean, app)
+
+
 async def serve(
     screen: Screen,
     db: str | None,
@@ -63,21 +81,25 @@ async def serve(
     has_ticker: bool,
     budget_ms: int,
     poke_ms: int = POKE_MS,
+    log: str | None = None,
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
     settings = settings_of(db, clogs)
     loaded = load_clogs(settings, Path.cwd())
     caught: list[int] = []
+    kind = log_kind(log, os.environ)
 
     async with AsyncExitStack() as stack:
+        stack.callback(log_to(sys.stderr, kind))
         ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
         await refuse_unless_guarded(ocean, host)
         app = make_app(ocean, poke_ms=poke_ms)
         with listen(host, port) as listening:
             config = uvicorn.Config(
-                app,
-                # Paths hold lease ids, which are secrets: no line per request.
+                traced_if_asked(ocean, app),
+                # Paths hold lease ids, which are secrets: our own lines have templates instead.
                 access_log=False,
+                log_config=None,
                 log_level="warning",
                 server_header=False,
                 lifespan="off",

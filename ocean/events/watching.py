@@ -13,6 +13,7 @@ from ocean.events.tail import Follower, Tail
 from ocean.kernel.clock import Clock
 from ocean.kernel.errors import RunNotFound, StoreUnusable
 from ocean.kernel.filters import FeedFilter
+from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.records import AdvanceResult, RunInfo
 
 BUDGET_MS = 1_000
@@ -25,7 +26,7 @@ logger = logging.getLogger("ocean.events")
 class Runs(Protocol):
     async def get_run(self, run_id: str) -> RunInfo | None: ...
 
-    async def advance(self, *, budget_ms: int, run_id: str) -> AdvanceResult: ...
+    async def advance(self, *, budget_ms: int, run_id: str, source: PokeSource) -> AdvanceResult: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -110,7 +111,7 @@ class Watches:
 
     async def _advanced(self, run_id: str) -> bool:
         try:
-            return bool((await self._runs.advance(run_id=run_id, budget_ms=BUDGET_MS)).outcomes)
+            return bool((await self._runs.advance(run_id=run_id, budget_ms=BUDGET_MS, source="watcher")).outcomes)
         except (RunNotFound, StoreUnusable):
             raise
         except Exception as error:

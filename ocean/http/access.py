@@ -31,6 +31,7 @@ async def admitted(served: Served, request: Request, scope: "Scope") -> Access:
     if scope == "open":
         return NOBODY
     access = await identified(served, request)
+    request.scope["ocean.actor"] = access.actor
     if scope != "any" and not access.may(scope):
         raise WrongScope(f"this key is not for {scope!r}; use one that is", scope=scope)
     return access

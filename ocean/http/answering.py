@@ -11,10 +11,12 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
 from ocean.http.errors import BodyTooLarge, envelope, retry_after, unexpected, unknown_route
+from ocean.http.traffic import Traffic
 from ocean.http.wire import Answer
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.errors import OceanError
 from ocean.kernel.ids import IdSource
+from ocean.kernel.observing import plain_code
 
 REQUEST_ID = "X-Request-Id"
 ACCEPTED_ID = re.compile(r"[A-Za-z0-9._~:-]{1,128}")
@@ -26,8 +28,9 @@ logger = logging.getLogger("ocean.http")
 class Answering:
     """Each request has an id, the caller's or ours, and every answer carries it."""
 
-    def __init__(self, app: ASGIApp, clock: Clock | None = None) -> None:
+    def __init__(self, app: ASGIApp, clock: Clock | None = None, traffic: Traffic | None = None) -> None:
         self._app = app
+        self._traffic = traffic or Traffic()
         self._clock = clock or SystemClock()
         self._ids = IdSource()
 
@@ -38,14 +41,25 @@ class Answering:
         given = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = given if ACCEPTED_ID.fullmatch(given) else self._ids.new(self._clock.now())
         scope["ocean.request_id"] = request_id
-        has_started = False
+        began_at = self._clock.now()
+        status: int | None = None
+        is_told = False
+
+        def tell() -> None:
+            nonlocal is_told
+            if not is_told:
+                is_told = True
+                self._traffic.answered(scope, status, max(self._clock.now() - began_at, 0))
 
         async def send_with_id(message: Message) -> None:
-            nonlocal has_started
+            nonlocal status
             if message["type"] == "http.response.start":
-                has_started = True
+                status = message["status"]
                 MutableHeaders(scope=message)[REQUEST_ID] = request_id
             await send(message)
+            # Now, and not after the poke behind the answer.
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                tell()
 
         try:
             await self._app(scope, receive, send_with_id)
@@ -54,15 +68,18 @@ class Answering:
         except Exception:
             # The path stays out of the log: it may hold the id of a lease.
             logger.exception("unexpected error in a %s request, %s", scope["method"], request_id)
-            if has_started:
+            if status is not None:
                 raise
             await Answer(unexpected(request_id), 500)(scope, receive, send_with_id)
+        finally:
+            tell()
 
 
 def refused(request: Request, error: Exception) -> Answer:
     assert isinstance(error, OceanError)
     if error.http_status >= 500:
-        logger.warning("%s in request %s: %s", error.code, request_id_of(request), error.message)
+        # Without the message, which may be a clog's own.
+        logger.warning("%s in request %s", plain_code(error.code), request_id_of(request))
     return Answer(envelope(error, request_id_of(request)), error.http_status, headers_of(error))
 
 

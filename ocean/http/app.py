@@ -55,7 +55,7 @@ def make_app(
             hooks_route(hooks, served, poker),
         ],
         exception_handlers=HANDLERS,
-        middleware=[Middleware(Answering)],
+        middleware=[Middleware(Answering, traffic=served.traffic)],
     )
     # A path is spelled in one way. A redirect would also repeat a lease's id in a header.
     app.router.redirect_slashes = False

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from ocean.guarding import Guard
 from ocean.http.stopping import Stopping
+from ocean.http.traffic import Traffic
 from ocean.kernel.access import Access
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Caller
@@ -36,6 +37,7 @@ class Served:
     stopping: Stopping = field(default_factory=Stopping)
     mounted: Mapping[str, Any] = field(default_factory=dict)
     """What clogs have mounted, as the OpenAPI document says it."""
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ async def advance(call: Call) -> Response:
     else:
         await call.guard.check_run(body.run_id, None)
     done = await call.ocean.advance(
-        budget_ms=body.budget_ms, run_id=body.run_id, max_ticks=body.max_ticks, dry_run=body.dry_run
+        budget_ms=body.budget_ms, run_id=body.run_id, max_ticks=body.max_ticks, dry_run=body.dry_run, source="http"
     )
     return Answer(
         record(

@@ -127,7 +127,7 @@ def _given(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _response(op: Op, answer: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
     if isinstance(answer, str):
-        return {"description": answer, "content": {"text/html": {}}}
+        return {"description": answer, "content": {op.media_type: {}}}
     content = _json(schemas[answer])
     if op.is_streamed:
         content[STREAM] = {}

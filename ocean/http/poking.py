@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import anyio
 
 from ocean.kernel.clock import Clock
+from ocean.kernel.poke_sources import PokeSource
 
 logger = logging.getLogger("ocean.http")
 
@@ -16,7 +17,7 @@ class Advances(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    async def advance(self, *, budget_ms: int) -> Any: ...
+    async def advance(self, *, budget_ms: int, source: PokeSource) -> Any: ...
 
 
 class Poker:
@@ -52,7 +53,7 @@ class Poker:
 
         cancel = self._ocean.clock.call_later(self._budget_ms, leave)
         try:
-            await self._ocean.advance(budget_ms=self._budget_ms)
+            await self._ocean.advance(budget_ms=self._budget_ms, source="request")
         except Exception:
             # The answer has been sent, and whoever pokes next meets the same error.
             logger.exception("the poke after a request failed")

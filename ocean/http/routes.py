@@ -1,6 +1,6 @@
 """The route table: every route of Ocean's own, who may use it, what it takes and what it answers."""
 
-from ocean.http import creating, feeds, health, house, leases, many, pages, runs, session
+from ocean.http import creating, feeds, health, house, leases, many, metrics, pages, runs, session
 from ocean.http.bodies import Body
 from ocean.http.settling import Unsettled
 from ocean.http.table import Op, Repeat
@@ -365,4 +365,14 @@ OPEN = (
     Op("GET", "/docs", "open", "This API as a page", pages.docs, {200: "an HTML page"}),
 )
 
-TABLE: tuple[Op, ...] = (*RUNS, *MANY, *FEEDS, *LEASES, *HOUSE, *SESSION, *OPEN)
+METRICS = Op(
+    "GET",
+    "/metrics",
+    "read",
+    "What this process has seen and done, for Prometheus",
+    metrics.show,
+    {200: "numbers in the text format of Prometheus"},
+    media_type="text/plain",
+)
+
+TABLE: tuple[Op, ...] = (*RUNS, *MANY, *FEEDS, *LEASES, *HOUSE, *SESSION, METRICS, *OPEN)

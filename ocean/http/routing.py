@@ -63,6 +63,7 @@ def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> lis
 def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         op = ops["GET" if request.method == "HEAD" else request.method]
+        request.scope["ocean.route"] = op.path
         access = await admitted(served, request, op.scope)
         guard = Guard(served.ocean, access)
         await check_place(guard, op, request.path_params)

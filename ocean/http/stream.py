@@ -119,10 +119,12 @@ class Stream(EventSourceResponse):
         run_id = self._where.run_id
         frames, self.body_iterator = anyio.create_memory_object_stream[bytes](0)
         self.data_sender_callable = partial(self._produce, frames)
-        with nullcontext() if run_id is None else self._ocean.watching(run_id), frames, self.body_iterator:
+        watched = nullcontext() if run_id is None else self._ocean.watching(run_id)
+        with self._ocean.observed.streaming(_feed(self._where)), watched, frames, self.body_iterator:
             try:
                 await super().__call__(scope, receive, partial(self._send_in_time, send))
             except ReaderStuck:
+                self._ocean.observed.dropped_streams += 1
                 logger.info("dropped a reader that took nothing for %s ms", self._send_timeout_ms)
 
     async def _send_in_time(self, send: Send, message: Message) -> None:
@@ -156,7 +158,7 @@ class Stream(EventSourceResponse):
         except anyio.BrokenResourceError:
             pass  # Nobody takes frames any more: the stream is being taken down.
         except OceanError as error:
-            logger.info("a stream ends: %s", error.message)
+            logger.info("a stream ends: %s", error.code)
         except Exception:
             logger.exception("a stream ends by an unexpected error")
 
@@ -179,6 +181,12 @@ class Stream(EventSourceResponse):
 
 class ReaderStuck(Exception):
     """The reader has taken nothing for too long."""
+
+
+def _feed(where: FeedFilter) -> str:
+    if where.run_id is not None:
+        return "run"
+    return "session" if where.session_id is not None else "clog" if where.clog_id is not None else "all"
 
 
 def _asked(where: FeedFilter) -> dict[str, Any]:

@@ -53,5 +53,7 @@ class Op:
     pokes: bool = False
     """Whether due work is looked for after it."""
     most_bytes: int = MAX_BYTES
+    media_type: str = "text/html"
+    """Of an answer that is no JSON."""
     is_streamed: bool = False
     """Whether it answers with a stream to those who accept one."""

@@ -24,6 +24,6 @@ What holds, and why:
 Where things are: `transitions` is the state table, `eligibility` and `lanes` decide who is claimed, `advancing` is the
 loop, `tick` what a clog is handed, `read_before_write` the ledger of its rows, `counters` what it may take, `leasing`
 the work of those outside, `rehearsing` the dry run, `finding` and `bulk` which runs are meant and one verb for many,
-`store` what a database must do.
+`store` what a database must do, `observing` and `poke_sources` what is counted of it all, for others to show.
 On failure: a handler that raises costs an attempt; a lost lock cancels it; a conflict on a row calls it again.
 """

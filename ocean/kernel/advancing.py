@@ -14,7 +14,9 @@ from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import LockLost, OceanError, StoreBusy
 from ocean.kernel.locks import Held, LockKeeper
+from ocean.kernel.observing import Observations, TickSeen, Why
 from ocean.kernel.outcomes import ErrorInfo, Ok, Outcome, Retry, error_info, outcome_name
+from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.records import Caller, Claim, RunStatus, TickResult
 from ocean.kernel.scene import Scene
 from ocean.kernel.store import Behind, ClaimableClog, ClaimAsk, Committed, Contended, Store, TickAnswer, TickCommit
@@ -34,6 +36,7 @@ class Crew:
     instance_id: str
     lock_ms: int
     private_hosts: Collection[str]
+    observed: Observations
 
     def claimable(self, clog_ids: Collection[str] | None) -> dict[str, ClaimableClog]:
         return {
@@ -46,8 +49,11 @@ class Crew:
 class Advance:
     """One poke. `until` bounds claiming; handlers that have started go on to their own time limit."""
 
-    def __init__(self, crew: Crew, ask: ClaimAsk, until: int, max_ticks: int | None, concurrency: int) -> None:
+    def __init__(
+        self, crew: Crew, ask: ClaimAsk, until: int, max_ticks: int | None, concurrency: int, source: PokeSource
+    ) -> None:
         self._crew = crew
+        self._source = source
         self._ask = ask
         self._until = until
         self._ticks_left = max_ticks
@@ -104,7 +110,10 @@ class Advance:
 
     async def _work(self, claim: Claim, sent_at: int) -> None:
         try:
-            self.results.append(await TickWork(self._crew, claim, sent_at).run())
+            with self._crew.observed.ticking(claim, self._source) as seen:
+                result = await TickWork(self._crew, claim, sent_at, seen).run()
+                seen.outcome = result.outcome
+            self.results.append(result)
         except Exception as error:
             self._error = self._error or error
         except BaseException:
@@ -184,9 +193,10 @@ async def outcome_of(scene: Scene, clog: Clog) -> Outcome:
 class TickWork:
     """One claimed tick, from its call to its commit, over conflicts and lost locks."""
 
-    def __init__(self, crew: Crew, claim: Claim, sent_at: int) -> None:
+    def __init__(self, crew: Crew, claim: Claim, sent_at: int, seen: TickSeen) -> None:
         self._crew = crew
         self._claim = claim
+        self._seen = seen
         self._clog = crew.registry.get(claim.run.clog_id)
         self._scope = anyio.CancelScope()
         self._held: Held = crew.keeper.hold(claim.lock, sent_at, self._lost)
@@ -220,8 +230,11 @@ class TickWork:
             outcome, effects = await self._call(call)
             answer, outcome = await self._commit(call, outcome, effects)
             if isinstance(answer, Committed):
+                self._seen.failed_as(outcome)
                 return answer.status, outcome_name(outcome)
-            call = answer.call
+            why: Why = "counters" if answer.refused else "rows"
+            self._crew.observed.conflicted(self._clog.clog_id, "tick", why, self._claim.run.run_id, self._claim.tick)
+            call = self._seen.call = answer.call
             self._refused |= answer.refused
             if answer.must_take_turn:
                 await self._take_turn(effects)

@@ -14,6 +14,7 @@ from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import CallRefused, CallTimeout, Conflict, Refuse
+from ocean.kernel.observing import Observations
 from ocean.kernel.records import Caller, RunInfo
 from ocean.kernel.scene import Scene
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Request, Store
@@ -39,6 +40,7 @@ class DirectCall:
     request: Request | None
     seed: str
     private_hosts: Collection[str]
+    observed: Observations
     handler: Callable[..., Any] | None = None
     """What is called instead of the method, which is then only a name."""
 
@@ -61,6 +63,9 @@ class DirectCall:
             done = await self._commit(effects, answer)
             if isinstance(done, CallDone):
                 return done
+            self.observed.conflicted(
+                self.clog.clog_id, "call", "counters" if done.refused else "rows", self.run.run_id if self.run else None
+            )
             refused |= done.refused
             # A refused counter is known to the next call: it is no conflict that could come again.
             tries += not done.refused

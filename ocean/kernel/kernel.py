@@ -31,8 +31,10 @@ from ocean.kernel.ids import instance_id as new_instance_id
 from ocean.kernel.lanes import FAIR_EVERY
 from ocean.kernel.leasing import Lease, Leasing, WorkDone
 from ocean.kernel.locks import LockKeeper
+from ocean.kernel.observing import Observations
 from ocean.kernel.operating import Operating
 from ocean.kernel.outcomes import Outcome
+from ocean.kernel.poke_sources import PokeSource, checked_source
 from ocean.kernel.receiving import Receiving
 from ocean.kernel.records import (
     GENERIC_VERBS,
@@ -81,8 +83,10 @@ class Kernel(Operating, Receiving):
         self.instance_id = instance_id or new_instance_id()
         shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
         keeper = LockKeeper(store, clock, shortest)
-        self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, tuple(private_hosts))
-        self._leasing = Leasing(store, clock)
+        self.observed = Observations(clock, store.batch_sizes, [clog.clog_id for clog in self._registry])
+        hosts = tuple(private_hosts)
+        self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, hosts, self.observed)
+        self._leasing = Leasing(store, clock, self.observed)
         # A process that makes few claims must not always begin with the urgent slots.
         self._slot = int(even_roll(self.instance_id) * FAIR_EVERY)
 
@@ -186,13 +190,15 @@ class Kernel(Operating, Receiving):
         run_id: str | None = None,
         concurrency: int = DEFAULT_CONCURRENCY,
         dry_run: bool = False,
+        source: PokeSource = "python",
     ) -> AdvanceResult:
         """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back.
 
-        `dry_run=True` shows the next tick of the run named and changes nothing.
+        `dry_run=True` shows the next tick of the run named and changes nothing. `source` says who pokes.
         """
         checked_count(budget_ms, "budget_ms")
         checked_count(concurrency, "concurrency", least=1)
+        checked_source(source)
         for name, value in (("hard_ms", hard_ms), ("max_ticks", max_ticks)):
             if value is not None:
                 checked_count(value, name)
@@ -205,8 +211,8 @@ class Kernel(Operating, Receiving):
         now = self._clock.now()
         budget_ms = budget_ms if hard_ms is None else min(budget_ms, hard_ms)
         ask = ClaimAsk(self._crew.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
-        advance = Advance(self._crew, ask, now + budget_ms, max_ticks, concurrency)
-        with self._limit(hard_ms):
+        advance = Advance(self._crew, ask, now + budget_ms, max_ticks, concurrency, source)
+        with self.observed.poking(source, run_id), self._limit(hard_ms):
             await advance.run()
         self._slot = (self._slot + advance.claims) % FAIR_EVERY
         return await self._advanced(advance.results)
@@ -297,8 +303,8 @@ class Kernel(Operating, Receiving):
 
     async def _poked(self, run: RunInfo, budget_ms: int) -> AdvanceResult:
         """Move the run, or else whatever it may be waiting for."""
-        own = await self.advance(run_id=run.run_id, budget_ms=budget_ms)
-        return own if own.outcomes else await self.advance(budget_ms=min(budget_ms, POKE_MS))
+        own = await self.advance(run_id=run.run_id, budget_ms=budget_ms, source="wait")
+        return own if own.outcomes else await self.advance(budget_ms=min(budget_ms, POKE_MS), source="wait")
 
     async def call_clog(
         self,
@@ -335,6 +341,7 @@ class Kernel(Operating, Receiving):
             request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, decode(text)]),
             seed=request_key or self._ids.new(self._clock.now()),
             private_hosts=self._crew.private_hosts,
+            observed=self.observed,
         )
         return await call.run_to_end()
 

@@ -23,8 +23,9 @@ from ocean.kernel.arguments import (
 )
 from ocean.kernel.calling import checked_outcome
 from ocean.kernel.clock import Clock
-from ocean.kernel.errors import Conflict, InvalidValue
+from ocean.kernel.errors import Conflict, InvalidValue, LeaseLost
 from ocean.kernel.ids import new_lease_id
+from ocean.kernel.observing import Observations
 from ocean.kernel.outcomes import Outcome, outcome_name
 from ocean.kernel.records import Input, RunInfo, RunStatus
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeasedRun, Store
@@ -82,6 +83,7 @@ class WorkDone:
 class Leasing:
     store: Store
     clock: Clock
+    observed: Observations
 
     async def claim(
         self,
@@ -110,6 +112,7 @@ class Leasing:
         if len(ask.queues) > MOST_QUEUES:
             raise InvalidValue(f"a worker serves at most {MOST_QUEUES} queues at once, got {len(ask.queues)}")
         leased = await self._leased_in_time(ask, wait_ms)
+        self.observed.leases[ask.clog_id] += len(leased)
         return [_lease(lease_id, worker_id, one) for lease_id, one in zip(ids, leased, strict=False)]
 
     async def _leased_in_time(self, ask: LeaseAsk, wait_ms: int) -> list[LeasedRun]:
@@ -203,8 +206,13 @@ class Leasing:
         patience_ends = self.clock.now() + PATIENCE_MS
         while True:
             seen = self.store.commits_seen()
-            answer = await self.store.complete_lease(completion)
+            try:
+                answer = await self.store.complete_lease(completion)
+            except LeaseLost:
+                self.observed.completed("lease_lost")
+                raise
             if not isinstance(answer, Behind):
+                self.observed.completed(outcome_name(outcome), answer.run_id, answer.tick)
                 return WorkDone(answer.run_id, answer.tick, outcome_name(outcome), answer.status)
             left = patience_ends - self.clock.now()
             if left <= 0:

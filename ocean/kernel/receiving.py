@@ -54,6 +54,7 @@ class Receiving:
             request=request_of(key, "webhook", decode(text)),
             seed=key,
             private_hosts=self._crew.private_hosts,
+            observed=self._crew.observed,
             handler=handle,
         )
         try:

@@ -16,6 +16,7 @@ from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
 from ocean.kernel.eligibility import Hold, Surroundings
 from ocean.kernel.filters import FeedFilter, RunFilter
+from ocean.kernel.observing import Histogram
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
     Agenda,
@@ -215,6 +216,10 @@ class SweepAsk:
 
 
 class Store(Protocol):
+    @property
+    def batch_sizes(self) -> Histogram:
+        """How many of the verbs below shared each transaction. Only grows."""
+
     async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
         """Keep a new key; answers it with the time."""
 

@@ -59,7 +59,7 @@ class Shell:
         return subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "ocean", *map(str, args)],
             cwd=self.folder,
-            env=kept | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP} | environ,
+            env=kept | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP, "OCEAN_LOG": "off"} | environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

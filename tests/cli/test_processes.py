@@ -112,6 +112,27 @@ def test_a_second_sigterm_does_not_kill_what_the_first_one_waits_for(ocean: Shel
     assert ocean.json("show", "toil")["run"]["status"] == "done"
 
 
+def test_a_server_logs_requests_and_ticks_as_json_and_traces_if_asked(ocean: Shell) -> None:
+    with started(ocean, "serve", "--port", 0, "--json", "--log", "json", OCEAN_OTEL="1") as server:
+        url = heard(server)["url"]
+        with urllib.request.urlopen(f"{url}/readyz", timeout=PATIENCE_S):
+            pass
+        run_id = ocean.create()
+        ocean("tail", run_id)
+        code, err = ended(server, signal.SIGTERM)
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert code == 0
+    assert {(line["logger"], line.get("route"), line.get("outcome")) for line in lines} == {
+        ("ocean.http", "/readyz", None),
+        ("ocean.tick", None, "done"),
+    }
+
+
+def test_a_wrong_way_to_log_is_refused(ocean: Shell) -> None:
+    refused = ocean("serve", "--port", 0, "--log", "xml")
+    assert (refused.code, "--log is text, json or off" in refused.err) == (2, True)
+
+
 def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--no-ticker", "--json") as server:
         assert heard(server)["ticker"] is False

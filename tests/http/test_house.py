@@ -172,6 +172,6 @@ async def test_readiness_is_lost_while_due_work_is_left_undone() -> None:
         red = await h.get("/readyz")
         error = error_of(red)
         assert (red.status_code, error["code"], error["retryable"]) == (503, "not_ready", True)
-        assert error["details"] == {"dueNow": 1, "oldestDueAgeMs": 1_001, "limitMs": 1_000}
+        assert error["details"] == {"dueNow": 1, "oldestDueAgeMs": 1_001, "limitMs": 1_000, "sources": []}
         await h.w.drain()
         assert (await h.asked("/readyz"))["status"] == "ready"

@@ -76,7 +76,7 @@ class Slow:
         self.calls = 0
         self.begun, self.may_end = anyio.Event(), anyio.Event()
 
-    async def advance(self, *, budget_ms: int) -> None:
+    async def advance(self, *, budget_ms: int, source: str) -> None:
         self.calls += 1
         self.begun.set()
         await self.may_end.wait()

@@ -261,7 +261,7 @@ async def test_a_refusal_that_says_when_is_passed_on_in_seconds() -> None:
 
 
 async def test_what_nobody_expected_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="ocean.http"):
+    with caplog.at_level(logging.WARNING, logger="ocean.http"):
         answer = await answer_to(ValueError("the inner secret"))
     error = error_of(answer)
     assert (answer.status_code, error["code"], error["retryable"]) == (500, "internal", False)

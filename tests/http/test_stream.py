@@ -240,6 +240,7 @@ async def test_a_reader_that_does_not_read_is_dropped_and_holds_nobody_up(caplog
                 s.w.clock.advance(streams.SEND_TIMEOUT_MS)
                 await s.until_left(1)
             assert "dropped a reader" in caplog.text
+            assert s.w.ocean.observed.dropped_streams == 1
             assert "Traceback" not in caplog.text
             await s.w.ocean.signal(run_id)
             await s.w.drain()

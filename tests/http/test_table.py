@@ -99,7 +99,8 @@ def test_a_route_is_said_once_and_says_who_may_use_it() -> None:
     assert len({op.handler for op in TABLE}) == len(TABLE), "each operation has a name of its own"
     for op in TABLE:
         assert op.scope in (*KEY_SCOPES, "any", "open")
-        assert (op.scope == "open") == (not op.path.startswith("/v1/") or name(op) == "POST /v1/session")
+        is_api = op.path.startswith("/v1/") or op.path == "/metrics"
+        assert (op.scope == "open") == (not is_api or name(op) == "POST /v1/session")
         assert (op.verb is not None) == ("{run_id}" in op.path and op.method != "GET")
         assert op.answers
         assert (op.body is not None) == (op.method in ("POST", "PUT"))

@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from ocean.kernel.errors import StoreBusy, StoreUnusable
+from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Database:
         self._path = path
         self._is_memory = path == ":memory:"
         self._queue: deque[_Item] = deque()
-        self._groups = self._units = 0
+        self.batch_sizes = Histogram(BATCHES)
         self._commits = 0
         self._waiters: dict[asyncio.Future[None], int] = {}
         self._look_ms = 0
@@ -170,7 +171,7 @@ class Database:
     @property
     def group_sizes(self) -> tuple[int, int]:
         """How many transactions there were, and how many units they carried."""
-        return self._groups, self._units
+        return self.batch_sizes.count, self.batch_sizes.sum
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -198,8 +199,7 @@ class Database:
         except BaseException as error:
             for item in items:
                 _run_alone(db, item, error)
-        self._groups += 1
-        self._units += len(items)
+        self.batch_sizes.add(len(items))
         # A loop that is closed has nobody left to tell.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._tell, items, db.total_changes != before)

@@ -11,6 +11,7 @@ from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.kernel.eligibility import Surroundings
 from ocean.kernel.errors import LockLost
 from ocean.kernel.filters import FeedFilter, RunFilter
+from ocean.kernel.observing import Histogram
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.records import (
     DEFAULT_QUEUE,
@@ -82,6 +83,10 @@ class SqliteStore(AccessStore):
     def __init__(self, path: str, clock: Clock) -> None:
         self.database = Database(path)
         self._clock = clock
+
+    @property
+    def batch_sizes(self) -> Histogram:
+        return self.database.batch_sizes
 
     async def open(self) -> None:
         await self.database.open()

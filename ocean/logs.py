@@ -1,0 +1,92 @@
+"""The log of a server: one line for each request and tick, as text or JSON, and nothing of what users stored.
+
+A line has ids, names and numbers. Of an exception it has the type and where it was raised; its message may quote a
+payload, and is left out. Control characters are escaped, so that nobody's text can look like a line of its own.
+"""
+
+import json
+import logging
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO, get_args
+
+from ocean.config import BadSettings
+from ocean.kernel.values import shown
+
+LogKind = Literal["text", "json", "off"]
+PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
+"""What a value may be without quotes: printable, without blank, quote, backslash and the sign of equality."""
+MOST_FRAMES = 12
+
+
+def log_kind(flag: str | None, environ: Mapping[str, str]) -> LogKind:
+    source, said = ("--log", flag) if flag is not None else ("OCEAN_LOG", environ.get("OCEAN_LOG") or "text")
+    if said not in get_args(LogKind):
+        raise BadSettings(f"{source} is text, json or off, got {shown(said)}")
+    kind: LogKind = said  # type: ignore[assignment]
+    return kind
+
+
+def log_to(stream: TextIO, kind: LogKind) -> Callable[[], None]:
+    """Write what this process logs to the stream, until the answer is called. `off` leaves warnings and errors."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines() if kind == "json" else TextLines())
+    root, ours = logging.getLogger(), logging.getLogger("ocean")
+    before = ours.level
+    root.addHandler(handler)
+    ours.setLevel(logging.WARNING if kind == "off" else logging.INFO)
+
+    def stop() -> None:
+        root.removeHandler(handler)
+        ours.setLevel(before)
+
+    return stop
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        said = {
+            "at": _at(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+        }
+        # Only ASCII: every control character, also those of Unicode, is escaped.
+        return json.dumps(said | _fields(record), ensure_ascii=True, default=str)
+
+
+class TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        parts = [_at(record), record.levelname.lower(), record.name, _escaped(_message(record))]
+        return " ".join([*parts, *(f"{name}={_quoted(value)}" for name, value in _fields(record).items())])
+
+
+def _at(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    # asyncio shows the exception of a task below its first line.
+    return message.partition("\n")[0] if record.name == "asyncio" else message
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields = dict(getattr(record, "ocean_fields", {}))
+    if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        fields["error"] = type(error).__name__
+        frames = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
+        fields["raised"] = " < ".join(f"{frame.name} {frame.filename}:{frame.lineno}" for frame in reversed(frames))
+    return fields
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return text if PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def _escaped(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else json.dumps(text)[1:-1]

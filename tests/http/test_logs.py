@@ -1,0 +1,220 @@
+"""The log: a line for each request and tick, as text or JSON; and nothing of what users stored, here or elsewhere."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ocean import Abort, Clog, Done, Failed, Outcome, Refuse, Retry, Tick
+from ocean.config import BadSettings
+from ocean.kernel.observing import fields
+from ocean.logs import JsonLines, LogKind, TextLines, log_kind, log_to
+from tests.http.kit import house
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-8d1f"
+Logged = Callable[[LogKind], io.StringIO]
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    """Begin to log; what was written is in the answer."""
+    stops = []
+
+    def begin(kind: LogKind) -> io.StringIO:
+        stream = io.StringIO()
+        stops.append(log_to(stream, kind))
+        return stream
+
+    yield begin
+    for stop in stops:
+        stop()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
+    stream = logged("json")
+    async with house(poke_ms=100) as h:
+        body = {"sessionId": "s", "clogId": "c", "runId": "r1", "input": {"fail": "never"}}
+        await h.post("/v1/runs", body, headers={"x-request-id": "q1"})
+    request, tick = lines(stream)
+    assert request.pop("at").endswith("Z")
+    assert request.pop("ms") >= 0
+    assert request == {
+        "level": "info",
+        "logger": "ocean.http",
+        "message": "request",
+        "method": "POST",
+        "route": "/v1/runs",
+        "status": "201",
+        "request_id": "q1",
+    }
+    tick.pop("at")
+    assert tick == {
+        "level": "info",
+        "logger": "ocean.tick",
+        "message": "tick",
+        "run_id": "r1",
+        "clog_id": "c",
+        "tick": 1,
+        "call": 1,
+        "outcome": "failed",
+        "code": "failed",
+        "ms": 0,
+        "epoch": 1,
+        "reason": "created",
+        "source": "request",
+    }
+
+
+async def test_as_text_a_line_is_short_and_quotes_what_is_odd(logged: Logged) -> None:
+    stream = logged("text")
+    async with house() as h:
+        await h.made({"done": 1}, run_id='a "b"\nc')
+        await h.w.drain()
+    at, said = stream.getvalue().split(" ", 1)
+    assert at.endswith("Z")
+    assert said == (
+        r'info ocean.tick tick run_id="a \"b\"\nc" clog_id=c tick=1 call=1 outcome=done ms=0 epoch=1 '
+        "reason=created source=python\n"
+    )
+
+
+async def test_switched_off_only_warnings_are_left(logged: Logged) -> None:
+    stream = logged("off")
+    async with house(ready_age_ms=0) as h:
+        await h.made({"done": 1})
+        h.w.clock.advance(1)
+        await h.get("/readyz")
+        await h.w.drain()
+    (line,) = stream.getvalue().splitlines()
+    assert "warning ocean.http not_ready in request" in line
+
+
+async def test_it_stops_when_told() -> None:
+    stream = io.StringIO()
+    before = logging.getLogger("ocean").level, list(logging.getLogger().handlers)
+    log_to(stream, "text")()
+    logging.getLogger("ocean.http").warning("too late")
+    assert stream.getvalue() == ""
+    assert (logging.getLogger("ocean").level, logging.getLogger().handlers) == before
+
+
+def record(message: str, *args: object, name: str = "ocean.x", error: BaseException | None = None) -> logging.LogRecord:
+    info = (type(error), error, error.__traceback__) if error else None
+    made = logging.LogRecord(name, logging.ERROR, "", 0, message, args, info)
+    made.__dict__.update(fields(odd="\x1b[31m\u2028\x00\ud800 é"))
+    return made
+
+
+@pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
+def test_a_line_is_one_line_of_plain_characters_whatever_is_said(formatter: logging.Formatter) -> None:
+    line = formatter.format(record("first\r\nsecond %s \x1b]0;", "\u0085"))
+    assert line.isascii()
+    assert line.isprintable()
+    assert "first" in line
+    assert "second" in line
+
+
+@pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
+def test_of_an_exception_the_type_and_the_place_are_told_and_not_its_words(formatter: logging.Formatter) -> None:
+    try:
+        raise ValueError(CANARY)
+    except ValueError as error:
+        line = formatter.format(record("it failed", error=error))
+    assert "ValueError" in line
+    assert "test_logs.py:" in line
+    assert CANARY not in line
+
+
+def test_the_exception_that_asyncio_shows_below_its_line_is_left_out() -> None:
+    line = TextLines().format(
+        record(f"Task exception was never retrieved\nfuture: ValueError('{CANARY}')", name="asyncio")
+    )
+    assert "never retrieved" in line
+    assert CANARY not in line
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "kind"),
+    [
+        (None, {}, "text"),
+        (None, {"OCEAN_LOG": ""}, "text"),
+        (None, {"OCEAN_LOG": "json"}, "json"),
+        ("off", {"OCEAN_LOG": "json"}, "off"),
+    ],
+)
+def test_the_kind_is_the_flag_s_or_the_environment_s(flag: str | None, environ: dict[str, str], kind: str) -> None:
+    assert log_kind(flag, environ) == kind
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "source"), [("xml", {}, "--log"), ("", {}, "--log"), (None, {"OCEAN_LOG": "JSON"}, "OCEAN_LOG")]
+)
+def test_another_kind_is_refused(flag: str | None, environ: dict[str, str], source: str) -> None:
+    with pytest.raises(BadSettings, match=f"{source} is text, json or off"):
+        log_kind(flag, environ)
+
+
+def leaky() -> Clog:
+    """Fails in every way there is, with a secret in it."""
+    clog = Clog("leaky")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        await tick.emit("said", {CANARY: CANARY})
+        match tick.input["do"]:
+            case "raise":
+                raise ValueError(CANARY)
+            case "abort":
+                raise Abort(CANARY, code=f"not a code {CANARY}", details=CANARY)
+            case "retry":
+                return Retry({"code": f"{CANARY}\n", "message": CANARY, "details": [CANARY]})
+            case "fail":
+                return Failed(CANARY)
+        return Done({"output": CANARY})
+
+    @clog.method
+    async def refuse(tick: Tick, payload: Any) -> None:
+        raise Refuse(CANARY, code=f"no code {CANARY}", http_status=503, details=CANARY)
+
+    @clog.method
+    async def fail(tick: Tick, payload: Any) -> None:
+        raise ValueError(CANARY)
+
+    return clog
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+async def test_a_secret_that_users_stored_is_in_no_line_no_metric_and_no_readiness(
+    kind: LogKind, logged: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = logged(kind)
+    async with house(poke_ms=100, ready_age_ms=0, more=[leaky()]) as h:
+        secret = {"session": CANARY, "authorization": f"Bearer {CANARY}", "x-request-id": f"a b {CANARY}"}
+        for do in ("raise", "abort", "retry", "fail", "done"):
+            run = {"clogId": "leaky", "sessionId": CANARY, "input": {"do": do, "secret": CANARY}}
+            await h.post("/v1/runs", run, headers=secret)
+        run_id = (await h.post("/v1/runs", {"clogId": "leaky", "sessionId": "s"})).json()["runId"]
+        for method in ("refuse", "fail"):
+            answer = await h.post(f"/v1/runs/{run_id}/call/{method}", {"payload": CANARY}, headers=secret)
+            assert answer.status_code in (500, 503)
+        await h.run({"secret": CANARY})
+        (lease,) = await h.claim()
+        await h.complete(lease, {"type": "failed", "error": {"code": "x", "message": CANARY}}, row=CANARY)
+        await h.get(f"/v1/runs/{CANARY}?{CANARY}={CANARY}")
+        await h.post(f"/{CANARY}", {CANARY: CANARY})
+        await h.made({"secret": CANARY})
+        h.w.clock.advance(1)
+        shown = [await h.get("/readyz"), await h.get("/metrics")]
+    assert len(stream.getvalue().splitlines()) > 15
+    for text in (stream.getvalue(), *(each.text for each in shown)):
+        assert CANARY not in text
+        assert lease["leaseId"] not in text
