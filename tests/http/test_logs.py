@@ -74,6 +74,18 @@ async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
     }
 
 
+async def test_a_line_says_who_asked(logged: Logged) -> None:
+    stream = logged("json")
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        await h.http.get("/v1/runs", headers={"authorization": f"Bearer {made.key}"})
+        await h.http.post("/v1/advance", json={}, headers={"authorization": f"Bearer {made.key}"})
+        await h.http.get("/v1/runs")
+    said = [(line["status"], line.get("actor")) for line in lines(stream)]
+    assert said == [("200", "ann"), ("403", "ann"), ("401", None)]
+    assert made.key not in stream.getvalue()
+
+
 async def test_as_text_a_line_is_short_and_quotes_what_is_odd(logged: Logged) -> None:
     stream = logged("text")
     async with house() as h:
@@ -198,7 +210,7 @@ async def test_a_secret_that_users_stored_is_in_no_line_no_metric_and_no_readine
 ) -> None:
     stream = logged(kind)
     async with house(poke_ms=100, ready_age_ms=0, more=[leaky()]) as h:
-        secret = {"session": CANARY, "authorization": f"Bearer {CANARY}", "x-request-id": f"a b {CANARY}"}
+        secret = {"session": CANARY, "x-api-key": f"Bearer {CANARY}", "x-request-id": f"a b {CANARY}"}
         for do in ("raise", "abort", "retry", "fail", "done"):
             run = {"clogId": "leaky", "sessionId": CANARY, "input": {"do": do, "secret": CANARY}}
             await h.post("/v1/runs", run, headers=secret)
@@ -212,6 +224,8 @@ async def test_a_secret_that_users_stored_is_in_no_line_no_metric_and_no_readine
         await h.get(f"/v1/runs/{CANARY}?{CANARY}={CANARY}")
         await h.post(f"/{CANARY}", {CANARY: CANARY})
         await h.made({"secret": CANARY})
+        wrong = {"authorization": f"Bearer {CANARY}"}
+        assert (await h.http.get("/v1/runs", headers=wrong)).status_code == 401
         h.w.clock.advance(1)
         shown = [await h.get("/readyz"), await h.get("/metrics")]
     assert len(stream.getvalue().splitlines()) > 15

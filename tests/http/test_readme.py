@@ -33,7 +33,7 @@ def pasted(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     shell = subprocess.Popen(
         ["bash", "-euc", script],
         cwd=folder,
-        env=kept | paths,
+        env=kept | paths | {"OCEAN_LOG": "off"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-import ocean
+import ocean.public
 from ocean import BulkStopped, CallRefused, OceanError, RunFailed
 from ocean.http.answering import HANDLERS, Answering
 from ocean.http.leases import COMPLETION_BYTES
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 JSON = {"content-type": "application/json"}
 ERRORS = sorted(
-    {each for each in vars(ocean).values() if isinstance(each, type) and issubclass(each, OceanError)},
+    {each for each in vars(ocean.public).values() if isinstance(each, type) and issubclass(each, OceanError)},
     key=lambda each: each.__name__,
 )
 DONE = {"type": "done"}
