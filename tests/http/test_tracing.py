@@ -52,7 +52,7 @@ async def traced_house(*acts: Any) -> AsyncIterator[tuple[House, Traces]]:
     traces = Traces()
     async with stage(Script(*acts)) as w:
         app = traced(w.ocean, make_app(w.ocean, poke_ms=100, ready_age_ms=0), traces.provider)
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://house") as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
             yield House(w, http), traces
 
 
