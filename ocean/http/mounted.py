@@ -28,6 +28,7 @@ from ocean.kernel.access import Access
 from ocean.kernel.calling import invoke
 from ocean.kernel.errors import CallRefused, ClogError, InvalidValue, OceanError, Refuse
 from ocean.kernel.mounting import CHECKED, NOBODY, Errors, Incoming, Reply, Route
+from ocean.kernel.observing import plain_code
 from ocean.kernel.values import checked_id, shown
 
 NO_BODY = (204, 304)
@@ -190,7 +191,8 @@ def refusal(errors: Errors | None, error: Exception, incoming: Incoming, request
     if errors is None:
         return refused(request, said)
     if said.http_status >= 500 and said is error:
-        logger.warning("%s in request %s: %s", said.code, incoming.request_id, said.message)
+        # Without the message, which may be a clog's own.
+        logger.warning("%s in request %s", plain_code(said.code), incoming.request_id)
     response = rendered(errors(said, incoming), said.http_status)
     for name, value in headers_of(said).items():
         response.headers.setdefault(name, value)

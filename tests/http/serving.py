@@ -33,7 +33,7 @@ def started(path: Path, clogs: str, port: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "ocean", "serve", *options],
         cwd=path.parent,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_LOG": "off"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

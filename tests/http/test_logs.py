@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ocean import Abort, Clog, Done, Failed, Outcome, Refuse, Retry, Tick
+from ocean import Abort, CallRefused, Clog, Done, Failed, Incoming, Outcome, Refuse, Retry, Tick
 from ocean.config import BadSettings
 from ocean.kernel.observing import fields
+from ocean.kernel.records import GENERIC_VERBS
 from ocean.logs import JsonLines, LogKind, TextLines, log_kind, log_to
 from tests.http.kit import house
 
@@ -177,7 +178,7 @@ def test_another_kind_is_refused(flag: str | None, environ: dict[str, str], sour
 
 def leaky() -> Clog:
     """Fails in every way there is, with a secret in it."""
-    clog = Clog("leaky")
+    clog = Clog("leaky", generic=GENERIC_VERBS)
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
@@ -201,6 +202,12 @@ def leaky() -> Clog:
     async def fail(tick: Tick, payload: Any) -> None:
         raise ValueError(CANARY)
 
+    @clog.route("POST", "/leaky/{what}", access="open", errors=lambda refusal, incoming: [refusal.code])
+    async def leak(incoming: Incoming) -> None:
+        if incoming.path["what"] == "refuse":
+            raise CallRefused(CANARY, f"no code {CANARY}", 503, CANARY)
+        raise ValueError(CANARY)
+
     return clog
 
 
@@ -210,25 +217,29 @@ async def test_a_secret_that_users_stored_is_in_no_line_no_metric_and_no_readine
 ) -> None:
     stream = logged(kind)
     async with house(poke_ms=100, ready_age_ms=0, more=[leaky()]) as h:
-        secret = {"session": CANARY, "x-api-key": f"Bearer {CANARY}", "x-request-id": f"a b {CANARY}"}
+        secret = {"session": CANARY, "x-request-id": f"a b {CANARY}"}
         for do in ("raise", "abort", "retry", "fail", "done"):
             run = {"clogId": "leaky", "sessionId": CANARY, "input": {"do": do, "secret": CANARY}}
-            await h.post("/v1/runs", run, headers=secret)
+            assert (await h.post("/v1/runs", run, headers=secret)).status_code == 201
         run_id = (await h.post("/v1/runs", {"clogId": "leaky", "sessionId": "s"})).json()["runId"]
         for method in ("refuse", "fail"):
             answer = await h.post(f"/v1/runs/{run_id}/call/{method}", {"payload": CANARY}, headers=secret)
+            assert answer.status_code in (500, 503)
+        for what in ("refuse", CANARY):
+            answer = await h.post(f"/leaky/{what}", {"secret": CANARY}, headers=secret)
             assert answer.status_code in (500, 503)
         await h.run({"secret": CANARY})
         (lease,) = await h.claim()
         await h.complete(lease, {"type": "failed", "error": {"code": "x", "message": CANARY}}, row=CANARY)
         await h.get(f"/v1/runs/{CANARY}?{CANARY}={CANARY}")
+        for held in ({"authorization": f"Bearer {CANARY}"}, {"cookie": f"ocean_session={CANARY}"}):
+            assert (await h.post("/v1/advance", {}, headers=held)).status_code in (401, 403)
         await h.post(f"/{CANARY}", {CANARY: CANARY})
         await h.made({"secret": CANARY})
-        wrong = {"authorization": f"Bearer {CANARY}"}
-        assert (await h.http.get("/v1/runs", headers=wrong)).status_code == 401
         h.w.clock.advance(1)
         shown = [await h.get("/readyz"), await h.get("/metrics")]
     assert len(stream.getvalue().splitlines()) > 15
     for text in (stream.getvalue(), *(each.text for each in shown)):
         assert CANARY not in text
         assert lease["leaseId"] not in text
+    assert 'route="/leaky/{what}"' in shown[1].text

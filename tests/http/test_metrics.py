@@ -121,9 +121,10 @@ async def test_metrics_in_another_format_for_whoever_asks_for_it(h: House) -> No
 async def test_watchers_are_told_while_they_watch() -> None:
     async with served() as s:
         run_id = await s.run()
-        watchers = [await s.open(path) for path in ("/v1/events", f"/v1/runs/{run_id}/events", "/v1/sessions/s/events")]
+        paths = ("/v1/events", f"/v1/runs/{run_id}/events", "/v1/sessions/s/events", "/v1/clogs/c/events")
+        watchers = [await s.open(path) for path in paths]
         streams = s.w.ocean.observed.streams
-        await until(lambda: streams == {"all": 1, "run": 1, "session": 1})
+        await until(lambda: streams == {"all": 1, "run": 1, "session": 1, "clog": 1})
         for watcher in watchers:
             await watcher.close()
         await until(lambda: not any(streams.values()))
