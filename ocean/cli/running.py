@@ -10,7 +10,7 @@ from typing import NoReturn
 import anyio
 import typer
 
-from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreUnusable
+from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreFailed, StoreUnusable
 from ocean.cli.records import envelope, line
 from ocean.cli.screen import Screen, Unheard, printable
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
@@ -93,7 +93,7 @@ def exit_code(error: OceanError) -> int:
     match error:
         case InvalidValue() | BadSettings() | BadCursor():
             return USAGE
-        case StoreBusy() | StoreUnusable():
+        case StoreBusy() | StoreFailed() | StoreUnusable():
             return UNAVAILABLE
         case BulkStopped(__cause__=OceanError() as cause):
             return exit_code(cause)
