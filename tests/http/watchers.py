@@ -78,7 +78,8 @@ class Watcher:
     async def open(cls, port: int, path: str = "/events", last: object = None, method: str = "GET") -> Self:
         watcher = cls(await anyio.connect_tcp("127.0.0.1", port))
         resumed = "" if last is None else f"Last-Event-ID: {last}\r\n"
-        await watcher.stream.send(f"{method} {path} HTTP/1.0\r\nHost: x\r\n{resumed}\r\n".encode())
+        asked = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n{resumed}\r\n"
+        await watcher.stream.send(asked.encode())
         status, *lines = (await watcher._until(b"\r\n\r\n")).decode().lower().split("\r\n")
         watcher.status = int(status.split()[1])
         watcher.head = dict(line.split(": ", 1) for line in lines)

@@ -274,6 +274,24 @@ async def test_a_busy_database_is_asked_again_later_and_later() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
+async def test_a_database_that_stays_busy_is_asked_every_thirty_seconds() -> None:
+    async with stage(Script(Done())) as w:
+        busy = Busy(w.store, [Script(Done())], w.clock)
+        busy.refusals = 100
+        async with ticker(busy) as one:
+            for ms in (0, 1_000, 2_000, 4_000, 8_000, 16_000):
+                w.clock.advance(ms)
+                await let_others_go_on(w)
+            assert one.pokes == 6
+            for pokes in (7, 8):
+                w.clock.advance(29_999)
+                await let_others_go_on(w)
+                assert one.pokes == pokes - 1
+                w.clock.advance(1)
+                await let_others_go_on(w)
+                assert one.pokes == pokes
+
+
 async def test_another_process_s_commit_is_seen(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     async with (
