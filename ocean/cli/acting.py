@@ -1,7 +1,7 @@
 """`ocean signal`, `cancel`, `retry`, `delete`, `pause`, `resume`: on runs by id, or on all that filters mean."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -27,6 +27,8 @@ from ocean.cli.options import (
     StatusFilter,
     Yes,
 )
+
+BulkVerb = Literal["signal", "cancel", "retry", "delete"]
 
 
 def signal(
@@ -237,7 +239,7 @@ def _check_key(verb: str, run_ids: list[str] | None, request_key: str | None) ->
 
 
 def _act(
-    verb: str,
+    verb: BulkVerb,
     run_ids: list[str] | None,
     filters: dict[str, Any],
     request_key: str | None,
@@ -255,6 +257,7 @@ def _act(
     from ocean.cli.running import run
     from ocean.cli.saying import run_query
     from ocean.cli.screen import Screen
+    from ocean.guarding import Guard
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         _check_key(verb, run_ids, request_key)
@@ -266,6 +269,7 @@ def _act(
             raise InvalidValue(f"{verb} takes run ids or filters, not both")
         answers = []
         for run_id in run_ids:
+            await Guard(ocean).check_run(run_id, verb)
             answers.append(await one(ocean, run_id, said))
             if not screen.is_json:
                 new = f": {answers[-1].run_id}" if verb == "retry" else ""
@@ -290,6 +294,7 @@ def _set_paused(
     from ocean import InvalidValue, Ocean
     from ocean.cli.running import run
     from ocean.cli.screen import Screen
+    from ocean.guarding import Guard
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         if bool(run_ids) == (clog is not None):
@@ -300,6 +305,11 @@ def _set_paused(
         on_clog, on_run = (
             (ocean.pause_clog, ocean.pause_run) if verb == "pause" else (ocean.resume_clog, ocean.resume_run)
         )
+        guard = Guard(ocean)
+        if clog is not None:
+            await guard.check_clog(clog, "pause")
+        for run_id in run_ids or ():
+            await guard.check_run(run_id, "pause")
         answers = [await on_clog(clog, **said)] if clog else [await on_run(run_id, **said) for run_id in run_ids or ()]
         if screen.is_json:
             screen.json(answers[0] if len(answers) == 1 else answers)

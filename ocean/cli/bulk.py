@@ -14,8 +14,10 @@ from ocean import BulkProgress, BulkResult, InvalidValue, Ocean, RunStatus
 from ocean.cli.running import REFUSED
 from ocean.cli.screen import Screen
 from ocean.cli.showing import bulk_line
+from ocean.guarding import Guard
 from ocean.kernel.bulk import FAILED, LIVE
 from ocean.kernel.finding import RunQuery
+from ocean.kernel.records import GenericVerb
 
 CAP = 100_000
 
@@ -36,14 +38,16 @@ class Many:
 
 
 async def act_on_many(
-    ocean: Ocean, screen: Screen, verb: str, many: Many, act: Callable[..., Awaitable[BulkResult]], **extra: Any
+    ocean: Ocean, screen: Screen, verb: GenericVerb, many: Many, act: Callable[..., Awaitable[BulkResult]], **extra: Any
 ) -> None:
     """Count, ask, act. A query without a status means what the verb can do something to."""
     if not many.query and not many.everything:
         raise InvalidValue(f"say which runs to {verb}: ids, filters such as --clog, or --everything")
     if many.query and many.everything:
         raise InvalidValue("--everything goes without filters; leave one of them out")
-    query: dict[str, Any] = dict(many.query)
+    # Clogs that keep the verb to themselves are left out, and then it is no longer everything.
+    narrowed = await Guard(ocean).meant(RunQuery(**many.query), verb)
+    query: dict[str, Any] = dict(narrowed)
     if "status" not in query and MEANT[verb] is not None:
         query["status"] = MEANT[verb]
     found = await ocean.count_runs(cap=CAP, **query)
@@ -52,12 +56,12 @@ async def act_on_many(
         _confirm(verb, f"{'at least ' if found.is_capped and many.most is None else ''}{count}", many.yes)
     with _progress(screen, verb, count) as (tell, _):
         done = await act(
-            everything=many.everything,
+            everything=many.everything and not narrowed,
             per_second=many.rate,
             most=many.most,
             actor=many.actor,
             on_progress=tell,
-            **many.query,
+            **narrowed,
             **extra,
         )
     if screen.is_json:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from ocean.cli import acting, keeping, looking, making, poking, tailing
+from ocean.cli import acting, keeping, keyring, looking, making, poking, tailing
 from ocean.cli.options import Clogs, Db, Json
 from ocean.cli.usage import Commands
 
 EPILOG = """Exit codes: 0 done; 1 refused, or the run failed, or doctor found something; 2 wrong usage, value or
-setting; 3 no such run, clog or method; 4 the database is busy, failing, or cannot be opened; 130 Ctrl-C; 141 nobody
-reads the output."""
+setting; 3 no such run, clog or method; 4 the database is busy, failing, or cannot be opened, or the server does not
+answer; 130 Ctrl-C; 141 nobody reads the output."""
 
 app = typer.Typer(
     name="ocean",
@@ -48,7 +48,7 @@ def main(
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Loopback only, until there are keys.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="Other than loopback only if there are keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes a free one.")] = 8_080,
     ticker: Annotated[bool, typer.Option("--ticker/--no-ticker", help="Poke by itself when something is due.")] = True,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Of one poke of the ticker.")] = "1s",
@@ -85,6 +85,7 @@ app.command()(acting.resume)
 app.command()(acting.retry)
 app.command()(acting.delete)
 app.add_typer(keeping.limit_app, name="limit")
+app.add_typer(keyring.keys_app, name="keys")
 app.command("clogs")(looking.list_clogs)
 app.command()(keeping.sweep)
 app.command()(keeping.migrate)

@@ -38,6 +38,7 @@ def create(
     from ocean.cli.saying import attributes, duration_ms, json_input, time_at
     from ocean.cli.screen import Screen
     from ocean.cli.showing import run_table
+    from ocean.guarding import Guard
 
     async def work(ocean: Ocean, screen: Screen) -> int | None:
         wait_ms = duration_ms(wait, "--wait")
@@ -50,6 +51,7 @@ def create(
             "queue": queue,
             "retry": None if max_attempts is None else RetryPolicy(max_attempts=max_attempts),
         }
+        await Guard(ocean).check_clog(clog_id, "create")
         made = await ocean.create_run(
             session_id=session,
             clog_id=clog_id,
@@ -99,11 +101,14 @@ def call(
     from ocean.cli.running import run
     from ocean.cli.saying import json_input
     from ocean.cli.screen import Screen
+    from ocean.guarding import Guard
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         if (method is None) != (clog is not None):
             raise InvalidValue("say `ocean call RUN_ID METHOD`, or `ocean call METHOD --clog CLOG`")
         body = json_input(payload, "--payload")
+        guard = Guard(ocean)
+        await (guard.check_clog(clog, "call") if clog else guard.check_run(target, "call"))
         answer = await ocean.call_clog(
             method=target if method is None else method,
             run_id=None if clog else target,

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from ocean import AdvanceResult, CallRefused, Event, OceanError
+from ocean.cli.refusals import ServerRefused
 from ocean.kernel.dry_run import DryRun
 from ocean.kernel.outcomes import outcome_name
 
@@ -35,7 +36,9 @@ def line(value: Any) -> str:
 
 
 def envelope(error: OceanError) -> dict[str, Any]:
-    """As over HTTP; there is no request to name."""
+    """As over HTTP; there is no request to name, unless it was over HTTP."""
+    if isinstance(error, ServerRefused):
+        return error.envelope
     details = error.details
     if not isinstance(error, CallRefused):
         details = {to_camel(name): value for name, value in details.items()}

@@ -12,6 +12,7 @@ import typer
 
 from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreFailed, StoreUnusable
 from ocean.cli.records import envelope, line
+from ocean.cli.refusals import ServerAway, ServerRefused
 from ocean.cli.screen import Screen, Unheard, printable
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
 
@@ -93,7 +94,9 @@ def exit_code(error: OceanError) -> int:
     match error:
         case InvalidValue() | BadSettings() | BadCursor():
             return USAGE
-        case StoreBusy() | StoreFailed() | StoreUnusable():
+        case ServerRefused() if error.http_status == 400:
+            return USAGE
+        case StoreBusy() | StoreFailed() | StoreUnusable() | ServerAway():
             return UNAVAILABLE
         case BulkStopped(__cause__=OceanError() as cause):
             return exit_code(cause)

@@ -1,6 +1,5 @@
 """`ocean serve`: the HTTP application on uvicorn, and a ticker beside it."""
 
-import ipaddress
 import os
 import signal
 import socket
@@ -13,6 +12,7 @@ from ocean import InvalidValue, Ocean, OceanError
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
 from ocean.config import load_clogs
+from ocean.http.access import is_loopback
 from ocean.http.app import make_app
 from ocean.http.stopping import Stopping
 from ocean.ticking import ticker
@@ -37,15 +37,11 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def refuse_unless_loopback(host: str) -> None:
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
+async def refuse_unless_guarded(ocean: Ocean, host: str) -> None:
+    if not is_loopback(host) and not await ocean.has_api_keys():
         raise InvalidValue(
-            f"--host {host} can be reached by others, and there are no keys yet to tell them apart: "
-            "use 127.0.0.1, ::1 or localhost"
+            f"--host {host} can be reached by others, and there is no key to tell them apart: make one with "
+            "`ocean keys create`, or use 127.0.0.1, ::1 or localhost"
         )
 
 
@@ -61,15 +57,15 @@ async def serve(
     screen: Screen, db: str | None, clogs: str | None, host: str, port: int, has_ticker: bool, budget_ms: int
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
-    refuse_unless_loopback(host)
     settings = settings_of(db, clogs)
     loaded = load_clogs(settings, Path.cwd())
     caught: list[int] = []
 
-    with listen(host, port) as listening:
-        async with AsyncExitStack() as stack:
-            ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
-            app = make_app(ocean)
+    async with AsyncExitStack() as stack:
+        ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
+        await refuse_unless_guarded(ocean, host)
+        app = make_app(ocean)
+        with listen(host, port) as listening:
             config = uvicorn.Config(
                 app,
                 # Paths hold lease ids, which are secrets: no line per request.

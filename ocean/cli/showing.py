@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ocean import (
     AdvanceResult,
+    ApiKey,
     BulkProgress,
     ClogRecord,
     DryRun,
@@ -143,6 +144,32 @@ def event_line(event: Event, *, with_run: bool) -> Text:
     if event.payload not in (None, {}):
         line.append(f"  {value(event.payload)}")
     return line
+
+
+def api_keys_table(keys: Iterable[ApiKey], now: int) -> Table:
+    made = table(
+        "KEY", "ACTOR", "SCOPES", "ROLES", "SESSIONS", "CREATED", "STATE", folds=("ACTOR", "ROLES", "SESSIONS")
+    )
+    for key in keys:
+        sessions = "all" if key.sessions is None else ", ".join(key.sessions)
+        made.add_row(
+            key.key_id,
+            cell(key.actor),
+            ", ".join(key.scopes),
+            cell(", ".join(key.roles) or "-"),
+            cell(sessions),
+            moment(key.created_at),
+            _key_state(key, now),
+        )
+    return made
+
+
+def _key_state(key: ApiKey, now: int) -> Text:
+    if key.revoked_at is not None:
+        return Text("revoked", "dim")
+    if key.expires_at is None:
+        return Text("good", "green")
+    return Text("expired", "dim") if key.expires_at <= now else Text(f"good for {span(key.expires_at - now)}", "green")
 
 
 def holds_lines(explained: Explanation, now: int) -> list[Text]:

@@ -1,5 +1,5 @@
 """HTTP: translates, decides nothing. JSON in camelCase outside, the kernel's verbs and records inside.
 
-There are no keys yet, so whoever reaches these routes may use them: a server that mounts them binds loopback only.
+Routes are closed unless the table says that they are open; `access` finds out who asks.
 The id of a lease is a secret and part of a path: keep access logs off, or keep paths out of them.
 """

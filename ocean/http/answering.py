@@ -64,6 +64,8 @@ def refused(request: Request, error: Exception) -> Answer:
     if error.http_status >= 500:
         logger.warning("%s in request %s: %s", error.code, request_id_of(request), error.message)
     headers = retry_after(error)
+    if error.http_status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="ocean"'
     if isinstance(error, BodyTooLarge):
         # The rest of it is not read.
         headers["Connection"] = "close"

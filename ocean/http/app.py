@@ -1,5 +1,6 @@
 """The application: every route, and around them the one way to answer and to refuse."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -20,16 +21,21 @@ READY_AGE_MS = 60_000
 
 
 def make_app(
-    ocean: "Ocean", *, stream: Stream | None = sse_response, poke_ms: int = POKE_MS, ready_age_ms: int = READY_AGE_MS
+    ocean: "Ocean",
+    *,
+    stream: Stream | None = sse_response,
+    poke_ms: int = POKE_MS,
+    ready_age_ms: int = READY_AGE_MS,
+    hosts: Collection[str] = (),
 ) -> Starlette:
     """An ASGI application on an Ocean that is open, and stays open for as long as this is served.
 
     `stream` answers those who accept `text/event-stream`; None refuses them. After a request that changed something,
     due work is done for `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than
-    `ready_age_ms`. Whoever is about to stop the server calls `app.state.stopping.set()`: then those who wait for a run
-    or a lease are answered at once.
+    `ready_age_ms`. While there are no keys, it answers under loopback's names and those in `hosts` only. Whoever is
+    about to stop the server calls `app.state.stopping.set()`: then those who wait for a run or a lease are answered.
     """
-    served = Served(ocean, TABLE, stream, ready_age_ms)
+    served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts))
     app = Starlette(
         routes=make_routes(TABLE, served, Poker(ocean, poke_ms) if poke_ms else None),
         exception_handlers=HANDLERS,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ocean.guarding import Guard
 from ocean.http.stopping import Stopping
+from ocean.kernel.access import Access
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Caller
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from ocean.compose import Ocean
     from ocean.http.table import Op
 
-Stream = Callable[["Ocean", Request, FeedFilter, int], Response | Awaitable[Response]]
+StillMay = Callable[[], Awaitable[bool]]
+"""Whether the key that opened a stream is still good for it."""
+Stream = Callable[["Ocean", Request, FeedFilter, int, StillMay], Response | Awaitable[Response]]
 """A feed after a cursor, as `text/event-stream`."""
 
 
@@ -27,27 +31,37 @@ class Served:
     table: tuple["Op", ...]
     stream: Stream | None = None
     ready_age_ms: int = 60_000
+    hosts: frozenset[str] = frozenset()
+    """The names, besides loopback's, under which a house without keys is asked."""
     stopping: Stopping = field(default_factory=Stopping)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`body` and `query` are of the models that the route names; `actor` is whom the request speaks for."""
+    """`body` and `query` are of the models that the route names; `access` is what its sender may do."""
 
     served: Served
     request: Request
+    access: Access
     body: Any = None
     query: Any = None
     request_key: str | None = None
-    actor: str | None = None
 
     @property
     def ocean(self) -> "Ocean":
         return self.served.ocean
 
     @property
+    def guard(self) -> Guard:
+        return Guard(self.served.ocean, self.access)
+
+    @property
+    def actor(self) -> str | None:
+        return self.access.actor
+
+    @property
     def caller(self) -> Caller:
-        return Caller(self.actor)
+        return self.access.caller
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])

@@ -75,6 +75,8 @@ class CreateBody(Body):
 async def create(call: Call) -> Response:
     body: CreateBody = call.body
     query: WaitQuery = call.query
+    call.guard.check_session(body.session_id)
+    await call.guard.check_clog(body.clog_id, "create")
     run = await call.ocean.create_run(**body.options(), actor=call.actor, request_key=call.request_key)
     if query.wait_ms is None:
         return Answer(record(run), 201)

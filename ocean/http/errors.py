@@ -50,6 +50,37 @@ class RequestRunning(OceanError):
     retryable = True
 
 
+class NotAuthenticated(OceanError):
+    """No key, or one that is not known, revoked or expired: which of these it is, is not told."""
+
+    code = "not_authenticated"
+    http_status = 401
+
+
+class WrongScope(OceanError):
+    """The key is good, but not for this. Details: scope, which is the one needed."""
+
+    code = "wrong_scope"
+    http_status = 403
+
+
+class WrongCsrfToken(OceanError):
+    code = "wrong_csrf_token"
+    http_status = 403
+
+
+class ForeignOrigin(OceanError):
+    code = "foreign_origin"
+    http_status = 403
+
+
+class NotOurHost(OceanError):
+    """The Host header names somebody else. Details: host."""
+
+    code = "not_our_host"
+    http_status = 421
+
+
 class NotAcceptable(OceanError):
     code = "not_acceptable"
     http_status = 406

@@ -5,26 +5,44 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
+from ocean.http.access import identified
 from ocean.http.calls import Call
 from ocean.http.errors import InvalidQuery, NotAcceptable
-from ocean.http.queries import WHOLE, Limit, Number, Query
+from ocean.http.queries import WHOLE, Limit, Query
 from ocean.http.wire import Answer, record
 from ocean.kernel.arguments import feed_filter
+from ocean.kernel.errors import OceanError, StoreBusy
 from ocean.kernel.records import Event
 
 STREAM = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
 NEVER = re.compile(r"\bq=0(\.0*)?(;|$)")
 """What is named with a weight of nothing is refused, not accepted."""
+LATEST = "latest"
+
+
+def _cursor_or_latest(value: Any) -> Any:
+    if value == LATEST:
+        return value
+    if not WHOLE.fullmatch(value) or int(value) < 0:
+        raise ValueError(f"is a cursor, an event's seq in digits, or {LATEST}")
+    return int(value)
+
+
+Cursor = Annotated[
+    int | str,
+    BeforeValidator(_cursor_or_latest),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": LATEST}]}),
+]
 
 
 class FeedQuery(Query):
-    """`after` is the last cursor already seen: an event's `seq`."""
+    """`after` is the last cursor already seen: an event's `seq`; or `latest`, for what is still to come."""
 
-    after: Annotated[Number, Field(ge=0)] = 0
+    after: Cursor = 0
     limit: Limit = 100
     types: list[str] = Field(default_factory=list)
     correlation_id: str | None = None
@@ -65,18 +83,19 @@ async def _feed(
     query: FeedQuery = call.query
     if _wants_stream(call):
         return await _streamed(call, run_id, session_id, clog_id)
+    after = await _after(call)
     events = await call.ocean.read_events(
         run_id,
         session_id=session_id,
         clog_id=clog_id,
         types=query.types,
         correlation_id=query.correlation_id,
-        after=query.after,
+        after=after,
         limit=query.limit,
     )
     said: dict[str, Any] = {
         "events": [event_json(event) for event in events],
-        "nextCursor": events[-1].seq if events else query.after,
+        "nextCursor": events[-1].seq if events else after,
     }
     return Answer(said, headers={"Vary": "Accept"})
 
@@ -97,17 +116,31 @@ async def _streamed(call: Call, run_id: str | None, session_id: str | None, clog
     if call.served.stream is None:
         raise NotAcceptable("this server does not stream; leave text/event-stream out of Accept and read pages")
     where = feed_filter(run_id, session_id, clog_id, query.types, query.correlation_id)
-    made = call.served.stream(call.ocean, call.request, where, _cursor(call))
+
+    async def still_may() -> bool:
+        try:
+            access = await identified(call.served, call.request)
+        except StoreBusy:
+            return True  # Asked again with the next ping.
+        except OceanError:
+            return False
+        return access == call.access
+
+    made = call.served.stream(call.ocean, call.request, where, await _cursor(call), still_may)
     return await made if isawaitable(made) else made
 
 
-def _cursor(call: Call) -> int:
+async def _cursor(call: Call) -> int:
     """A browser that reconnects says the last id it had, and that is later than what its address says."""
     given = call.request.headers.get(LAST_EVENT_ID)
     if not given:
-        after: int = call.query.after
-        return after
+        return await _after(call)
     if not WHOLE.fullmatch(given) or int(given) < 0:
         problem = {"field": LAST_EVENT_ID, "problem": "is a cursor: an event's seq, in digits"}
         raise InvalidQuery(": ".join(problem.values()), fields=[problem])
     return int(given)
+
+
+async def _after(call: Call) -> int:
+    after: int | str = call.query.after
+    return await call.ocean.last_cursor() if isinstance(after, str) else after

@@ -100,6 +100,10 @@ class Reset:
 
 async def advance(call: Call) -> Response:
     body: AdvanceBody = call.body
+    if body.run_id is None:
+        call.guard.check_unlimited()
+    else:
+        await call.guard.check_run(body.run_id, None)
     done = await call.ocean.advance(
         budget_ms=body.budget_ms, run_id=body.run_id, max_ticks=body.max_ticks, dry_run=body.dry_run
     )
@@ -132,6 +136,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 async def delete_session(call: Call) -> Response:
+    await call.guard.check_session_delete(call.path("session_id"))
     gone = await call.ocean.delete_session(call.path("session_id"), actor=call.actor, request_key=call.request_key)
     return Answer(record(Deleted(gone)))
 
@@ -141,17 +146,21 @@ async def list_clogs(call: Call) -> Response:
 
 
 async def pause_clog(call: Call) -> Response:
+    await call.guard.check_clog(call.path("clog_id"), "pause")
     clog = await call.ocean.pause_clog(call.path("clog_id"), actor=call.actor, request_key=call.request_key)
     return Answer(record(clog))
 
 
 async def resume_clog(call: Call) -> Response:
+    await call.guard.check_clog(call.path("clog_id"), "pause")
     clog = await call.ocean.resume_clog(call.path("clog_id"), actor=call.actor, request_key=call.request_key)
     return Answer(record(clog))
 
 
 async def call_method(call: Call) -> Response:
     body: ClogCallBody = call.body
+    call.guard.check_session(body.session_id)
+    await call.guard.check_clog(call.path("clog_id"), "call")
     answer = await call.ocean.call_clog(
         clog_id=call.path("clog_id"),
         session_id=body.session_id,

@@ -135,6 +135,7 @@ class Released:
 async def claim(call: Call) -> Response:
     body: ClaimBody = call.body
     leases: list[Lease] = []
+    await call.guard.check_clog(body.clog_id, "work")
 
     async def work() -> None:
         leases.extend(

@@ -13,6 +13,7 @@ from ocean.kernel.arguments import UNSET
 from ocean.kernel.attributes import Within
 from ocean.kernel.bulk import BulkQuery
 from ocean.kernel.errors import InvalidValue
+from ocean.kernel.records import GenericVerb
 from ocean.kernel.values import shown
 
 MOST_IN_A_REQUEST = 10_000
@@ -36,8 +37,9 @@ class ManyBody(Body):
     everything: bool = False
     most: Annotated[Whole, Field(ge=1, le=MOST_IN_A_REQUEST)] = 1_000
 
-    def asked(self, actor: str | None) -> BulkQuery:
-        return BulkQuery(
+    async def asked(self, call: Call, verb: GenericVerb) -> BulkQuery:
+        """What is meant of it for this sender. Where that is less than everything, it is no longer everything."""
+        asked = BulkQuery(
             clog_id=self.clog_id,
             session_id=self.session_id,
             status=self.status,
@@ -47,10 +49,14 @@ class ManyBody(Body):
             ended_from=self.ended_from,
             ended_until=self.ended_until,
             attributes=None if self.attributes is None else {n: _asked(n, v) for n, v in self.attributes.items()},
-            everything=self.everything,
             most=self.most,
-            actor=actor,
+            actor=call.actor,
         )
+        said = {name for name, value in asked.items() if value is not None}
+        asked = await call.guard.meant(asked, verb)
+        is_narrowed = said < {name for name, value in asked.items() if value is not None}
+        asked["everything"] = self.everything and not is_narrowed
+        return asked
 
 
 def _asked(name: str, value: Any) -> Any:
@@ -75,7 +81,7 @@ class SignalManyBody(ManyBody):
 
 async def cancel(call: Call) -> Response:
     body: CancelManyBody = call.body
-    return Answer(record(await call.ocean.cancel_runs(reason=body.reason, **body.asked(call.actor))))
+    return Answer(record(await call.ocean.cancel_runs(reason=body.reason, **await body.asked(call, "cancel"))))
 
 
 async def signal(call: Call) -> Response:
@@ -84,16 +90,16 @@ async def signal(call: Call) -> Response:
         input=body.input if "input" in body.model_fields_set else UNSET,
         signal_id=body.signal_id,
         deliver_at=body.deliver_at,
-        **body.asked(call.actor),
+        **await body.asked(call, "signal"),
     )
     return Answer(record(done))
 
 
 async def retry(call: Call) -> Response:
     body: ManyBody = call.body
-    return Answer(record(await call.ocean.retry_runs(**body.asked(call.actor))))
+    return Answer(record(await call.ocean.retry_runs(**await body.asked(call, "retry"))))
 
 
 async def delete(call: Call) -> Response:
     body: ManyBody = call.body
-    return Answer(record(await call.ocean.delete_runs(**body.asked(call.actor))))
+    return Answer(record(await call.ocean.delete_runs(**await body.asked(call, "delete"))))

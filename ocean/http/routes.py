@@ -1,6 +1,6 @@
 """The route table: every route of Ocean's own, who may use it, what it takes and what it answers."""
 
-from ocean.http import creating, feeds, health, house, leases, many, pages, runs
+from ocean.http import creating, feeds, health, house, leases, many, pages, runs, session
 from ocean.http.bodies import Body
 from ocean.http.settling import Unsettled
 from ocean.http.table import Op, Repeat
@@ -28,8 +28,18 @@ RUNS = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
+        reach="asked",
     ),
-    Op("GET", "/v1/runs", "read", "Find runs", runs.list_runs, {200: runs.Runs}, query=runs.RunsQuery),
+    Op(
+        "GET",
+        "/v1/runs",
+        "read",
+        "Find runs",
+        runs.list_runs,
+        {200: runs.Runs},
+        query=runs.RunsQuery,
+        reach="asked",
+    ),
     Op("GET", "/v1/runs/{run_id}", "read", "Look at a run", runs.get, {200: RunInfo}),
     Op(
         "DELETE",
@@ -40,6 +50,7 @@ RUNS = (
         {200: runs.Deleted},
         repeat=Repeat.KEYED,
         pokes=True,
+        verb="delete",
     ),
     Op(
         "POST",
@@ -53,6 +64,7 @@ RUNS = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
+        verb="signal",
     ),
     Op(
         "POST",
@@ -65,6 +77,7 @@ RUNS = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
+        verb="call",
     ),
     Op(
         "POST",
@@ -76,6 +89,7 @@ RUNS = (
         body=runs.CancelBody,
         repeat=Repeat.KEYED,
         pokes=True,
+        verb="cancel",
     ),
     Op(
         "POST",
@@ -86,6 +100,7 @@ RUNS = (
         {200: RunInfo},
         body=Body,
         repeat=Repeat.KEYED,
+        verb="pause",
     ),
     Op(
         "POST",
@@ -97,6 +112,7 @@ RUNS = (
         body=Body,
         repeat=Repeat.KEYED,
         pokes=True,
+        verb="pause",
     ),
     Op(
         "POST",
@@ -108,6 +124,7 @@ RUNS = (
         body=Body,
         repeat=Repeat.KEYED,
         pokes=True,
+        verb="retry",
     ),
     Op("GET", "/v1/runs/{run_id}/explain", "read", "Why a run is not moving", runs.explain, {200: Explanation}),
     Op("GET", "/v1/runs/{run_id}/ticks", "read", "A run's ticks", runs.ticks, {200: runs.Ticks}, query=runs.AfterQuery),
@@ -144,6 +161,7 @@ MANY = tuple(
         repeat=Repeat.ITSELF,
         pokes=True,
         most_bytes=WIDE,
+        reach="asked",
     )
     for path, summary, handler, body in (
         ("/v1/runs/cancel", "Cancel the runs that a query means", many.cancel, many.CancelManyBody),
@@ -209,6 +227,7 @@ HOUSE = (
         {200: house.Advanced},
         body=house.AdvanceBody,
         repeat=Repeat.NEVER,
+        reach="asked",
     ),
     Op(
         "DELETE",
@@ -220,7 +239,15 @@ HOUSE = (
         repeat=Repeat.KEYED,
         pokes=True,
     ),
-    Op("GET", "/v1/clogs", "read", "Every clog that an instance has registered", house.list_clogs, {200: house.Clogs}),
+    Op(
+        "GET",
+        "/v1/clogs",
+        "read",
+        "Every clog that an instance has registered",
+        house.list_clogs,
+        {200: house.Clogs},
+        reach="none",
+    ),
     Op(
         "POST",
         "/v1/clogs/{clog_id}/pause",
@@ -253,6 +280,7 @@ HOUSE = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
+        reach="asked",
     ),
     Op(
         "GET",
@@ -261,6 +289,7 @@ HOUSE = (
         "The tools that clogs may use, with their schemas",
         house.list_tools,
         {200: house.Tools},
+        reach="none",
     ),
     Op(
         "GET",
@@ -304,6 +333,30 @@ HOUSE = (
     ),
 )
 
+SESSION = (
+    Op(
+        "POST",
+        "/v1/session",
+        "open",
+        "Show a key and get a cookie, for a browser",
+        session.begin,
+        {201: session.Who},
+        body=session.SessionBody,
+        repeat=Repeat.NEVER,
+    ),
+    Op("GET", "/v1/session", "any", "Who asks, and what they may do", session.who, {200: session.Who}, reach="none"),
+    Op(
+        "DELETE",
+        "/v1/session",
+        "any",
+        "Give the cookie back",
+        session.end,
+        {200: session.Ended},
+        repeat=Repeat.ITSELF,
+        reach="none",
+    ),
+)
+
 OPEN = (
     Op("GET", "/healthz", "open", "Whether this process answers", health.alive, {200: health.Health}),
     Op("GET", "/startupz", "open", "Whether the database is open", health.started, {200: health.Health}),
@@ -312,4 +365,4 @@ OPEN = (
     Op("GET", "/docs", "open", "This API as a page", pages.docs, {200: "an HTML page"}),
 )
 
-TABLE: tuple[Op, ...] = (*RUNS, *MANY, *FEEDS, *LEASES, *HOUSE, *OPEN)
+TABLE: tuple[Op, ...] = (*RUNS, *MANY, *FEEDS, *LEASES, *HOUSE, *SESSION, *OPEN)

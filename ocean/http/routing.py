@@ -2,12 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, unquote
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
+from ocean.guarding import Guard
+from ocean.http.access import admitted
 from ocean.http.answering import refused
 from ocean.http.bodies import read_body
 from ocean.http.calls import Call, Served
@@ -27,23 +32,45 @@ WHY_NOT = {
 }
 
 
+class SpelledRoute(Route):
+    """Matched by the path as it was spelled: an escaped slash is part of a name, not the end of it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if "ocean.spelled" not in scope:
+            scope["ocean.spelled"] = {**scope, "path": spelled_path(scope)}
+        match, found = super().matches(scope["ocean.spelled"])
+        for name in self.param_convertors if found else ():
+            found["path_params"][name] = unquote(found["path_params"][name])
+        return match, found
+
+
+def spelled_path(scope: Scope) -> str:
+    """Each name escaped in one way, however its sender did it. A server need not tell how that was."""
+    raw: bytes | None = scope.get("raw_path")
+    path = quote(scope["path"]) if raw is None else raw.decode("latin-1")
+    return "/".join(quote(unquote(name), safe="") for name in path.split("/"))
+
+
 def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> list[Route]:
     """One route for the methods of a path: else 405 would name only the first of them."""
     by_path: dict[str, dict[str, Op]] = {}
     at_work = AtWork()
     for op in table:
         by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(op.handler))
-    return [Route(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
+    return [SpelledRoute(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
 
 
 def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         op = ops["GET" if request.method == "HEAD" else request.method]
+        access = await admitted(served, request, op.scope)
+        guard = Guard(served.ocean, access)
+        await check_place(guard, op, request.path_params)
         query = read_query(request, op.query)
-        key = request_key(request, op)
+        key = guard.request_key(request_key(request, op))
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
         try:
-            response = await op.handler(Call(served, request, body, query, key))
+            response = await op.handler(Call(served, request, access, body, query, key))
         except CallRefused as refusal:
             # A method that refuses has committed what it did before, perhaps a signal.
             response = refused(request, refusal)
@@ -52,6 +79,20 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         return response
 
     return answer
+
+
+async def check_place(guard: Guard, op: Op, place: Mapping[str, Any]) -> None:
+    """Whether the sender may do this where the path says."""
+    if op.scope == "open":
+        return
+    if "run_id" in place:
+        await guard.check_run(place["run_id"], op.verb)
+    elif "lease_id" in place:
+        await guard.check_lease(place["lease_id"])
+    elif "session_id" in place:
+        guard.check_session(place["session_id"])
+    elif op.reach == "all":
+        guard.check_unlimited()
 
 
 def request_key(request: Request, op: Op) -> str | None:

@@ -120,7 +120,7 @@ class Deleted:
 
 async def list_runs(call: Call) -> Response:
     query: RunsQuery = call.query
-    which = query.which()
+    which = call.guard.seen(query.which())
     page = await call.ocean.list_runs(order=query.order, limit=query.limit, cursor=query.cursor, **which)
     count = None if query.count_up_to is None else await call.ocean.count_runs(cap=query.count_up_to, **which)
     return Answer(record(Runs(page.runs, page.next_cursor, count)))

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from ocean.http.calls import StillMay
 from ocean.http.wire import record
 from ocean.kernel.clock import Clock, SystemClock, sleep
 from ocean.kernel.errors import OceanError
@@ -33,11 +34,16 @@ LINE_ENDS = re.compile(r"[\r\n]")
 logger = logging.getLogger("ocean.http")
 
 
+async def always() -> bool:
+    return True
+
+
 async def sse_response(
     ocean: "Ocean",
     request: Request,
     where: FeedFilter,
     after: int,
+    still_may: StillMay = always,
     *,
     clock: Clock | None = None,
     ping_ms: int = PING_MS,
@@ -52,7 +58,7 @@ async def sse_response(
         run = await ocean.get_run(where.run_id)
         if run is None or run.is_ended:
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
-    return Stream(ocean, where, after, clock or SystemClock(), ping_ms, send_timeout_ms)
+    return Stream(ocean, where, after, still_may, clock or SystemClock(), ping_ms, send_timeout_ms)
 
 
 def frame(event: Event) -> bytes:
@@ -87,13 +93,21 @@ class Stream(EventSourceResponse):
     """One reader's stream. Frames go through a channel without a buffer, so a slow reader slows only its own feed."""
 
     def __init__(
-        self, ocean: "Ocean", where: FeedFilter, after: int, clock: Clock, ping_ms: int, send_timeout_ms: int
+        self,
+        ocean: "Ocean",
+        where: FeedFilter,
+        after: int,
+        still_may: StillMay,
+        clock: Clock,
+        ping_ms: int,
+        send_timeout_ms: int,
     ) -> None:
         self._server_stops = anyio.Event()
         super().__init__(iter(()), ping=0, shutdown_event=self._server_stops, shutdown_grace_period=GRACE_S)
         self._ocean = ocean
         self._where = where
         self._after = after
+        self._still_may = still_may
         self._clock = clock
         self._ping_ms = ping_ms
         self._send_timeout_ms = send_timeout_ms
@@ -125,7 +139,7 @@ class Stream(EventSourceResponse):
     async def _produce(self, frames: MemoryObjectSendStream[bytes]) -> None:
         with frames:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._beat, frames)
+                tasks.start_soon(self._beat, frames, tasks.cancel_scope)
                 tasks.start_soon(self._end_with_the_server, tasks.cancel_scope)
                 await self._tell(frames)
                 tasks.cancel_scope.cancel()
@@ -134,7 +148,8 @@ class Stream(EventSourceResponse):
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
         feed: Any = self._ocean.follow(**_asked(self._where), after=self._after)
         try:
-            await frames.send(f"retry: {RETRY_MS}\n\n".encode())
+            # Its place in the log: whoever comes back before the first event misses none.
+            await frames.send(f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
             async with aclosing(feed):
                 async for event in feed:
                     await frames.send(FRAMES.of(event))
@@ -145,9 +160,13 @@ class Stream(EventSourceResponse):
         except Exception:
             logger.exception("a stream ends by an unexpected error")
 
-    async def _beat(self, frames: MemoryObjectSendStream[bytes]) -> None:
+    async def _beat(self, frames: MemoryObjectSendStream[bytes], scope: anyio.CancelScope) -> None:
+        """Each time it also looks whether the reader's key still holds: one that is revoked ends its streams."""
         while True:
             await sleep(self._clock, self._ping_ms)
+            if not await self._still_may():
+                scope.cancel()
+                return
             try:
                 await frames.send(b": ping\n\n")
             except anyio.BrokenResourceError:

@@ -10,10 +10,15 @@ from starlette.responses import Response
 from ocean.http.bodies import Body
 from ocean.http.calls import Call
 from ocean.http.queries import Query
+from ocean.kernel.access import KeyScope
+from ocean.kernel.records import GenericVerb
 from ocean.kernel.values import MAX_BYTES
 
-Scope = Literal["read", "signal", "advance", "work", "admin", "open"]
-"""What a key must allow. `open` needs none, and says nothing that is secret."""
+Scope = KeyScope | Literal["any", "open"]
+"""What a key must allow. `any` takes every key; `open` needs none, and says nothing that is secret."""
+Reach = Literal["all", "asked", "none"]
+"""What a route without a run, a lease or a session in its path concerns: all sessions, so that a key for some of them
+is refused; those that the request names, which the handler checks; or no session at all."""
 
 
 class Repeat(StrEnum):
@@ -39,6 +44,9 @@ class Op:
     summary: str
     handler: Callable[[Call], Awaitable[Response]]
     answers: Mapping[int, Any] = field(default_factory=dict)
+    verb: GenericVerb | None = None
+    """What it does with the run in its path, which the run's clog must allow."""
+    reach: Reach = "all"
     body: type[Body] | None = None
     query: type[Query] = Query
     repeat: Repeat = Repeat.SAFE

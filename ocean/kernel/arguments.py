@@ -234,9 +234,15 @@ def checked_keys(keys: Sequence[str | Key]) -> tuple[Key, ...]:
     return checked
 
 
+LONGEST_REQUEST_KEY: Final = 600
+"""For a key of 256 bytes behind the name of the actor whose it is."""
+
+
 def request_of(key: str | None, verb: str, body: Any) -> Request | None:
     """A request key with the hash of what was asked under it."""
-    return None if key is None else Request(checked_id(key, "request_key"), body_hash([verb, body]))
+    return (
+        None if key is None else Request(checked_id(key, "request_key", LONGEST_REQUEST_KEY), body_hash([verb, body]))
+    )
 
 
 def optional_id(value: str | None, what: str) -> str | None:

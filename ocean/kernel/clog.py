@@ -10,6 +10,7 @@ from ocean.kernel.effects import Scope
 from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
+from ocean.kernel.records import GENERIC_VERBS, GenericVerb
 from ocean.kernel.values import checked_id, shown
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Clog:
         lock_ms: int | None = None,
         tick_ms: int = DEFAULT_TICK_MS,
         external: bool = False,
+        generic: Collection[GenericVerb] | None = None,
     ) -> None:
         self.clog_id = checked_id(clog_id, "clog_id", 128)
         self.version = checked_id(version, "version", 128)
@@ -61,9 +63,14 @@ class Clog:
             "global": global_state,
             "tick": None,
         }
+        self._generic = generic
         self.handler: Handler | None = None
         self.end_handler: Handler | None = None
         self.methods: dict[str, Method] = {}
+
+    @property
+    def allows(self) -> frozenset[str]:
+        return frozenset(GENERIC_VERBS if self._generic is None else self._generic)
 
     @property
     def has_on_end(self) -> bool:

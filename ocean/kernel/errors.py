@@ -44,6 +44,32 @@ class UnknownTool(OceanError):
     http_status = 404
 
 
+class UnknownApiKey(OceanError):
+    code = "unknown_api_key"
+    http_status = 404
+
+
+class SessionNotFound(OceanError):
+    """A session that the key is not for, whether it exists or not."""
+
+    code = "session_not_found"
+    http_status = 404
+
+
+class KeyIsLimited(OceanError):
+    """The key is for some sessions, and this concerns all of them."""
+
+    code = "key_is_limited"
+    http_status = 403
+
+
+class NotGeneric(OceanError):
+    """The run's clog has routes or methods of its own for this. Details: clog_id, verb, allows."""
+
+    code = "not_generic"
+    http_status = 403
+
+
 class RunEnded(OceanError):
     """The run is done, failed, or on its way there: it takes no more input."""
 

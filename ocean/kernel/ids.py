@@ -39,6 +39,16 @@ def new_lease_id() -> str:
     return f"lease_{secrets.token_urlsafe(24)}"
 
 
+def new_api_key() -> tuple[str, str]:
+    """Its public id, and the whole key, which says the id so that it can be looked up."""
+    key_id = secrets.token_hex(6)
+    return key_id, f"ocean_{key_id}_{secrets.token_urlsafe(32)}"
+
+
+def new_web_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
 def instance_id() -> str:
     """Random per process start: an id that is reused after a restart would adopt its own old locks."""
     return f"i-{secrets.token_hex(6)}"

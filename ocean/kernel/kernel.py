@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 import anyio
 
+from ocean.kernel.access import Standing
 from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
     UNSET,
@@ -33,6 +34,7 @@ from ocean.kernel.locks import LockKeeper
 from ocean.kernel.operating import Operating
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import (
+    GENERIC_VERBS,
     AdvanceResult,
     Agenda,
     Caller,
@@ -100,6 +102,7 @@ class Kernel(Operating):
                     has_handler=clog.handler is not None,
                     external=clog.external,
                     takes_all_inputs=clog.takes_all_inputs,
+                    allows=_allowed(clog),
                 )
                 for clog in self._registry
             ]
@@ -120,6 +123,12 @@ class Kernel(Operating):
     async def list_clogs(self) -> list[ClogRecord]:
         """Every clog that an instance has ever registered."""
         return await self._store.list_clogs()
+
+    async def allowed_verbs(self, clog_id: str) -> tuple[str, ...] | None:
+        """What the clog allows the generic routes and commands; None if nobody has ever registered it."""
+        if clog_id in self._registry:
+            return _allowed(self._registry.get(clog_id))
+        return next((clog.allows for clog in await self.list_clogs() if clog.clog_id == clog_id), None)
 
     async def create_run(
         self,
@@ -331,6 +340,10 @@ class Kernel(Operating):
         run, around = found
         return Explanation(run_id, run.status, due_at(run), holds(run, around, self._clock.now()))
 
+    async def standing_of_lease(self, lease_id: str) -> Standing | None:
+        """The `standing` of a leased run."""
+        return await self._leasing.standing(lease_id)
+
     async def claim_work(
         self,
         clog_id: str,
@@ -371,3 +384,7 @@ class Kernel(Operating):
         if run is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         return run
+
+
+def _allowed(clog: Clog) -> tuple[str, ...]:
+    return tuple(verb for verb in GENERIC_VERBS if verb in clog.allows)

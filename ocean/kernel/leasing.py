@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 
+from ocean.kernel.access import Standing
 from ocean.kernel.advancing import commit_or_time
 from ocean.kernel.arguments import (
     CLEAR,
@@ -158,6 +159,9 @@ class Leasing:
         due = (await self.store.agenda([clog_id])).next_wake_at
         ahead = LONGEST_WAIT_MS if due is None else due - self.clock.now()
         return ahead if ahead > 0 else LOOK_AGAIN_MS
+
+    async def standing(self, lease_id: str) -> Standing | None:
+        return await self.store.standing_of_lease(_hash(checked_id(lease_id, "lease_id")))
 
     async def release(self, lease_id: str) -> RunStatus:
         """Hand unfinished work back, to be done by another."""

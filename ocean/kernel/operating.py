@@ -2,6 +2,8 @@
 
 from typing import Unpack
 
+from ocean.kernel.access import Standing
+from ocean.kernel.api_keys import Keyring
 from ocean.kernel.arguments import checked_count, checked_limit, optional_id, request_of
 from ocean.kernel.bulk import BulkVerbs
 from ocean.kernel.counters import Refill, Taken, checked_take
@@ -10,7 +12,7 @@ from ocean.kernel.records import ClogRecord, Input, KeyInfo, RunCount, RunInfo, 
 from ocean.kernel.values import checked_id
 
 
-class Operating(BulkVerbs):
+class Operating(BulkVerbs, Keyring):
     """The verbs that need no clog of this instance."""
 
     async def list_runs(
@@ -29,6 +31,10 @@ class Operating(BulkVerbs):
         """How many there are, counting no further than `cap`."""
         where = run_filter(**query)
         return await self._store.count_runs(where, checked_count(cap, "cap", least=1, most=1_000_000))
+
+    async def standing(self, run_id: str) -> Standing | None:
+        """Whose a run is, and what its clog allows the generic routes and commands; None if there is no such run."""
+        return await self._store.standing(checked_id(run_id, "run_id"))
 
     async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:
         """The run's ticks in order; `after` is the last tick number already seen."""

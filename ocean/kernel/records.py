@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from ocean.kernel.dry_run import DryRun
@@ -281,6 +281,12 @@ def event_id(run_id: str, run_seq: int | None) -> str:
     return f"{run_id}:{run_seq}"
 
 
+GenericVerb = Literal["create", "signal", "call", "cancel", "pause", "retry", "delete", "work"]
+"""What the generic routes and commands can do with runs, besides reading and advancing them."""
+
+GENERIC_VERBS: tuple[GenericVerb, ...] = get_args(GenericVerb)
+
+
 @dataclass(frozen=True, slots=True)
 class ClogRecord:
     """What an instance writes down about a clog it has, so that others can end its runs."""
@@ -292,6 +298,8 @@ class ClogRecord:
     has_handler: bool = True
     external: bool = False
     takes_all_inputs: bool = False
+    allows: tuple[str, ...] = GENERIC_VERBS
+    """What the generic routes and commands may do with its runs, besides reading and advancing them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ocean.kernel.access import ApiKey, Standing
 from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
 from ocean.kernel.eligibility import Hold, Surroundings
@@ -213,6 +214,31 @@ class SweepAsk:
 
 
 class Store(Protocol):
+    async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
+        """Keep a new key; answers it with the time."""
+
+    async def list_api_keys(self, after: str, limit: int) -> list[ApiKey]: ...
+
+    async def has_api_keys(self) -> bool: ...
+
+    async def find_api_key(self, key_id: str) -> tuple[ApiKey, str] | None:
+        """A key with its hash, unless it is revoked or expired."""
+
+    async def revoke_api_key(self, key_id: str) -> ApiKey | None:
+        """Revoke it, and end its web sessions; None if there is no such key."""
+
+    async def add_web_session(self, hash: str, key_id: str, for_ms: int) -> int:
+        """Keep a web session; answers when it ends. Those that have ended are forgotten."""
+
+    async def find_web_session(self, hash: str) -> ApiKey | None:
+        """The key of a web session, if neither has ended."""
+
+    async def end_web_session(self, hash: str) -> bool: ...
+
+    async def standing(self, run_id: str) -> Standing | None: ...
+
+    async def standing_of_lease(self, lease_hash: str) -> Standing | None: ...
+
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         """Write down which clogs exist, with their version; a clog's pause survives it."""
 

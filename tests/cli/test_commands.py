@@ -265,8 +265,8 @@ WRONG: list[tuple[list[Any], int, str]] = [
     (["cancel"], 2, "say which runs to cancel"),
     (["ps", "--db", "mysql://x"], 4, "is no database URL"),
     (["ps", "--db", "sqlite:///no/such/folder/x.db"], 4, "cannot open SQLite database"),
-    (["serve", "--host", "0.0.0.0"], 2, "there are no keys yet"),
-    (["serve", "--host", "example.org"], 2, "there are no keys yet"),
+    (["serve", "--host", "0.0.0.0"], 2, "there is no key to tell them apart"),
+    (["serve", "--host", "example.org"], 2, "there is no key to tell them apart"),
     (["sweep", "--events", "old"], 2, "--events is a duration"),
 ]
 

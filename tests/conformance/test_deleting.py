@@ -48,7 +48,14 @@ async def test_deleting_a_session_leaves_nothing_but_the_log(
 ) -> None:
     await _full_run(store, clock)
     full = await tables()
-    elsewhere = ["ocean_counters", "ocean_leases", "ocean_requests", "ocean_storage_global"]
+    elsewhere = [
+        "ocean_api_keys",
+        "ocean_counters",
+        "ocean_leases",
+        "ocean_requests",
+        "ocean_storage_global",
+        "ocean_web_sessions",
+    ]
     assert [name for name, rows in full.items() if len(rows) == 1] == elsewhere
     assert await store.delete_session("s", "someone", None) == 1
     left = await tables()

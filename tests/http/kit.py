@@ -107,7 +107,7 @@ def obedient() -> Clog:
 async def house(url: str = "sqlite://:memory:", more: Iterable[Clog] = (), **settings: Any) -> AsyncIterator[House]:
     async with world(clogs=[Clog("x", external=True), Clog("inside"), obedient(), *more], url=url) as w:
         transport = httpx2.ASGITransport(make_app(w.ocean, **({"poke_ms": 0} | settings)))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://house") as http:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield House(w, http)
         await check(w)
 
@@ -139,8 +139,9 @@ class Caller:
             "root_path": "",
             "scheme": "http",
             "query_string": query.encode(),
-            "headers": [(b"content-type", b"application/json")],
-            "server": ("house", 80),
+            "headers": [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")],
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
         }
         self._body: bytes | None = json.dumps(body).encode()
         self._gone = anyio.Event()

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ocean import Ocean
+from ocean.http.calls import StillMay
 from ocean.http.wire import record
 from ocean.kernel.filters import FeedFilter
 from tests.http.kit import House, error_of, house
@@ -83,6 +84,15 @@ async def test_a_stream_is_for_those_who_accept_one(accept: list[str], status: i
         assert answer.status_code == status
 
 
+async def test_whoever_wants_only_what_is_to_come_asks_for_the_latest_cursor(h: House) -> None:
+    await h.made({"say": 1})
+    last = await h.w.ocean.last_cursor()
+    assert await h.asked("/v1/events", after="latest") == {"events": [], "nextCursor": last}
+    await h.made({"say": 1}, run_id="r")
+    page = await h.asked("/v1/events", after=last)
+    assert [event["runId"] for event in page["events"]] == ["r"]
+
+
 async def test_a_server_that_does_not_stream_says_so() -> None:
     async with house(stream=None) as h:
         answer = await h.http.get("/v1/events", headers=STREAM)
@@ -97,29 +107,32 @@ async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
             answer = await h.http.get("/v1/runs/r/events", headers=STREAM)
         assert answer.headers["content-type"].startswith("text/event-stream")
         ids = [line.partition(":")[2].strip() for line in answer.text.splitlines() if line.startswith("id:")]
-        assert ids == [str(event.seq) for event in await h.w.ocean.read_events("r")]
+        assert ids == ["0", *(str(event.seq) for event in await h.w.ocean.read_events("r"))]
 
 
 async def test_a_stream_is_asked_for_by_accept_and_begins_after_the_last_event_seen() -> None:
     asked: list[Any] = []
 
-    async def stream(ocean: Ocean, request: Request, where: FeedFilter, after: int) -> Response:
+    async def stream(ocean: Ocean, request: Request, where: FeedFilter, after: int, still_may: StillMay) -> Response:
         asked.append((where, after))
         return PlainTextResponse("streamed")
 
     async with house(stream=stream) as h:
         page = await h.http.get("/v1/events", headers={"accept": "application/json, */*"})
+        await h.made()
         assert (page.json()["events"], page.headers["vary"]) == ([], "Accept")
         for path, headers in (
             ("/v1/runs/r/events?after=7&types=a&types=b", {}),
             ("/v1/sessions/s/events?after=7", {"last-event-id": "9"}),
             ("/v1/clogs/c/events", {"accept": "text/event-stream;q=0.9, text/html"}),
+            ("/v1/events?after=latest", {}),
         ):
             assert (await h.http.get(path, headers=STREAM | headers)).text == "streamed"
         assert asked == [
             (FeedFilter(run_id="r", types=("a", "b")), 7),
             (FeedFilter(session_id="s"), 9),
             (FeedFilter(clog_id="c"), 0),
+            (FeedFilter(), await h.w.ocean.last_cursor()),
         ]
         for wrong in ("x", "-1", "1.5"):
             answer = await h.http.get("/v1/events", headers=STREAM | {"last-event-id": wrong})

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import anyio.lowlevel
@@ -15,6 +16,7 @@ import uvicorn
 
 from ocean import Clog, RunStatus
 from ocean.http.app import make_app
+from ocean.http.routing import spelled_path
 from ocean.kernel.values import MAX_BYTES
 from ocean.testing import World, world
 from tests.http.kit import CLAIM, error_of
@@ -64,7 +66,7 @@ async def served() -> AsyncIterator[Served]:
 
 def request(body: Any, path: str = "/v1/leases") -> bytes:
     text = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
     return head.encode() + text
 
 
@@ -79,6 +81,41 @@ async def test_work_is_claimed_renewed_and_completed_over_a_socket() -> None:
         )
         assert (done.status_code, done.json()["status"]) == (200, "done")
         assert (await look(s.w, run_id)).output == "ä"
+
+
+@pytest.mark.parametrize("run_id", ["a/b", "/", "a%2Fb", "100%", "ä ?#&+", "..", "a/../b", "cancel"])
+async def test_a_name_of_any_letters_is_said_in_a_path_by_escaping_it(run_id: str) -> None:
+    name = quote(run_id, safe="")
+    async with served() as s:
+        await s.w.ocean.create_run(session_id=run_id, clog_id="x", run_id=run_id)
+        for path in (f"/v1/runs/{name}", f"/v1/runs/{name}/events", f"/v1/sessions/{name}/events"):
+            # By hand: clients take liberties with dots.
+            status, said = await asked(s.port, f"GET {path} HTTP/1.0")
+            assert (status, said.get("runId") or said["events"][0]["runId"]) == (200, run_id)
+        status, said = await asked(s.port, f"DELETE /v1/%72uns/{name} HTTP/1.0")
+        assert (status, said) == (200, {"deleted": True})
+
+
+async def test_a_slash_as_it_is_ends_a_name_but_not_that_of_a_key() -> None:
+    async with served() as s:
+        await s.w.ocean.create_run(session_id="s", clog_id="x", run_id="a/b")
+        assert (await asked(s.port, "GET /v1/runs/a/b HTTP/1.0"))[0] == 404
+        for key in ("tenant/7", "tenant%2F7", "tenant%2f7"):
+            status, said = await asked(s.port, f"GET /v1/keys/{key} HTTP/1.0")
+            assert (status, said["key"]) == (200, "tenant/7")
+
+
+async def test_a_server_that_does_not_tell_how_a_path_was_spelled_is_served_too() -> None:
+    assert spelled_path({"path": "/v1/runs/a b%"}) == "/v1/runs/a%20b%25"
+    assert spelled_path({"path": "/x", "raw_path": b"/v1/%72uns/a%2fb"}) == "/v1/runs/a%2Fb"
+
+
+async def asked(port: int, line: str) -> tuple[int, Any]:
+    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(f"{line}\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        answer = b"".join([part async for part in stream])
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
 
 
 async def test_a_caller_that_hangs_up_is_not_given_work() -> None:

@@ -224,7 +224,7 @@ async def answer_to(error: Exception) -> httpx2.Response:
     app = Starlette(
         routes=[Route("/secret-path", fail)], exception_handlers=HANDLERS, middleware=[Middleware(Answering)]
     )
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://house") as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
         return await http.get("/secret-path")
 
 

@@ -155,7 +155,7 @@ class Deleting(Ocean):
 
 async def test_a_run_that_is_deleted_just_before_the_answer_is_not_there(h: House) -> None:
     transport = httpx2.ASGITransport(make_app(Deleting(h.w.store, [Clog("c")], h.w.clock), poke_ms=0))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://house") as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         answer = await http.post("/v1/runs?waitMs=0", json=NEW)
     assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
     assert "deleted meanwhile" in error_of(answer)["message"]

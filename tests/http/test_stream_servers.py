@@ -1,99 +1,187 @@
 """Servers that are killed or stopped while others watch. The log is in a file, and outlives them."""
 
-import os
+import json
+import random
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
+import anyio.abc
+import anyio.lowlevel
 import pytest
 
-from ocean import Clog
-from ocean.compose import Ocean
+from ocean import Ocean
+from tests.http.serving import Serving, serving
+from tests.http.talker import talker
 from tests.http.watchers import PATIENCE_S, Watcher
-from tests.races.arranging import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("processes")]
 
-ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def server(listening: socket.socket, path: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.http.stream_server", str(listening.fileno()), str(path)],
-        pass_fds=[listening.fileno()],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE_S)
+TALKER = "tests.http.talker:talker"
+LONG_S = 3 * PATIENCE_S
+LOST = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
+"""How a connection ends when its server does, or before there is one."""
+FEEDS = (("/v1/events", 2), ("/v1/sessions/s/events", 2), ("/v1/events?types=talked", 1))
+"""And how many events each call of `talk` is for them: what it emits, and the call itself."""
 
 
-async def test_watchers_of_a_server_that_is_killed_and_started_again_miss_nothing(tmp_path: Path) -> None:
-    """The log grows by another process all the while. Whoever watches comes back with the last id it has."""
-    path, total, watchers = tmp_path / "ocean.db", 60, 10
-    joined: list[list[int]] = [[] for _ in range(watchers)]
+@dataclass
+class Story:
+    """A log that grows to an end known before, by this process and by way of the server, and who watches it."""
 
-    async def watch(ids: list[int]) -> None:
+    path: Path
+    total: int
+    port: int = 0
+    said: int = 0
+    resets: int = 0
+    stalls: int = 0
+    joined: dict[int, list[int]] = field(default_factory=dict)
+    is_growing: bool = True
+    is_up: anyio.Event = field(default_factory=anyio.Event)
+    has_changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def change(self) -> None:
+        self.has_changed.set()
+        self.has_changed = anyio.Event()
+
+    async def until_said(self, count: int) -> None:
+        with anyio.fail_after(LONG_S):
+            while self.said < count:
+                await self.has_changed.wait()
+
+    async def until_joined(self, count: int) -> None:
+        """Until every watcher has joined the ids of so many calls; slow ones read on for as long as this waits."""
+        self.is_growing = False
+        self.change()
+        with anyio.fail_after(LONG_S):
+            while any(len(ids) < count * FEEDS[number % 3][1] for number, ids in self.joined.items()):
+                await self.has_changed.wait()
+        self.is_growing = True
+
+    async def grow(self, ocean: Ocean, count: int, by_http: bool = False) -> None:
+        for _ in range(count):
+            payload = {"n": self.said, "filling": "x" * 20_000 * (self.said % 5 == 0)}
+            if by_http:
+                await post(self.port, "/v1/clogs/talker/call/talk", {"sessionId": "s", "payload": payload})
+            else:
+                await ocean.call_clog(clog_id="talker", session_id="s", method="talk", payload=payload)
+            self.said += 1
+            self.change()
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[Serving]:
+        """On the same port each time. Watchers that find nobody there wait for this, not for time."""
+        async with serving(self.path, TALKER, self.port) as server:
+            self.port = server.port
+            self.is_up.set()
+            yield server
+
+    async def end(self, server: Serving, number: signal.Signals) -> tuple[int, str]:
+        self.is_up = anyio.Event()
+        return await server.ended(number)
+
+    async def watch(self, number: int) -> None:
+        dice, ids = random.Random(f"torture:{number}"), self.joined[number]
+        path, each = FEEDS[number % 3]
+        total = self.total * each
         while len(ids) < total:
+            await self.is_up.wait()
+            if dice.random() < 0.2:
+                await self.reset_before_headers(path, whole=dice.random() < 0.5)
             try:
-                watcher = await Watcher.open(port, last=ids[-1] if ids else 0)
-                while len(ids) < total:
-                    frame = await watcher.next()
-                    assert frame.id is not None
-                    ids.append(frame.id)
-                await watcher.close()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                pass
+                watcher = await Watcher.open(self.port, path, last=ids[-1] if ids else 0)
+            except LOST:
+                await anyio.lowlevel.checkpoint()
+                continue
+            await self.read(watcher, ids, total, dice)
 
-    url = f"sqlite:///{path}"
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
-        port = listening.getsockname()[1]
-        async with Ocean.open(url, clogs=[Clog("c")]) as ocean, anyio.create_task_group() as tasks:
+    async def read(self, watcher: Watcher, ids: list[int], total: int, dice: random.Random) -> None:
+        """Some of the stream, perhaps slowly; then hang up and come back."""
+        is_slow, most = dice.random() < 0.1, dice.randint(1, total)
+        try:
+            while most and len(ids) < total:
+                while is_slow and self.is_growing:
+                    self.stalls += 1
+                    await self.has_changed.wait()
+                frame = await watcher.next()
+                assert frame.id is not None
+                ids.append(frame.id)
+                most -= 1
+                self.change()
+        except LOST:
+            pass
+        finally:
+            await anyio.aclose_forcefully(watcher.stream)
 
-            async def grow(count: int) -> None:
-                for _ in range(count):
-                    await ocean.create_run(session_id="s", clog_id="c")
+    async def reset_before_headers(self, path: str, whole: bool) -> None:
+        try:
+            stream = await anyio.connect_tcp("127.0.0.1", self.port)
+        except LOST:
+            return
+        raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n" + ("\r\n" if whole else "")
+        try:
+            await stream.send(asked.encode())
+            self.resets += 1
+        finally:
+            await anyio.aclose_forcefully(stream)
 
-            with server(listening, path) as first:
-                for ids in joined:
-                    tasks.start_soon(watch, ids)
-                await grow(20)
-                await until(lambda: all(len(ids) >= 10 for ids in joined))
-                tasks.start_soon(grow, 20)
-                first.kill()
-                await anyio.to_thread.run_sync(first.wait)
-            with server(listening, path):
-                await until(lambda: all(len(ids) >= 40 for ids in joined))
-                await grow(20)
-                await until(lambda: all(len(ids) >= total for ids in joined))
-    assert all(ids == list(range(1, total + 1)) for ids in joined)
+
+async def post(port: int, path: str, body: object) -> None:
+    text = json.dumps(body)
+    head = f"POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send((head + text).encode())
+        answer = b"".join([part async for part in stream])
+    assert answer.startswith(b"HTTP/1.1 200 "), answer
+
+
+async def test_two_hundred_watchers_over_drops_resets_and_restarts_join_their_ids_without_gap_or_double(
+    tmp_path: Path,
+) -> None:
+    """The server is killed once and stopped once; the log also grows while there is none."""
+    story = Story(tmp_path / "ocean.db", total=30, joined={number: [] for number in range(200)})
+    async with Ocean.open(f"sqlite:///{story.path}", clogs=[talker]) as ocean, anyio.create_task_group() as tasks:
+        for number in story.joined:
+            tasks.start_soon(story.watch, number)
+        async with story.served() as first:
+            await story.grow(ocean, 5)
+            await story.grow(ocean, 5, by_http=True)
+            await story.until_joined(5)
+            tasks.start_soon(story.grow, ocean, 5)
+            await story.until_said(12)
+            assert await story.end(first, signal.SIGKILL) == (-signal.SIGKILL, "")
+        await story.until_said(15)
+        async with story.served() as second:
+            await story.grow(ocean, 5, by_http=True)
+            await story.until_joined(15)
+            assert await story.end(second, signal.SIGTERM) == (0, "")
+        await story.grow(ocean, 5)
+        async with story.served() as third:
+            await story.grow(ocean, 5, by_http=True)
+            await story.until_joined(30)
+            assert await story.end(third, signal.SIGTERM) == (0, "")
+        events = await ocean.read_events(limit=1_000)
+    wanted = [[event.seq for event in events], [event.seq for event in events if event.type == "talked"]]
+    assert [len(ids) for ids in wanted] == [60, 30]
+    assert [number for number, ids in story.joined.items() if ids != wanted[number % 3 == 2]] == []
+    assert (story.resets > 20, story.stalls > 20) == (True, True)
 
 
 async def test_a_server_that_is_stopped_ends_its_streams_at_once_and_quietly(tmp_path: Path) -> None:
     path = tmp_path / "ocean.db"
-    with socket.create_server(("127.0.0.1", 0)) as listening, server(listening, path) as process:
-        port = listening.getsockname()[1]
-        async with Ocean.open(f"sqlite:///{path}", clogs=[Clog("c")]) as ocean:
-            run = await ocean.create_run(session_id="s", clog_id="c")
-            watchers = [await Watcher.open(port, each) for each in ("/events", f"/runs/{run.run_id}/events") * 3]
-            for watcher in watchers:
-                await watcher.next()
-            process.send_signal(signal.SIGTERM)
-            assert [await watcher.rest() for watcher in watchers] == [[]] * 6
-            _, said = await anyio.to_thread.run_sync(process.communicate)
-            assert process.returncode in (0, -signal.SIGTERM)
-            assert "Traceback" not in said
-            assert "ERROR" not in said
-            assert "Shutting down" in said
+    async with serving(path, TALKER) as server, Ocean.open(f"sqlite:///{path}", clogs=[talker]) as ocean:
+        run = await ocean.create_run(session_id="s", clog_id="talker")
+        paths = ("/v1/events", f"/v1/runs/{run.run_id}/events") * 3
+        watchers = [await Watcher.open(server.port, each) for each in paths]
+        for watcher in watchers:
+            await watcher.next()
+        server.process.send_signal(signal.SIGTERM)
+        assert [await watcher.rest() for watcher in watchers] == [[]] * 6
+        assert await server.ended(signal.SIGTERM) == (0, "")

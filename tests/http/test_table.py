@@ -3,14 +3,15 @@
 import inspect
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from ocean import Ocean
 from ocean.http.openapi import PARAMETER, document
 from ocean.http.routes import TABLE
-from ocean.http.table import Op, Scope
+from ocean.http.table import Op
+from ocean.kernel.access import KEY_SCOPES
 from tests.http.kit import House, error_of
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,10 @@ ROUTED = {
     "set_limit": "PUT /v1/keys/{key:path}",
     "take": "POST /v1/counters/{key:path}/take",
     "reset_counter": "DELETE /v1/counters/{key:path}",
+    "start_web_session": "POST /v1/session",
+    "access_by_web_session": "GET /v1/session",
+    "access_by_key": "GET /v1/session",
+    "end_web_session": "DELETE /v1/session",
 }
 LEFT_OUT = {
     "open": "a server has its Ocean open",
@@ -60,9 +65,16 @@ LEFT_OUT = {
     "close": "whoever opened it closes it",
     "result": "a run's output is in the run; ?waitMs waits for it",
     "sweep": "for whoever has the database at hand",
+    "create_api_key": "for whoever has the database at hand",
+    "list_api_keys": "for whoever has the database at hand",
+    "revoke_api_key": "for whoever has the database at hand",
+    "has_api_keys": "every request without a key finds out",
+    "standing": "every verb on a run asks it",
+    "standing_of_lease": "every verb on a lease asks it",
+    "allowed_verbs": "GET /v1/clogs tells it of all",
     "commits_seen": "a stream is told of what is new",
     "next_change": "a stream is told of what is new",
-    "last_cursor": "the newest event of a feed has it",
+    "last_cursor": "?after=latest of a feed",
     "watching": "whoever streams a run's feed watches it",
 }
 
@@ -85,8 +97,9 @@ def test_a_route_is_said_once_and_says_who_may_use_it() -> None:
     assert len({name(op) for op in TABLE}) == len(TABLE)
     assert len({op.handler for op in TABLE}) == len(TABLE), "each operation has a name of its own"
     for op in TABLE:
-        assert op.scope in get_args(Scope)
-        assert (op.scope == "open") == (not op.path.startswith("/v1/"))
+        assert op.scope in (*KEY_SCOPES, "any", "open")
+        assert (op.scope == "open") == (not op.path.startswith("/v1/") or name(op) == "POST /v1/session")
+        assert (op.verb is not None) == ("{run_id}" in op.path and op.method != "GET")
         assert op.answers
         assert (op.body is not None) == (op.method in ("POST", "PUT"))
         assert not (op.pokes and op.method == "GET")

@@ -1,59 +1,25 @@
 """A server with streams, and readers of them on plain sockets: HTTP/1.0, so that a body is what comes until the end."""
 
 import json
-import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 import uvicorn
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from ocean import Clog
-from ocean.compose import Ocean
-from ocean.http.answering import HANDLERS, Answering
+from ocean.http.app import make_app
 from ocean.http.stream import sse_response
-from ocean.kernel.arguments import feed_filter
-from ocean.kernel.clock import Clock
-from ocean.kernel.errors import BadCursor
 from ocean.testing import World, world
 from tests.invariants import check
 
 PATIENCE_S = 30
-CURSOR = re.compile(r"[0-9]{1,18}")
-
-
-def cursor_of(request: Request) -> int:
-    """Where the reader was: `Last-Event-ID`, which a browser repeats by itself, else `?after=`, else the beginning."""
-    given = request.query_params.getlist("after")
-    if last := request.headers.get("last-event-id"):
-        given = [last]
-    if not given:
-        return 0
-    if len(given) > 1 or not CURSOR.fullmatch(given[0]):
-        shown = ", ".join(given)[:100]
-        raise BadCursor(f"a cursor is the id of an event, a whole number from 0; got {shown!r}")
-    return int(given[0])
-
-
-def stream_app(ocean: Ocean, clock: Clock | None = None) -> Starlette:
-    async def events(request: Request) -> Response:
-        asked = request.query_params
-        types = [name for name in asked.get("types", "").split(",") if name]
-        where = feed_filter(request.path_params.get("run_id"), asked.get("session"), None, types, None)
-        return await sse_response(ocean, request, where, cursor_of(request), clock=clock)
-
-    routes = [Route("/events", events), Route("/runs/{run_id}/events", events)]
-    return Starlette(routes=routes, exception_handlers=HANDLERS, middleware=[Middleware(Answering)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +41,23 @@ class Watcher:
     _read: bytes = b""
 
     @classmethod
-    async def open(cls, port: int, path: str = "/events", last: object = None, method: str = "GET") -> Self:
+    async def open(cls, port: int, path: str = "/v1/events", last: object = None, method: str = "GET") -> Self:
         watcher = cls(await anyio.connect_tcp("127.0.0.1", port))
         resumed = "" if last is None else f"Last-Event-ID: {last}\r\n"
-        asked = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n{resumed}\r\n"
-        await watcher.stream.send(asked.encode())
+        await watcher.stream.send(
+            f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n{resumed}\r\n".encode()
+        )
         status, *lines = (await watcher._until(b"\r\n\r\n")).decode().lower().split("\r\n")
         watcher.status = int(status.split()[1])
         watcher.head = dict(line.split(": ", 1) for line in lines)
         return watcher
+
+    async def _send(self, request: bytes) -> None:
+        try:
+            await self.stream.send(request)
+        except BaseException:
+            await anyio.aclose_forcefully(self.stream)
+            raise
 
     async def _until(self, mark: bytes) -> bytes:
         try:
@@ -142,10 +116,10 @@ class Served:
     server: uvicorn.Server
     port: int
 
-    async def open(self, path: str = "/events", last: object = None) -> Watcher:
+    async def open(self, path: str = "/v1/events", last: object = None) -> Watcher:
         watcher = await Watcher.open(self.port, path, last)
         assert watcher.status == 200, await watcher.body()
-        assert (await watcher.next_of_any_kind()).data == "retry: 1000"
+        assert (await watcher.next_of_any_kind()).data.startswith("retry: 1000\nid: ")
         return watcher
 
     async def run(self, **options: Any) -> str:
@@ -162,7 +136,7 @@ class Served:
 async def served(*clogs: Clog) -> AsyncIterator[Served]:
     async with world(clogs=clogs or [Clog("c")]) as w:
         with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
-            app = stream_app(w.ocean, w.clock)
+            app = make_app(w.ocean, stream=partial(sse_response, clock=w.clock), poke_ms=0)
             config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5)
             server = uvicorn.Server(config)
             async with anyio.create_task_group() as tasks:

@@ -65,6 +65,7 @@ async def test_a_run_that_nobody_watches_any_more_is_left_alone() -> None:
                 await let_others_go_on(w)
             await w.ocean.signal(run_id, 1)
             await reaches(w, run_id, RunStatus.IDLE)
+        await until(lambda: w.ocean._watches.pokers == 0)
         await w.ocean.signal(run_id, 2)
         await let_others_go_on(w)
         assert (await look(w, run_id)).status is RunStatus.PENDING

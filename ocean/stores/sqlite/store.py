@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.counters import Take, Taken
@@ -66,6 +66,7 @@ from ocean.stores.sqlite import (
     retrying,
     storage,
 )
+from ocean.stores.sqlite.access import AccessStore
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info, tick_from
@@ -77,7 +78,7 @@ MOST_ROUNDS = 50
 """A round may only make ends that are owed, a bounded batch of them: then there is another."""
 
 
-class SqliteStore:
+class SqliteStore(AccessStore):
     def __init__(self, path: str, clock: Clock) -> None:
         self.database = Database(path)
         self._clock = clock
@@ -112,7 +113,13 @@ class SqliteStore:
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         def act(u: Unit) -> None:
             for clog in clogs:
-                facts = {"clog_id": clog.clog_id, "version": clog.version, "has_on_end": clog.has_on_end, "now": u.now}
+                facts: dict[str, Any] = {
+                    "clog_id": clog.clog_id,
+                    "version": clog.version,
+                    "has_on_end": clog.has_on_end,
+                    "allows": encode(list(clog.allows)),
+                    "now": u.now,
+                }
                 before = u.clog(clog.clog_id)
                 if clog.external and before is not None and not before.external:
                     u.do("queue_older_runs", clog_id=clog.clog_id, queue=DEFAULT_QUEUE)

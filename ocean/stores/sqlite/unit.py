@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ocean.kernel.errors import RunNotFound
-from ocean.kernel.records import ClogRecord, Delay, Ending, Run, RunStatus, changed
+from ocean.kernel.records import GENERIC_VERBS, ClogRecord, Delay, Ending, Run, RunStatus, changed
 from ocean.kernel.transitions import due_at, is_last_call
-from ocean.kernel.values import encode
+from ocean.kernel.values import decode, encode
 from ocean.stores.queries import load_queries
 from ocean.stores.sqlite.keys import settle_slots, wake
 
@@ -180,4 +180,5 @@ def run_from(row: sqlite3.Row) -> Run:
 
 def clog_from(row: sqlite3.Row) -> ClogRecord:
     flags = {name: bool(row[name]) for name in ("has_on_end", "paused", "external", "takes_all_inputs")}
-    return ClogRecord(row["clog_id"], row["version"], **flags)
+    allows = GENERIC_VERBS if row["allows"] is None else tuple(decode(row["allows"]))
+    return ClogRecord(row["clog_id"], row["version"], allows=allows, **flags)

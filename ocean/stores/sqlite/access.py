@@ -1,0 +1,112 @@
+"""API keys, web sessions, and whose a run is."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ocean.kernel.access import ApiKey, Standing
+from ocean.kernel.records import GENERIC_VERBS
+from ocean.kernel.values import decode, encode
+from ocean.stores.sqlite.unit import Unit
+
+T = TypeVar("T")
+
+
+class AccessStore:
+    """That part of the store."""
+
+    async def _write(self, act: Callable[[Unit], T]) -> T:
+        raise NotImplementedError
+
+    async def _read(self, act: Callable[[Unit], T]) -> T:
+        raise NotImplementedError
+
+    async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
+        def act(u: Unit) -> ApiKey:
+            u.do(
+                "add_api_key",
+                key_id=key.key_id,
+                hash=hash,
+                actor=key.actor,
+                scopes=encode(list(key.scopes)),
+                roles=encode(list(key.roles)),
+                sessions=None if key.sessions is None else encode(list(key.sessions)),
+                expires_at=key.expires_at,
+                now=u.now,
+            )
+            return replace(key, created_at=u.now)
+
+        return await self._write(act)
+
+    async def list_api_keys(self, after: str, limit: int) -> list[ApiKey]:
+        return await self._read(lambda u: [key_from(row) for row in u.all("list_api_keys", after=after, limit=limit)])
+
+    async def has_api_keys(self) -> bool:
+        def act(u: Unit) -> bool:
+            row = u.one("any_api_key")
+            return row is not None and bool(row["is_there"])
+
+        return await self._read(act)
+
+    async def find_api_key(self, key_id: str) -> tuple[ApiKey, str] | None:
+        def act(u: Unit) -> tuple[ApiKey, str] | None:
+            row = _live_key(u, key_id)
+            return None if row is None else (key_from(row), row["hash"])
+
+        return await self._read(act)
+
+    async def revoke_api_key(self, key_id: str) -> ApiKey | None:
+        def act(u: Unit) -> ApiKey | None:
+            u.do("revoke_api_key", key_id=key_id, now=u.now)
+            u.do("end_web_sessions_of_key", key_id=key_id)
+            row = u.one("get_api_key", key_id=key_id)
+            return None if row is None else key_from(row)
+
+        return await self._write(act)
+
+    async def add_web_session(self, hash: str, key_id: str, for_ms: int) -> int:
+        def act(u: Unit) -> int:
+            u.do("forget_old_web_sessions", now=u.now)
+            u.do("add_web_session", hash=hash, key_id=key_id, expires_at=u.now + for_ms)
+            return u.now + for_ms
+
+        return await self._write(act)
+
+    async def find_web_session(self, hash: str) -> ApiKey | None:
+        def act(u: Unit) -> ApiKey | None:
+            session = u.one("get_web_session", hash=hash, now=u.now)
+            row = None if session is None else _live_key(u, session["key_id"])
+            return None if row is None else key_from(row)
+
+        return await self._read(act)
+
+    async def end_web_session(self, hash: str) -> bool:
+        return await self._write(lambda u: u.do("end_web_session", hash=hash) > 0)
+
+    async def standing(self, run_id: str) -> Standing | None:
+        return await self._read(lambda u: _standing(u.one("standing_of_run", run_id=run_id)))
+
+    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+        return await self._read(lambda u: _standing(u.one("standing_of_lease", lease_hash=lease_hash)))
+
+
+def key_from(row: sqlite3.Row) -> ApiKey:
+    values: dict[str, Any] = {name: row[name] for name in ApiKey.__slots__}
+    for name in ("scopes", "roles", "sessions"):
+        values[name] = None if row[name] is None else tuple(decode(row[name]))
+    return ApiKey(**values)
+
+
+def _live_key(u: Unit, key_id: str) -> sqlite3.Row | None:
+    row = u.one("get_api_key", key_id=key_id)
+    if row is None or row["revoked_at"] is not None:
+        return None
+    return row if row["expires_at"] is None or u.now < row["expires_at"] else None
+
+
+def _standing(row: sqlite3.Row | None) -> Standing | None:
+    if row is None:
+        return None
+    allows = GENERIC_VERBS if row["allows"] is None else tuple(decode(row["allows"]))
+    return Standing(row["run_id"], row["session_id"], row["clog_id"], allows)

@@ -1,0 +1,354 @@
+"""Who asks: keys in a header, cookies with their tokens, and a house without keys that only answers its own machine."""
+
+from functools import partial
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from ocean import Clog, Ok, Outcome, Tick
+from ocean.http.access import COOKIE
+from ocean.http.app import make_app
+from ocean.http.stream import PING_MS, sse_response
+from tests.http.kit import House, error_of, house
+from tests.lifecycle.acting import let_others_go_on
+from tests.races.arranging import until
+
+pytestmark = pytest.mark.anyio
+
+MACHINE = "http://127.0.0.1"
+
+
+def client(h: House, base_url: str = MACHINE, address: str = "127.0.0.1", **settings: Any) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(make_app(h.w.ocean, poke_ms=0, **settings), client=(address, 1))
+    return httpx2.AsyncClient(transport=transport, base_url=base_url)
+
+
+async def signed_in(h: House, http: httpx2.AsyncClient, **options: Any) -> str:
+    """The CSRF token of a new cookie, which the client keeps."""
+    made = await h.w.ocean.create_api_key("ann", ["read", "signal"], **options)
+    answer = await http.post("/v1/session", json={"key": made.key})
+    assert answer.status_code == 201
+    token: str = answer.json()["csrfToken"]
+    return token
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:8080", "[::1]:8080"])
+async def test_without_keys_this_machine_may_do_everything(name: str) -> None:
+    async with house() as h:
+        answer = await h.http.post("/v1/advance", json={}, headers={"host": name})
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::2]"])
+async def test_without_keys_a_name_that_was_made_to_point_here_is_refused(name: str) -> None:
+    async with house() as h:
+        answer = await h.http.get("/v1/runs", headers={"host": name})
+        assert (answer.status_code, error_of(answer)["code"]) == (421, "not_our_host")
+        await h.w.ocean.create_api_key("ann", ["read"])
+        assert (await h.http.get("/v1/runs", headers={"host": name})).status_code == 401
+
+
+async def test_without_keys_a_name_may_be_added() -> None:
+    async with house() as h, client(h, "http://house", hosts=["house"]) as http:
+        assert (await http.get("/v1/runs")).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "8.8.8.8", "::2", "testclient"])
+async def test_without_keys_another_machine_is_refused(address: str) -> None:
+    async with house() as h, client(h, address=address) as http:
+        answer = await http.get("/v1/runs")
+        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+        assert (await http.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": MACHINE + ":1"},
+    ],
+)
+async def test_without_keys_a_page_from_elsewhere_is_refused(headers: dict[str, str]) -> None:
+    async with house() as h:
+        answer = await h.http.get("/v1/runs", headers=headers)
+        assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
+        assert (await h.http.get("/v1/runs", headers={"origin": MACHINE})).status_code == 200
+
+
+async def test_the_first_key_closes_the_house_and_revoking_the_last_does_not_open_it() -> None:
+    async with house() as h:
+        assert (await h.get("/v1/runs")).status_code == 200
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        assert (await h.get("/v1/runs")).status_code == 401
+        await h.w.ocean.revoke_api_key(made.info.key_id)
+        assert (await h.get("/v1/runs")).status_code == 401
+
+
+@pytest.mark.parametrize("form", ["{key}", "Basic {key}", "Bearer", "Bearer {key} x", "Bearer  x", "Token {key}"])
+async def test_a_header_that_is_no_bearer_key_is_refused(form: str) -> None:
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        good = {"authorization": f"bearer {made.key}"}
+        assert (await h.http.get("/v1/runs", headers=good)).status_code == 200
+        answer = await h.http.get("/v1/runs", headers={"authorization": form.format(key=made.key)})
+        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+        assert made.key not in answer.text
+
+
+async def test_two_authorization_headers_are_refused() -> None:
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        header = ("authorization", f"Bearer {made.key}")
+        assert (await h.http.get("/v1/runs", headers=[header, header])).status_code == 401
+
+
+async def test_a_key_in_the_address_is_no_key() -> None:
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        for query in ({"key": made.key}, {"access_token": made.key}):
+            answer = await h.http.get("/v1/events", params=query, headers={"accept": "text/event-stream"})
+            assert answer.status_code == 401
+
+
+async def test_a_cookie_reads_and_with_its_token_changes() -> None:
+    async with house() as h:
+        run_id = await h.made()
+        csrf = await signed_in(h, h.http)
+        who = await h.asked("/v1/session")
+        assert who == {
+            "actor": "ann",
+            "roles": [],
+            "scopes": ["read", "signal"],
+            "sessions": None,
+            "csrfToken": csrf,
+        }
+        assert (await h.get(f"/v1/runs/{run_id}")).status_code == 200
+        for wrong in ({}, {"x-csrf-token": ""}, {"x-csrf-token": csrf[:-1] + "x"}, {"x-csrf-token": "ä"}):
+            sent = {name.encode(): value.encode() for name, value in wrong.items()}
+            answer = await h.http.post(f"/v1/runs/{run_id}/signal", json={}, headers=sent)
+            assert (answer.status_code, error_of(answer)["code"]) == (403, "wrong_csrf_token")
+        answer = await h.http.post(f"/v1/runs/{run_id}/signal", json={}, headers={"x-csrf-token": csrf})
+        assert answer.status_code == 202
+        (event,) = await h.w.ocean.read_events(run_id, types=["run.signalled"])
+        assert event.actor == "ann"
+
+
+async def test_a_cookie_asked_by_another_page_is_refused() -> None:
+    async with house() as h:
+        csrf = await signed_in(h, h.http)
+        for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
+            answer = await h.http.get("/v1/runs", headers=headers | {"x-csrf-token": csrf})
+            assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
+
+
+async def test_another_page_cannot_sign_a_browser_in() -> None:
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        answer = await h.http.post("/v1/session", json={"key": made.key}, headers={"origin": "http://evil.example"})
+        assert error_of(answer)["code"] == "foreign_origin"
+        assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(("scheme", "name"), [("http", COOKIE), ("https", f"__Host-{COOKIE}")])
+async def test_a_cookie_is_kept_from_scripts_and_other_sites(scheme: str, name: str) -> None:
+    async with house() as h, client(h, f"{scheme}://127.0.0.1") as http:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        answer = await http.post("/v1/session", json={"key": made.key})
+        first, *flags = answer.headers["set-cookie"].split("; ")
+        assert first.startswith(f"{name}=")
+        assert {flag.lower() for flag in flags} >= {"httponly", "samesite=strict", "path=/"}
+        assert ("Secure" in flags) == (scheme == "https")
+        assert first.partition("=")[2] not in answer.text
+        assert (await http.get("/v1/runs")).status_code == 200
+
+
+async def test_a_wrong_key_gets_no_cookie() -> None:
+    async with house() as h:
+        await h.w.ocean.create_api_key("ann", ["read"])
+        for body, status in (({"key": "nope"}, 401), ({}, 400), ({"key": 1}, 400)):
+            answer = await h.post("/v1/session", body)
+            assert answer.status_code == status
+            assert "set-cookie" not in answer.headers
+
+
+async def test_a_cookie_ends_when_it_is_given_back_with_its_key_and_after_its_time() -> None:
+    async with house() as h:
+        csrf = await signed_in(h, h.http)
+        assert (await h.http.delete("/v1/session")).status_code == 403, "another page must not sign it out either"
+        kept = h.http.cookies[COOKIE]
+        answer = await h.http.delete("/v1/session", headers={"x-csrf-token": csrf})
+        assert answer.json() == {"ended": True}
+        assert COOKIE not in h.http.cookies
+        answer = await h.http.get("/v1/runs", headers={"cookie": f"{COOKIE}={kept}"})
+        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+
+        await signed_in(h, h.http)
+        for key in await h.w.ocean.list_api_keys():
+            await h.w.ocean.revoke_api_key(key.key_id)
+        assert (await h.get("/v1/runs")).status_code == 401
+
+        await signed_in(h, h.http)
+        h.w.clock.advance(12 * 3_600_000 - 1)
+        assert (await h.get("/v1/runs")).status_code == 200
+        h.w.clock.advance(1)
+        assert (await h.get("/v1/runs")).status_code == 401
+
+
+async def test_a_wrong_key_is_not_made_good_by_a_right_cookie() -> None:
+    async with house() as h:
+        await signed_in(h, h.http)
+        answer = await h.http.get("/v1/runs", headers={"authorization": "Bearer nope"})
+        assert answer.status_code == 401
+
+
+async def test_a_key_needs_no_token_and_may_be_shown_by_any_page() -> None:
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["advance"])
+        headers = {"authorization": f"Bearer {made.key}", "origin": "http://elsewhere.example"}
+        assert (await h.http.post("/v1/advance", json={}, headers=headers)).status_code == 200
+        assert (await h.http.get("/v1/session", headers=headers)).json()["csrfToken"] is None
+        assert (await h.http.delete("/v1/session", headers=headers)).json() == {"ended": False}
+
+
+async def test_roles_and_actor_reach_the_clog_and_nothing_in_the_request_can_add_to_them() -> None:
+    clog = Clog("who")
+
+    @clog.method
+    async def who(tick: Tick, payload: Any) -> Any:
+        return [tick.caller.actor, *tick.caller.roles]
+
+    async with house(more=[clog]) as h:
+        made = await h.w.ocean.create_api_key("ann", ["signal"], roles=["owner"])
+        headers = {"authorization": f"Bearer {made.key}", "x-actor": "bob", "x-afu9-sub": "bob"}
+        answer = await h.http.post("/v1/clogs/who/call/who", json={"payload": {"actor": "bob"}}, headers=headers)
+        assert answer.json() == {"answer": ["ann", "owner"]}
+
+
+async def test_two_actors_may_choose_the_same_idempotency_key() -> None:
+    async with house() as h:
+        answers = []
+        for actor in ("ann", "bob", "ann"):
+            made = await h.w.ocean.create_api_key(actor, ["signal"])
+            headers = {"authorization": f"Bearer {made.key}", "idempotency-key": "k" * 256}
+            body = {"sessionId": "s", "clogId": "c"}
+            answers.append(await h.http.post("/v1/runs", json=body, headers=headers))
+        assert [answer.status_code for answer in answers] == [201] * 3
+        ann, bob, ann_again = (answer.json()["runId"] for answer in answers)
+        assert ann == ann_again != bob
+
+
+async def test_an_open_stream_ends_when_its_key_is_revoked() -> None:
+    """Seen at the next ping; the reader comes back, and is refused then."""
+    async with house() as h, anyio.create_task_group() as tasks:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        def told(text: bytes) -> bool:
+            return any(text in message.get("body", b"") for message in sent)
+
+        async def next_ping() -> None:
+            await let_others_go_on(h.w)
+            h.w.clock.advance(PING_MS)
+
+        app = make_app(h.w.ocean, stream=partial(sse_response, clock=h.w.clock))
+        tasks.start_soon(app, streaming(made.key), nothing_more, send)
+        await until(lambda: told(b"retry:"))
+        await next_ping()
+        await until(lambda: told(b": ping"))
+        await h.w.ocean.revoke_api_key(made.info.key_id)
+        await next_ping()
+        await until(lambda: sent[-1].get("more_body") is False)
+        assert sent[0]["status"] == 200
+
+
+async def nothing_more() -> Any:
+    await anyio.sleep_forever()
+
+
+def streaming(key: str) -> dict[str, Any]:
+    """A request for the stream of all events."""
+    headers = {"host": "127.0.0.1", "accept": "text/event-stream", "authorization": f"Bearer {key}"}
+    return {
+        "type": "http",
+        "method": "GET",
+        "path": "/v1/events",
+        "raw_path": b"/v1/events",
+        "root_path": "",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+
+
+@pytest.fixture
+def keeper() -> Clog:
+    """Has routes of its own for its runs, so to say, and allows others to cancel them."""
+    clog = Clog("keeper", generic=["cancel"])
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        return Ok()
+
+    @clog.method
+    async def touch(tick: Tick, payload: Any) -> None: ...
+
+    return clog
+
+
+async def test_a_clog_keeps_what_it_does_not_allow_the_generic_routes(keeper: Clog) -> None:
+    async with house(more=[keeper]) as h:
+        await h.w.ocean.create_run(session_id="s", clog_id="keeper", run_id="r")
+        await h.w.ocean.create_run(session_id="s", clog_id="c", run_id="free")
+        for path, body in (
+            ("/v1/runs", {"sessionId": "s", "clogId": "keeper"}),
+            ("/v1/runs/r/signal", {}),
+            ("/v1/runs/r/call/touch", {}),
+            ("/v1/runs/r/pause", {}),
+            ("/v1/runs/r/resume", {}),
+            ("/v1/runs/r/retry", {}),
+            ("/v1/clogs/keeper/call/touch", {}),
+            ("/v1/clogs/keeper/pause", {}),
+            ("/v1/clogs/keeper/resume", {}),
+            ("/v1/leases", {"clogId": "keeper", "workerId": "w"}),
+            ("/v1/runs/delete", {"clogId": ["c", "keeper"]}),
+        ):
+            answer = await h.post(path, body)
+            assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic"), path
+            assert error_of(answer)["details"]["allows"] == ["cancel"]
+        for path in ("/v1/runs/r", "/v1/sessions/s"):
+            answer = await h.http.delete(path)
+            assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic")
+        assert (await h.post("/v1/runs/delete", {"everything": True})).json()["done"] == 1
+        assert await h.w.ocean.get_run("r") is not None
+        assert await h.w.ocean.get_run("free") is None
+        assert (await h.get("/v1/runs/r")).status_code == 200
+        assert (await h.post("/v1/advance", {"runId": "r"})).status_code == 200
+        assert (await h.post("/v1/runs/r/cancel", {})).status_code == 200
+
+
+async def test_what_a_clog_keeps_holds_in_a_process_that_has_not_got_it(keeper: Clog, tmp_path: Any) -> None:
+    url = f"sqlite:///{tmp_path / 'ocean.db'}"
+    async with house(url, more=[keeper]) as h:
+        await h.w.ocean.create_run(session_id="s", clog_id="keeper", run_id="r")
+    async with house(url) as h:
+        assert error_of(await h.post("/v1/runs/r/signal", {}))["code"] == "not_generic"
+        assert error_of(await h.post("/v1/runs", {"sessionId": "s", "clogId": "keeper"}))["code"] == "not_generic"
+
+
+async def test_a_lease_of_a_clog_that_keeps_its_work_is_not_completed_by_the_generic_routes() -> None:
+    outside = Clog("outside", external=True, generic=[])
+    async with house(more=[outside]) as h:
+        await h.w.ocean.create_run(session_id="s", clog_id="outside", run_id="r", input=1)
+        (lease,) = await h.w.ocean.claim_work("outside", "w")
+        for verb, body in (("renew", {}), ("release", {}), ("complete", {"outcome": {"type": "done"}})):
+            answer = await h.post(f"/v1/leases/{lease.lease_id}/{verb}", body)
+            assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic")

@@ -1,0 +1,189 @@
+"""Every route of the table, tried with every kind of key that must not open it; and with the one that does."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from ocean.http.openapi import PARAMETER
+from ocean.http.routes import TABLE
+from ocean.http.table import Op
+from ocean.kernel.access import KEY_SCOPES, KeyScope
+from tests.http.kit import House, error_of, house
+from tests.stores.dump import changed, dump, of_sqlite
+
+pytestmark = pytest.mark.anyio
+
+CLOSED = [op for op in TABLE if op.scope != "open"]
+WRITES = {"POST", "PUT"}
+
+
+def name(op: Op) -> str:
+    return f"{op.method} {op.path}"
+
+
+@pytest.fixture
+async def h(anyio_backend: Any) -> AsyncIterator[House]:
+    """A house with a run in `theirs` that waits, and one of theirs that is leased."""
+    async with house() as h:
+        await h.w.ocean.create_run(session_id="theirs", clog_id="c", run_id="secret", input={"fail": "x"})
+        await h.w.drain()
+        await h.w.ocean.create_run(session_id="theirs", clog_id="x", run_id="leased", input=None)
+        (lease,) = await h.w.ocean.claim_work("x", "w")
+        h.http.headers["x-lease"] = lease.lease_id
+        yield h
+
+
+async def key(h: House, *scopes: KeyScope, **more: Any) -> str:
+    return (await h.w.ocean.create_api_key("ann", scopes, **more)).key
+
+
+async def ask(h: House, op: Op, key: str | None, body: Any = None) -> httpx2.Response:
+    places = {
+        "run_id": "secret",
+        "session_id": "theirs",
+        "lease_id": h.http.headers["x-lease"],
+        "clog_id": "c",
+        "method": "echo",
+        "key": "k",
+    }
+    path = PARAMETER.sub(lambda match: places[match[1]], op.path)
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    sent: dict[str, Any] = {"json": body or {}} if op.method in WRITES else {}
+    return await h.http.request(op.method, path, headers=headers, **sent)
+
+
+async def tables(h: House) -> Any:
+    return await of_sqlite(h.w.ocean._store).read(dump)
+
+
+async def refused(h: House, op: Op, key: str | None, status: int, code: str) -> Any:
+    before = await tables(h)
+    answer = await ask(h, op, key)
+    assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+    assert changed(before, await tables(h)) == set()
+    assert ("www-authenticate" in answer.headers) == (status == 401)
+    return error_of(answer)
+
+
+@pytest.mark.parametrize("op", CLOSED, ids=name)
+async def test_no_key_opens_nothing(h: House, op: Op) -> None:
+    await key(h, "read")
+    await refused(h, op, None, 401, "not_authenticated")
+
+
+@pytest.mark.parametrize("op", CLOSED, ids=name)
+async def test_a_revoked_an_expired_and_an_unknown_key_open_nothing(h: House, op: Op) -> None:
+    revoked = await h.w.ocean.create_api_key("ann", ["admin"])
+    await h.w.ocean.revoke_api_key(revoked.info.key_id)
+    expired = await key(h, "admin", expires_at=h.w.clock.now() + 1)
+    h.w.clock.advance(1)
+    said = [
+        await refused(h, op, each, 401, "not_authenticated")
+        for each in (revoked.key, expired, f"ocean_{'0' * 12}_{'x' * 43}", "letmein", "")
+    ]
+    assert len({error["message"] for error in said}) == 1, "which of these it was is not told"
+
+
+@pytest.mark.parametrize("op", [op for op in CLOSED if op.scope != "any"], ids=name)
+async def test_a_key_for_something_else_opens_nothing(h: House, op: Op) -> None:
+    others = [scope for scope in KEY_SCOPES if scope not in (op.scope, "admin")]
+    error = await refused(h, op, await key(h, *others), 403, "wrong_scope")
+    assert error["details"] == {"scope": op.scope}
+
+
+@pytest.mark.parametrize("op", CLOSED, ids=name)
+async def test_the_right_key_opens_it(h: House, op: Op) -> None:
+    scope: KeyScope = "read" if op.scope in ("any", "open") else op.scope  # type: ignore[assignment]
+    assert (await ask(h, op, await key(h, scope))).status_code not in (401, 403)
+
+
+@pytest.mark.parametrize("op", CLOSED, ids=name)
+async def test_admin_opens_it(h: House, op: Op) -> None:
+    assert (await ask(h, op, await key(h, "admin"))).status_code not in (401, 403)
+
+
+@pytest.mark.parametrize("op", CLOSED, ids=name)
+async def test_a_key_for_another_session_finds_nothing_there(h: House, op: Op) -> None:
+    """What has a run, a lease or a session in its path is not there; what concerns all sessions is refused."""
+    mine = await key(h, "admin", sessions=["mine"])
+    if "{run_id}" in op.path or "{lease_id}" in op.path:
+        await refused(h, op, mine, 404, "run_not_found")
+    elif "{session_id}" in op.path:
+        await refused(h, op, mine, 404, "session_not_found")
+    elif op.reach == "all":
+        await refused(h, op, mine, 403, "key_is_limited")
+    elif op.reach == "none":
+        answer = await ask(h, op, mine)
+        assert answer.status_code == 200
+        assert "theirs" not in answer.text
+    else:
+        assert name(op) in ASKED, "say below what a key for another session gets"
+
+
+ASKED: dict[str, list[tuple[Any, int, Any]]] = {
+    "POST /v1/runs": [({"sessionId": "theirs", "clogId": "c"}, 404, "session_not_found")],
+    "GET /v1/runs": [(None, 200, {"runs": [], "nextCursor": None, "count": None})],
+    "POST /v1/runs/cancel": [],
+    "POST /v1/runs/signal": [],
+    "POST /v1/runs/retry": [],
+    "POST /v1/runs/delete": [],
+    "POST /v1/advance": [({}, 403, "key_is_limited"), ({"runId": "secret"}, 404, "run_not_found")],
+    "POST /v1/clogs/{clog_id}/call/{method}": [
+        ({"sessionId": "theirs"}, 404, "session_not_found"),
+        ({}, 403, "key_is_limited"),
+    ],
+}
+NOTHING = {"seen": 0, "done": 0, "refused": 0, "errors": {}, "more": False}
+for path in ("cancel", "signal", "retry", "delete"):
+    more = {"signalId": "x"} if path == "signal" else {}
+    ASKED[f"POST /v1/runs/{path}"] = [
+        ({"everything": True} | more, 200, NOTHING),
+        ({"sessionId": ["theirs"]} | more, 200, NOTHING),
+        ({"clogId": ["c"]} | more, 200, NOTHING),
+    ]
+
+
+@pytest.mark.parametrize("op", [op for op in TABLE if op.reach == "asked"], ids=name)
+async def test_what_a_request_names_is_narrowed_to_the_sessions_of_its_key(h: House, op: Op) -> None:
+    mine = await key(h, "admin", sessions=["mine"])
+    everyones = await key(h, "admin")
+    assert ASKED[name(op)]
+    for body, status, said in ASKED[name(op)]:
+        before = await tables(h)
+        answer = await ask(h, op, mine, body)
+        assert answer.status_code == status, answer.text
+        assert (answer.json() if status == 200 else error_of(answer)["code"]) == said
+        assert changed(before, await tables(h)) == set()
+    (body, _, said), *_ = ASKED[name(op)]
+    answer = await ask(h, op, everyones, body)
+    assert answer.status_code < 300
+    assert answer.json() != said
+
+
+async def test_a_key_for_a_session_does_all_of_its_work_there(h: House) -> None:
+    h.http.headers["authorization"] = f"Bearer {await key(h, 'read', 'signal', 'advance', sessions=['mine', 'more'])}"
+    for session in ("mine", "more"):
+        body = {"sessionId": session, "clogId": "c", "runId": f"r-{session}", "input": {"done": 1}}
+        assert (await h.post("/v1/runs", body)).status_code == 201
+    assert (await h.post("/v1/advance", {"runId": "r-mine"})).json()["advanced"] == 1
+    assert [run["runId"] for run in (await h.asked("/v1/runs"))["runs"]] == ["r-more", "r-mine"]
+    assert [run["runId"] for run in (await h.asked("/v1/runs", sessionId=["mine", "theirs"]))["runs"]] == ["r-mine"]
+    assert (await h.asked("/v1/runs/r-mine"))["output"] == 1
+    for path in (
+        "/v1/runs/r-mine/events",
+        "/v1/sessions/mine/events",
+        "/v1/runs/r-mine/ticks",
+        "/v1/runs/r-mine/explain",
+    ):
+        assert (await h.get(path)).status_code == 200
+    answer = await h.post("/v1/clogs/c/call/add", {"sessionId": "mine", "payload": 2})
+    assert answer.json() == {"answer": 2}
+
+
+async def test_what_is_open_needs_no_key(h: House) -> None:
+    await key(h, "read")
+    for op in TABLE:
+        if op.scope == "open" and op.method == "GET":
+            assert (await ask(h, op, None)).status_code == 200

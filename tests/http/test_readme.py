@@ -1,0 +1,72 @@
+"""The commands of README's part on HTTP, pasted into a shell as they stand there."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60
+PASTED = re.compile(r"^## Over HTTP$.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OCEAN = f"""#!/bin/sh
+exec {sys.executable} -W error -m ocean "$@"
+"""
+
+
+def pasted(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """In a shell where `ocean` is this one, and curl ends its answers with a line and fails where it is refused."""
+    (folder / "ocean").write_text(OCEAN)
+    (folder / "ocean").chmod(0o755)
+    (folder / ".curlrc").write_text('write-out = "\\n"\nfail-with-body\n')
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OCEAN")}
+    paths = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "CURL_HOME": str(folder)}
+    shell = subprocess.Popen(
+        ["bash", "-euc", script],
+        cwd=folder,
+        env=kept | paths,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = shell.communicate(timeout=PATIENCE_S)
+    finally:
+        # The server too, if the script did not come to its end.
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(shell.args, shell.returncode, out, err)
+
+
+def is_part(part: Any, whole: Any) -> bool:
+    """Whether a JSON value has all that another one has; lists are of one length."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(name in whole and is_part(part[name], whole[name]) for name in part)
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(map(is_part, part, whole))
+    return bool(part == whole)
+
+
+def test_the_commands_of_the_readme_work_when_pasted_and_answer_as_it_says(tmp_path: Path) -> None:
+    (script,) = PASTED.findall((ROOT / "README.md").read_text())
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    done = pasted(script.replace("8080", port), tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    answers = [json.loads(line) for line in lines if line.startswith("{")]
+    wanted = [json.loads(line.removeprefix("# ")) for line in script.splitlines() if line.startswith("# ")]
+    assert len(answers) == len(wanted) == 6
+    assert [(want, said) for want, said in zip(wanted, answers, strict=True) if not is_part(want, said)] == []
+    told = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
+    assert (told.count("greeted"), told[0], told[-1]) == (3, "run.created", "run.done")
