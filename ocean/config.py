@@ -128,14 +128,14 @@ def _imported(name: str, source: str) -> Any:
                 f"{source}: there is no module {error.name!r}, neither installed nor in the working directory"
             ) from error
         raise BadSettings(f"{source}: importing {name!r} failed: {_said(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadSettings(f"{source}: importing {name!r} failed: {_said(error)}") from error
 
 
 def _made(maker: Any, place: str, source: str) -> Any:
     try:
         return maker()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadSettings(f"{source}: calling {place} failed: {_said(error)}") from error
 
 

@@ -11,9 +11,8 @@ from ocean.cli.options import Clogs, Db, Json
 from ocean.cli.usage import Commands
 
 EPILOG = """Exit codes: 0 done; 1 refused, or the run failed, or doctor found something; 2 wrong usage, value or
-setting; 3 no such run, clog or method; 4 the database is busy or cannot be opened, or
-the server does not answer; 130 Ctrl-C; 141 nobody reads
-the output."""
+setting; 3 no such run, clog or method; 4 the database is busy, failing, or cannot be opened, or the server does not
+answer; 130 Ctrl-C; 141 nobody reads the output."""
 
 app = typer.Typer(
     name="ocean",

@@ -10,7 +10,7 @@ from typing import NoReturn
 import anyio
 import typer
 
-from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreUnusable
+from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreFailed, StoreUnusable
 from ocean.cli.records import envelope, line
 from ocean.cli.refusals import ServerAway, ServerRefused
 from ocean.cli.screen import Screen, Unheard, printable
@@ -96,7 +96,7 @@ def exit_code(error: OceanError) -> int:
             return USAGE
         case ServerRefused() if error.http_status == 400:
             return USAGE
-        case StoreBusy() | StoreUnusable() | ServerAway():
+        case StoreBusy() | StoreFailed() | StoreUnusable() | ServerAway():
             return UNAVAILABLE
         case BulkStopped(__cause__=OceanError() as cause):
             return exit_code(cause)

@@ -12,7 +12,7 @@ from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
-from ocean.kernel.errors import LockLost, OceanError, StoreBusy
+from ocean.kernel.errors import LockLost, OceanError, StoreBusy, StoreFailed
 from ocean.kernel.locks import Held, LockKeeper
 from ocean.kernel.observing import Observations, TickSeen, Why
 from ocean.kernel.outcomes import ErrorInfo, Ok, Outcome, Retry, error_info, outcome_name
@@ -249,7 +249,7 @@ class TickWork:
         """Commit, or turn what the commit refuses into a failed attempt."""
         try:
             return await self._commit_in_turn(call, outcome, effects), outcome
-        except (LockLost, StoreBusy):
+        except (LockLost, StoreBusy, StoreFailed):
             raise
         except OceanError as error:
             failed = Retry(error_info(error))

@@ -180,6 +180,14 @@ class StoreBusy(OceanError):
     retryable = True
 
 
+class StoreFailed(OceanError):
+    """The database could not do its work: a disk that is full, or failing. Nothing of it was committed."""
+
+    code = "store_failed"
+    http_status = 503
+    retryable = True
+
+
 class BulkStopped(OceanError):
     """A bulk verb met an error that is not one run's; `.progress` says how far it is. What is done stays done."""
 

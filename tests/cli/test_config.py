@@ -17,6 +17,7 @@ other_one = Clog("one")
 several = [Clog("a"), Clog("b")]
 def make(): return [one, Clog("made")]
 def broken(): raise ValueError("no tea")
+def quits(): raise SystemExit(0)
 def needy(tea): return one
 async def slow(): return one
 none = []
@@ -30,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "tea_clogs.py").write_text(MODULE)
     (tmp_path / "tea_broken.py").write_text("import nothing_like_it\n")
+    (tmp_path / "tea_script.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "tea_wrong.py").write_text("x = 1\n1 / 0\n")
     yield tmp_path
     for name in [name for name in sys.modules if name.startswith("tea_")]:
@@ -108,6 +110,8 @@ def test_a_place_is_a_clog_a_list_or_a_function_in_the_working_directory(folder:
         ("tea_clogs:needy", "calling tea_clogs:needy failed: TypeError"),
         ("tea_clogs:slow", "tea_clogs:slow() is a Clog"),
         ("tea_broken:one", "importing 'tea_broken' failed: ModuleNotFoundError: No module named 'nothing_like_it'"),
+        ("tea_clogs:quits", "calling tea_clogs:quits failed: SystemExit: 0"),
+        ("tea_script:one", "importing 'tea_script' failed: SystemExit: 3 (tea_script.py:2)"),
         ("tea_wrong:one", "importing 'tea_wrong' failed: ZeroDivisionError: division by zero (tea_wrong.py:2)"),
     ],
 )

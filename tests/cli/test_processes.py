@@ -192,6 +192,18 @@ def test_output_that_cannot_be_written_is_told_and_never_a_trace(ocean: Shell) -
         assert done.stderr.count(b"\n") == 1
 
 
+def test_a_full_disk_is_one_line_and_exit_four(ocean: Shell) -> None:
+    ocean.json("ps")
+    (ocean.folder / "large.json").write_text(json.dumps("x" * 900_000))
+    command = f"ulimit -f 600; exec {sys.executable} -W error -m ocean create shop --input @large.json"
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP}
+    end = subprocess.run(["sh", "-c", command], cwd=ocean.folder, env=environ, capture_output=True, check=False)
+    assert (end.returncode, end.stdout) == (4, b"")
+    assert end.stderr.startswith(b"ocean: the database cannot be written: ")
+    assert end.stderr.count(b"\n") == 1
+    assert ocean.json("ps")["runs"] == []
+
+
 def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
     command = f'{sys.executable} -W error -m ocean create shop --run-id "$0"'
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP}

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import httpx2
+from starlette.applications import Starlette
 
 from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 from ocean.http.app import make_app
@@ -127,8 +128,8 @@ def error_of(answer: httpx2.Response) -> Any:
 class Caller:
     """One request as ASGI messages, so that a test decides when its sender goes away."""
 
-    def __init__(self, w: World, path: str, body: Any, query: str = "") -> None:
-        self._app = make_app(w.ocean, poke_ms=0)
+    def __init__(self, w: World, path: str, body: Any, query: str = "", app: Starlette | None = None) -> None:
+        self._app = app or make_app(w.ocean, poke_ms=0)
         self.stopping: Stopping = self._app.state.stopping
         self._scope = {
             "type": "http",

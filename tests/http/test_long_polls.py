@@ -9,7 +9,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from ocean import RunStatus
+from ocean import Clog, Lease, Ocean, RunStatus
+from ocean.http.app import make_app
 from ocean.stores.sqlite.store import SqliteStore
 from tests.http.kit import CLAIM, Caller, House, house
 from tests.lifecycle.acting import let_others_go_on, log, look
@@ -72,6 +73,27 @@ async def test_a_claim_whose_caller_has_gone_waits_no_longer_and_leases_nothing(
     assert (await look(h.w, run_id)).status is RunStatus.PENDING
     (lease,) = await h.claim()
     assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 1, 0)
+
+
+class Leaving(Ocean):
+    """Its caller goes away just when it has been leased something."""
+
+    caller: Caller
+
+    async def claim_work(self, *asked: Any, **how: Any) -> list[Lease]:
+        leases = await super().claim_work(*asked, **how)
+        self.caller.go_away()
+        return leases
+
+
+async def test_a_caller_that_goes_when_its_lease_is_made_leaves_the_work_to_the_next(h: House) -> None:
+    run_id = await h.run({})
+    leaving = Leaving(h.w.store, [Clog("x", external=True)], h.w.clock)
+    leaving.caller = Caller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000}, app=make_app(leaving, poke_ms=0))
+    await leaving.caller.ask()
+    assert leaving.caller.sent == []
+    (lease,) = await h.claim()
+    assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 2, 0)
 
 
 async def test_a_caller_that_goes_while_its_lease_is_written_leaves_the_work_to_the_next(tmp_path: Path) -> None:

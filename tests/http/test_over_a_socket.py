@@ -20,6 +20,7 @@ from ocean.http.routing import spelled_path
 from ocean.kernel.values import MAX_BYTES
 from ocean.testing import World, world
 from tests.http.kit import CLAIM, error_of
+from tests.http.watchers import Watcher
 from tests.invariants import check
 from tests.lifecycle.acting import let_others_go_on, look
 
@@ -50,7 +51,7 @@ class Served:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
-    async with world(clogs=[Clog("x", external=True)]) as w:
+    async with world(clogs=[Clog("x", external=True), Clog("y")]) as w:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             config = uvicorn.Config(
                 make_app(w.ocean, poke_ms=0), log_config=None, lifespan="off", timeout_graceful_shutdown=0
@@ -150,6 +151,33 @@ async def test_a_body_without_an_end_is_cut_off() -> None:
             assert (answer.status_code, error_of(answer)["code"]) == (413, "body_too_large")
         assert sent < 64 * MAX_BYTES
         assert (await http.post("/v1/leases", json=CLAIM)).status_code == 200
+
+
+async def test_each_feed_streams_what_is_its_own_as_it_comes() -> None:
+    feeds = {
+        "/v1/runs/b/events": ["run.created", "run.failed"],
+        "/v1/sessions/t/events": ["run.created", "run.failed"],
+        "/v1/clogs/x/events": ["run.created", "run.created", "run.failed"],
+        "/v1/clogs/y/events?types=run.created": ["run.created"],
+        "/v1/events?types=run.failed&types=run.done": ["run.failed"],
+        "/v1/events?correlationId=b": ["run.created", "run.failed"],
+        "/v1/events?after=1": ["run.created", "run.created", "run.failed"],
+    }
+    async with served() as s:
+        ocean = s.w.ocean
+        await ocean.create_run(session_id="s", clog_id="x", run_id="a")
+        await ocean.create_run(session_id="t", clog_id="x", run_id="b")
+        watchers = {path: await Watcher.open(s.port, path) for path in feeds}
+        await ocean.create_run(session_id="s", clog_id="y", run_id="c")
+        await ocean.cancel_run("b")
+        for path, wanted in feeds.items():
+            frames = await watchers[path].take(len(wanted))
+            assert [frame.event for frame in frames] == wanted, path
+            seqs = [frame.data["seq"] for frame in frames]
+            assert seqs == sorted(set(seqs)) == [frame.id for frame in frames], path
+        assert await watchers["/v1/runs/b/events"].rest() == []
+        for watcher in watchers.values():
+            await watcher.close()
 
 
 async def test_a_server_that_stops_leases_nothing_to_those_who_wait() -> None:

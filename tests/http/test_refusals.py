@@ -260,6 +260,10 @@ async def test_a_refusal_that_says_when_is_passed_on_in_seconds() -> None:
     assert (await answer_to(ocean.StoreBusy("busy"))).headers["retry-after"] == "1"
 
 
+async def test_a_long_message_is_cut_off() -> None:
+    assert error_of(await answer_to(ocean.InvalidValue("x" * 5_000)))["message"] == "x" * 1_000
+
+
 async def test_what_nobody_expected_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="ocean.http"):
         answer = await answer_to(ValueError("the inner secret"))

@@ -3,9 +3,11 @@
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 
-from ocean import Done, InvalidValue, Outcome, Retry, RunNotFound, RunStatus, Tick
+from ocean import Clog, Done, InvalidValue, Ocean, Outcome, Retry, RunInfo, RunNotFound, RunStatus, Tick
+from ocean.http.app import make_app
 from ocean.http.wire import record
 from tests.http.kit import Caller, House, error_of, house
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
@@ -140,6 +142,23 @@ async def test_a_run_that_is_deleted_meanwhile_is_not_there(h: House) -> None:
         await h.http.delete(f"/v1/runs/{run_id}")
     status, said = caller.answer
     assert (status, said["error"]["code"]) == (404, "run_not_found")
+
+
+class Deleting(Ocean):
+    """Somebody deletes the run between its settling and the answer."""
+
+    async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
+        run = await super().settle(run_id, timeout_ms=timeout_ms)
+        await self.delete_run(run_id)
+        return run
+
+
+async def test_a_run_that_is_deleted_just_before_the_answer_is_not_there(h: House) -> None:
+    transport = httpx2.ASGITransport(make_app(Deleting(h.w.store, [Clog("c")], h.w.clock), poke_ms=0))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        answer = await http.post("/v1/runs?waitMs=0", json=NEW)
+    assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
+    assert "deleted meanwhile" in error_of(answer)["message"]
 
 
 @pytest.mark.parametrize("wait", ["-1", "60001", "soon", ""])

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -272,6 +273,89 @@ async def test_a_busy_database_is_asked_again_later_and_later() -> None:
                     assert one.pokes == pokes
             await until_ticks(w, one, 1)
         assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
+    async with stage(Script(Done(), Done())) as w:
+        busy = Busy(w.store, [Script(Done(), Done())], w.clock)
+        busy.refusals = 2
+        async with ticker(busy) as one:
+            for ms in (0, 1_000, 2_000):
+                w.clock.advance(ms)
+                await let_others_go_on(w)
+            busy.refusals = 1
+            await start(w)
+            await let_others_go_on(w)
+            assert busy.refusals == 0
+            w.clock.advance(1_000)
+            await until_ticks(w, one, 1)
+
+
+class Broken(Ocean):
+    """A database that is not as it should be, once."""
+
+    is_broken = True
+
+    async def advance(self, **asked: object) -> object:  # type: ignore[override]
+        if self.is_broken:
+            self.is_broken = False
+            raise ValueError("no such column")
+        return await super().advance(**asked)  # type: ignore[arg-type]
+
+
+async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog: pytest.LogCaptureFixture) -> None:
+    async with stage(Script(Done())) as w:
+        await start(w)
+        async with ticker(Broken(w.store, [Script(Done())], w.clock)) as one:
+            await let_others_go_on(w)
+            w.clock.advance(1_000)
+            await until_ticks(w, one, 1)
+    (told,) = [record for record in caplog.records if record.name == "ocean.ticking"]
+    assert told.getMessage() == "a poke failed; the next one comes by itself"
+    assert told.exc_info is not None
+    assert "no such column" in str(told.exc_info[1])
+
+
+class Napping(Ocean):
+    """Says how long its ticker means to sleep."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.naps: list[int] = []
+
+    async def next_change(self, seen: int, *, wait_ms: int, look_ms: int = 100) -> int:
+        self.naps.append(wait_ms)
+        return await super().next_change(seen, wait_ms=wait_ms, look_ms=look_ms)
+
+
+async def test_a_clock_that_was_set_is_looked_at_within_a_minute() -> None:
+    async with stage() as w:
+        napping = Napping(w.store, [Script(Wait(for_ms=3_600_000))], w.clock)
+        await napping.start()
+        await start(w)
+        async with ticker(napping) as one:
+            await until_ticks(w, one, 1)
+            await let_others_go_on(w)
+        assert napping.naps
+        assert max(napping.naps) == 60_000
+
+
+async def test_a_database_that_stays_busy_is_asked_every_thirty_seconds() -> None:
+    async with stage(Script(Done())) as w:
+        busy = Busy(w.store, [Script(Done())], w.clock)
+        busy.refusals = 100
+        async with ticker(busy) as one:
+            for ms in (0, 1_000, 2_000, 4_000, 8_000, 16_000):
+                w.clock.advance(ms)
+                await let_others_go_on(w)
+            assert one.pokes == 6
+            for pokes in (7, 8):
+                w.clock.advance(29_999)
+                await let_others_go_on(w)
+                assert one.pokes == pokes - 1
+                w.clock.advance(1)
+                await let_others_go_on(w)
+                assert one.pokes == pokes
 
 
 async def test_another_process_s_commit_is_seen(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from ocean.compose import open_store
 from ocean.kernel.clock import SystemClock
-from ocean.kernel.errors import StoreBusy, StoreUnusable
+from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
 from ocean.stores.sqlite import database as database_module
@@ -280,6 +280,17 @@ print("free", flush=True)
     assert await of_sqlite(store).on_writer(lambda db: db.in_transaction) is False
     assert (await store.create_run(a_run(), None)).run_id == "r"
     await store.close()
+
+
+async def test_a_full_disk_is_told_and_nothing_is_written(store: Store) -> None:
+    database = of_sqlite(store)
+    await database.on_writer(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
+    with pytest.raises(StoreFailed, match="cannot be written: database or disk is full"):
+        await store.create_run(a_run("r", input="x" * 100_000), None)
+    assert await store.get_run("r") is None
+    await database.on_writer(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
+    await store.create_run(a_run("r", input="x" * 100_000), None)
+    assert await store.get_run("r") is not None
 
 
 async def test_a_closed_store_says_so(path: Path) -> None:

@@ -20,7 +20,7 @@ import aiosqlite
 import anyio
 import anyio.to_thread
 
-from ocean.kernel.errors import StoreBusy, StoreUnusable
+from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
 
@@ -165,6 +165,8 @@ class Database:
         except sqlite3.OperationalError as error:
             if _is_busy(error):
                 raise StoreBusy("another process holds the database for itself; try again") from error
+            if _is_failing(error):
+                raise StoreFailed(f"the database cannot be read: {error}; look at its disk") from error
             raise
         return result
 
@@ -319,7 +321,13 @@ def _run_alone(db: sqlite3.Connection, item: _Item, why: BaseException) -> None:
         _run_group(db, [item])
     except BaseException as error:
         busy = StoreBusy("another process holds the database's write lock; try again")
-        item.error = busy if _is_busy(error) else error
+        failed = StoreFailed(f"the database cannot be written: {error}; look at its disk")
+        item.error = busy if _is_busy(error) else failed if _is_failing(error) else error
+
+
+def _is_failing(error: BaseException) -> bool:
+    failures = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in failures
 
 
 def _is_busy(error: BaseException) -> bool:
