@@ -43,7 +43,7 @@ def make_app(
     What the Ocean's clogs mount is served too; a route of theirs without an access policy, or a webhook without its
     secret in the environment, is refused here.
     """
-    mounted = routes_of(ocean.clogs, [HOOKS, "/metrics", *(op.path for op in TABLE)])
+    mounted = routes_of(ocean.clogs, [HOOKS, *(op.path for op in TABLE)])
     hooks = Hooks.of(ocean.clogs, os.environ)
     described_routes = described(mounted, bool(hooks.known))
     served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts), mounted=described_routes)

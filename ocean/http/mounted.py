@@ -52,6 +52,7 @@ class MountedRoute(SpelledRoute):
         super().__init__(path, _endpoint(routes, served, poker, at_work), methods=[*routes])
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["ocean.route"] = self._first.path
         if scope["method"] in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
@@ -105,6 +106,7 @@ async def _access(route: Route, served: Served, request: Request, incoming: Inco
     access = await invoke(route.access, incoming)
     if not isinstance(access, Access):
         raise ClogError(f"the access policy of {route.name} answers an Access, got {shown(access)}")
+    request.scope["ocean.actor"] = access.actor
     return access
 
 

@@ -130,7 +130,7 @@ async def bearer(incoming: Incoming) -> Access:
 
 def rias() -> Clog:
     codes = {"invalid_body": "REQ_400_INVALID_SCHEMA", "body_too_large": "REQ_400_INVALID_SCHEMA"}
-    codes |= {"run_not_found": "JOB_404_NOT_FOUND", "session_not_found": "AUTH_403_SCOPE"}
+    codes |= {"run_not_found": "JOB_404_NOT_FOUND", "method_not_allowed": "REQ_405_METHOD"}
 
     def errors(refusal: OceanError, incoming: Incoming) -> Reply:
         code = codes.get(refusal.code, refusal.code)
@@ -181,6 +181,22 @@ async def test_rias() -> None:
             assert error["trace_id"] == (trace_id or answer.headers["x-request-id"])
         answer = await h.http.get("/jobs/job-p1", headers={"authorization": "Bearer forged"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "AUTH_401_INVALID_TOKEN")
+
+
+async def test_requests_are_counted_and_logged_by_the_contracts_own_paths(caplog: pytest.LogCaptureFixture) -> None:
+    async with house(more=[rias()]) as h:
+        await h.w.ocean.create_run(session_id="p1", clog_id="rias", run_id="job-p1")
+        headers = {"authorization": "Bearer jwt-of-ann"}
+        with caplog.at_level("INFO", "ocean.http"):
+            await h.post("/jobs/job-p1:decision", headers=headers)
+            await h.http.put("/jobs/job-p1:decision", headers=headers)
+        told = (await h.get("/metrics")).text
+        for method, status in (("POST", 400), ("PUT", 405)):
+            labels = f'method="{method}",route="/jobs/{{job_id}}:decision",status="{status}"'
+            assert f"ocean_http_requests_total{{{labels}}} 1" in told
+        logged = [record.__dict__["ocean_fields"] for record in caplog.records if record.message == "request"]
+        assert [each.get("actor") for each in logged] == ["ann", None]
+        assert "job-p1" not in repr(logged)
 
 
 async def test_an_access_policy_that_answers_nothing_opens_nothing() -> None:
