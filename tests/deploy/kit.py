@@ -23,7 +23,7 @@ OCEAN = (sys.executable, "-W", "error", "-m", "ocean")
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith("OCEAN_")}
-    return kept | {"PYTHONPATH": str(ROOT), **settings}
+    return kept | {"PYTHONPATH": str(ROOT), "OCEAN_LOG": "off", **settings}
 
 
 @contextmanager
