@@ -17,7 +17,7 @@ from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, S
 from ocean.kernel.eligibility import Hold, Surroundings
 from ocean.kernel.filters import FeedFilter, RunFilter
 from ocean.kernel.observing import Histogram
-from ocean.kernel.outcomes import Outcome
+from ocean.kernel.outcomes import Outcome, Retry
 from ocean.kernel.records import (
     Agenda,
     Claim,
@@ -75,9 +75,10 @@ class TickCommit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`status` is None when the tick deleted its own run."""
+    """`status` is None when the tick deleted its own run. A tick that lost its rows too often is retried `instead`."""
 
     status: RunStatus | None
+    instead: Retry | None = None
 
 
 @dataclass(frozen=True, slots=True)
