@@ -100,6 +100,7 @@ RUNS = (
         {200: RunInfo},
         body=Body,
         repeat=Repeat.KEYED,
+        pokes=True,
         verb="pause",
     ),
     Op(
@@ -181,6 +182,7 @@ LEASES = (
         {200: leases.Leases},
         body=leases.ClaimBody,
         repeat=Repeat.NEVER,
+        pokes=True,
     ),
     Op(
         "POST",
@@ -191,6 +193,7 @@ LEASES = (
         {200: leases.Renewed},
         body=leases.RenewBody,
         repeat=Repeat.NEVER,
+        pokes=True,
     ),
     Op(
         "POST",
@@ -257,6 +260,7 @@ HOUSE = (
         {200: ClogRecord},
         body=Body,
         repeat=Repeat.KEYED,
+        pokes=True,
     ),
     Op(
         "POST",
@@ -321,6 +325,7 @@ HOUSE = (
         {200: Taken},
         body=house.TakeBody,
         repeat=Repeat.KEYED,
+        pokes=True,
     ),
     Op(
         "DELETE",
@@ -330,6 +335,7 @@ HOUSE = (
         house.reset_counter,
         {200: house.Reset},
         repeat=Repeat.KEYED,
+        pokes=True,
     ),
 )
 
