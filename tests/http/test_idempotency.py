@@ -1,5 +1,6 @@
 """Idempotency-Key: the same request again gets the first answer, letter by letter, and does nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -78,6 +79,21 @@ async def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(h: H
     other = await ask(h, op, other_path, other_body, KEY)
     assert (other.status_code, error_of(other)["code"]) == (409, "request_key_reused")
     assert await dump(h.w) == before
+
+
+@pytest.mark.parametrize("op", KEYED, ids=name)
+async def test_the_first_answer_outlives_its_server(op: Op, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ocean.db'}"
+    path, body, *_ = EXAMPLES[name(op)]
+    async with house(url) as h:
+        await furnish(h)
+        first = await ask(h, op, path, body, KEY)
+        assert first.is_success, first.text
+    async with house(url) as h:
+        before = await dump(h.w)
+        again = await ask(h, op, path, body, KEY)
+        assert (again.status_code, again.content) == (first.status_code, first.content)
+        assert await dump(h.w) == before
 
 
 def test_every_route_that_takes_a_key_has_an_example() -> None:
