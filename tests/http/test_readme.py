@@ -24,16 +24,16 @@ exec {sys.executable} -W error -m ocean "$@"
 
 
 def pasted(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """In a shell where `ocean` is this one, and curl ends its answers with a line and fails where it is refused."""
+    """In a shell where `ocean` is this one, and curl fails where it is refused."""
     (folder / "ocean").write_text(OCEAN)
     (folder / "ocean").chmod(0o755)
-    (folder / ".curlrc").write_text('write-out = "\\n"\nfail-with-body\n')
+    (folder / ".curlrc").write_text("fail-with-body\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OCEAN")}
     paths = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "CURL_HOME": str(folder)}
     shell = subprocess.Popen(
         ["bash", "-euc", script],
         cwd=folder,
-        env=kept | paths | {"OCEAN_LOG": "off"},
+        env=kept | paths,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
