@@ -68,7 +68,8 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         guard = Guard(served.ocean, access)
         await check_place(guard, op, request.path_params)
         query = read_query(request, op.query)
-        key = guard.request_key(request_key(request, op))
+        why_not = None if op.repeat is Repeat.KEYED else f": {WHY_NOT[op.repeat]}"
+        key = guard.request_key(given_key(request, op.path, why_not))
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
         try:
             response = await op.handler(Call(served, request, access, body, query, key))
@@ -96,12 +97,13 @@ async def check_place(guard: Guard, op: Op, place: Mapping[str, Any]) -> None:
         guard.check_unlimited()
 
 
-def request_key(request: Request, op: Op) -> str | None:
+def given_key(request: Request, path: str, why_not: str | None) -> str | None:
+    """The Idempotency-Key, if there is one; `why_not` refuses it."""
     given = request.headers.getlist(IDEMPOTENCY_KEY)
     if not given:
         return None
-    if op.repeat is not Repeat.KEYED:
-        raise KeyNotTaken(f"{op.method} {op.path} takes no {IDEMPOTENCY_KEY}: {WHY_NOT[op.repeat]}; leave it out")
+    if why_not is not None:
+        raise KeyNotTaken(f"{request.method} {path} takes no {IDEMPOTENCY_KEY}{why_not}; leave it out")
     if len(given) > 1:
         raise InvalidValue(f"{IDEMPOTENCY_KEY} is given {len(given)} times; a request has one")
     return checked_id(given[0], IDEMPOTENCY_KEY)
