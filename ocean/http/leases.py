@@ -159,7 +159,9 @@ async def claim(call: Call) -> Response:
 
 async def renew(call: Call) -> Response:
     body: RenewBody = call.body
-    expires_at = await call.ocean.renew_work(call.path("lease_id"), lease_ms=body.lease_ms, events=_events(body.events))
+    expires_at = await call.ocean.renew_work(
+        call.path("lease_id"), lease_ms=body.lease_ms, events=_events(body.events), request_key=call.request_key
+    )
     return Answer(record(Renewed(expires_at)))
 
 
@@ -176,7 +178,8 @@ async def complete(call: Call) -> Response:
 
 
 async def release(call: Call) -> Response:
-    return Answer(record(Released(await call.ocean.release_work(call.path("lease_id")))))
+    status = await call.ocean.release_work(call.path("lease_id"), request_key=call.request_key)
+    return Answer(record(Released(status)))
 
 
 async def _return_unheard(ocean: Kernel, leases: list[Lease]) -> None:

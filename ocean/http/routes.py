@@ -158,7 +158,7 @@ MANY = tuple(
         handler,
         {200: BulkResult},
         body=body,
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=WIDE,
         reach="asked",
@@ -190,7 +190,7 @@ LEASES = (
         leases.renew,
         {200: leases.Renewed},
         body=leases.RenewBody,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEYED,
     ),
     Op(
         "POST",
@@ -200,7 +200,7 @@ LEASES = (
         leases.complete,
         {200: WorkDone},
         body=leases.CompleteBody,
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=leases.COMPLETION_BYTES,
     ),
@@ -212,7 +212,7 @@ LEASES = (
         leases.release,
         {200: leases.Released},
         body=Body,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEYED,
         pokes=True,
     ),
 )
@@ -226,7 +226,7 @@ HOUSE = (
         house.advance,
         {200: house.Advanced},
         body=house.AdvanceBody,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEPT,
         reach="asked",
     ),
     Op(
@@ -352,7 +352,7 @@ SESSION = (
         "Give the cookie back",
         session.end,
         {200: session.Ended},
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.NEVER,
         reach="none",
     ),
 )

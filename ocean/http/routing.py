@@ -19,7 +19,7 @@ from ocean.http.calls import Call, Served
 from ocean.http.errors import KeyNotTaken
 from ocean.http.poking import Poker
 from ocean.http.queries import read_query
-from ocean.http.repeating import AtWork
+from ocean.http.repeating import AtWork, keeping
 from ocean.http.table import Op, Repeat
 from ocean.kernel.errors import CallRefused, InvalidValue
 from ocean.kernel.values import checked_id
@@ -27,8 +27,7 @@ from ocean.kernel.values import checked_id
 IDEMPOTENCY_KEY = "Idempotency-Key"
 WHY_NOT = {
     Repeat.SAFE: "it changes nothing",
-    Repeat.ITSELF: "the same body again does nothing more",
-    Repeat.NEVER: "each request is one of its own",
+    Repeat.NEVER: "it deals in secrets, which are not kept",
 }
 
 
@@ -56,7 +55,8 @@ def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> lis
     by_path: dict[str, dict[str, Op]] = {}
     at_work = AtWork()
     for op in table:
-        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(op.handler))
+        handler = keeping(op.handler) if op.repeat is Repeat.KEPT else op.handler
+        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(handler))
     return [SpelledRoute(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
 
 
@@ -100,7 +100,7 @@ def request_key(request: Request, op: Op) -> str | None:
     given = request.headers.getlist(IDEMPOTENCY_KEY)
     if not given:
         return None
-    if op.repeat is not Repeat.KEYED:
+    if op.repeat in WHY_NOT:
         raise KeyNotTaken(f"{op.method} {op.path} takes no {IDEMPOTENCY_KEY}: {WHY_NOT[op.repeat]}; leave it out")
     if len(given) > 1:
         raise InvalidValue(f"{IDEMPOTENCY_KEY} is given {len(given)} times; a request has one")

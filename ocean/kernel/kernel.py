@@ -372,14 +372,19 @@ class Kernel(Operating, Receiving):
         return leases
 
     async def renew_work(
-        self, lease_id: str, *, lease_ms: int | None = None, events: Iterable[tuple[str, Any]] = ()
+        self,
+        lease_id: str,
+        *,
+        lease_ms: int | None = None,
+        events: Iterable[tuple[str, Any]] = (),
+        request_key: str | None = None,
     ) -> int:
         """Keep a lease for its own time or for `lease_ms`; answers when it lapses now. `events` appear at once."""
-        return await self._leasing.renew(lease_id, lease_ms, events)
+        return await self._leasing.renew(lease_id, lease_ms, events, request_key)
 
-    async def release_work(self, lease_id: str) -> RunStatus:
+    async def release_work(self, lease_id: str, *, request_key: str | None = None) -> RunStatus:
         """Give unfinished work back, for a worker that must stop: two are free, each further one is an attempt."""
-        return await self._leasing.release(lease_id)
+        return await self._leasing.release(lease_id, request_key)
 
     async def complete_work(
         self,

@@ -180,11 +180,19 @@ class SqliteStore(AccessStore):
                 return leased
         return []
 
-    async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
-        return await self._write(lambda u: leasing.renew_lease(u, lease_hash, lease_ms, events))
+    async def renew_lease(
+        self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]], request: Request | None
+    ) -> int:
+        def act(u: Unit) -> int:
+            return requests.once(u, request, int, lambda: leasing.renew_lease(u, lease_hash, lease_ms, events))
 
-    async def release_lease(self, lease_hash: str) -> RunStatus:
-        return await self._write(lambda u: leasing.release_lease(u, lease_hash))
+        return await self._write(act)
+
+    async def release_lease(self, lease_hash: str, request: Request | None) -> RunStatus:
+        def act(u: Unit) -> RunStatus:
+            return requests.once(u, request, RunStatus, lambda: leasing.release_lease(u, lease_hash))
+
+        return await self._write(act)
 
     async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
         return await self._write(lambda u: leasing.complete_lease(u, completion))
@@ -294,6 +302,15 @@ class SqliteStore(AccessStore):
 
     async def stored_answer(self, request: Request) -> str | None:
         return await self._read(lambda u: requests.stored_answer(u, request))
+
+    async def keep_answer(self, request: Request, answer: str) -> str:
+        def act(u: Unit) -> str:
+            stored = requests.stored_answer(u, request)
+            if stored is None:
+                requests.keep_answer(u, request, answer)
+            return answer if stored is None else stored
+
+        return await self._write(act)
 
     async def get_run(self, run_id: str) -> RunInfo | None:
         def act(u: Unit) -> RunInfo | None:
