@@ -15,8 +15,9 @@ from ocean.http.waiting import while_listening
 from ocean.http.wire import Answer, camel, record
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.errors import OceanError
-from ocean.kernel.kernel import DEFAULT_LEASE_MS, Kernel
+from ocean.kernel.kernel import Kernel
 from ocean.kernel.leasing import LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
+from ocean.kernel.lending import DEFAULT_LEASE_MS
 from ocean.kernel.records import Input, RunStatus
 from ocean.kernel.values import MAX_BYTES
 

@@ -38,10 +38,6 @@ from ocean.kernel.store import (
     CallConflict,
     CallDone,
     ClaimAsk,
-    LeaseAsk,
-    LeaseCompletion,
-    LeaseDone,
-    LeasedRun,
     NotClaimable,
     Request,
     RowsAnswer,
@@ -60,7 +56,6 @@ from ocean.stores.sqlite import (
     deleting,
     inbox,
     keys,
-    leasing,
     listing,
     log,
     requests,
@@ -71,15 +66,13 @@ from ocean.stores.sqlite.access import AccessStore
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info, tick_from
+from ocean.stores.sqlite.lease_verbs import MOST_ROUNDS, LeaseStore
 from ocean.stores.sqlite.unit import Unit, clog_from
 
 T = TypeVar("T")
 
-MOST_ROUNDS = 50
-"""A round may only make ends that are owed, a bounded batch of them: then there is another."""
 
-
-class SqliteStore(AccessStore):
+class SqliteStore(AccessStore, LeaseStore):
     def __init__(self, path: str, clock: Clock) -> None:
         self.database = Database(path)
         self._clock = clock
@@ -170,32 +163,6 @@ class SqliteStore(AccessStore):
 
     async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
         return await self._read(lambda u: claiming.preview_claim(u, ask))
-
-    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
-        for _ in range(MOST_ROUNDS):
-            if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
-                return []
-            leased = await self._write(lambda u: leasing.lease_work(u, ask))
-            if leased:
-                return leased
-        return []
-
-    async def renew_lease(
-        self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]], request: Request | None
-    ) -> int:
-        def act(u: Unit) -> int:
-            return requests.once(u, request, int, lambda: leasing.renew_lease(u, lease_hash, lease_ms, events))
-
-        return await self._write(act)
-
-    async def release_lease(self, lease_hash: str, request: Request | None) -> RunStatus:
-        def act(u: Unit) -> RunStatus:
-            return requests.once(u, request, RunStatus, lambda: leasing.release_lease(u, lease_hash))
-
-        return await self._write(act)
-
-    async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
-        return await self._write(lambda u: leasing.complete_lease(u, completion))
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
         return await self._read(lambda u: storage.read_rows(u, ask))
