@@ -159,7 +159,7 @@ MANY = tuple(
         handler,
         {200: BulkResult},
         body=body,
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=WIDE,
         reach="asked",
@@ -192,7 +192,7 @@ LEASES = (
         leases.renew,
         {200: leases.Renewed},
         body=leases.RenewBody,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEYED,
         pokes=True,
     ),
     Op(
@@ -203,7 +203,7 @@ LEASES = (
         leases.complete,
         {200: WorkDone},
         body=leases.CompleteBody,
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=leases.COMPLETION_BYTES,
     ),
@@ -215,7 +215,7 @@ LEASES = (
         leases.release,
         {200: leases.Released},
         body=Body,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEYED,
         pokes=True,
     ),
 )
@@ -229,7 +229,7 @@ HOUSE = (
         house.advance,
         {200: house.Advanced},
         body=house.AdvanceBody,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEPT,
         reach="asked",
     ),
     Op(
@@ -358,7 +358,7 @@ SESSION = (
         "Give the cookie back",
         session.end,
         {200: session.Ended},
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.NEVER,
         reach="none",
     ),
 )

@@ -19,7 +19,7 @@ from ocean.http.calls import Call, Served
 from ocean.http.errors import KeyNotTaken
 from ocean.http.poking import Poker
 from ocean.http.queries import read_query
-from ocean.http.repeating import AtWork
+from ocean.http.repeating import AtWork, keeping
 from ocean.http.table import Op, Repeat
 from ocean.kernel.errors import CallRefused, InvalidValue
 from ocean.kernel.values import checked_id
@@ -27,8 +27,7 @@ from ocean.kernel.values import checked_id
 IDEMPOTENCY_KEY = "Idempotency-Key"
 WHY_NOT = {
     Repeat.SAFE: "it changes nothing",
-    Repeat.ITSELF: "the same body again does nothing more",
-    Repeat.NEVER: "each request is one of its own",
+    Repeat.NEVER: "it deals in secrets, which are not kept",
 }
 
 
@@ -56,7 +55,8 @@ def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> lis
     by_path: dict[str, dict[str, Op]] = {}
     at_work = AtWork()
     for op in table:
-        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(op.handler))
+        handler = keeping(op.handler) if op.repeat is Repeat.KEPT else op.handler
+        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(handler))
     return [SpelledRoute(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
 
 
@@ -68,7 +68,7 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         guard = Guard(served.ocean, access)
         await check_place(guard, op, request.path_params)
         query = read_query(request, op.query)
-        why_not = None if op.repeat is Repeat.KEYED else f": {WHY_NOT[op.repeat]}"
+        why_not = f": {WHY_NOT[op.repeat]}" if op.repeat in WHY_NOT else None
         key = guard.request_key(given_key(request, op.path, why_not))
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
         try:

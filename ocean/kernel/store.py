@@ -281,10 +281,12 @@ class Store(Protocol):
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
         """Claim for a worker outside, by the same rules; refused for clogs that are unknown or not external."""
 
-    async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
+    async def renew_lease(
+        self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]], request: Request | None
+    ) -> int:
         """Extend a lease that still holds, append what its worker says, and answer when it lapses now."""
 
-    async def release_lease(self, lease_hash: str) -> RunStatus:
+    async def release_lease(self, lease_hash: str, request: Request | None) -> RunStatus:
         """Unlock a run whose worker stops before it is done, as `give_back` does."""
 
     async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
@@ -325,6 +327,9 @@ class Store(Protocol):
 
     async def stored_answer(self, request: Request) -> str | None:
         """The answer kept for a request key, or None; refused if the body differs."""
+
+    async def keep_answer(self, request: Request, answer: str) -> str:
+        """Keep the answer of something that is not one transaction; the first one stays, and is answered."""
 
     async def get_run(self, run_id: str) -> RunInfo | None: ...
 
