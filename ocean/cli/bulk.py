@@ -72,7 +72,7 @@ async def act_on_many(
 
 def _confirm(verb: str, count: str, yes: bool) -> None:
     noun = "run" if count == "1" else "runs"
-    confirm(f"{verb.capitalize()} {count} {noun}?", f"this would {verb} {count} runs", yes)
+    confirm(f"{verb.capitalize()} {count} {noun}?", f"this would {verb} {count} {noun}", yes)
 
 
 def confirm(question: str, meaning: str, yes: bool) -> None:

@@ -10,7 +10,17 @@ from typing import NoReturn
 import anyio
 import typer
 
-from ocean import BadCursor, BulkStopped, InvalidValue, Ocean, OceanError, StoreBusy, StoreFailed, StoreUnusable
+from ocean import (
+    BadCursor,
+    BulkStopped,
+    InvalidValue,
+    Ocean,
+    OceanError,
+    StoreBusy,
+    StoreFailed,
+    StoreUnusable,
+    UnknownClog,
+)
 from ocean.cli.records import envelope, line
 from ocean.cli.refusals import ServerAway, ServerRefused
 from ocean.cli.screen import Screen, Unheard, printable
@@ -42,7 +52,12 @@ def run(work: Work, db: str | None, clogs: str | None, is_json: bool, *, needs_c
             async with Ocean.open(settings.db, clogs=loaded) as ocean:
                 return await work(ocean, Screen(is_json))
 
-        return anyio.run(in_the_ocean)
+        try:
+            return anyio.run(in_the_ocean)
+        except UnknownClog as error:
+            if needs_clogs and not loaded:
+                error.message += "; none is loaded here: name some with --clogs or OCEAN_CLOGS"
+            raise
 
     leave(act, is_json)
 

@@ -85,7 +85,7 @@ class Keyring:
         """The key and its web sessions are refused from now on. Once revoked it stays so."""
         found = await self._store.revoke_api_key(checked_id(key_id, "key_id"))
         if found is None:
-            raise UnknownApiKey(f"there is no key {key_id!r}; list_api_keys tells which there are", key_id=key_id)
+            raise UnknownApiKey(f"there is no key {key_id!r}; list the keys to see which there are", key_id=key_id)
         return found
 
     async def has_api_keys(self) -> bool:

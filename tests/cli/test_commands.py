@@ -256,6 +256,19 @@ def test_commands_on_stored_runs_do_not_import_anybody_s_code(ocean: Shell) -> N
         assert ocean(*args, OCEAN_CLOGS="ruin:clog").code == 0
 
 
+def test_whoever_forgot_to_name_clogs_is_told_how(ocean: Shell) -> None:
+    refused = ocean("create", "shop", OCEAN_CLOGS="")
+    assert (refused.code, refused.err) == (
+        3,
+        "ocean: no instance has registered a clog 'shop'; there are: none; "
+        "none is loaded here: name some with --clogs or OCEAN_CLOGS\n",
+    )
+    assert "OCEAN_CLOGS" not in ocean("create", "shup").err
+    assert "OCEAN_CLOGS" not in ocean("pause", "--clog", "shup").err
+    ocean.create("wait")
+    assert "this would delete 1 run; say --yes" in ocean("delete", "--everything").err
+
+
 WRONG: list[tuple[list[Any], int, str]] = [
     (["create", "shop", "--input", "{"], 2, "--input is no JSON"),
     (["create", "shop", "--input", '{"a": 1, "a": 2}'], 2, "an object has 'a' twice"),
