@@ -71,6 +71,7 @@ LEFT_OUT = {
     "has_api_keys": "every request without a key finds out",
     "standing": "every verb on a run asks it",
     "standing_of_lease": "every verb on a lease asks it",
+    "has_events": "a run's feed asks it for a key for some sessions",
     "allowed_verbs": "GET /v1/clogs tells it of all",
     "receive_webhook": "a delivery comes signed, to /hooks",
     "commits_seen": "a stream is told of what is new",
