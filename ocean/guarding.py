@@ -6,10 +6,11 @@ looked at here still holds when the verb is done.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ocean.kernel.access import EVERYTHING, Access, Standing
+from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import KeyIsLimited, NotGeneric, RunNotFound, SessionNotFound
 from ocean.kernel.finding import RunQuery
 from ocean.kernel.kernel import Kernel
@@ -51,6 +52,17 @@ class Guard:
             if await self.ocean.has_events(run_id, session_id):
                 return session_id
         raise _no_run(run_id)
+
+    async def told(self, explanation: Explanation) -> Explanation:
+        """Without the name of another session's run that has a slot this one waits for."""
+        holds = [hold if await self._may_know(hold) else replace(hold, holder=None) for hold in explanation.holds]
+        return replace(explanation, holds=tuple(holds))
+
+    async def _may_know(self, hold: Hold) -> bool:
+        if self.access.sessions is None or hold.code != "key_full" or hold.holder is None:
+            return True
+        standing = await self.ocean.standing(hold.holder)
+        return standing is not None and self.access.sees(standing.session_id)
 
     async def check_lease(self, lease_id: str) -> None:
         self._check(await self.ocean.standing_of_lease(lease_id), None, "work")

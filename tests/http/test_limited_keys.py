@@ -88,3 +88,18 @@ async def test_an_id_that_was_anothers_before_shows_only_its_own_events(h: House
     streamed = await h.http.get("/v1/runs/theirs/events", headers=STREAM)
     assert '"run.done"' in streamed.text
     assert "secret" not in streamed.text
+
+
+async def test_who_holds_a_slot_is_told_only_within_the_keys_sessions(h: House) -> None:
+    for session, key in (("other", "k1"), ("mine", "k2")):
+        await h.w.ocean.create_run(
+            session_id=session, clog_id="x", run_id=f"first-{key}", input=1, concurrency_keys=[key]
+        )
+        await h.w.ocean.claim_work("x", "w")
+        await h.w.ocean.create_run(
+            session_id="mine", clog_id="x", run_id=f"next-{key}", input=1, concurrency_keys=[key]
+        )
+    for key, holder in (("k1", None), ("k2", "first-k2")):
+        said = await h.asked(f"/v1/runs/next-{key}/explain")
+        assert [hold["holder"] for hold in said["holds"] if hold["code"] == "key_full"] == [holder]
+    assert "first-k1" not in (await h.get("/v1/runs/next-k1/explain")).text
