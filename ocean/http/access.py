@@ -8,7 +8,6 @@ import hashlib
 import ipaddress
 from hmac import compare_digest
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -23,6 +22,8 @@ COOKIE = "ocean_session"
 CSRF_TOKEN = "X-CSRF-Token"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD"})
+ELSEWHERE = frozenset({"cross-site", "same-site"})
+"""`same-site` is another port of this machine, or another name under the same domain: not us."""
 NOBODY = Access(frozenset())
 
 
@@ -83,9 +84,9 @@ def _check_csrf(request: Request, token: str) -> None:
 def refuse_foreign_origin(request: Request) -> None:
     """A browser says which page asks; where no key is shown, it has to be one of ours."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        raise ForeignOrigin("a page from elsewhere asks; without a key only pages of this server may")
-    if request.headers.get("sec-fetch-site") == "cross-site":
+    place = None if origin is None else origin.partition("://")[2].lower()
+    is_foreign = place is not None and (not place or place != request.headers.get("host", "").lower())
+    if is_foreign or request.headers.get("sec-fetch-site") in ELSEWHERE:
         raise ForeignOrigin("a page from elsewhere asks; without a key only pages of this server may")
 
 
