@@ -24,6 +24,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 ELSEWHERE = frozenset({"cross-site", "same-site"})
 """`same-site` is another port of this machine, or another name under the same domain: not us."""
+BY_A_PROXY = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
 NOBODY = Access(frozenset())
 
 
@@ -100,6 +101,9 @@ def _refuse_unless_local(served: Served, request: Request) -> None:
         )
     if request.client is None or not is_loopback(request.client.host):
         raise NotAuthenticated("without keys only this machine may ask; `ocean keys create` makes one")
+    if not BY_A_PROXY.isdisjoint(request.headers):
+        # Behind a proxy on this machine everybody's address is loopback's, and what it says of them may be theirs.
+        raise NotAuthenticated("without keys nobody may ask through a proxy; `ocean keys create` makes one")
     refuse_foreign_origin(request)
 
 

@@ -84,6 +84,19 @@ async def test_without_keys_a_page_from_elsewhere_is_refused(headers: dict[str, 
             assert (await h.http.get("/v1/runs", headers=ours)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "name", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
+)
+async def test_without_keys_nobody_asks_through_a_proxy(name: str) -> None:
+    """For a proxy on this machine everybody is on this machine, and may say to be."""
+    async with house() as h:
+        answer = await h.http.get("/v1/runs", headers={name: "127.0.0.1"})
+        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        headers = {name: "127.0.0.1", "authorization": f"Bearer {made.key}"}
+        assert (await h.http.get("/v1/runs", headers=headers)).status_code == 200
+
+
 async def test_a_page_of_no_origin_is_not_that_of_a_request_without_a_name() -> None:
     async with house() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
