@@ -23,7 +23,7 @@ ACCEPTED_ID = re.compile(r"[A-Za-z0-9._~:-]{1,128}")
 """Another's id goes into logs and answers: nothing that could be taken for more than an id."""
 
 LONGEST_PATH = 4_096
-"""Paths are matched before anybody is known, and with two parameters in one the time grows with the square of it."""
+"""Of ids and names of the longest kind there is room for several. It is spelled and matched before anybody is known."""
 
 logger = logging.getLogger("ocean.http")
 
