@@ -90,6 +90,21 @@ async def test_an_id_that_was_anothers_before_shows_only_its_own_events(h: House
     assert "secret" not in streamed.text
 
 
+async def test_a_dry_run_is_for_keys_that_read_everything(h: House) -> None:
+    """It shows inputs, and rows that all sessions share: neither is for whoever only pokes, nor for some sessions."""
+    await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own", input={"say": "x"})
+    body = {"runId": "own", "dryRun": True}
+    answer = await h.post("/v1/advance", body)
+    assert (answer.status_code, error_of(answer)["code"]) == (403, "key_is_limited")
+    for scopes, status in ((["advance"], 403), (["advance", "read"], 200), (["admin"], 200)):
+        made = await h.w.ocean.create_api_key("cron", scopes)  # type: ignore[arg-type]
+        answer = await h.post("/v1/advance", body, headers={"authorization": f"Bearer {made.key}"})
+        assert answer.status_code == status
+        if status == 403:
+            assert (error_of(answer)["code"], error_of(answer)["details"]) == ("wrong_scope", {"scope": "read"})
+    assert (await h.post("/v1/advance", {"runId": "own"})).json()["advanced"] == 1
+
+
 async def test_who_holds_a_slot_is_told_only_within_the_keys_sessions(h: House) -> None:
     for session, key in (("other", "k1"), ("mine", "k2")):
         await h.w.ocean.create_run(
