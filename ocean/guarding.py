@@ -6,10 +6,11 @@ looked at here still holds when the verb is done.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ocean.kernel.access import EVERYTHING, Access, Standing
+from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import KeyIsLimited, NotGeneric, RunNotFound, SessionNotFound
 from ocean.kernel.finding import RunQuery
 from ocean.kernel.kernel import Kernel
@@ -23,11 +24,45 @@ class Guard:
     ocean: Kernel
     access: Access = EVERYTHING
 
-    async def check_run(self, run_id: str, verb: GenericVerb | None) -> None:
-        """For a verb on a run; None for reading and advancing. A run that is not there is for the verb to refuse."""
+    async def check_run(self, run_id: str, verb: GenericVerb | None, *, is_keyed: bool = False) -> None:
+        """For a verb on a run; None for reading and advancing. A run that is not there is for the verb to refuse.
+
+        For a key for some sessions it is refused here, before anything is found wrong with the request that would not
+        be with another's run. But `is_keyed`: the request may have been answered when the run was still there.
+        """
         if verb is None and self.access.sessions is None:
             return
-        self._check(await self.ocean.standing(run_id), run_id, verb)
+        standing = await self.ocean.standing(run_id)
+        if standing is None and self.access.sessions is not None and not is_keyed:
+            raise _no_run(run_id)
+        self._check(standing, run_id, verb)
+
+    async def session_of_events(self, run_id: str) -> str | None:
+        """Whose events a run's feed may show; None for whoever sees all.
+
+        A run that was deleted has left events, and its id may be another's by now, or have been before.
+        """
+        if self.access.sessions is None:
+            return None
+        standing = await self.ocean.standing(run_id)
+        if standing is not None:
+            self._check(standing, run_id, None)
+            return standing.session_id
+        for session_id in sorted(self.access.sessions):
+            if await self.ocean.has_events(run_id, session_id):
+                return session_id
+        raise _no_run(run_id)
+
+    async def told(self, explanation: Explanation) -> Explanation:
+        """Without the name of another session's run that has a slot this one waits for."""
+        holds = [hold if await self._may_know(hold) else replace(hold, holder=None) for hold in explanation.holds]
+        return replace(explanation, holds=tuple(holds))
+
+    async def _may_know(self, hold: Hold) -> bool:
+        if self.access.sessions is None or hold.code != "key_full" or hold.holder is None:
+            return True
+        standing = await self.ocean.standing(hold.holder)
+        return standing is not None and self.access.sees(standing.session_id)
 
     async def check_lease(self, lease_id: str) -> None:
         self._check(await self.ocean.standing_of_lease(lease_id), None, "work")
@@ -36,7 +71,7 @@ class Guard:
         if standing is None:
             return
         if not self.access.sees(standing.session_id):
-            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
+            raise _no_run(run_id)
         if verb is not None:
             _check_verb(standing.clog_id, standing.allows, verb)
 
@@ -90,6 +125,10 @@ class Guard:
         """An actor's own: two that choose the same key do not meet."""
         actor = self.access.actor
         return key if key is None or actor is None else f"{len(actor)}:{actor}:{key}"
+
+
+def _no_run(run_id: str | None) -> RunNotFound:
+    return RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
 
 
 def _check_verb(clog_id: str, allows: Iterable[str], verb: GenericVerb) -> None:

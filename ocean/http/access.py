@@ -8,7 +8,6 @@ import hashlib
 import ipaddress
 from hmac import compare_digest
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -23,6 +22,9 @@ COOKIE = "ocean_session"
 CSRF_TOKEN = "X-CSRF-Token"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD"})
+ELSEWHERE = frozenset({"cross-site", "same-site"})
+"""`same-site` is another port of this machine, or another name under the same domain: not us."""
+BY_A_PROXY = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
 NOBODY = Access(frozenset())
 
 
@@ -83,9 +85,9 @@ def _check_csrf(request: Request, token: str) -> None:
 def refuse_foreign_origin(request: Request) -> None:
     """A browser says which page asks; where no key is shown, it has to be one of ours."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        raise ForeignOrigin("a page from elsewhere asks; without a key only pages of this server may")
-    if request.headers.get("sec-fetch-site") == "cross-site":
+    place = None if origin is None else origin.partition("://")[2].lower()
+    is_foreign = place is not None and (not place or place != request.headers.get("host", "").lower())
+    if is_foreign or request.headers.get("sec-fetch-site") in ELSEWHERE:
         raise ForeignOrigin("a page from elsewhere asks; without a key only pages of this server may")
 
 
@@ -99,6 +101,9 @@ def _refuse_unless_local(served: Served, request: Request) -> None:
         )
     if request.client is None or not is_loopback(request.client.host):
         raise NotAuthenticated("without keys only this machine may ask; `ocean keys create` makes one")
+    if not BY_A_PROXY.isdisjoint(request.headers):
+        # Behind a proxy on this machine everybody's address is loopback's, and what it says of them may be theirs.
+        raise NotAuthenticated("without keys nobody may ask through a proxy; `ocean keys create` makes one")
     refuse_foreign_origin(request)
 
 

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
-from ocean.http.errors import BodyTooLarge, envelope, retry_after, unexpected, unknown_route
+from ocean.http.errors import BodyTooLarge, PathTooLong, envelope, retry_after, unexpected, unknown_route
 from ocean.http.traffic import Traffic
 from ocean.http.wire import Answer
 from ocean.kernel.clock import Clock, SystemClock
@@ -21,6 +21,9 @@ from ocean.kernel.observing import plain_code
 REQUEST_ID = "X-Request-Id"
 ACCEPTED_ID = re.compile(r"[A-Za-z0-9._~:-]{1,128}")
 """Another's id goes into logs and answers: nothing that could be taken for more than an id."""
+
+LONGEST_PATH = 4_096
+"""Of ids and names of the longest kind there is room for several. It is spelled and matched before anybody is known."""
 
 logger = logging.getLogger("ocean.http")
 
@@ -62,7 +65,8 @@ class Answering:
                 tell()
 
         try:
-            await self._app(scope, receive, send_with_id)
+            app = _too_long(request_id) if _length(scope) > LONGEST_PATH else self._app
+            await app(scope, receive, send_with_id)
         except ClientDisconnect:
             pass  # Nobody is left to be answered.
         except Exception:
@@ -73,6 +77,15 @@ class Answering:
             await Answer(unexpected(request_id), 500)(scope, receive, send_with_id)
         finally:
             tell()
+
+
+def _length(scope: Scope) -> int:
+    return len(scope.get("raw_path") or scope["path"])
+
+
+def _too_long(request_id: str) -> Answer:
+    error = PathTooLong(f"the path is over {LONGEST_PATH} bytes; ids are far shorter", most_bytes=LONGEST_PATH)
+    return Answer(envelope(error, request_id), error.http_status)
 
 
 def refused(request: Request, error: Exception) -> Answer:

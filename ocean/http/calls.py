@@ -38,6 +38,8 @@ class Served:
     mounted: Mapping[str, Any] = field(default_factory=dict)
     """What clogs have mounted, as the OpenAPI document says it."""
     traffic: Traffic = field(default_factory=Traffic)
+    pages: dict[str, bytes] = field(default_factory=dict)
+    """What the API says about itself, once it has been asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,11 @@ class BodyTooLarge(OceanError):
     http_status = 413
 
 
+class PathTooLong(OceanError):
+    code = "path_too_long"
+    http_status = 414
+
+
 class WrongContentType(OceanError):
     code = "wrong_content_type"
     http_status = 415

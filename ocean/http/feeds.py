@@ -62,7 +62,8 @@ class Events:
 
 
 async def of_run(call: Call) -> Response:
-    return await _feed(call, run_id=call.path("run_id"))
+    run_id = call.path("run_id")
+    return await _feed(call, run_id, await call.guard.session_of_events(run_id))
 
 
 async def of_session(call: Call) -> Response:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from ocean.http.bodies import Body, Whole
 from ocean.http.calls import Call
+from ocean.http.errors import WrongScope
 from ocean.http.queries import Limit, Query
 from ocean.http.runs import Called, Deleted
 from ocean.http.wire import Answer, record
@@ -100,7 +101,10 @@ class Reset:
 
 async def advance(call: Call) -> Response:
     body: AdvanceBody = call.body
-    if body.run_id is None:
+    if body.dry_run and not call.access.may("read"):
+        raise WrongScope("a dry run shows what is stored: this key is not for 'read'; use one that is", scope="read")
+    if body.run_id is None or body.dry_run:
+        # The rows that a dry run shows may be the clog's, for all its sessions.
         call.guard.check_unlimited()
     else:
         await call.guard.check_run(body.run_id, None)

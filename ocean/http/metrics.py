@@ -1,7 +1,7 @@
 """`GET /metrics`: what this process has seen and done, for Prometheus. Made anew for each scrape, kept nowhere."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -28,8 +28,16 @@ async def show(call: Call) -> Response:
     ocean = call.served.ocean
     registry = CollectorRegistry()
     registry.register(Scrape(ocean.observed, call.served.traffic, await ocean.agenda()))
-    encode, content_type = choose_encoder(call.request.headers.get("accept", ""))
+    encode, content_type = _encoder(call.request.headers.get("accept", ""))
     return Response(encode(registry), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
+
+
+def _encoder(accepted: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """The library compares versions as numbers, and a client may say anything."""
+    try:
+        return choose_encoder(accepted)
+    except (TypeError, ValueError):
+        return choose_encoder("")
 
 
 class Scrape(Collector):

@@ -83,7 +83,7 @@ def _endpoint(
             guard = Guard(served.ocean, await _access(route, served, request, incoming))
             incoming = _known(route, incoming, guard)
             given = given_key(request, route.path, None if route.keyed else "")
-            incoming = replace(incoming, request_key=_own_key(guard, given))
+            incoming = replace(incoming, request_key=_own_key(route, guard, given))
             incoming = replace(incoming, raw=await read_bytes(request, route.most_bytes))
             incoming = _fitted(route, request, incoming)
             is_handled = True
@@ -138,9 +138,9 @@ def _known(route: Route, incoming: Incoming, guard: Guard) -> Incoming:
     return replace(incoming, access=guard.access)
 
 
-def _own_key(guard: Guard, key: str | None) -> str | None:
-    """Of a sender without a name and without a key of Ocean's, apart from those of all who have one."""
-    is_nobody = guard.access.actor is None and not guard.access.scopes
+def _own_key(route: Route, guard: Guard, key: str | None) -> str | None:
+    """Of a sender without a name, whatever else the clog knows of it, apart from those of all who have one."""
+    is_nobody = guard.access.actor is None and (route.access == "open" or callable(route.access))
     return f"0::{key}" if is_nobody and key is not None else guard.request_key(key)
 
 

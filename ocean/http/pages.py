@@ -1,6 +1,6 @@
 """The API about itself: its OpenAPI document, and a page for people that needs no script."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from html import escape
 from typing import Any
@@ -17,12 +17,20 @@ made = lru_cache(maxsize=4)(document)
 
 
 async def openapi_json(call: Call) -> Response:
-    return Answer(said_of(call.served))
+    content = _once(call.served, "openapi.json", lambda said: Answer(said).body)
+    return Response(content, headers={"Cache-Control": "no-store"}, media_type=Answer.media_type)
 
 
 async def docs(call: Call) -> Response:
     headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
-    return HTMLResponse(page(said_of(call.served)), headers=headers)
+    return HTMLResponse(_once(call.served, "docs", lambda said: page(said).encode()), headers=headers)
+
+
+def _once(served: Served, name: str, render: Callable[[dict[str, Any]], bytes | memoryview]) -> bytes:
+    """Anybody may ask, as often as they like: it is put into words the first time."""
+    if name not in served.pages:
+        served.pages[name] = bytes(render(said_of(served)))
+    return served.pages[name]
 
 
 def said_of(served: Served) -> dict[str, Any]:

@@ -349,6 +349,7 @@ SESSION = (
         {201: session.Who},
         body=session.SessionBody,
         repeat=Repeat.NEVER,
+        most_bytes=session.MOST_BYTES,
     ),
     Op("GET", "/v1/session", "any", "Who asks, and what they may do", session.who, {200: session.Who}, reach="none"),
     Op(

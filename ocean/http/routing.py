@@ -66,10 +66,10 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         request.scope["ocean.route"] = op.path
         access = await admitted(served, request, op.scope)
         guard = Guard(served.ocean, access)
-        await check_place(guard, op, request.path_params)
-        query = read_query(request, op.query)
         why_not = f": {WHY_NOT[op.repeat]}" if op.repeat in WHY_NOT else None
         key = guard.request_key(given_key(request, op.path, why_not))
+        await check_place(guard, op, request.path_params, is_keyed=key is not None)
+        query = read_query(request, op.query)
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
         try:
             response = await op.handler(Call(served, request, access, body, query, key))
@@ -83,12 +83,12 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
     return answer
 
 
-async def check_place(guard: Guard, op: Op, place: Mapping[str, Any]) -> None:
-    """Whether the sender may do this where the path says."""
-    if op.scope == "open":
+async def check_place(guard: Guard, op: Op, place: Mapping[str, Any], *, is_keyed: bool = False) -> None:
+    """Whether the sender may do this where the path says. A run's feed is narrowed by its handler instead."""
+    if op.scope == "open" or (op.is_streamed and "run_id" in place):
         return
     if "run_id" in place:
-        await guard.check_run(place["run_id"], op.verb)
+        await guard.check_run(place["run_id"], op.verb, is_keyed=is_keyed)
     elif "lease_id" in place:
         await guard.check_lease(place["lease_id"])
     elif "session_id" in place:

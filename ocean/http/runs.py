@@ -188,7 +188,7 @@ async def retry(call: Call) -> Response:
 
 
 async def explain(call: Call) -> Response:
-    return Answer(record(await call.ocean.explain(call.path("run_id"))))
+    return Answer(record(await call.guard.told(await call.ocean.explain(call.path("run_id")))))
 
 
 async def ticks(call: Call) -> Response:

@@ -15,6 +15,9 @@ from ocean.http.errors import NotAuthenticated
 from ocean.http.wire import Answer, record
 from ocean.kernel.access import Access
 
+MOST_BYTES = 1_024
+"""Of who is not known yet no more is read than a key needs."""
+
 
 class SessionBody(Body):
     key: str

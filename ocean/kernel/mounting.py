@@ -203,6 +203,9 @@ def _checked(route: Route) -> Route:
             raise InvalidValue(f"{route.name}: a path is like /orders/{{order_id}}/pay, got {shown(route.path)}")
     if "{" in segments[0]:
         raise InvalidValue(f"{route.name}: a path begins with a word; one that begins with a parameter would be any")
+    if any(len(PARAMETER.findall(segment)) > 1 for segment in segments) or route.path.count(":path}") > 1:
+        # Matching would also try them all, in a time that a stranger chooses.
+        raise InvalidValue(f"{route.name}: two parameters in a part, or two of :path, can be read in several ways")
     names = route.parameters
     if len({*names}) < len(names):
         raise InvalidValue(f"{route.name}: each parameter of a path has a name of its own")

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from ocean.kernel.access import Standing
 from ocean.kernel.api_keys import Keyring
-from ocean.kernel.arguments import checked_count, checked_limit, optional_id, request_of
+from ocean.kernel.arguments import checked_count, checked_limit, feed_filter, optional_id, request_of
 from ocean.kernel.bulk import BulkVerbs
 from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
@@ -44,6 +44,11 @@ class Operating(BulkVerbs, Keyring):
     async def standing(self, run_id: str) -> Standing | None:
         """Whose a run is, and what its clog allows the generic routes and commands; None if there is no such run."""
         return await self._store.standing(checked_id(run_id, "run_id"))
+
+    async def has_events(self, run_id: str, session_id: str) -> bool:
+        """Whether the session's log has any event of such a run, which may be gone."""
+        where = feed_filter(run_id, session_id, None, (), None)
+        return bool(await self._store.read_events(where, 0, 1))
 
     async def list_ticks(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[TickInfo]:
         """The run's ticks in order; `after` is the last tick number already seen."""

@@ -70,13 +70,39 @@ async def test_without_keys_another_machine_is_refused(address: str) -> None:
         {"origin": "null"},
         {"sec-fetch-site": "cross-site"},
         {"origin": MACHINE + ":1"},
+        {"origin": "http://["},
+        {"origin": ""},
+        {"origin": "127.0.0.1"},
+        {"sec-fetch-site": "same-site"},
     ],
 )
 async def test_without_keys_a_page_from_elsewhere_is_refused(headers: dict[str, str]) -> None:
     async with house() as h:
         answer = await h.http.get("/v1/runs", headers=headers)
         assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
-        assert (await h.http.get("/v1/runs", headers={"origin": MACHINE})).status_code == 200
+        for ours in ({"origin": MACHINE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
+            assert (await h.http.get("/v1/runs", headers=ours)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
+)
+async def test_without_keys_nobody_asks_through_a_proxy(name: str) -> None:
+    """For a proxy on this machine everybody is on this machine, and may say to be."""
+    async with house() as h:
+        answer = await h.http.get("/v1/runs", headers={name: "127.0.0.1"})
+        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        headers = {name: "127.0.0.1", "authorization": f"Bearer {made.key}"}
+        assert (await h.http.get("/v1/runs", headers=headers)).status_code == 200
+
+
+async def test_a_page_of_no_origin_is_not_that_of_a_request_without_a_name() -> None:
+    async with house() as h:
+        made = await h.w.ocean.create_api_key("ann", ["read"])
+        headers = {"origin": "null", "host": ""}
+        answer = await h.http.post("/v1/session", json={"key": made.key}, headers=headers)
+        assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
 
 
 async def test_the_first_key_closes_the_house_and_revoking_the_last_does_not_open_it() -> None:

@@ -137,3 +137,12 @@ def test_the_document_lists_every_metric_and_no_other() -> None:
     documented = set(re.findall(r"^\| `(ocean_\w+)", DOCUMENT.read_text(), re.MULTILINE))
     assert len(names) > 10
     assert documented == names
+
+
+@pytest.mark.parametrize("version", ["abc", "1.a.0", "", "1" * 5_000, "."])
+async def test_a_version_that_is_none_is_answered_as_text(version: str) -> None:
+    async with house() as h:
+        accepted = {"accept": f"application/openmetrics-text; version={version}"}
+        answer = await h.http.get("/metrics", headers=accepted)
+        assert answer.status_code == 200
+        assert "ocean_pokes_total" in answer.text

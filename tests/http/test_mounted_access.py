@@ -125,10 +125,12 @@ async def test_nobody_can_use_up_an_actors_key_by_an_open_route() -> None:
     sees("/seer/closed", "signal")
     sees("/seer/open", "open")
     sees("/seer/own", lambda incoming: Access(frozenset()))
+    sees("/seer/scoped", lambda incoming: Access(frozenset({"signal"})))
     async with house(more=[clog]) as h:
         bearer = f"Bearer {await key(h, 'signal')}"
         await h.post("/seer/closed", headers={"authorization": bearer, "idempotency-key": "k"})
-        for path in ("/seer/open", "/seer/own"):
+        for path in ("/seer/open", "/seer/own", "/seer/scoped"):
             await h.post(path, headers={"idempotency-key": str(seen[0])})
+    assert len(seen) == 4
     assert len({*seen[:2]}) == 2
     assert seen[0] not in seen[1:]

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 import ocean.public
 from ocean import BulkStopped, CallRefused, OceanError, RunFailed
-from ocean.http.answering import HANDLERS, Answering
+from ocean.http.answering import HANDLERS, LONGEST_PATH, Answering
 from ocean.http.leases import COMPLETION_BYTES
 from ocean.kernel.values import MAX_BYTES
 from tests.http.kit import CLAIM, House, error_of
@@ -195,6 +195,29 @@ async def test_an_unknown_path_is_not_found(h: House, path: str) -> None:
     answer = await h.post(path)
     assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
     assert "GET /docs" in error_of(answer)["message"]
+
+
+@pytest.mark.parametrize("part", ["a", "%41", "/", "é"])
+async def test_a_path_that_no_name_could_make_is_not_looked_at(h: House, part: str) -> None:
+    answer = await h.get("/v1/runs/" + part * LONGEST_PATH)
+    assert answer.status_code == 414
+    assert (error_of(answer)["code"], error_of(answer)["details"]) == ("path_too_long", {"mostBytes": LONGEST_PATH})
+    longest = "/v1/keys/" + "%41" * 1362
+    assert len(longest) == LONGEST_PATH - 1
+    assert (await h.get(longest)).status_code == 400
+    assert (await h.get(longest + "A")).status_code == 400
+    assert (await h.get(longest + "AA")).status_code == 414
+
+
+async def test_a_server_that_does_not_tell_the_spelling_has_the_same_limit(h: House) -> None:
+    app = h.http._transport.app  # type: ignore[attr-defined]
+
+    async def without_spelling(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "raw_path": None}, receive, send)
+
+    transport = httpx2.ASGITransport(without_spelling)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        assert (await http.get("/v1/runs/" + "a" * LONGEST_PATH)).status_code == 414
 
 
 async def test_a_lease_id_that_is_none_is_lost_or_refused(h: House) -> None:

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from ocean import Ocean
+from ocean.http import pages
+from ocean.http.calls import Call, Served
 from ocean.http.openapi import PARAMETER, document
 from ocean.http.routes import TABLE
 from ocean.http.table import Op
-from ocean.kernel.access import KEY_SCOPES
+from ocean.kernel.access import EVERYTHING, KEY_SCOPES
 from tests.http.kit import House, error_of
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +76,7 @@ LEFT_OUT = {
     "keep_answer": "an Idempotency-Key is kept by it",
     "standing": "every verb on a run asks it",
     "standing_of_lease": "every verb on a lease asks it",
+    "has_events": "a run's feed asks it for a key for some sessions",
     "allowed_verbs": "GET /v1/clogs tells it of all",
     "receive_webhook": "a delivery comes signed, to /hooks",
     "commits_seen": "a stream is told of what is new",
@@ -137,6 +141,15 @@ async def test_the_document_and_the_page_are_served(h: House) -> None:
     assert "<script" not in page.text
     for op in TABLE:
         assert op.summary.split(",")[0][:20].replace("'", "&#x27;") in page.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("handler", [pages.docs, pages.openapi_json])
+async def test_what_anybody_may_ask_for_is_put_into_words_once(h: House, handler: Any) -> None:
+    call = Call(Served(h.w.ocean, TABLE), Request({"type": "http"}), EVERYTHING)
+    first, second = await handler(call), await handler(call)
+    assert first.body
+    assert first.body is second.body
 
 
 @pytest.mark.anyio

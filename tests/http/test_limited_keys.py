@@ -1,0 +1,120 @@
+"""What a key for one session learns of others: nothing, by whatever it asks for."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from ocean.http.routes import TABLE
+from ocean.http.table import Op
+from tests.http.kit import House, error_of, house
+
+pytestmark = pytest.mark.anyio
+
+STREAM = {"accept": "text/event-stream"}
+OF_A_RUN = [op for op in TABLE if "{run_id}" in op.path]
+
+
+@pytest.fixture
+async def h(anyio_backend: Any) -> AsyncIterator[House]:
+    """Asked by a key for the session `mine`; the run `theirs` is in another."""
+    async with house() as h:
+        await h.w.ocean.create_run(session_id="other", clog_id="c", run_id="theirs", input={"say": "secret"})
+        await h.w.drain()
+        made = await h.w.ocean.create_api_key("ann", ["admin"], sessions=["aside", "mine"])
+        h.http.headers["authorization"] = f"Bearer {made.key}"
+        yield h
+
+
+async def asked(h: House, op: Op, run_id: str, sent: bytes, **more: Any) -> tuple[int, Any]:
+    """The answer, with the run's name taken out of it."""
+    path = op.path.replace("{run_id}", run_id).replace("{method}", "echo")
+    headers = {"content-type": "application/json"} | more.pop("headers", {})
+    answer = await h.http.request(op.method, path, content=sent, headers=headers, **more)
+    return answer.status_code, told(answer, run_id)
+
+
+def told(answer: httpx2.Response, run_id: str) -> str:
+    body = answer.text.replace(answer.headers["x-request-id"], "ID")
+    return body.replace(run_id, "RUN")
+
+
+@pytest.mark.parametrize("op", OF_A_RUN, ids=lambda op: f"{op.method} {op.path}")
+async def test_another_sessions_run_is_answered_as_one_that_is_not_there(h: House, op: Op) -> None:
+    for sent, more in (
+        (b"{}", {}),
+        (b"{", {}),
+        (b'{"unknown": 1}', {}),
+        (b'{"signalId": ""}', {}),
+        (b"{}", {"params": {"unknown": "1"}}),
+        (b"{}", {"headers": {"content-type": "text/plain"}}),
+        (b"{}", {"headers": STREAM}),
+    ):
+        theirs = await asked(h, op, "theirs", sent, **more)
+        assert theirs == await asked(h, op, "absent", sent, **more)
+        assert theirs[0] in (400, 404)
+    assert (await h.w.ocean.get_run("theirs")) is not None
+
+
+async def test_an_answer_that_was_lost_is_given_again_when_its_run_is_gone(h: House) -> None:
+    await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own")
+    key = {"idempotency-key": "k"}
+    answers = [await h.http.delete("/v1/runs/own", headers=key) for _ in range(2)]
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {"deleted": 1})] * 2
+    assert (await h.http.delete("/v1/runs/theirs", headers=key)).status_code == 404
+
+
+async def test_the_events_of_a_deleted_run_are_those_of_its_session(h: House) -> None:
+    await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own", input={"say": "x"})
+    await h.w.drain()
+    for run_id in ("own", "theirs"):
+        await h.w.ocean.delete_run(run_id)
+    for headers in ({}, STREAM):
+        answer = await h.http.get("/v1/runs/theirs/events", headers=headers)
+        assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
+        answer = await h.http.get("/v1/runs/own/events", headers=headers)
+        assert answer.status_code == 200
+        assert '"run.deleted"' in answer.text
+
+
+async def test_an_id_that_was_anothers_before_shows_only_its_own_events(h: House) -> None:
+    await h.w.ocean.delete_run("theirs")
+    made = await h.post("/v1/runs", {"sessionId": "mine", "clogId": "c", "runId": "theirs", "input": {"done": 1}})
+    assert made.status_code == 201
+    await h.w.drain()
+    events = (await h.asked("/v1/runs/theirs/events"))["events"]
+    assert {event["sessionId"] for event in events} == {"mine"}
+    streamed = await h.http.get("/v1/runs/theirs/events", headers=STREAM)
+    assert '"run.done"' in streamed.text
+    assert "secret" not in streamed.text
+
+
+async def test_a_dry_run_is_for_keys_that_read_everything(h: House) -> None:
+    """It shows inputs, and rows that all sessions share: neither is for whoever only pokes, nor for some sessions."""
+    await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own", input={"say": "x"})
+    body = {"runId": "own", "dryRun": True}
+    answer = await h.post("/v1/advance", body)
+    assert (answer.status_code, error_of(answer)["code"]) == (403, "key_is_limited")
+    for scopes, status in ((["advance"], 403), (["advance", "read"], 200), (["admin"], 200)):
+        made = await h.w.ocean.create_api_key("cron", scopes)  # type: ignore[arg-type]
+        answer = await h.post("/v1/advance", body, headers={"authorization": f"Bearer {made.key}"})
+        assert answer.status_code == status
+        if status == 403:
+            assert (error_of(answer)["code"], error_of(answer)["details"]) == ("wrong_scope", {"scope": "read"})
+    assert (await h.post("/v1/advance", {"runId": "own"})).json()["advanced"] == 1
+
+
+async def test_who_holds_a_slot_is_told_only_within_the_keys_sessions(h: House) -> None:
+    for session, key in (("other", "k1"), ("mine", "k2")):
+        await h.w.ocean.create_run(
+            session_id=session, clog_id="x", run_id=f"first-{key}", input=1, concurrency_keys=[key]
+        )
+        await h.w.ocean.claim_work("x", "w")
+        await h.w.ocean.create_run(
+            session_id="mine", clog_id="x", run_id=f"next-{key}", input=1, concurrency_keys=[key]
+        )
+    for key, holder in (("k1", None), ("k2", "first-k2")):
+        said = await h.asked(f"/v1/runs/next-{key}/explain")
+        assert [hold["holder"] for hold in said["holds"] if hold["code"] == "key_full"] == [holder]
+    assert "first-k1" not in (await h.get("/v1/runs/next-k1/explain")).text
