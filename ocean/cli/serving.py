@@ -114,7 +114,10 @@ async def serve(
 
             # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed. A second
             # SIGTERM changes nothing, a second Ctrl-C gives back what the ticker has at work.
-            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, stop))
+            before = signal.signal(signal.SIGTERM, stop)
+            stack.callback(
+                lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN if signal.SIGTERM in caught else before)
+            )
             if has_ticker:
                 await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
             stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, stop))
