@@ -86,6 +86,20 @@ async def test_a_delivery_pokes_what_is_due() -> None:
         assert (await look(h.w, order)).status is RunStatus.DONE
 
 
+async def test_each_delivery_makes_a_run_of_its_own() -> None:
+    desk = Clog("desk")
+
+    @desk.webhook("opened", secrets="env:PAID_SECRET", session="s")
+    async def opened(tick: Tick, delivery: Delivery) -> str:
+        return await tick.create_run(clog_id="desk", input=delivery.body)
+
+    async with house(more=[desk]) as h:
+        answers = [await deliver(h, 1, id, path="/hooks/desk/opened") for id in ("msg_1", "msg_2", "msg_1")]
+        first, second, again = [answer.json()["answer"] for answer in answers]
+        assert first == again != second
+        assert {run.run_id for run in (await h.w.ocean.list_runs()).runs} == {first, second}
+
+
 async def test_a_delivery_that_comes_again_has_no_second_effect() -> None:
     async with house(more=[make_hooked()]) as h:
         order = await an_order(h)
