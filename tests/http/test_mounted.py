@@ -259,6 +259,7 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
         ({"path": "/x/{a:int}"}, ("a path is like",)),
         ({"path": "/x/y?z"}, ("a path is like",)),
         ({"path": 5}, ("a path is like",)),
+        ({"path": "/x/{a}", "access": "open", "session": "a"}, ("checks nothing",)),
         ({"path": "/x/{a}{b}"}, ("can be read in several ways",)),
         ({"path": "/x/{a}-{b}/c"}, ("can be read in several ways",)),
         ({"path": "/x/{a:path}/y/{b:path}"}, ("can be read in several ways",)),
