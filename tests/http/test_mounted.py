@@ -7,8 +7,9 @@ import anyio
 import httpx2
 import pytest
 
-from ocean import Clog, Incoming, InvalidValue, RunStatus
+from ocean import Clog, ClogError, Incoming, InvalidValue, Reply, RunStatus
 from ocean.http.app import make_app
+from ocean.http.mounted import rendered
 from ocean.testing import world
 from tests.http.kit import House, house
 from tests.http.shop import LIMIT, envelope, make_shop
@@ -122,6 +123,26 @@ async def test_a_body_that_is_no_json_is_for_routes_that_say_so() -> None:
         assert echo.headers["x-content-type-options"] == "nosniff"
         nothing = await h.post("/shop/do/nothing")
         assert (nothing.status_code, nothing.content) == (204, b"")
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Connection", "X Y", ""])
+async def test_how_an_answer_is_framed_is_not_the_clogs_to_say(name: str) -> None:
+    with pytest.raises(ClogError, match="cannot have the header"):
+        rendered(Reply("x", headers={name: "1"}))
+
+
+async def test_only_what_reached_its_handler_and_may_change_something_pokes() -> None:
+    async with house(more=[make_shop()], poke_ms=10) as h:
+        pokes = h.w.ocean.observed.pokes
+        made = await h.w.ocean.create_api_key("ann", ["admin"])
+        h.http.headers["authorization"] = f"Bearer {made.key}"
+        assert (await h.get("/shop/orders")).status_code == 200
+        assert (await h.http.post("/shop/json", headers={"authorization": "Bearer x"})).status_code == 401
+        assert (await h.http.post("/shop/json", content=b"{}", headers={"content-type": "x/y"})).status_code == 415
+        assert "request" not in pokes
+        assert (await h.post("/shop/json")).status_code == 200
+        assert (await h.post("/shop/do/refuse")).status_code == 410
+        assert pokes["request"].count == 2
 
 
 async def test_a_query_is_of_the_routes_model() -> None:
