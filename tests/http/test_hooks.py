@@ -86,6 +86,15 @@ async def test_a_delivery_pokes_what_is_due() -> None:
         assert (await look(h.w, order)).status is RunStatus.DONE
 
 
+async def test_a_delivery_that_is_not_let_in_pokes_nothing() -> None:
+    async with house(more=[make_hooked()], poke_ms=100) as h:
+        assert (await deliver(h, {}, secret=NEXT_SECRET)).status_code == 401
+        assert (await deliver(h, b"not json")).status_code == 400
+        assert "request" not in h.w.ocean.observed.pokes
+        assert (await deliver(h, {"refuse": True})).status_code == 422
+        assert h.w.ocean.observed.pokes["request"].count == 1
+
+
 async def test_a_delivery_that_comes_again_has_no_second_effect() -> None:
     async with house(more=[make_hooked()]) as h:
         order = await an_order(h)

@@ -7,7 +7,7 @@ import anyio
 import httpx2
 import pytest
 
-from ocean import Clog, ClogError, Incoming, InvalidValue, Reply, RunStatus
+from ocean import Clog, ClogError, Incoming, InvalidValue, Reply, RunStatus, StoreBusy
 from ocean.http.app import make_app
 from ocean.http.mounted import rendered
 from ocean.testing import world
@@ -197,6 +197,35 @@ async def test_without_an_envelope_of_its_own_a_clog_has_oceans() -> None:
         assert "secret" not in broken.text
         own = await h.http.put("/plain")
         assert (own.status_code, own.json()) == (400, ["not_json"])
+
+
+async def test_what_an_envelope_says_in_a_header_is_not_said_again() -> None:
+    def own(refusal: Any, incoming: Any) -> Any:
+        return Reply(refusal.code, 401, {"WWW-Authenticate": "JWT"})
+
+    clog = Clog("plain", errors=lambda refusal, incoming: refusal.code)
+    clog.route("GET", "/plain/own", access="read", errors=own)(handler)
+    clog.route("GET", "/plain/ours", access="read")(handler)
+    async with house(more=[clog]) as h:
+        await h.w.ocean.create_api_key("ann", ["read"])
+        for path, said in (("/plain/own", "JWT"), ("/plain/ours", 'Bearer realm="ocean"')):
+            answer = await h.get(path)
+            assert (answer.json(), answer.headers.get_list("www-authenticate")) == ("not_authenticated", [said])
+
+
+@pytest.mark.parametrize("what", ["break", "nonsense", "busy"])
+async def test_what_went_wrong_is_logged_once(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    clog = Clog("plain", errors=envelope)
+
+    @clog.route("POST", "/plain", access="signal")
+    async def fail(incoming: Incoming) -> Any:
+        if what == "nonsense":
+            return {1}
+        raise StoreBusy("wait") if what == "busy" else RuntimeError("x")
+
+    async with house(more=[clog]) as h:
+        assert (await h.post("/plain")).status_code >= 500
+    assert len([record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]) == 1
 
 
 async def test_an_envelope_that_breaks_still_tells_nothing() -> None:
