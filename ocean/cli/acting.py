@@ -20,6 +20,7 @@ from ocean.cli.options import (
     Json,
     Most,
     ParentFilter,
+    PausedIds,
     Rate,
     RequestKey,
     RunIds,
@@ -167,7 +168,7 @@ def delete(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Remove runs with their children and rows; their events stay. By filters: of any status."""
+    """Remove runs with their children and rows. Their events stay. By filters: of any status."""
     filters = _filters(clog, status, session, parent, attr, created_since, created_until, ended_since, ended_until)
 
     async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
@@ -180,7 +181,7 @@ def delete(
 
 
 def pause(
-    run_ids: RunIds = None,
+    run_ids: PausedIds = None,
     clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="The whole clog, everywhere.")] = None,
     actor: Actor = None,
     request_key: RequestKey = None,
@@ -193,7 +194,7 @@ def pause(
 
 
 def resume(
-    run_ids: RunIds = None,
+    run_ids: PausedIds = None,
     clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="The whole clog, everywhere.")] = None,
     actor: Actor = None,
     request_key: RequestKey = None,

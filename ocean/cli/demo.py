@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ocean import Event, Ocean, OceanError, RunStatus
 from ocean.cli.demo_checks import Check, HalfTick, Sent, check_all
 from ocean.cli.demo_clog import CLOG_ID, courier_clog
 from ocean.cli.demo_screen import Screen, Unheard
+from ocean.cli.records import envelope, line
 
 SESSION = "demo"
 PARCELS = 3
@@ -30,37 +32,41 @@ class DemoBroken(Exception):
     """Something other than a promise went wrong: a worker that could not work, or never came to its point."""
 
 
-def run_demo(db: Path | None, runs: int) -> int:
+class DemoRefused(OceanError):
+    code = "demo_refused"
+
+
+def run_demo(db: Path | None, runs: int, is_json: bool = False) -> int:
     """The exit code: 0 if every check held, 1 if one did not, 2 if the demo could not start."""
     try:
         if db is not None:
             db.touch(exist_ok=False)  # an empty file is a new database; what exists already is somebody's
         with tempfile.TemporaryDirectory(prefix="ocean-demo-") as folder:
-            return anyio.run(_perform, (db or Path(folder, "ocean.db")).absolute(), db, runs)
+            return anyio.run(_perform, (db or Path(folder, "ocean.db")).absolute(), db, runs, is_json)
     except BaseExceptionGroup as group:
-        return _explain(_first_of(group))
+        return _explain(_first_of(group), is_json)
     except (OceanError, OSError, DemoBroken, Unheard) as error:
-        return _explain(error)
+        return _explain(error, is_json)
 
 
-def _explain(error: BaseException) -> int:
+def _explain(error: BaseException, is_json: bool) -> int:
     match error:
         case FileExistsError():
-            return _refuse(f"{error.filename} exists already; --db wants the name of a new file")
+            return _refuse(f"{error.filename} exists already; --db wants the name of a new file", is_json)
         case OSError() if error.filename is not None:
-            return _refuse(f"cannot create {error.filename}: {error.strerror}")
+            return _refuse(f"cannot create {error.filename}: {error.strerror}", is_json)
         case OceanError() | OSError():
-            return _refuse(str(error))
+            return _refuse(str(error), is_json)
         case DemoBroken():
-            return _refuse(str(error), code=1)
+            return _refuse(str(error), is_json, code=1)
         case Unheard():
             return 1
         case _:
             raise error
 
 
-def _refuse(message: str, code: int = 2) -> int:
-    typer.echo(f"ocean demo: {message}", err=True)
+def _refuse(message: str, is_json: bool, code: int = 2) -> int:
+    typer.echo(line(envelope(DemoRefused(message))) if is_json else f"ocean demo: {message}", err=True)
     return code
 
 
@@ -69,8 +75,8 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-async def _perform(path: Path, kept: Path | None, runs: int) -> int:
-    screen = Screen()
+async def _perform(path: Path, kept: Path | None, runs: int, is_json: bool) -> int:
+    screen = Screen(is_silent=is_json)
     url = f"sqlite:///{path}"
     async with Ocean.open(url, clogs=[courier_clog()]) as ocean, anyio.create_task_group() as tasks:
         couriers = "1 courier" if runs == 1 else f"{runs} couriers"
@@ -80,7 +86,7 @@ async def _perform(path: Path, kept: Path | None, runs: int) -> int:
         with anyio.move_on_after(LIMIT_S):
             checks = await play.perform()
             tasks.cancel_scope.cancel()
-            return _conclude(screen, checks, kept)
+            return _tell(checks, kept) if is_json else _conclude(screen, checks, kept)
         raise DemoBroken(f"not finished after {LIMIT_S} s")
     raise AssertionError("unreachable")
 
@@ -94,6 +100,12 @@ def _conclude(screen: Screen, checks: list[Check], kept: Path | None) -> int:
     if kept:
         screen.path(f"The database is kept: {kept}")
     return 1 if failed else 0
+
+
+def _tell(checks: list[Check], kept: Path | None) -> int:
+    is_ok = not any(check.faults for check in checks)
+    typer.echo(line({"ok": is_ok, "checks": [asdict(check) for check in checks], "db": kept and str(kept)}))
+    return 0 if is_ok else 1
 
 
 class Play:

@@ -22,9 +22,9 @@ class _Console(Console):
 
 
 class Screen:
-    def __init__(self) -> None:
+    def __init__(self, is_silent: bool = False) -> None:
         is_plain = bool(os.environ.get("NO_COLOR"))
-        self._console = _Console(highlight=False, color_system=None if is_plain else "auto")
+        self._console = _Console(highlight=False, color_system=None if is_plain else "auto", quiet=is_silent)
 
     def title(self, text: str) -> None:
         self._console.print(Text(text, "bold"))

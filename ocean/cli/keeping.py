@@ -7,7 +7,7 @@ import typer
 
 from ocean.cli.options import Actor, Clogs, Db, Json, RequestKey, Yes
 
-limit_app = typer.Typer(help="Concurrency keys: how many runs may work under a name at once.", no_args_is_help=True)
+limit_app = typer.Typer(help="How many runs may work under a concurrency key at once.", no_args_is_help=True)
 
 KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The concurrency key.")]
 
@@ -121,7 +121,7 @@ def delete_session(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Remove a session with all its runs and rows; its events stay."""
+    """Remove a session with all its runs and rows. Its events stay."""
     from ocean import Ocean
     from ocean.cli.bulk import CAP, confirm
     from ocean.cli.running import run
@@ -145,7 +145,7 @@ def delete_session(
 
 
 def migrate(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """Make the database if there is none, and bring its schema up to date. Every command does so by itself."""
+    """Make the database, or bring its schema up to date. Every command does so by itself."""
     import anyio
 
     from ocean import Ocean

@@ -59,7 +59,7 @@ def list_keys(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """List the keys, the revoked ones too; never the secrets, which are not stored."""
+    """List the keys, the revoked ones too. Their secrets are not stored."""
     from ocean import Ocean
     from ocean.cli.running import run
     from ocean.cli.screen import Screen

@@ -100,7 +100,7 @@ def show(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Show a run: what it is, its latest ticks, inputs and events, and why it is not moving."""
+    """Show a run, what it did last, and why it is not moving. Its latest ticks, inputs and events."""
     from rich.text import Text
 
     from ocean import Event, Input, Ocean, RunNotFound
@@ -166,7 +166,7 @@ def explain(run_id: RunId, db: Db = None, clogs: Clogs = None, is_json: Json = F
 
 
 def list_clogs(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """List the clogs that any instance has registered, and which of them are loaded here."""
+    """List the clogs of all instances, and what is loaded here."""
     from pathlib import Path
 
     from ocean import Ocean

@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-new_app = typer.Typer(help="Write something to start from.", no_args_is_help=True)
+new_app = typer.Typer(help="Write something to start from: a clog.", no_args_is_help=True)
 
 
 def _show_version(is_asked: bool) -> None:
@@ -64,7 +64,7 @@ def serve(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C: requests are answered and ticks committed before it ends."""
+    """Serve the HTTP API until SIGTERM or Ctrl-C. Requests are answered and ticks committed before it ends."""
     import anyio
 
     from ocean.cli.running import leave
@@ -122,7 +122,7 @@ def new() -> None:
 
 @new_app.command("clog")
 def new_clog(name: Annotated[str, typer.Argument(metavar="NAME")], is_json: Json = False) -> None:
-    """Write a package NAME with a clog that works and its test, into the working directory."""
+    """Write a package NAME with a working clog and its test. It goes into the working directory."""
     from ocean.cli.new_clog import write_clog
     from ocean.cli.running import leave
     from ocean.cli.screen import Screen
@@ -147,12 +147,13 @@ def demo(
         Path | None, typer.Option(help="A new SQLite file to use and keep; without it a temporary one is used.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=50, help="How many runs to start.")] = 6,
+    is_json: Json = False,
 ) -> None:
-    """Kill a process at work and watch another finish its runs, with nothing lost or doubled.
+    """Kill a process at work and watch another finish its runs.
 
-    Needs no network and ends by itself in a few seconds. The exit code is 0 if every check held, 1 if one did not,
-    2 if the demo could not start.
+    Nothing is lost or doubled: the log is asked afterwards. Needs no network and ends by itself in a few seconds. The
+    exit code is 0 if every check held, 1 if one did not, 2 if the demo could not start.
     """
     from ocean.cli.demo import run_demo
 
-    raise typer.Exit(run_demo(db, runs))
+    raise typer.Exit(run_demo(db, runs, is_json))

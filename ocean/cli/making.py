@@ -20,7 +20,9 @@ def create(
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="WHEN", help="10m, 2h from now; or an ISO time.")
     ] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", help="A concurrency key; at most three.")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option("--key", metavar="KEY", help="A concurrency key; at most three.")
+    ] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="Where workers find it.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", min=1, help="3 unless said.")] = None,
     wait: Annotated[
@@ -93,7 +95,7 @@ def call(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Call a clog's method, on a run or with --clog, and print what it answers as JSON.
+    """Call a clog's method, on a run or with --clog. Prints what it answers as JSON.
 
     `ocean call RUN_ID METHOD`, or `ocean call METHOD --clog CLOG`.
     """

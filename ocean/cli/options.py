@@ -25,7 +25,8 @@ Input = Annotated[
 ]
 
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The run.")]
-RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN_ID]…", help="Runs; or say which by filters.")]
+RunIds = Annotated[list[str] | None, typer.Argument(metavar="RUN_ID", help="Runs; or say which by filters.")]
+PausedIds = Annotated[list[str] | None, typer.Argument(metavar="RUN_ID", help="Runs; or --clog for all of a clog.")]
 
 FILTERS = "Which runs"
 ClogFilter = Annotated[

@@ -8,10 +8,10 @@ from ocean.cli.options import Clogs, Db, Json
 
 
 def advance(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN_ID]", help="Only this run.")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Only this run.")] = None,
     budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="How long to go on claiming.")] = "1s",
     max_ticks: Annotated[int | None, typer.Option("--max-ticks", min=1, help="Stop after so many ticks.")] = None,
-    clog: Annotated[list[str] | None, typer.Option("--clog", help="Only runs of this clog.")] = None,
+    clog: Annotated[list[str] | None, typer.Option("--clog", metavar="CLOG", help="Only runs of this clog.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="How many ticks at once.")] = 32,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the next tick of RUN_ID, and change nothing.")

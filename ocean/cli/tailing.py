@@ -46,10 +46,12 @@ async def follow_patiently(
 
 
 def tail(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN_ID]", help="One run; ends after its end.")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="One run; ends after its end.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="One session.")] = None,
     clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="One clog's runs.")] = None,
-    type: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type. Repeated: any.")] = None,
+    type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only events of this type. Repeated: any.")
+    ] = None,
     after: Annotated[
         int | None, typer.Option("--after", metavar="SEQ", min=0, help="From this cursor. Else a run from its start.")
     ] = None,
@@ -64,10 +66,11 @@ def tail(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Follow the events of a run, a session, a clog, or all: each once, in order.
+    """Follow the events of a run, a session, a clog, or all.
 
-    A run is told from its start, anything else from now on, unless --after says from where. With --json each event
-    is one line, and its `seq` is the cursor to go on from. A server that goes away is asked again until it is back.
+    Each is told once and in order: those of a run from its start, others from now on, unless --after says from where.
+    With --json each event is one line, and its `seq` is the cursor to go on from. A server that goes away is asked
+    again until it is back.
     """
     import anyio
 

@@ -11,7 +11,10 @@ from ocean.kernel.errors import CallRefused, OceanError
 
 LONGEST_MESSAGE = 1_000
 RETRY_AFTER_S = 1
-CODES = {404: "not_found", 405: "method_not_allowed"}
+CODES = {
+    404: ("not_found", "there is nothing at this path; GET /docs lists all that there is"),
+    405: ("method_not_allowed", "this path takes other methods; the header Allow names them, GET /docs what they do"),
+}
 
 
 class NotJson(OceanError):
@@ -130,9 +133,9 @@ def envelope(error: OceanError, request_id: str) -> dict[str, Any]:
 
 
 def unknown_route(error: HTTPException, request_id: str) -> dict[str, Any]:
-    """What Starlette refuses: a path or a method that is not there."""
-    code = CODES.get(error.status_code, "http_error")
-    return _envelope(code, error.detail, error.status_code, False, request_id, {})
+    """What Starlette refuses: a path or a method that is not there. The path is not repeated: it may hold a secret."""
+    code, message = CODES.get(error.status_code, ("http_error", error.detail))
+    return _envelope(code, message, error.status_code, False, request_id, {})
 
 
 def unexpected(request_id: str) -> dict[str, Any]:

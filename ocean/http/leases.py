@@ -15,8 +15,9 @@ from ocean.http.waiting import while_listening
 from ocean.http.wire import Answer, camel, record
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.errors import OceanError
-from ocean.kernel.kernel import DEFAULT_LEASE_MS, Kernel
+from ocean.kernel.kernel import Kernel
 from ocean.kernel.leasing import LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
+from ocean.kernel.lending import DEFAULT_LEASE_MS
 from ocean.kernel.records import Input, RunStatus
 from ocean.kernel.values import MAX_BYTES
 
@@ -159,7 +160,9 @@ async def claim(call: Call) -> Response:
 
 async def renew(call: Call) -> Response:
     body: RenewBody = call.body
-    expires_at = await call.ocean.renew_work(call.path("lease_id"), lease_ms=body.lease_ms, events=_events(body.events))
+    expires_at = await call.ocean.renew_work(
+        call.path("lease_id"), lease_ms=body.lease_ms, events=_events(body.events), request_key=call.request_key
+    )
     return Answer(record(Renewed(expires_at)))
 
 
@@ -176,7 +179,8 @@ async def complete(call: Call) -> Response:
 
 
 async def release(call: Call) -> Response:
-    return Answer(record(Released(await call.ocean.release_work(call.path("lease_id")))))
+    status = await call.ocean.release_work(call.path("lease_id"), request_key=call.request_key)
+    return Answer(record(Released(status)))
 
 
 async def _return_unheard(ocean: Kernel, leases: list[Lease]) -> None:

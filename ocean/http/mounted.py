@@ -19,18 +19,18 @@ from ocean.http.access import admitted
 from ocean.http.answering import allowed_methods, headers_of, refused, request_id_of
 from ocean.http.bodies import check_content_type, checked, parsed, read_bytes
 from ocean.http.calls import Served
-from ocean.http.errors import KeyNotTaken, MethodNotAllowed, Unexpected, wrong_here
+from ocean.http.errors import MethodNotAllowed, Unexpected, wrong_here
 from ocean.http.poking import Poker
 from ocean.http.queries import fitted_query
 from ocean.http.repeating import AtWork
-from ocean.http.routing import IDEMPOTENCY_KEY, SpelledRoute
+from ocean.http.routing import SpelledRoute, given_key
 from ocean.http.wire import GUARDED
 from ocean.kernel.access import Access
 from ocean.kernel.calling import invoke
-from ocean.kernel.errors import CallRefused, ClogError, InvalidValue, OceanError, Refuse
+from ocean.kernel.errors import CallRefused, ClogError, OceanError, Refuse
 from ocean.kernel.mounting import CHECKED, NOBODY, Errors, Incoming, Reply, Route
 from ocean.kernel.observing import plain_code
-from ocean.kernel.values import checked_id, shown
+from ocean.kernel.values import shown
 
 NO_BODY = (204, 304)
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -83,7 +83,8 @@ def _endpoint(
         try:
             guard = Guard(served.ocean, await _access(route, served, request, incoming))
             incoming = _known(route, incoming, guard)
-            incoming = replace(incoming, request_key=_own_key(route, guard, _given_key(route, request)))
+            given = given_key(request, route.path, None if route.keyed else "")
+            incoming = replace(incoming, request_key=_own_key(route, guard, given))
             incoming = replace(incoming, raw=await read_bytes(request, route.most_bytes))
             incoming = _fitted(route, request, incoming)
             is_handled = True
@@ -136,17 +137,6 @@ def _known(route: Route, incoming: Incoming, guard: Guard) -> Incoming:
     elif route.session != CHECKED:
         guard.check_session(incoming.path[route.session])
     return replace(incoming, access=guard.access)
-
-
-def _given_key(route: Route, request: Request) -> str | None:
-    given = request.headers.getlist(IDEMPOTENCY_KEY)
-    if not given:
-        return None
-    if not route.keyed:
-        raise KeyNotTaken(f"{route.method} {route.path} takes no {IDEMPOTENCY_KEY}; leave it out")
-    if len(given) > 1:
-        raise InvalidValue(f"{IDEMPOTENCY_KEY} is given {len(given)} times; a request has one")
-    return checked_id(given[0], IDEMPOTENCY_KEY)
 
 
 def _own_key(route: Route, guard: Guard, key: str | None) -> str | None:

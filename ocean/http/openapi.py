@@ -113,7 +113,7 @@ def _parameters(op: Op, schemas: dict[Any, Any]) -> Iterator[dict[str, Any]]:
             yield {"name": name, "in": "query", "schema": _plain(_given(schema))}
     if op.query.takes_attributes:
         yield {"name": "attr.NAME", "in": "query", "description": ATTRIBUTES, "schema": {"type": "string"}}
-    if op.repeat is Repeat.KEYED:
+    if op.repeat in (Repeat.KEYED, Repeat.KEPT):
         schema = {"type": "string", "minLength": 1, "maxLength": 256}
         description = "The same key and request again get the first answer; with another request the key is refused."
         yield {"name": IDEMPOTENCY_KEY, "in": "header", "description": description, "schema": schema}

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from starlette.responses import Response
 
 from ocean.http.calls import Call
 from ocean.http.errors import RequestRunning
+from ocean.http.wire import Answer
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -40,3 +42,30 @@ class AtWork:
                 return await handler(call)
 
         return answer
+
+
+class Kept(Answer):
+    """An answer as it was given before, letter by letter."""
+
+    def render(self, content: Any) -> bytes:
+        return str(content).encode()
+
+
+def keeping(handler: Handler) -> Handler:
+    """For work of many transactions, each of which may be made again: its answer is kept when it is known.
+
+    A process that dies before that leaves no answer, and the request begins anew.
+    """
+
+    async def answer(call: Call) -> Response:
+        if call.request_key is None:
+            return await handler(call)
+        said = None if call.body is None else call.body.model_dump(mode="json", exclude_unset=True)
+        asked = [call.request.method, call.request.url.path, said]
+        kept = await call.ocean.kept_answer(call.request_key, asked)
+        if kept is None:
+            response = await handler(call)
+            kept = await call.ocean.keep_answer(call.request_key, asked, bytes(response.body).decode())
+        return Kept(kept)
+
+    return answer

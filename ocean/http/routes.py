@@ -100,6 +100,7 @@ RUNS = (
         {200: RunInfo},
         body=Body,
         repeat=Repeat.KEYED,
+        pokes=True,
         verb="pause",
     ),
     Op(
@@ -158,7 +159,7 @@ MANY = tuple(
         handler,
         {200: BulkResult},
         body=body,
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=WIDE,
         reach="asked",
@@ -181,6 +182,7 @@ LEASES = (
         {200: leases.Leases},
         body=leases.ClaimBody,
         repeat=Repeat.NEVER,
+        pokes=True,
     ),
     Op(
         "POST",
@@ -190,7 +192,8 @@ LEASES = (
         leases.renew,
         {200: leases.Renewed},
         body=leases.RenewBody,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEYED,
+        pokes=True,
     ),
     Op(
         "POST",
@@ -200,7 +203,7 @@ LEASES = (
         leases.complete,
         {200: WorkDone},
         body=leases.CompleteBody,
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=leases.COMPLETION_BYTES,
     ),
@@ -212,7 +215,7 @@ LEASES = (
         leases.release,
         {200: leases.Released},
         body=Body,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEYED,
         pokes=True,
     ),
 )
@@ -226,7 +229,7 @@ HOUSE = (
         house.advance,
         {200: house.Advanced},
         body=house.AdvanceBody,
-        repeat=Repeat.NEVER,
+        repeat=Repeat.KEPT,
         reach="asked",
     ),
     Op(
@@ -257,6 +260,7 @@ HOUSE = (
         {200: ClogRecord},
         body=Body,
         repeat=Repeat.KEYED,
+        pokes=True,
     ),
     Op(
         "POST",
@@ -321,6 +325,7 @@ HOUSE = (
         {200: Taken},
         body=house.TakeBody,
         repeat=Repeat.KEYED,
+        pokes=True,
     ),
     Op(
         "DELETE",
@@ -330,6 +335,7 @@ HOUSE = (
         house.reset_counter,
         {200: house.Reset},
         repeat=Repeat.KEYED,
+        pokes=True,
     ),
 )
 
@@ -353,7 +359,7 @@ SESSION = (
         "Give the cookie back",
         session.end,
         {200: session.Ended},
-        repeat=Repeat.ITSELF,
+        repeat=Repeat.NEVER,
         reach="none",
     ),
 )

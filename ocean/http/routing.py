@@ -19,7 +19,7 @@ from ocean.http.calls import Call, Served
 from ocean.http.errors import KeyNotTaken
 from ocean.http.poking import Poker
 from ocean.http.queries import read_query
-from ocean.http.repeating import AtWork
+from ocean.http.repeating import AtWork, keeping
 from ocean.http.table import Op, Repeat
 from ocean.kernel.errors import CallRefused, InvalidValue
 from ocean.kernel.values import checked_id
@@ -27,8 +27,7 @@ from ocean.kernel.values import checked_id
 IDEMPOTENCY_KEY = "Idempotency-Key"
 WHY_NOT = {
     Repeat.SAFE: "it changes nothing",
-    Repeat.ITSELF: "the same body again does nothing more",
-    Repeat.NEVER: "each request is one of its own",
+    Repeat.NEVER: "it deals in secrets, which are not kept",
 }
 
 
@@ -56,7 +55,8 @@ def make_routes(table: Sequence[Op], served: Served, poker: Poker | None) -> lis
     by_path: dict[str, dict[str, Op]] = {}
     at_work = AtWork()
     for op in table:
-        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(op.handler))
+        handler = keeping(op.handler) if op.repeat is Repeat.KEPT else op.handler
+        by_path.setdefault(op.path, {})[op.method] = replace(op, handler=at_work.alone(handler))
     return [SpelledRoute(path, _endpoint(ops, served, poker), methods=[*ops]) for path, ops in by_path.items()]
 
 
@@ -66,7 +66,8 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
         request.scope["ocean.route"] = op.path
         access = await admitted(served, request, op.scope)
         guard = Guard(served.ocean, access)
-        key = guard.request_key(request_key(request, op))
+        why_not = f": {WHY_NOT[op.repeat]}" if op.repeat in WHY_NOT else None
+        key = guard.request_key(given_key(request, op.path, why_not))
         await check_place(guard, op, request.path_params, is_keyed=key is not None)
         query = read_query(request, op.query)
         body = await read_body(request, op.body, op.most_bytes) if op.body else None
@@ -96,12 +97,13 @@ async def check_place(guard: Guard, op: Op, place: Mapping[str, Any], *, is_keye
         guard.check_unlimited()
 
 
-def request_key(request: Request, op: Op) -> str | None:
+def given_key(request: Request, path: str, why_not: str | None) -> str | None:
+    """The Idempotency-Key, if there is one; `why_not` refuses it."""
     given = request.headers.getlist(IDEMPOTENCY_KEY)
     if not given:
         return None
-    if op.repeat is not Repeat.KEYED:
-        raise KeyNotTaken(f"{op.method} {op.path} takes no {IDEMPOTENCY_KEY}: {WHY_NOT[op.repeat]}; leave it out")
+    if why_not is not None:
+        raise KeyNotTaken(f"{request.method} {path} takes no {IDEMPOTENCY_KEY}{why_not}; leave it out")
     if len(given) > 1:
         raise InvalidValue(f"{IDEMPOTENCY_KEY} is given {len(given)} times; a request has one")
     return checked_id(given[0], IDEMPOTENCY_KEY)

@@ -28,8 +28,8 @@ class Repeat(StrEnum):
     """Another request, unless both have the same Idempotency-Key: then the first one's answer."""
     SAFE = "safe"
     """It changes nothing."""
-    ITSELF = "itself"
-    """Idempotent by what it says; there is no place to keep an answer under a key."""
+    KEPT = "kept"
+    """The same, but the answer is kept after the work, which is more than one transaction and may be done again."""
     NEVER = "never"
     """Another request, always."""
 

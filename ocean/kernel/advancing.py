@@ -230,6 +230,7 @@ class TickWork:
             outcome, effects = await self._call(call)
             answer, outcome = await self._commit(call, outcome, effects)
             if isinstance(answer, Committed):
+                outcome = answer.instead or outcome
                 self._seen.failed_as(outcome)
                 return answer.status, outcome_name(outcome)
             why: Why = "counters" if answer.refused else "rows"

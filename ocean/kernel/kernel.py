@@ -6,7 +6,6 @@ from typing import Any, Unpack
 
 import anyio
 
-from ocean.kernel.access import Standing
 from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
     UNSET,
@@ -29,11 +28,11 @@ from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFo
 from ocean.kernel.ids import IdSource, even_roll
 from ocean.kernel.ids import instance_id as new_instance_id
 from ocean.kernel.lanes import FAIR_EVERY
-from ocean.kernel.leasing import Lease, Leasing, WorkDone
+from ocean.kernel.leasing import Leasing
+from ocean.kernel.lending import Lending
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.observing import Observations
 from ocean.kernel.operating import Operating
-from ocean.kernel.outcomes import Outcome
 from ocean.kernel.poke_sources import PokeSource, checked_source
 from ocean.kernel.receiving import Receiving
 from ocean.kernel.records import (
@@ -54,12 +53,11 @@ from ocean.kernel.transitions import due_at
 from ocean.kernel.values import checked_id, decode, encode
 
 DEFAULT_LOCK_MS = 30_000
-DEFAULT_LEASE_MS = 30_000
 DEFAULT_CONCURRENCY = 32
 POKE_MS = 1_000
 
 
-class Kernel(Operating, Receiving):
+class Kernel(Operating, Receiving, Lending):
     """One instance. Any number of them, in any number of processes, may share a database."""
 
     def __init__(
@@ -352,45 +350,6 @@ class Kernel(Operating, Receiving):
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         run, around = found
         return Explanation(run_id, run.status, due_at(run), holds(run, around, self._clock.now()))
-
-    async def standing_of_lease(self, lease_id: str) -> Standing | None:
-        """The `standing` of a leased run."""
-        return await self._leasing.standing(lease_id)
-
-    async def claim_work(
-        self,
-        clog_id: str,
-        worker_id: str,
-        lease_ms: int = DEFAULT_LEASE_MS,
-        queues: Collection[str] | None = None,
-        limit: int = 1,
-        wait_ms: int = 0,
-    ) -> list[Lease]:
-        """Lease due runs of an external clog to a worker, from all its queues or some; wait up to `wait_ms` for one."""
-        leases = await self._leasing.claim(clog_id, worker_id, lease_ms, queues, limit, wait_ms, self._slot)
-        self._slot = (self._slot + len(leases)) % FAIR_EVERY
-        return leases
-
-    async def renew_work(
-        self, lease_id: str, *, lease_ms: int | None = None, events: Iterable[tuple[str, Any]] = ()
-    ) -> int:
-        """Keep a lease for its own time or for `lease_ms`; answers when it lapses now. `events` appear at once."""
-        return await self._leasing.renew(lease_id, lease_ms, events)
-
-    async def release_work(self, lease_id: str) -> RunStatus:
-        """Give unfinished work back, for a worker that must stop: two are free, each further one is an attempt."""
-        return await self._leasing.release(lease_id)
-
-    async def complete_work(
-        self,
-        lease_id: str,
-        outcome: Outcome,
-        events: Iterable[tuple[str, Any]] = (),
-        row: Any = UNSET,
-        row_version: int | None = None,
-    ) -> WorkDone:
-        """Commit a leased tick: outcome, events, perhaps the run's row. Late it is refused; again, it is the same."""
-        return await self._leasing.complete(lease_id, outcome, events, row, row_version)
 
     async def _require(self, run_id: str) -> RunInfo:
         run = await self._store.get_run(checked_id(run_id, "run_id"))

@@ -20,6 +20,7 @@ from ocean.kernel.arguments import (
     checked_event,
     checked_limit,
     checked_names,
+    request_of,
 )
 from ocean.kernel.calling import checked_outcome
 from ocean.kernel.clock import Clock
@@ -166,15 +167,22 @@ class Leasing:
     async def standing(self, lease_id: str) -> Standing | None:
         return await self.store.standing_of_lease(_hash(checked_id(lease_id, "lease_id")))
 
-    async def release(self, lease_id: str) -> RunStatus:
+    async def release(self, lease_id: str, request_key: str | None) -> RunStatus:
         """Hand unfinished work back, to be done by another."""
-        return await self.store.release_lease(_hash(checked_id(lease_id, "lease_id")))
+        hash = _hash(checked_id(lease_id, "lease_id"))
+        return await self.store.release_lease(hash, request_of(request_key, "release_work", hash))
 
-    async def renew(self, lease_id: str, lease_ms: int | None, events: Iterable[tuple[str, Any]]) -> int:
+    async def renew(
+        self, lease_id: str, lease_ms: int | None, events: Iterable[tuple[str, Any]], request_key: str | None
+    ) -> int:
         """Keep a lease for longer, and perhaps say how far the work has come; answers its new end."""
         if lease_ms is not None:
             checked_count(lease_ms, "lease_ms", least=SHORTEST_LEASE_MS, most=LONGEST_LEASE_MS)
-        return await self.store.renew_lease(_hash(checked_id(lease_id, "lease_id")), lease_ms, _events(events))
+        hash, said = _hash(checked_id(lease_id, "lease_id")), _events(events)
+        told = [[type, decode(payload)] for type, payload in said]
+        return await self.store.renew_lease(
+            hash, lease_ms, said, request_of(request_key, "renew_work", [hash, lease_ms, told])
+        )
 
     async def complete(
         self,

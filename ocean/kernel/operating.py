@@ -1,6 +1,6 @@
 """What operators and callers ask about runs, clogs, keys and counters: check what is said, and ask the store."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from ocean.kernel.access import Standing
 from ocean.kernel.api_keys import Keyring
@@ -9,6 +9,7 @@ from ocean.kernel.bulk import BulkVerbs
 from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.records import ClogRecord, Input, KeyInfo, RunCount, RunInfo, RunPage, TickInfo
+from ocean.kernel.store import Request
 from ocean.kernel.values import checked_id
 
 
@@ -31,6 +32,14 @@ class Operating(BulkVerbs, Keyring):
         """How many there are, counting no further than `cap`."""
         where = run_filter(**query)
         return await self._store.count_runs(where, checked_count(cap, "cap", least=1, most=1_000_000))
+
+    async def kept_answer(self, request_key: str, asked: Any) -> str | None:
+        """What `keep_answer` was told under the key, for the same question; another one is refused."""
+        return await self._store.stored_answer(_asked(request_key, asked))
+
+    async def keep_answer(self, request_key: str, asked: Any, answer: str) -> str:
+        """Keep the answer of what is not one transaction, for whoever asks again. The first one stays."""
+        return await self._store.keep_answer(_asked(request_key, asked), answer)
 
     async def standing(self, run_id: str) -> Standing | None:
         """Whose a run is, and what its clog allows the generic routes and commands; None if there is no such run."""
@@ -135,3 +144,9 @@ class Operating(BulkVerbs, Keyring):
         """Forget what was taken of a counter; False if nothing was."""
         request = request_of(request_key, "reset_counter", checked_id(key, "a counter's key"))
         return await self._store.reset_counter(key, request)
+
+
+def _asked(request_key: str, asked: Any) -> Request:
+    request = request_of(request_key, "kept", asked)
+    assert request is not None
+    return request

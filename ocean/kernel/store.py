@@ -17,7 +17,7 @@ from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, S
 from ocean.kernel.eligibility import Hold, Surroundings
 from ocean.kernel.filters import FeedFilter, RunFilter
 from ocean.kernel.observing import Histogram
-from ocean.kernel.outcomes import Outcome
+from ocean.kernel.outcomes import Outcome, Retry
 from ocean.kernel.records import (
     Agenda,
     Claim,
@@ -75,9 +75,10 @@ class TickCommit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`status` is None when the tick deleted its own run."""
+    """`status` is None when the tick deleted its own run. A tick that lost its rows too often is retried `instead`."""
 
     status: RunStatus | None
+    instead: Retry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +281,12 @@ class Store(Protocol):
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
         """Claim for a worker outside, by the same rules; refused for clogs that are unknown or not external."""
 
-    async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
+    async def renew_lease(
+        self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]], request: Request | None
+    ) -> int:
         """Extend a lease that still holds, append what its worker says, and answer when it lapses now."""
 
-    async def release_lease(self, lease_hash: str) -> RunStatus:
+    async def release_lease(self, lease_hash: str, request: Request | None) -> RunStatus:
         """Unlock a run whose worker stops before it is done, as `give_back` does."""
 
     async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
@@ -324,6 +327,9 @@ class Store(Protocol):
 
     async def stored_answer(self, request: Request) -> str | None:
         """The answer kept for a request key, or None; refused if the body differs."""
+
+    async def keep_answer(self, request: Request, answer: str) -> str:
+        """Keep the answer of something that is not one transaction; the first one stays, and is answered."""
 
     async def get_run(self, run_id: str) -> RunInfo | None: ...
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,20 @@ from ocean.cli.main import app
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 SHOP = "tests.cli.shop:both"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def path_with_ocean(folder: Path) -> str:
+    """A PATH on which `ocean` is this one, put into the folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / "ocean").write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m ocean "$@"\n')
+    (folder / "ocean").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
 class Answer:

@@ -1,5 +1,6 @@
 """`ocean demo` as a stranger runs it: a real process, on a real file, that really kills one."""
 
+import json
 import os
 import subprocess
 import sys
@@ -99,6 +100,18 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
         # A tick may have been killed between its claim and its first word.
         assert restarted >= {tick for tick, times in said.items() if times == 2}
         assert max(said.values()) == 2
+
+
+def test_with_json_it_says_only_what_came_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    answer = ocean_command("demo", "--runs", 1, "--db", path, "--json")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    said = json.loads(answer.stdout)
+    assert (said["ok"], said["db"], len(said["checks"])) == (True, str(path), 8)
+    assert said["checks"][2] == {"promise": "1 of 1 runs are done", "faults": []}
+    again = ocean_command("demo", "--db", path, "--json")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert json.loads(again.stderr)["error"]["code"] == "demo_refused"
 
 
 def test_one_run_in_a_narrow_terminal_without_colour() -> None:

@@ -53,8 +53,16 @@ def test_the_help_of_a_command_names_its_options(ocean: Shell, name: str) -> Non
     assert told.code == 0
     assert [option for option in COMMANDS[name] if option not in told.out] == []
     assert "Usage: " in told.out
+    assert "--json" in COMMANDS[name]
     if name not in WITHOUT_DATABASE:
-        assert {"--db", "--clogs", "--json"} <= set(COMMANDS[name])
+        assert {"--db", "--clogs"} <= set(COMMANDS[name])
+
+
+@pytest.mark.parametrize("group", [[], ["keys"], ["limit"], ["new"]])
+def test_the_list_of_commands_says_each_in_a_whole_line(ocean: Shell, group: list[str]) -> None:
+    told = ocean(*group, "--help", COLUMNS="80")
+    assert "Commands:" in told.out
+    assert [line for line in told.out.splitlines() if line.endswith("...") and "Usage" not in line] == []
 
 
 def test_the_exit_codes_are_in_the_help_and_in_the_document(ocean: Shell) -> None:

@@ -8,16 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import PATIENCE_S, Shell
+from tests.cli.kit import PATIENCE_S, Shell, free_port
 from tests.cli.test_processes import ended, heard, started
 
 pytestmark = pytest.mark.xdist_group("processes")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def test_the_environment_says_where_to_listen(ocean: Shell) -> None:

@@ -101,6 +101,15 @@ def test_many_runs_are_asked_about_by_their_count(ocean: Shell, answer: str, cod
     assert len(ocean.json("ps", "--status", "pending")["runs"]) == left
 
 
+def test_many_runs_say_on_a_terminal_how_far_they_are(ocean: Shell) -> None:
+    for _ in range(2):
+        ocean.create("wait")
+    with terminal(ocean, "cancel", "--clog", "shop", "--yes") as t:
+        assert t.ended() == 0
+        assert "2/2" in t.seen
+    assert ocean("cancel", "--clog", "shop", "--yes").err == ""
+
+
 def test_ctrl_c_at_a_question_is_no(ocean: Shell) -> None:
     ocean.create("wait")
     with terminal(ocean, "delete", "--everything") as t:

@@ -4,7 +4,7 @@ import pytest
 
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, RowWrite, SetTimer
 from ocean.kernel.errors import ClogError, SignalRefused
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import InputKind, RunStatus
 from ocean.kernel.store import Committed, Contended, Store
 from ocean.testing import ManualClock
@@ -151,6 +151,20 @@ async def test_a_row_that_moved_on_refuses_the_whole_commit_and_spends_no_attemp
     again = commit_of(held, Done(), writes((SESSION, fresh.version, '"slow"')), call=2)
     assert await store.commit_tick(again) == Committed(RunStatus.DONE)
     assert (await row(store, SESSION)).text == '"slow"'
+
+
+async def test_a_tick_that_always_loses_its_rows_is_retried_instead(store: Store) -> None:
+    held = await claimed_run(store)
+    await pending(store, "quick")
+    await run_tick(store, "quick", Ok(), writes((SESSION, 0, '"quick"')))
+    for call in (1, 2, 3):
+        lost = await store.commit_tick(commit_of(held, Done(), writes((SESSION, 0, '"slow"')), call=call))
+        assert isinstance(lost, Contended)
+    answer = await store.commit_tick(commit_of(held, Done(), writes((SESSION, 0, '"slow"')), call=4))
+    assert isinstance(answer, Committed)
+    assert answer.status is RunStatus.PENDING
+    assert answer.instead == Retry(ErrorInfo("conflict", "its rows had moved on 4 times"))
+    assert (await types(store, "r"))[-1] == "run.retrying"
 
 
 async def test_a_guarded_row_that_moved_on_refuses_the_commit(store: Store) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.errors import InvalidValue, LeaseCompleted, LeaseLost, RowChanged, UnknownClog
+from ocean.kernel.errors import InvalidValue, LeaseCompleted, LeaseLost, RequestKeyReused, RowChanged, UnknownClog
 from ocean.kernel.outcomes import Continue, Done, Ok, Outcome, Retry
 from ocean.kernel.records import ClogRecord, Ending, RunStatus
-from ocean.kernel.store import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable, Store
+from ocean.kernel.store import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable, Request, Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,
@@ -146,7 +146,7 @@ async def test_a_claim_without_clogs_gives_a_lapsed_lease_back(
     agenda = await store.agenda(())
     assert (agenda.next_wake_at, agenda.unclaimable) == (None, 1)
     with pytest.raises(LeaseLost):
-        await store.renew_lease("h", None, ())
+        await store.renew_lease("h", None, (), None)
 
 
 async def test_a_lapse_on_the_last_attempt_is_an_end_that_any_claim_makes(store: Store, clock: ManualClock) -> None:
@@ -164,9 +164,9 @@ async def test_a_renewal_extends_by_the_leases_own_time_or_by_another(store: Sto
     await due(store)
     await leased(store)
     clock.advance(100)
-    assert await store.renew_lease("h", None, [("said", "1")]) == clock.now() + LEASE_MS
-    assert await store.renew_lease("h", 50_000, ()) == clock.now() + 50_000
-    assert await store.renew_lease("h", 10, ()) == clock.now() + 50_000
+    assert await store.renew_lease("h", None, [("said", "1")], None) == clock.now() + LEASE_MS
+    assert await store.renew_lease("h", 50_000, (), None) == clock.now() + 50_000
+    assert await store.renew_lease("h", 10, (), None) == clock.now() + 50_000
     run = await the_run(store)
     assert (run.lock_expires_at, run.lock_epoch) == (clock.now() + 50_000, 1)
     [*_, said] = await events(store, "r")
@@ -204,7 +204,7 @@ async def test_the_fence_is_the_epoch_also_when_the_run_is_leased_again(
     with pytest.raises(LeaseLost, match="no longer leased to w1"):
         await store.complete_lease(late)
     with pytest.raises(LeaseLost, match="no longer leased to w1"):
-        await store.renew_lease("h", 99_000, [("late", "1")])
+        await store.renew_lease("h", 99_000, [("late", "1")], None)
     assert await tables() == before
     assert await store.complete_lease(completion(lease_hash="h2")) == LeaseDone("r", 1, RunStatus.DONE)
 
@@ -243,3 +243,23 @@ async def test_a_run_inside_is_never_leased_and_has_no_lease(store: Store, table
     await run_tick(store, "inside", Done())
     assert len((await tables())["ocean_leases"]) == 1
     assert (await the_run(store, "inside")).queue is None
+
+
+async def test_a_lease_is_renewed_once_for_a_request_key(store: Store, clock: ManualClock) -> None:
+    await due(store)
+    await leased(store)
+    request = Request("k", "hash")
+    ends = await store.renew_lease("h", None, [("said", "1")], request)
+    clock.advance(5)
+    assert await store.renew_lease("h", None, [("said", "1")], request) == ends
+    assert (await types(store, "r")).count("said") == 1
+    with pytest.raises(RequestKeyReused):
+        await store.release_lease("h", Request("k", "another"))
+
+
+async def test_the_first_answer_that_is_kept_stays(store: Store) -> None:
+    assert await store.keep_answer(Request("k", "hash"), "first") == "first"
+    assert await store.keep_answer(Request("k", "hash"), "second") == "first"
+    assert await store.stored_answer(Request("k", "hash")) == "first"
+    with pytest.raises(RequestKeyReused):
+        await store.keep_answer(Request("k", "another"), "third")

@@ -1,6 +1,7 @@
 """A world with the application on it: asked in the same event loop, or by hand, message by message."""
 
 import json
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import uvicorn
 from starlette.applications import Starlette
 
 from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
@@ -110,6 +112,17 @@ async def house(url: str = "sqlite://:memory:", more: Iterable[Clog] = (), **set
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             yield House(w, http)
         await check(w)
+
+
+@asynccontextmanager
+async def listening(app: Starlette, **settings: Any) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    """The application on a real uvicorn, and its port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as bound:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", **settings))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [bound])
+            yield server, bound.getsockname()[1]
+            server.should_exit = True
 
 
 def error_of(answer: httpx2.Response) -> Any:

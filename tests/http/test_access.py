@@ -238,6 +238,9 @@ async def test_a_key_needs_no_token_and_may_be_shown_by_any_page() -> None:
         assert (await h.http.post("/v1/advance", json={}, headers=headers)).status_code == 200
         assert (await h.http.get("/v1/session", headers=headers)).json()["csrfToken"] is None
         assert (await h.http.delete("/v1/session", headers=headers)).json() == {"ended": False}
+        await signed_in(h, h.http)
+        assert (await h.http.get("/v1/session", headers=headers)).json()["csrfToken"] is None
+        assert (await h.http.delete("/v1/session", headers=headers)).json() == {"ended": False}
 
 
 async def test_roles_and_actor_reach_the_clog_and_nothing_in_the_request_can_add_to_them() -> None:

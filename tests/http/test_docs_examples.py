@@ -2,17 +2,16 @@
 
 import os
 import re
-import socket
 from pathlib import Path
 
 import anyio
 import pytest
-import uvicorn
 
 from ocean import Clog, Done, Ocean, Ok, Outcome, Tick
 from ocean.http.app import make_app
 from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
+from tests.http.kit import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -38,17 +37,12 @@ def counter() -> Clog:
 
 async def test_every_command_of_the_page_works_when_pasted() -> None:
     said = []
-    async with Ocean.open("sqlite://:memory:", clogs=[counter()]) as ocean:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            server = uvicorn.Server(uvicorn.Config(make_app(ocean), log_config=None, lifespan="off"))
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(server.serve, [listening])
-                environment = os.environ | {"OCEAN": f"http://127.0.0.1:{listening.getsockname()[1]}"}
-                for command in COMMANDS:
-                    done = await anyio.run_process(["bash", "-c", command], env=environment, check=False)
-                    assert done.returncode == 0, (command, done.stdout, done.stderr)
-                    said.append(done.stdout.decode())
-                server.should_exit = True
+    async with Ocean.open("sqlite://:memory:", clogs=[counter()]) as ocean, listening(make_app(ocean)) as (_, port):
+        environment = os.environ | {"OCEAN": f"http://127.0.0.1:{port}"}
+        for command in COMMANDS:
+            done = await anyio.run_process(["bash", "-c", command], env=environment, check=False)
+            assert done.returncode == 0, (command, done.stdout, done.stderr)
+            said.append(done.stdout.decode())
     assert len(said) > 12
     assert '"answer":2' in said[2]
     assert said[-1] == said[-2], "the last two are one request, repeated"

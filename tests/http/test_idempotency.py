@@ -1,5 +1,6 @@
 """Idempotency-Key: the same request again gets the first answer, letter by letter, and does nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -40,6 +41,29 @@ EXAMPLES: dict[str, tuple[str, Any, str, Any]] = {
     "PUT /v1/keys/{key:path}": ("/v1/keys/k", {"limit": 2}, "/v1/keys/k", {"limit": 3}),
     "POST /v1/counters/{key:path}/take": ("/v1/counters/n/take", {}, "/v1/counters/n/take", {"n": 2}),
     "DELETE /v1/counters/{key:path}": ("/v1/counters/n", None, "/v1/counters/m", None),
+    "POST /v1/runs/cancel": ("/v1/runs/cancel", {"clogId": ["c"]}, "/v1/runs/cancel", {"clogId": ["x"]}),
+    "POST /v1/runs/signal": (
+        "/v1/runs/signal",
+        {"clogId": ["c"], "signalId": "all"},
+        "/v1/runs/signal",
+        {"clogId": ["c"], "signalId": "others"},
+    ),
+    "POST /v1/runs/retry": ("/v1/runs/retry", {"clogId": ["c"]}, "/v1/runs/delete", {"clogId": ["c"]}),
+    "POST /v1/runs/delete": ("/v1/runs/delete", {"everything": True}, "/v1/runs/delete", {"clogId": ["c"]}),
+    "POST /v1/advance": ("/v1/advance", {"runId": "due"}, "/v1/advance", {}),
+    "POST /v1/leases/{lease_id}/renew": (
+        "/v1/leases/LEASE/renew",
+        {"events": [{"type": "half"}]},
+        "/v1/leases/LEASE/renew",
+        {"events": [{"type": "whole"}]},
+    ),
+    "POST /v1/leases/{lease_id}/complete": (
+        "/v1/leases/LEASE/complete",
+        {"outcome": {"type": "ok"}},
+        "/v1/leases/LEASE/complete",
+        {"outcome": {"type": "done"}},
+    ),
+    "POST /v1/leases/{lease_id}/release": ("/v1/leases/LEASE/release", {}, "/v1/leases/LEASE/renew", {}),
 }
 
 
@@ -47,8 +71,9 @@ def name(op: Op) -> str:
     return f"{op.method} {op.path}"
 
 
-KEYED = [op for op in TABLE if op.repeat is Repeat.KEYED]
-NOT_KEYED = [op for op in TABLE if op.repeat is not Repeat.KEYED]
+KEYED = [op for op in TABLE if op.repeat in (Repeat.KEYED, Repeat.KEPT)]
+NOT_KEYED = [op for op in TABLE if op not in KEYED]
+SECRET = {"POST /v1/leases", "POST /v1/session", "DELETE /v1/session"}
 
 
 async def ask(h: House, op: Op, path: str, body: Any, headers: dict[str, str]) -> Any:
@@ -56,18 +81,23 @@ async def ask(h: House, op: Op, path: str, body: Any, headers: dict[str, str]) -
     return await h.http.request(op.method, path, headers=headers, **said)
 
 
-async def furnish(h: House) -> None:
+async def furnish(h: House) -> str:
+    """The id of a lease."""
     await h.made({"fail": "no"}, run_id="failed")
     await h.w.drain()
     await h.made(run_id="r")
     await h.made(run_id="r2")
     await h.w.ocean.take("n")
+    await h.made({"say": 1}, run_id="due")
+    lease: str = (await h.leased())["leaseId"]
+    return lease
 
 
 @pytest.mark.parametrize("op", KEYED, ids=name)
 async def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(h: House, op: Op) -> None:
-    await furnish(h)
+    lease = await furnish(h)
     path, body, other_path, other_body = EXAMPLES[name(op)]
+    path, other_path = path.replace("LEASE", lease), other_path.replace("LEASE", lease)
     first = await ask(h, op, path, body, KEY)
     assert first.is_success, first.text
     h.w.clock.advance(1_000)
@@ -78,6 +108,21 @@ async def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(h: H
     other = await ask(h, op, other_path, other_body, KEY)
     assert (other.status_code, error_of(other)["code"]) == (409, "request_key_reused")
     assert await dump(h.w) == before
+
+
+@pytest.mark.parametrize("op", KEYED, ids=name)
+async def test_the_first_answer_outlives_its_server(op: Op, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ocean.db'}"
+    path, body, *_ = EXAMPLES[name(op)]
+    async with house(url) as h:
+        path = path.replace("LEASE", await furnish(h))
+        first = await ask(h, op, path, body, KEY)
+        assert first.is_success, first.text
+    async with house(url) as h:
+        before = await dump(h.w)
+        again = await ask(h, op, path, body, KEY)
+        assert (again.status_code, again.content) == (first.status_code, first.content)
+        assert await dump(h.w) == before
 
 
 def test_every_route_that_takes_a_key_has_an_example() -> None:
@@ -98,6 +143,7 @@ async def test_a_key_is_refused_where_no_answer_is_kept(h: House, op: Op) -> Non
 async def test_everything_that_changes_something_takes_a_key_or_says_why_not() -> None:
     for op in TABLE:
         assert (op.repeat is Repeat.SAFE) == (op.method == "GET"), name(op)
+        assert (op.repeat is Repeat.NEVER) == (name(op) in SECRET), name(op)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 257])

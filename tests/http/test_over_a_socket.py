@@ -1,7 +1,6 @@
 """The routes behind a real server: bodies that are too long, callers that hang up, a server that stops."""
 
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from ocean.http.app import make_app
 from ocean.http.routing import spelled_path
 from ocean.kernel.values import MAX_BYTES
 from ocean.testing import World, world
-from tests.http.kit import CLAIM, error_of
+from tests.http.kit import CLAIM, error_of, listening
 from tests.http.watchers import Watcher
 from tests.invariants import check
 from tests.lifecycle.acting import let_others_go_on, look
@@ -52,15 +51,8 @@ class Served:
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
     async with world(clogs=[Clog("x", external=True), Clog("y")]) as w:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            config = uvicorn.Config(
-                make_app(w.ocean, poke_ms=0), log_config=None, lifespan="off", timeout_graceful_shutdown=0
-            )
-            server = uvicorn.Server(config)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(server.serve, [listening])
-                yield Served(w, server, listening.getsockname()[1])
-                server.should_exit = True
+        async with listening(make_app(w.ocean, poke_ms=0), timeout_graceful_shutdown=0) as (server, port):
+            yield Served(w, server, port)
         await check(w)
 
 

@@ -5,8 +5,11 @@ import pytest
 
 from ocean import Clog, Done, Ok, Outcome, Refuse, RunStatus, Tick
 from ocean.http.poking import Poker
+from ocean.http.routes import TABLE
+from ocean.http.table import Op, Repeat
 from ocean.testing import ManualClock
 from tests.http.kit import House, house
+from tests.http.test_idempotency import EXAMPLES, KEYED, ask, furnish, name
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +24,29 @@ async def test_a_change_pokes_what_is_due_after_its_answer() -> None:
         assert (await look(h.w, answer.json()["runId"])).status is RunStatus.DONE
         assert (await look(h.w, due.run_id)).status is RunStatus.IDLE
         assert len(other.seen) == 1
+
+
+@pytest.mark.parametrize("op", [op for op in KEYED if op.path != "/v1/advance"], ids=name)
+async def test_whatever_is_changed_pokes(op: Op) -> None:
+    async with house(more=[Script(clog_id="other")], poke_ms=100) as h:
+        lease = await furnish(h)
+        due = await h.w.ocean.create_run(session_id="elsewhere", clog_id="other", input=1)
+        path, body, *_ = EXAMPLES[name(op)]
+        assert (await ask(h, op, path.replace("LEASE", lease), body, {})).is_success
+        left = await h.w.ocean.get_run(due.run_id)
+        assert left is None or left.status is RunStatus.IDLE
+
+
+async def test_a_worker_that_claims_pokes_too() -> None:
+    async with house(more=[Script(clog_id="other")], poke_ms=100) as h:
+        due = await h.w.ocean.create_run(session_id="s", clog_id="other", input=1)
+        assert await h.claim() == []
+        assert (await look(h.w, due.run_id)).status is RunStatus.IDLE
+
+
+def test_only_a_poke_itself_and_signing_in_are_no_poke() -> None:
+    quiet = [name(op) for op in TABLE if op.repeat is not Repeat.SAFE and not op.pokes]
+    assert quiet == ["POST /v1/advance", "POST /v1/session", "DELETE /v1/session"]
 
 
 async def test_also_a_request_that_waited_pokes_what_else_is_due() -> None:

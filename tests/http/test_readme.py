@@ -4,36 +4,31 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.kit import free_port, path_with_ocean
+
 pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
 PASTED = re.compile(r"^## Over HTTP$.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OCEAN = f"""#!/bin/sh
-exec {sys.executable} -W error -m ocean "$@"
-"""
 
 
 def pasted(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """In a shell where `ocean` is this one, and curl ends its answers with a line and fails where it is refused."""
-    (folder / "ocean").write_text(OCEAN)
-    (folder / "ocean").chmod(0o755)
-    (folder / ".curlrc").write_text('write-out = "\\n"\nfail-with-body\n')
+    """In a shell where `ocean` is this one, and curl fails where it is refused."""
+    (folder / ".curlrc").write_text("fail-with-body\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OCEAN")}
-    paths = {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "CURL_HOME": str(folder)}
+    paths = {"PATH": path_with_ocean(folder / "bin"), "PYTHONPATH": str(ROOT), "CURL_HOME": str(folder)}
     shell = subprocess.Popen(
         ["bash", "-euc", script],
         cwd=folder,
-        env=kept | paths | {"OCEAN_LOG": "off"},
+        env=kept | paths,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -59,9 +54,7 @@ def is_part(part: Any, whole: Any) -> bool:
 
 def test_the_commands_of_the_readme_work_when_pasted_and_answer_as_it_says(tmp_path: Path) -> None:
     (script,) = PASTED.findall((ROOT / "README.md").read_text())
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
-    done = pasted(script.replace("8080", port), tmp_path)
+    done = pasted(script.replace("8080", str(free_port())), tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
     answers = [json.loads(line) for line in lines if line.startswith("{")]

@@ -187,12 +187,14 @@ async def test_another_method_is_told_which_one_is_allowed(h: House, method: str
     answer = await h.http.request(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert error_of(answer)["code"] == "method_not_allowed"
+    assert "Allow" in error_of(answer)["message"]
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/leases/", "/v1/leases/l", "/v1/leases/a/b/renew"])
 async def test_an_unknown_path_is_not_found(h: House, path: str) -> None:
     answer = await h.post(path)
     assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
+    assert "GET /docs" in error_of(answer)["message"]
 
 
 @pytest.mark.parametrize("part", ["a", "%41", "/", "é"])

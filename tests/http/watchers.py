@@ -1,7 +1,6 @@
 """A server with streams, and readers of them on plain sockets: HTTP/1.0, so that a body is what comes until the end."""
 
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from ocean import Clog
 from ocean.http.app import make_app
 from ocean.http.stream import sse_response
 from ocean.testing import World, world
+from tests.http.kit import listening
 from tests.invariants import check
 
 PATIENCE_S = 30
@@ -135,12 +135,7 @@ class Served:
 @asynccontextmanager
 async def served(*clogs: Clog) -> AsyncIterator[Served]:
     async with world(clogs=clogs or [Clog("c")]) as w:
-        with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
-            app = make_app(w.ocean, stream=partial(sse_response, clock=w.clock), poke_ms=0)
-            config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5)
-            server = uvicorn.Server(config)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(server.serve, [listening])
-                yield Served(w, server, listening.getsockname()[1])
-                server.should_exit = True
+        app = make_app(w.ocean, stream=partial(sse_response, clock=w.clock), poke_ms=0)
+        async with listening(app, timeout_graceful_shutdown=5) as (server, port):
+            yield Served(w, server, port)
         await check(w)

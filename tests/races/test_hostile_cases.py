@@ -336,6 +336,32 @@ async def test_conflicts_are_counted_anew_with_each_attempt_so_that_the_tick_sti
         await check(w)
 
 
+async def test_a_tick_that_always_loses_other_rows_is_told_as_the_retry_that_it_became() -> None:
+    """Each call writes another row than the one it had its turn on, and finds that one moved on."""
+    calls: list[int] = []
+
+    async def put_global(tick: Tick, payload: Any) -> None:
+        await tick.read(global_=True)
+        await tick.write(global_=payload)
+
+    async def advance(tick: Tick) -> Outcome:
+        calls.append(tick.call_number)
+        await tick.read(session=True, global_=True)
+        is_odd = len(calls) % 2 == 1
+        method = "put_session" if is_odd else "put_global"
+        await w.ocean.call_clog(clog_id="c", session_id="s", method=method, payload=len(calls))
+        await (tick.write(session="tick") if is_odd else tick.write(global_="tick"))
+        return Done()
+
+    async with world([clog_of("c", advance, None, put_session, put_global)]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="c", input=1)
+        with anyio.fail_after(20):
+            (result,) = (await w.ocean.advance(run_id=run.run_id, max_ticks=1)).outcomes
+        assert (calls, result.outcome, result.status) == ([1, 2, 3, 4], "retry", RunStatus.PENDING)
+        assert w.ocean.observed.ticks == {("c", "retry"): 1}
+        await check(w)
+
+
 async def test_a_run_whose_clog_has_on_end_but_no_on_advance_ends_when_cancelled() -> None:
     async with world([clog_of("c", None, done, session_row)]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="c")

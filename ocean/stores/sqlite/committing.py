@@ -1,6 +1,7 @@
 """The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all."""
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy
@@ -39,8 +40,8 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
     origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
     if must_run_again(u, c.effects, origin):
         if tick["conflicts"] >= MOST_CONFLICTS:
-            beaten = ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times")
-            return _commit_retry(u, run, c, Retry(beaten), tick)
+            beaten = Retry(ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times"))
+            return replace(_commit_retry(u, run, c, beaten, tick), instead=beaten)
         return _restart(u, run, c, tick)
     refused = counters.refused(u, c.effects.takes)
     if refused:

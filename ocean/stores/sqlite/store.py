@@ -38,10 +38,6 @@ from ocean.kernel.store import (
     CallConflict,
     CallDone,
     ClaimAsk,
-    LeaseAsk,
-    LeaseCompletion,
-    LeaseDone,
-    LeasedRun,
     NotClaimable,
     Request,
     RowsAnswer,
@@ -60,7 +56,6 @@ from ocean.stores.sqlite import (
     deleting,
     inbox,
     keys,
-    leasing,
     listing,
     log,
     requests,
@@ -71,15 +66,13 @@ from ocean.stores.sqlite.access import AccessStore
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info, tick_from
+from ocean.stores.sqlite.lease_verbs import MOST_ROUNDS, LeaseStore
 from ocean.stores.sqlite.unit import Unit, clog_from
 
 T = TypeVar("T")
 
-MOST_ROUNDS = 50
-"""A round may only make ends that are owed, a bounded batch of them: then there is another."""
 
-
-class SqliteStore(AccessStore):
+class SqliteStore(AccessStore, LeaseStore):
     def __init__(self, path: str, clock: Clock) -> None:
         self.database = Database(path)
         self._clock = clock
@@ -170,24 +163,6 @@ class SqliteStore(AccessStore):
 
     async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
         return await self._read(lambda u: claiming.preview_claim(u, ask))
-
-    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
-        for _ in range(MOST_ROUNDS):
-            if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
-                return []
-            leased = await self._write(lambda u: leasing.lease_work(u, ask))
-            if leased:
-                return leased
-        return []
-
-    async def renew_lease(self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]]) -> int:
-        return await self._write(lambda u: leasing.renew_lease(u, lease_hash, lease_ms, events))
-
-    async def release_lease(self, lease_hash: str) -> RunStatus:
-        return await self._write(lambda u: leasing.release_lease(u, lease_hash))
-
-    async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
-        return await self._write(lambda u: leasing.complete_lease(u, completion))
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
         return await self._read(lambda u: storage.read_rows(u, ask))
@@ -294,6 +269,15 @@ class SqliteStore(AccessStore):
 
     async def stored_answer(self, request: Request) -> str | None:
         return await self._read(lambda u: requests.stored_answer(u, request))
+
+    async def keep_answer(self, request: Request, answer: str) -> str:
+        def act(u: Unit) -> str:
+            stored = requests.stored_answer(u, request)
+            if stored is None:
+                requests.keep_answer(u, request, answer)
+            return answer if stored is None else stored
+
+        return await self._write(act)
 
     async def get_run(self, run_id: str) -> RunInfo | None:
         def act(u: Unit) -> RunInfo | None:

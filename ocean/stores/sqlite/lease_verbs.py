@@ -1,0 +1,48 @@
+"""The store's verbs about leases."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ocean.kernel.records import RunStatus
+from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
+from ocean.stores.sqlite import claiming, leasing, requests
+from ocean.stores.sqlite.unit import Unit
+
+T = TypeVar("T")
+
+MOST_ROUNDS = 50
+"""A round may only make ends that are owed, a bounded batch of them: then there is another."""
+
+
+class LeaseStore:
+    async def _write(self, act: Callable[[Unit], T]) -> T:
+        raise NotImplementedError
+
+    async def _read(self, act: Callable[[Unit], T]) -> T:
+        raise NotImplementedError
+
+    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
+        for _ in range(MOST_ROUNDS):
+            if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
+                return []
+            leased = await self._write(lambda u: leasing.lease_work(u, ask))
+            if leased:
+                return leased
+        return []
+
+    async def renew_lease(
+        self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]], request: Request | None
+    ) -> int:
+        def act(u: Unit) -> int:
+            return requests.once(u, request, int, lambda: leasing.renew_lease(u, lease_hash, lease_ms, events))
+
+        return await self._write(act)
+
+    async def release_lease(self, lease_hash: str, request: Request | None) -> RunStatus:
+        def act(u: Unit) -> RunStatus:
+            return requests.once(u, request, RunStatus, lambda: leasing.release_lease(u, lease_hash))
+
+        return await self._write(act)
+
+    async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
+        return await self._write(lambda u: leasing.complete_lease(u, completion))
