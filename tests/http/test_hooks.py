@@ -319,6 +319,18 @@ async def test_a_webhook_is_no_method() -> None:
                 await h.w.ocean.call_clog(clog_id="till", method=name)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [Delivery("", {}, 1), Delivery("m", {}, -1), Delivery("m", {}, "now"), Delivery("m", object(), 1), "m"],  # type: ignore[arg-type]
+)
+async def test_what_is_no_delivery_is_refused_in_python_too(wrong: Any) -> None:
+    async with house(more=[make_hooked()]) as h:
+        cursor = await h.w.ocean.last_cursor()
+        with pytest.raises(InvalidValue):
+            await h.w.ocean.receive_webhook("till", "paid", wrong)
+        assert await h.w.ocean.last_cursor() == cursor
+
+
 async def test_a_webhook_has_its_clogs_envelope() -> None:
     async with house(more=[make_hooked(errors=envelope)]) as h:
         for answer, status, code in (
