@@ -24,6 +24,7 @@ from ocean.http.poking import Poker
 from ocean.http.queries import fitted_query
 from ocean.http.repeating import AtWork
 from ocean.http.routing import SpelledRoute, given_key
+from ocean.http.wire import GUARDED
 from ocean.kernel.access import Access
 from ocean.kernel.calling import invoke
 from ocean.kernel.errors import CallRefused, ClogError, OceanError, Refuse
@@ -156,7 +157,7 @@ def _fitted(route: Route, request: Request, incoming: Incoming) -> Incoming:
 def rendered(answer: Any, status: int = 200) -> Response:
     """A clog's answer. What is no JSON is the clog's mistake, and none of the caller's."""
     reply = answer if isinstance(answer, Reply) else Reply(answer, status)
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    headers = {**GUARDED}
     for name, value in reply.headers.items():
         if not HEADER.fullmatch(name) or name.lower() in FRAMING or not VALUE.fullmatch(value):
             raise ClogError(f"a reply cannot have the header {shown(name)}")

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ocean.http.calls import Call, Served
 from ocean.http.openapi import document
-from ocean.http.wire import Answer
+from ocean.http.wire import GUARDED, Answer
 
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -18,7 +18,7 @@ made = lru_cache(maxsize=4)(document)
 
 async def openapi_json(call: Call) -> Response:
     content = _once(call.served, "openapi.json", lambda said: Answer(said).body)
-    return Response(content, headers={"Cache-Control": "no-store"}, media_type=Answer.media_type)
+    return Response(content, headers=GUARDED, media_type=Answer.media_type)
 
 
 async def docs(call: Call) -> Response:

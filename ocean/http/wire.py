@@ -21,13 +21,16 @@ def record(value: Any) -> Any:
     return value
 
 
+GUARDED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
 class Answer(Response):
-    """JSON, compact, and not for caches: answers to workers carry secrets."""
+    """JSON, compact, and not for caches: answers to workers carry secrets. Nor for a browser to take for a page."""
 
     media_type = "application/json"
 
     def __init__(self, content: Any, status_code: int = 200, headers: dict[str, str] | None = None) -> None:
-        super().__init__(content, status_code, {"Cache-Control": "no-store"} | (headers or {}))
+        super().__init__(content, status_code, GUARDED | (headers or {}))
 
     def render(self, content: Any) -> bytes:
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)

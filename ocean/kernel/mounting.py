@@ -211,6 +211,8 @@ def _checked(route: Route) -> Route:
         raise InvalidValue(f"{route.name}: each parameter of a path has a name of its own")
     if route.session not in (None, CHECKED, *names):
         raise InvalidValue(f"{route.name}: session is one of {names}, or {CHECKED!r}, got {shown(route.session)}")
+    if route.access == "open" and route.session not in (None, CHECKED):
+        raise InvalidValue(f"{route.name}: nobody's sessions are known on an open route, so session checks nothing")
     for model in (route.body, route.query):
         if model is not None and not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise InvalidValue(f"{route.name}: body and query are pydantic models, got {shown(model)}")

@@ -127,6 +127,7 @@ async def listening(app: Starlette, **settings: Any) -> AsyncIterator[tuple[uvic
 
 def error_of(answer: httpx2.Response) -> Any:
     """The error in an answer, after a look at its envelope."""
+    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
     assert set(body) == {"error"}

@@ -100,6 +100,15 @@ async def test_each_delivery_makes_a_run_of_its_own() -> None:
         assert {run.run_id for run in (await h.w.ocean.list_runs()).runs} == {first, second}
 
 
+async def test_a_delivery_that_is_not_let_in_pokes_nothing() -> None:
+    async with house(more=[make_hooked()], poke_ms=100) as h:
+        assert (await deliver(h, {}, secret=NEXT_SECRET)).status_code == 401
+        assert (await deliver(h, b"not json")).status_code == 400
+        assert "request" not in h.w.ocean.observed.pokes
+        assert (await deliver(h, {"refuse": True})).status_code == 422
+        assert h.w.ocean.observed.pokes["request"].count == 1
+
+
 async def test_a_delivery_that_comes_again_has_no_second_effect() -> None:
     async with house(more=[make_hooked()]) as h:
         order = await an_order(h)
@@ -322,6 +331,18 @@ async def test_a_webhook_is_no_method() -> None:
             assert error_of(answer)["code"] == "unknown_method"
             with pytest.raises(UnknownMethod):
                 await h.w.ocean.call_clog(clog_id="till", method=name)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [Delivery("", {}, 1), Delivery("m", {}, -1), Delivery("m", {}, "now"), Delivery("m", object(), 1), "m"],  # type: ignore[arg-type]
+)
+async def test_what_is_no_delivery_is_refused_in_python_too(wrong: Any) -> None:
+    async with house(more=[make_hooked()]) as h:
+        cursor = await h.w.ocean.last_cursor()
+        with pytest.raises(InvalidValue):
+            await h.w.ocean.receive_webhook("till", "paid", wrong)
+        assert await h.w.ocean.last_cursor() == cursor
 
 
 async def test_a_webhook_has_its_clogs_envelope() -> None:

@@ -7,8 +7,9 @@ import anyio
 import httpx2
 import pytest
 
-from ocean import Clog, Incoming, InvalidValue, RunStatus
+from ocean import Clog, ClogError, Incoming, InvalidValue, Reply, RunStatus, StoreBusy
 from ocean.http.app import make_app
+from ocean.http.mounted import rendered
 from ocean.testing import world
 from tests.http.kit import House, house
 from tests.http.shop import LIMIT, envelope, make_shop
@@ -124,6 +125,26 @@ async def test_a_body_that_is_no_json_is_for_routes_that_say_so() -> None:
         assert (nothing.status_code, nothing.content) == (204, b"")
 
 
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Connection", "X Y", ""])
+async def test_how_an_answer_is_framed_is_not_the_clogs_to_say(name: str) -> None:
+    with pytest.raises(ClogError, match="cannot have the header"):
+        rendered(Reply("x", headers={name: "1"}))
+
+
+async def test_only_what_reached_its_handler_and_may_change_something_pokes() -> None:
+    async with house(more=[make_shop()], poke_ms=10) as h:
+        pokes = h.w.ocean.observed.pokes
+        made = await h.w.ocean.create_api_key("ann", ["admin"])
+        h.http.headers["authorization"] = f"Bearer {made.key}"
+        assert (await h.get("/shop/orders")).status_code == 200
+        assert (await h.http.post("/shop/json", headers={"authorization": "Bearer x"})).status_code == 401
+        assert (await h.http.post("/shop/json", content=b"{}", headers={"content-type": "x/y"})).status_code == 415
+        assert "request" not in pokes
+        assert (await h.post("/shop/json")).status_code == 200
+        assert (await h.post("/shop/do/refuse")).status_code == 410
+        assert pokes["request"].count == 2
+
+
 async def test_a_query_is_of_the_routes_model() -> None:
     async with house(more=[make_shop()]) as h:
         assert await h.asked("/shop/orders", limit=3, tag=["a", "b"]) == {"limit": 3, "tag": ["a", "b"]}
@@ -176,6 +197,35 @@ async def test_without_an_envelope_of_its_own_a_clog_has_oceans() -> None:
         assert "secret" not in broken.text
         own = await h.http.put("/plain")
         assert (own.status_code, own.json()) == (400, ["not_json"])
+
+
+async def test_what_an_envelope_says_in_a_header_is_not_said_again() -> None:
+    def own(refusal: Any, incoming: Any) -> Any:
+        return Reply(refusal.code, 401, {"WWW-Authenticate": "JWT"})
+
+    clog = Clog("plain", errors=lambda refusal, incoming: refusal.code)
+    clog.route("GET", "/plain/own", access="read", errors=own)(handler)
+    clog.route("GET", "/plain/ours", access="read")(handler)
+    async with house(more=[clog]) as h:
+        await h.w.ocean.create_api_key("ann", ["read"])
+        for path, said in (("/plain/own", "JWT"), ("/plain/ours", 'Bearer realm="ocean"')):
+            answer = await h.get(path)
+            assert (answer.json(), answer.headers.get_list("www-authenticate")) == ("not_authenticated", [said])
+
+
+@pytest.mark.parametrize("what", ["break", "nonsense", "busy"])
+async def test_what_went_wrong_is_logged_once(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    clog = Clog("plain", errors=envelope)
+
+    @clog.route("POST", "/plain", access="signal")
+    async def fail(incoming: Incoming) -> Any:
+        if what == "nonsense":
+            return {1}
+        raise StoreBusy("wait") if what == "busy" else RuntimeError("x")
+
+    async with house(more=[clog]) as h:
+        assert (await h.post("/plain")).status_code >= 500
+    assert len([record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]) == 1
 
 
 async def test_an_envelope_that_breaks_still_tells_nothing() -> None:
@@ -259,6 +309,7 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
         ({"path": "/x/{a:int}"}, ("a path is like",)),
         ({"path": "/x/y?z"}, ("a path is like",)),
         ({"path": 5}, ("a path is like",)),
+        ({"path": "/x/{a}", "access": "open", "session": "a"}, ("checks nothing",)),
         ({"path": "/x/{a}{b}"}, ("can be read in several ways",)),
         ({"path": "/x/{a}-{b}/c"}, ("can be read in several ways",)),
         ({"path": "/x/{a:path}/y/{b:path}"}, ("can be read in several ways",)),

@@ -136,6 +136,8 @@ def test_what_the_document_refers_to_is_in_it() -> None:
 async def test_the_document_and_the_page_are_served(h: House) -> None:
     assert await h.asked("/openapi.json") == document(TABLE)
     page = await h.get("/docs")
+    for answer in (page, await h.get("/openapi.json"), await h.get("/healthz")):
+        assert answer.headers["x-content-type-options"] == "nosniff"
     assert page.headers["content-type"].startswith("text/html")
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "<script" not in page.text

@@ -97,3 +97,13 @@ def test_a_source_is_one_of_those_known() -> None:
     for source in unknown:
         with pytest.raises(InvalidValue, match="source is one of ticker, http"):
             checked_source(source)
+
+
+def test_a_clock_that_was_set_back_makes_no_gap_and_no_age_below_nothing() -> None:
+    pokes = Pokes()
+    for at in (NOW + 9_000, NOW + 5_000):
+        pokes.begin(at)
+        pokes.end()
+    assert pokes.usual_gap_ms == 0
+    seen = sources_seen({"ticker": pokes}, NOW, 70_000, LIMIT_MS)
+    assert "last poke 0 ms ago, usually every 0 ms" in why_due_work_waits(seen, NOW)

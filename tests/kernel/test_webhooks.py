@@ -82,6 +82,7 @@ V1 = GOOD["webhook-signature"]
         {"webhook-signature": V1 + "  " + V1},
         {"webhook-signature": V1 + " v1,not-base64!"},
         {"webhook-signature": V1 + " nonsense"},
+        {"webhook-signature": V1 + " ,nonsense"},
         {"webhook-signature": V1.replace(",", ", ")},
         {"webhook-signature": V1 + "," + V1},
     ],
@@ -144,6 +145,8 @@ def test_secrets_come_from_the_environment_several_at_a_time() -> None:
 def test_a_missing_secret_is_told_by_its_name(environ: dict[str, str]) -> None:
     with pytest.raises(InvalidValue, match="the environment has no PAID, where webhook 'paid' of clog 'till'"):
         secrets_of(hooked("env:PAID").webhooks["paid"], environ)
+    with pytest.raises(InvalidValue, match="the environment has no PAID, "):
+        secrets_of(hooked(["env:OTHER", "env:PAID"]).webhooks["paid"], {"OTHER": SECRET} | environ)
 
 
 @pytest.mark.parametrize(
