@@ -147,6 +147,31 @@ def test_of_an_exception_the_type_and_the_place_are_told_and_not_its_words(forma
     assert CANARY not in line
 
 
+@pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
+def test_letters_that_look_like_others_are_escaped_in_a_message_too(formatter: logging.Formatter) -> None:
+    assert "\\u0430dmin" in formatter.format(record("\u0430dmin"))
+
+
+@pytest.mark.parametrize("value", ["a=b", "a b", 'a"b', "a\\b", ""])
+def test_a_value_cannot_look_like_another_field(value: str) -> None:
+    made = record("x")
+    made.__dict__.update(fields(said=value))
+    assert TextLines().format(made).endswith(f" said={json.dumps(value)}")
+
+
+def test_of_a_deep_exception_the_last_places_are_told() -> None:
+    def fall(depth: int) -> None:
+        if depth:
+            fall(depth - 1)
+        raise ValueError(CANARY)
+
+    with pytest.raises(ValueError, match=CANARY) as raised:
+        fall(40)
+    said = json.loads(JsonLines().format(record("x", error=raised.value)))
+    assert said["raised"].startswith("fall ")
+    assert said["raised"].count(" < ") == 11
+
+
 def test_the_exception_that_asyncio_shows_below_its_line_is_left_out() -> None:
     line = TextLines().format(
         record(f"Task exception was never retrieved\nfuture: ValueError('{CANARY}')", name="asyncio")
