@@ -102,6 +102,8 @@ async def serve(
                 log_config=None,
                 log_level="warning",
                 server_header=False,
+                # Whatever else is installed: this one limits headers, and what it takes is what the tests try.
+                http="h11",
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )

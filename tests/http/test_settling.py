@@ -188,3 +188,12 @@ async def test_a_run_with_a_deadline_that_is_due_has_not_settled() -> None:
         w.clock.advance(10)
         assert not run.is_settled(w.clock.now())
         assert (await w.ocean.settle(run.run_id)).status is RunStatus.FAILED
+
+
+async def test_a_run_whose_events_are_swept_is_answered_too(h: House) -> None:
+    said = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
+    first = await h.post("/v1/runs?waitMs=100", said)
+    h.w.clock.advance(1_000)
+    await h.w.ocean.sweep(events_older_than_ms=0)
+    again = await h.post("/v1/runs?waitMs=100", said)
+    assert (again.status_code, again.content) == (200, first.content)
