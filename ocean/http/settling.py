@@ -36,6 +36,7 @@ class WhenSettled(Response):
         self._run_id = run_id
         self._cursor = cursor
         self._wait_ms = wait_ms
+        self._has_gone = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         error: Exception | None = None
@@ -54,11 +55,14 @@ class WhenSettled(Response):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(move)
             cancel = self._call.ocean.clock.call_later(self._wait_ms, over.set)
-            with self._call.served.stopping.calling(over.set):
-                await over.wait()
+            async with anyio.create_task_group() as listening:
+                listening.start_soon(self._listen, receive, over)
+                with self._call.served.stopping.calling(over.set):
+                    await over.wait()
+                listening.cancel_scope.cancel()
             cancel()
             answer = None
-            if error is None:
+            if error is None and not self._has_gone:
                 try:
                     answer = await self._answer()
                 except Exception as raised:
@@ -70,12 +74,18 @@ class WhenSettled(Response):
         if self.background is not None:
             await self.background()
 
+    async def _listen(self, receive: Receive, over: anyio.Event) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._has_gone = True
+        over.set()
+
     async def _settle(self) -> None:
-        """In short times: a server that stops is not held up, but for a handler that is at work."""
+        """In short times: neither a server that stops nor a caller who has gone is waited for, only a handler."""
         ocean, stopping = self._call.ocean, self._call.served.stopping
         until = ocean.clock.now() + self._wait_ms
         left, is_settled = self._wait_ms, False
-        while left >= 0 and not is_settled and not stopping.is_set:
+        while left >= 0 and not is_settled and not stopping.is_set and not self._has_gone:
             run = await ocean.settle(self._run_id, timeout_ms=min(left, ONE_WAIT_MS))
             is_settled = run.is_settled(ocean.clock.now())
             left = until - ocean.clock.now() if left else -1

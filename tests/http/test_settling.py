@@ -101,6 +101,19 @@ async def test_a_server_that_stops_answers_those_who_wait_for_a_run(h: House) ->
         h.w.clock.advance(1_000)
 
 
+async def test_nobody_waits_for_a_run_when_the_caller_has_gone(h: House) -> None:
+    caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
+    # The rest of its minute is never waited for: the clock moves by a second only.
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.ask)
+            await caller.listens.wait()
+            caller.go_away()
+            await let_others_go_on(h.w)
+            h.w.clock.advance(1_000)
+    assert caller.sent == []
+
+
 async def test_a_handler_at_work_for_a_request_is_finished_when_the_server_stops() -> None:
     begun, may_end = anyio.Event(), anyio.Event()
 
