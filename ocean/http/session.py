@@ -59,7 +59,9 @@ async def who(call: Call) -> Response:
 
 async def end(call: Call) -> Response:
     token = _token(call)
-    answer = Answer(record(Ended(token is not None and await call.ocean.end_web_session(token))))
+    if token is None:
+        return Answer(record(Ended(False)))
+    answer = Answer(record(Ended(await call.ocean.end_web_session(token))))
     name = cookie_name(call.request)
     answer.delete_cookie(name, **_flags(name))
     return answer

@@ -241,6 +241,8 @@ async def test_a_key_needs_no_token_and_may_be_shown_by_any_page() -> None:
         await signed_in(h, h.http)
         assert (await h.http.get("/v1/session", headers=headers)).json()["csrfToken"] is None
         assert (await h.http.delete("/v1/session", headers=headers)).json() == {"ended": False}
+        assert COOKIE in h.http.cookies, "the browser keeps what has not ended"
+        assert (await h.get("/v1/session")).status_code == 200
 
 
 async def test_roles_and_actor_reach_the_clog_and_nothing_in_the_request_can_add_to_them() -> None:
