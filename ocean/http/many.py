@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ocean.http.bodies import Body, Whole
 from ocean.http.calls import Call
-from ocean.http.runs import Status
+from ocean.http.runs import Status, which_runs
 from ocean.http.wire import Answer, record
 from ocean.kernel.arguments import UNSET
 from ocean.kernel.attributes import Within
@@ -39,19 +39,9 @@ class ManyBody(Body):
 
     async def asked(self, call: Call, verb: GenericVerb) -> BulkQuery:
         """What is meant of it for this sender. Where that is less than everything, it is no longer everything."""
-        asked = BulkQuery(
-            clog_id=self.clog_id,
-            session_id=self.session_id,
-            status=self.status,
-            parent_run_id=self.parent_run_id,
-            created_from=self.created_from,
-            created_until=self.created_until,
-            ended_from=self.ended_from,
-            ended_until=self.ended_until,
-            attributes=None if self.attributes is None else {n: _asked(n, v) for n, v in self.attributes.items()},
-            most=self.most,
-            actor=call.actor,
-        )
+        asked: BulkQuery = {**which_runs(self), "most": self.most, "actor": call.actor}
+        if self.attributes is not None:
+            asked["attributes"] = {name: _asked(name, value) for name, value in self.attributes.items()}
         said = {name for name, value in asked.items() if value is not None}
         asked = await call.guard.meant(asked, verb)
         is_narrowed = said < {name for name, value in asked.items() if value is not None}

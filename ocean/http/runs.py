@@ -1,9 +1,9 @@
 """Runs: found, looked at, signalled, called, and ended."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ocean.http.bodies import Body, Whole
@@ -45,18 +45,10 @@ class RunsQuery(Query):
     cursor: str | None = None
     count_up_to: Annotated[Number, Field(ge=1, le=1_000_000)] | None = None
 
-    def which(self) -> RunQuery:
-        return RunQuery(
-            clog_id=self.clog_id,
-            session_id=self.session_id,
-            status=self.status,
-            parent_run_id=self.parent_run_id,
-            created_from=self.created_from,
-            created_until=self.created_until,
-            ended_from=self.ended_from,
-            ended_until=self.ended_until,
-            attributes=self.attributes,
-        )
+
+def which_runs(said: BaseModel) -> RunQuery:
+    """What a query string or a body says of runs, in the kernel's words."""
+    return cast(RunQuery, {name: getattr(said, name) for name in RunQuery.__annotations__})
 
 
 class SignalBody(Body):
@@ -120,7 +112,7 @@ class Deleted:
 
 async def list_runs(call: Call) -> Response:
     query: RunsQuery = call.query
-    which = call.guard.seen(query.which())
+    which = call.guard.seen(which_runs(query))
     page = await call.ocean.list_runs(order=query.order, limit=query.limit, cursor=query.cursor, **which)
     count = None if query.count_up_to is None else await call.ocean.count_runs(cap=query.count_up_to, **which)
     return Answer(record(Runs(page.runs, page.next_cursor, count)))
