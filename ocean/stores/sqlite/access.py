@@ -1,26 +1,18 @@
 """API keys, web sessions, and whose a run is."""
 
 import sqlite3
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ocean.kernel.access import ApiKey, Standing
 from ocean.kernel.records import GENERIC_VERBS
 from ocean.kernel.values import decode, encode
 from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.units import Units
 
-T = TypeVar("T")
 
-
-class AccessStore:
+class AccessStore(Units):
     """That part of the store."""
-
-    async def _write(self, act: Callable[[Unit], T]) -> T:
-        raise NotImplementedError
-
-    async def _read(self, act: Callable[[Unit], T]) -> T:
-        raise NotImplementedError
 
     async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
         def act(u: Unit) -> ApiKey:

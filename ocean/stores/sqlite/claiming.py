@@ -21,6 +21,9 @@ MOST_LOOKED_AT = 1_000
 COUNT_CAP = 1_000
 PRIORITIES = range(10)
 
+MOST_ROUNDS = 50
+"""Of a claim: one may only make ends that are owed, a bounded batch of them, and then there is another."""
+
 
 def has_work(u: Unit, ask: ClaimAsk) -> bool:
     """Whether a claim would find anything: reads only, so that an idle poke takes no write lock."""

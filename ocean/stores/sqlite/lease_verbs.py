@@ -1,28 +1,17 @@
 """The store's verbs about leases."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from ocean.kernel.records import RunStatus
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
 from ocean.stores.sqlite import claiming, leasing, requests
 from ocean.stores.sqlite.unit import Unit
-
-T = TypeVar("T")
-
-MOST_ROUNDS = 50
-"""A round may only make ends that are owed, a bounded batch of them: then there is another."""
+from ocean.stores.sqlite.units import Units
 
 
-class LeaseStore:
-    async def _write(self, act: Callable[[Unit], T]) -> T:
-        raise NotImplementedError
-
-    async def _read(self, act: Callable[[Unit], T]) -> T:
-        raise NotImplementedError
-
+class LeaseStore(Units):
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(claiming.MOST_ROUNDS):
             if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
                 return []
             leased = await self._write(lambda u: leasing.lease_work(u, ask))

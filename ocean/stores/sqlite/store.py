@@ -66,7 +66,7 @@ from ocean.stores.sqlite.access import AccessStore
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info, tick_from
-from ocean.stores.sqlite.lease_verbs import MOST_ROUNDS, LeaseStore
+from ocean.stores.sqlite.lease_verbs import LeaseStore
 from ocean.stores.sqlite.unit import Unit, clog_from
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class SqliteStore(AccessStore, LeaseStore):
         return await self._write(act)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(claiming.MOST_ROUNDS):
             if not await self._read(lambda u: claiming.has_work(u, ask)):
                 return []
             claims = await self._write(lambda u: claiming.claim_due(u, ask))
