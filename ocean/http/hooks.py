@@ -57,6 +57,7 @@ def hooks_route(hooks: Hooks, served: Served, poker: Poker | None) -> SpelledRou
 
 def _endpoint(hooks: Hooks, served: Served, poker: Poker | None) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
+        request.scope["ocean.route"] = HOOKS
         hook, active = hooks.find(request.path_params["clog_id"], request.path_params["name"])
         try:
             received = await _received(hook, active, served, request)
