@@ -1,6 +1,6 @@
 """One verb for many runs: those that the body's query means, and no more of them than `most`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 from starlette.responses import Response
@@ -39,7 +39,7 @@ class ManyBody(Body):
 
     async def asked(self, call: Call, verb: GenericVerb) -> BulkQuery:
         """What is meant of it for this sender. Where that is less than everything, it is no longer everything."""
-        asked: BulkQuery = {**which_runs(self), "most": self.most, "actor": call.actor}
+        asked = cast(BulkQuery, {**which_runs(self), "most": self.most, "actor": call.actor})
         if self.attributes is not None:
             asked["attributes"] = {name: _asked(name, value) for name, value in self.attributes.items()}
         said = {name for name, value in asked.items() if value is not None}
