@@ -411,3 +411,10 @@ async def test_a_session_that_cannot_be_read_is_refused() -> None:
             answer = await deliver(h, body)
             assert (answer.status_code, error_of(answer)["code"]) == (status, code)
         assert (await deliver(h, {"project": "p"})).json() == {"answer": "p", "replayed": False}
+
+
+async def test_a_delivery_is_counted_by_its_route_and_not_by_its_webhook() -> None:
+    async with house(more=[make_hooked()]) as h:
+        await deliver(h, {})
+        told = (await h.get("/metrics")).text
+        assert 'ocean_http_requests_total{method="POST",route="/hooks/{clog_id}/{name}"' in told

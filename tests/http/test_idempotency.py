@@ -159,6 +159,15 @@ async def test_a_request_has_one_key(h: House) -> None:
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
 
 
+async def test_a_poke_that_is_repeated_under_its_key_is_not_made_again(h: House) -> None:
+    await h.made({"more": {"done": 1}}, run_id="r")
+    first = await h.post("/v1/advance", {"runId": "r", "maxTicks": 1}, headers=KEY)
+    assert first.json()["advanced"] == 1
+    again = await h.post("/v1/advance", {"runId": "r", "maxTicks": 1}, headers=KEY)
+    assert again.content == first.content
+    assert (await h.asked("/v1/runs/r"))["tick"] == 1
+
+
 async def test_a_request_that_is_still_at_work_is_not_begun_again() -> None:
     slow = Clog("slow")
     begun, may_end, calls = anyio.Event(), anyio.Event(), 0
@@ -183,7 +192,8 @@ async def test_a_request_that_is_still_at_work_is_not_begun_again() -> None:
             tasks.start_soon(ask_first)
             await begun.wait()
             for body in ({"payload": 1}, {"payload": 2}):
-                again = await h.post(path, body, headers=KEY)
+                with anyio.fail_after(20):
+                    again = await h.post(path, body, headers=KEY)
                 assert (again.status_code, error_of(again)["code"], calls) == (409, "request_running", 1)
                 assert error_of(again)["retryable"] is True
             may_end.set()
