@@ -1,7 +1,7 @@
 """The one place where store, kernel, clogs and clock are joined."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Self
 
@@ -24,22 +24,56 @@ SQLITE = "sqlite://"
 
 
 async def open_store(url: str, clock: Clock) -> Store:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db` or `sqlite://:memory:`."""
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite://:memory:` or `postgresql://user@host/database`."""
+    if _is_postgres(url):
+        return await _open_postgres(url, clock)
     store = SqliteStore(_sqlite_path(url), clock)
     await store.open()
     return store
 
 
+async def open_test_store(url: str, clock: Clock) -> Store:
+    """In which time is the clock's, on PostgreSQL too: there it is the server's otherwise."""
+    if _is_postgres(url):
+        return await _open_postgres(url, clock, is_test=True)
+    return await open_store(url, clock)
+
+
+async def _open_postgres(url: str, clock: Clock, *, is_test: bool = False) -> Store:
+    with _driver():
+        from ocean.stores.postgres.store import PostgresStore
+
+    store = PostgresStore(url, clock, is_test=is_test)
+    await store.open()
+    return store
+
+
+@contextmanager
+def _driver() -> Iterator[None]:
+    """Only whoever asks for PostgreSQL needs its driver."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise StoreUnusable(f"PostgreSQL needs {error.name}: pip install 'ocean-runtime[postgres]'") from error
+
+
+def _is_postgres(url: str) -> bool:
+    return isinstance(url, str) and url.startswith(("postgresql://", "postgres://"))
+
+
 def store_facts(url: str) -> StoreFacts:
     """What there is under a URL, without making or changing it."""
+    if _is_postgres(url):
+        with _driver():
+            from ocean.stores.postgres.inspecting import look_at_server
+
+        return look_at_server(url)
     return look_at_file(_sqlite_path(url))
 
 
 def _sqlite_path(url: str) -> str:
-    if isinstance(url, str) and url.startswith(("postgresql:", "postgres:")):
-        raise StoreUnusable("PostgreSQL is not supported yet; use sqlite:///ocean.db or sqlite://:memory:")
     if not isinstance(url, str) or not url.startswith(SQLITE):
-        raise StoreUnusable(f"{url!r} is no database URL; use sqlite:///ocean.db or sqlite://:memory:")
+        raise StoreUnusable(f"{url!r} is no database URL; use sqlite:///ocean.db, sqlite://:memory: or postgresql://…")
     path = url.removeprefix(SQLITE)
     if path != ":memory:":
         if not path.startswith("/") or path == "/":
@@ -67,7 +101,9 @@ class Ocean(Kernel):
         clock = clock or SystemClock()
         store = await open_store(url, clock)
         try:
-            ocean = cls(store, clogs, clock, lock_ms=lock_ms, instance_id=instance_id, private_hosts=private_hosts)
+            ocean = cls(
+                store, clogs, store.clock, lock_ms=lock_ms, instance_id=instance_id, private_hosts=private_hosts
+            )
             await ocean.start()
         except BaseException:
             await store.close()

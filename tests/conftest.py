@@ -1,5 +1,6 @@
 """What every test has: asyncio, a world in virtual time, and the state checked after it."""
 
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -10,6 +11,7 @@ import pytest
 
 from ocean.testing import World, world
 from tests.invariants import check
+from tests.postgres.server import fresh_database, return_database
 
 Worlds = Callable[..., AbstractAsyncContextManager[World]]
 
@@ -30,7 +32,37 @@ def every_connection_is_closed() -> Iterator[None]:
 
 
 def _connection_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name}
+    names = ("_connection_worker_thread", "ocean-courier")
+    return {thread for thread in threading.enumerate() if any(name in thread.name for name in names)}
+
+
+ON_BOTH = ("lifecycle", "races")
+"""Folders whose tests run on SQLite and on PostgreSQL, but for those that speak of SQLite or are marked so."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.path.parent.name in ON_BOTH and inspect.iscoroutinefunction(metafunc.function):
+        is_marked = any(metafunc.definition.iter_markers("sqlite"))
+        is_sqlites = is_marked or "sqlite" in inspect.getsource(metafunc.function).lower()
+        if not is_sqlites and "url" not in metafunc.fixturenames:
+            metafunc.fixturenames.append("ground")
+            metafunc.parametrize("ground", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What a world stands on that names no database."""
+    lent: list[str] = []
+
+    def lend() -> str:
+        lent.append(fresh_database())
+        return lent[-1]
+
+    if request.param == "postgres":
+        monkeypatch.setattr("ocean.testing.worlds.fresh_url", lend)
+    yield request.param
+    for url in lent:
+        return_database(url)
 
 
 @pytest.fixture(params=["memory", "file"])

@@ -6,10 +6,12 @@ from typing import Any
 from ocean.kernel.counters import Counter, CounterKind
 from ocean.kernel.eligibility import kernel_end
 from ocean.kernel.records import Delay, Run, RunStatus
+from ocean.kernel.store import Store
 from ocean.kernel.transitions import due_at, is_last_call, wants_slots
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import run_from
 from ocean.testing import World
+from tests.postgres.tables import copy
 
 # Claims write no event: `active` shows up when something happens during a tick, and may be passed over.
 ALLOWED = {
@@ -23,8 +25,18 @@ ALLOWED = {
 
 
 async def check(world: World) -> None:
-    assert isinstance(world.store, SqliteStore)
-    await world.store.database.read(lambda db: check_tables(db, world.clock.now()))
+    await check_store(world.store, world.clock.now())
+
+
+async def check_store(store: Store, now: int) -> None:
+    if isinstance(store, SqliteStore):
+        await store.database.read(lambda db: check_tables(db, now))
+        return
+    db = await copy(store)
+    try:
+        check_tables(db, now)
+    finally:
+        db.close()
 
 
 def check_tables(db: sqlite3.Connection, now: int) -> None:

@@ -38,7 +38,7 @@ def before_opening(facts: StoreFacts) -> list[Finding]:
         Finding(
             "engine",
             f"{facts.engine} {facts.engine_version}",
-            "" if facts.is_engine_new_enough else "Ocean needs SQLite 3.38 or newer",
+            "" if facts.is_engine_new_enough else "Ocean needs SQLite 3.38 or PostgreSQL 14, or newer",
         ),
     ]
     schema = Finding("schema", f"{facts.schema} of {facts.newest_schema}")
@@ -50,6 +50,8 @@ def before_opening(facts: StoreFacts) -> list[Finding]:
         schema = replace(schema, advice="the database is newer than this Ocean: upgrade ocean-runtime")
     elif facts.schema < facts.newest_schema:
         schema = replace(schema, advice="bring it up to date: ocean migrate")
+    if facts.engine != "SQLite":
+        return [*findings, Finding("database", facts.place), schema]
     journal = Finding("journal", f"{facts.journal_mode}")
     if facts.journal_mode not in ("wal", "memory"):
         journal = replace(journal, advice="Ocean opens the file in WAL mode: ocean migrate; not on a network drive")

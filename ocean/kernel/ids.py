@@ -52,3 +52,8 @@ def new_web_token() -> str:
 def instance_id() -> str:
     """Random per process start: an id that is reused after a restart would adopt its own old locks."""
     return f"i-{secrets.token_hex(6)}"
+
+
+def new_token() -> str:
+    """Names one attempt to change something, so that its fate can be asked for."""
+    return secrets.token_hex(12)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ocean.kernel.access import ApiKey, Standing
+from ocean.kernel.clock import Clock
 from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
 from ocean.kernel.eligibility import Hold, Surroundings
@@ -217,6 +218,10 @@ class SweepAsk:
 
 
 class Store(Protocol):
+    @property
+    def clock(self) -> Clock:
+        """By which the times in this store are to be read: on a server's database, the server's."""
+
     @property
     def batch_sizes(self) -> Histogram:
         """How many of the verbs below shared each transaction. Only grows."""

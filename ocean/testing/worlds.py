@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ocean.compose import Ocean, open_store
+from ocean.compose import Ocean, open_test_store
 from ocean.kernel.arguments import UNSET
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from ocean.testing.asking import Answered
 
 MOST_TICKS = 20_000
+
+
+def in_memory() -> str:
+    return "sqlite://:memory:"
+
+
+fresh_url = in_memory
+"""Where a world is made that names no database: a suite may point it to another kind."""
 
 
 @dataclass(slots=True)
@@ -66,12 +74,13 @@ class World:
 async def world(
     clogs: Iterable[Clog] = (),
     *,
-    url: str = "sqlite://:memory:",
+    url: str | None = None,
     lock_ms: int = DEFAULT_LOCK_MS,
     private_hosts: Collection[str] = (),
 ) -> AsyncIterator[World]:
+    """A PostgreSQL database must be one for tests: from now on its time is the world's."""
     clock = ManualClock()
-    store = await open_store(url, clock)
+    store = await open_test_store(url or fresh_url(), clock)
     try:
         ocean = Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts)
         await ocean.start()

@@ -7,36 +7,34 @@ from typing import Any
 
 import pytest
 
-from ocean.compose import open_store
+from ocean.compose import open_test_store
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG, TablesOf
-from tests.invariants import check_tables
+from tests.invariants import check_store
+from tests.postgres.server import fresh_database, return_database
+from tests.postgres.tables import postgres_tables
 from tests.stores.dump import Tables, dump, of_sqlite
 
 
 @dataclass(frozen=True, slots=True)
 class BackEnd:
-    """How to open a fresh store, copy all its tables, and check the invariants on them."""
+    """How to open a fresh store, and copy all its tables."""
 
     name: str
     url: Callable[[Path], str]
     tables: Callable[[Store], Awaitable[Tables]]
-    check: Callable[[Store, int], Awaitable[None]]
 
 
 async def _sqlite_tables(store: Store) -> Tables:
     return await of_sqlite(store).read(dump)
 
 
-async def _sqlite_check(store: Store, now: int) -> None:
-    await of_sqlite(store).read(lambda db: check_tables(db, now))
-
-
 BACK_ENDS = [
-    BackEnd("sqlite-memory", lambda _: "sqlite://:memory:", _sqlite_tables, _sqlite_check),
-    BackEnd("sqlite-file", lambda folder: f"sqlite:///{folder / 'ocean.db'}", _sqlite_tables, _sqlite_check),
+    BackEnd("sqlite-memory", lambda _: "sqlite://:memory:", _sqlite_tables),
+    BackEnd("sqlite-file", lambda folder: f"sqlite:///{folder / 'ocean.db'}", _sqlite_tables),
+    BackEnd("postgres", lambda _: fresh_database(), postgres_tables),
 ]
 
 
@@ -54,13 +52,16 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def store(back_end: BackEnd, clock: ManualClock, tmp_path: Path, anyio_backend: Any) -> AsyncIterator[Store]:
     """An empty store with two clogs registered; its invariants are checked after the test."""
-    opened = await open_store(back_end.url(tmp_path), clock)
+    url = back_end.url(tmp_path)
+    opened = await open_test_store(url, clock)
     try:
         await opened.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False)])
         yield opened
-        await back_end.check(opened, clock.now())
+        await check_store(opened, clock.now())
     finally:
         await opened.close()
+        if url.startswith("postgresql:"):
+            return_database(url)
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""Keys, web sessions, and whose a run is."""
+"""API keys, web sessions and whose a run is, on every kind of store."""
 
 import pytest
 
-from ocean.kernel.access import ApiKey, Standing
-from ocean.kernel.records import GENERIC_VERBS, ClogRecord
-from ocean.kernel.store import Store
+from ocean.kernel.access import ApiKey
+from ocean.kernel.records import ClogRecord
+from ocean.kernel.store import LeaseAsk, Store
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, TablesOf, a_run
 
@@ -12,96 +12,64 @@ pytestmark = pytest.mark.anyio
 
 
 def a_key(key_id: str = "k", expires_at: int | None = None) -> ApiKey:
-    return ApiKey(key_id, "ann", ("read", "signal"), ("owner",), ("s", "t"), expires_at=expires_at)
+    return ApiKey(key_id, "someone", ("read", "signal"), ("staff",), ("s",), expires_at=expires_at)
 
 
-async def test_a_key_is_found_as_it_was_kept(store: Store, clock: ManualClock) -> None:
+async def test_a_key_is_found_until_it_expires_or_is_revoked(store: Store, clock: ManualClock) -> None:
     assert not await store.has_api_keys()
-    kept = await store.add_api_key(a_key(), "hash")
+    await store.add_api_key(a_key("a", clock.now() + 10), "hash-a")
+    kept = await store.add_api_key(a_key("b"), "hash-b")
     assert kept.created_at == clock.now()
-    assert await store.find_api_key("k") == (kept, "hash")
-    assert await store.find_api_key("other") is None
     assert await store.has_api_keys()
-
-
-async def test_a_revoked_key_is_listed_but_not_found(store: Store, clock: ManualClock) -> None:
-    await store.add_api_key(a_key(), "hash")
-    clock.advance(5)
-    revoked = await store.revoke_api_key("k")
+    assert await store.find_api_key("b") == (kept, "hash-b")
+    assert [key.key_id for key in await store.list_api_keys("", 10)] == ["a", "b"]
+    assert [key.key_id for key in await store.list_api_keys("a", 10)] == ["b"]
+    clock.advance(10)
+    assert await store.find_api_key("a") is None
+    revoked = await store.revoke_api_key("b")
     assert revoked is not None
     assert revoked.revoked_at == clock.now()
-    clock.advance(5)
-    assert await store.revoke_api_key("k") == revoked, "once revoked it stays so, since then"
-    assert await store.find_api_key("k") is None
-    assert await store.list_api_keys("", 10) == [revoked]
-    assert await store.has_api_keys(), "a house whose last key is revoked is closed, not open"
+    assert await store.find_api_key("b") is None
+    assert await store.revoke_api_key("nobody") is None
 
 
-async def test_to_revoke_what_is_not_there_changes_nothing(store: Store, tables: TablesOf) -> None:
+async def test_a_web_session_ends_by_time_by_itself_and_with_its_key(store: Store, clock: ManualClock) -> None:
     await store.add_api_key(a_key(), "hash")
-    before = await tables()
-    assert await store.revoke_api_key("other") is None
-    assert await tables() == before
+    assert await store.add_web_session("short", "k", 5) == clock.now() + 5
+    await store.add_web_session("left", "k", 1_000)
+    await store.add_web_session("kept", "k", 1_000)
+    found = await store.find_web_session("short")
+    assert found is not None
+    assert found.key_id == "k"
+    clock.advance(5)
+    assert await store.find_web_session("short") is None
+    assert await store.end_web_session("left")
+    assert not await store.end_web_session("left")
+    assert await store.find_web_session("kept") is not None
+    await store.revoke_api_key("k")
+    assert await store.find_web_session("kept") is None
 
 
-async def test_a_key_expires_at_its_time(store: Store, clock: ManualClock) -> None:
-    await store.add_api_key(a_key(expires_at=clock.now() + 10), "hash")
-    clock.advance(9)
-    assert await store.find_api_key("k") is not None
-    clock.advance(1)
-    assert await store.find_api_key("k") is None
-
-
-async def test_keys_are_listed_in_pages(store: Store) -> None:
-    for key_id in ("b", "a", "c"):
-        await store.add_api_key(a_key(key_id), "hash")
-    assert [key.key_id for key in await store.list_api_keys("", 2)] == ["a", "b"]
-    assert [key.key_id for key in await store.list_api_keys("b", 2)] == ["c"]
-
-
-async def test_a_web_session_ends_at_its_time_by_itself_or_with_its_key(
+async def test_a_new_web_session_sweeps_out_those_that_have_ended(
     store: Store, clock: ManualClock, tables: TablesOf
 ) -> None:
-    key = await store.add_api_key(a_key(), "hash")
-    assert await store.add_web_session("w", "k", 10) == clock.now() + 10
-    assert await store.find_web_session("w") == key
-    assert await store.find_web_session("x") is None
-    assert await store.end_web_session("w")
-    assert not await store.end_web_session("w")
-    assert await store.find_web_session("w") is None
-
-    await store.add_web_session("w", "k", 10)
-    clock.advance(10)
-    assert await store.find_web_session("w") is None
-    await store.add_web_session("x", "k", 10)
-    assert len((await tables())["ocean_web_sessions"]) == 2, "what has ended is forgotten"
-    await store.revoke_api_key("k")
-    assert await store.find_web_session("x") is None
-    assert len((await tables())["ocean_web_sessions"]) == 1
-
-
-async def test_a_web_session_is_no_better_than_its_key(store: Store, clock: ManualClock) -> None:
-    await store.add_api_key(a_key(expires_at=clock.now() + 5), "hash")
-    await store.add_web_session("w", "k", 10)
+    await store.add_api_key(a_key(), "hash")
+    await store.add_web_session("old", "k", 5)
     clock.advance(5)
-    assert await store.find_web_session("w") is None
+    await store.add_web_session("new", "k", 5)
+    columns, *rows = (await tables())["ocean_web_sessions"]
+    assert [row[columns.index("hash")] for row in rows] == ["new"]
 
 
-async def test_a_run_stands_in_its_session_under_its_clog(store: Store) -> None:
-    await store.create_run(a_run("r", session_id="t"), None)
-    assert await store.standing("r") == Standing("r", "t", CLOG, GENERIC_VERBS)
-    assert await store.standing("nope") is None
-    assert await store.standing_of_lease("nope") is None
-    await store.register_clogs([ClogRecord(CLOG, "2", False, allows=("cancel",))])
-    assert await store.standing("r") == Standing("r", "t", CLOG, ("cancel",))
-    assert {clog.clog_id: clog.allows for clog in await store.list_clogs()}[CLOG] == ("cancel",)
-
-
-@pytest.mark.parametrize("has_handler", [True, False])
-async def test_an_instance_that_only_has_methods_does_not_change_what_a_clog_allows(
-    store: Store, has_handler: bool
-) -> None:
-    await store.register_clogs([ClogRecord(CLOG, "2", False, allows=("cancel",))])
-    await store.register_clogs([ClogRecord(CLOG, "2", False, has_handler=has_handler, allows=())])
-    found = {clog.clog_id: clog.allows for clog in await store.list_clogs()}
-    assert found[CLOG] == (() if has_handler else ("cancel",))
+async def test_where_a_run_and_a_lease_stand(store: Store) -> None:
+    await store.register_clogs([ClogRecord("outside", "1", False, external=True, allows=("read",))])
+    await store.create_run(a_run("r"), None)
+    await store.create_run(a_run("w", clog_id="outside", input={}), None)
+    (leased,) = await store.lease_work(LeaseAsk("outside", "worker", 1_000, (), ("h",), 0))
+    mine, theirs = await store.standing("r"), await store.standing_of_lease("h")
+    assert mine is not None
+    assert theirs is not None
+    assert (mine.run_id, mine.session_id, mine.clog_id) == ("r", "s", CLOG)
+    assert (theirs.run_id, theirs.clog_id, theirs.allows) == (leased.claim.run.run_id, "outside", ("read",))
+    assert await store.standing("nobody") is None
+    assert await store.standing_of_lease("nothing") is None

@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 
 from ocean import SystemClock
+from ocean.compose import open_store
+from tests.crash.places import Place, history_of
 from tests.crash.processes import Nursery, Start, Victim
-from tests.invariants import check_tables
+from tests.invariants import check_store, check_tables
+from tests.postgres.server import blocking, fresh_database, return_database
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["sqlite", "postgres"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """The invariants on state are checked at the end, by a connection of no process's."""
+    if request.param == "postgres":
+        yield from _postgres()
+        return
     path = tmp_path / "ocean.db"
     yield path
     connection = sqlite3.connect(path)
@@ -25,6 +31,24 @@ def db(tmp_path: Path) -> Iterator[Path]:
         connection.close()
 
 
+def _postgres() -> Iterator[str]:
+    url = fresh_database(has_test_clock=False)
+    yield url
+
+    async def check() -> None:
+        store = await open_store(url, SystemClock())
+        try:
+            await check_store(store, SystemClock().now())
+        finally:
+            await store.close()
+
+    try:
+        blocking(check())
+    finally:
+        return_database(url)
+        history_of(url).unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Nursery]:
     nursery = Nursery()
@@ -33,7 +57,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture
-def start(nursery: Nursery, db: Path) -> Iterator[Start]:
+def start(nursery: Nursery, db: Place) -> Iterator[Start]:
     """Starts victims; all of them have ended before the database is checked."""
     started: list[Victim] = []
 
@@ -47,6 +71,5 @@ def start(nursery: Nursery, db: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def history(db: Path) -> Path:
-    """What handlers really did, in a file that no transaction rolls back."""
-    return Path(f"{db}.history")
+def history(db: Place) -> Path:
+    return history_of(db)

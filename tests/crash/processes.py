@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30
+PATIENCE_S = 90
 """For a victim that never comes to its point: a failure, not something a test waits for."""
 
 

@@ -9,6 +9,7 @@ import pytest
 from ocean import Key, Ocean, RetryPolicy, RunFailed, RunStatus
 from ocean.kernel.records import KeyInfo
 from tests.crash.ferries import CALLED, ferry, noted
+from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 
 pytestmark = pytest.mark.anyio
@@ -19,11 +20,11 @@ PROCESSES, RUNS = 3, 12
 @pytest.mark.parametrize("hold", ["tick", "run"])
 @pytest.mark.parametrize("is_last", [False, True], ids=["called again", "on its last attempt"])
 async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
-    hold: Literal["tick", "run"], is_last: bool, db: Path, history: Path, start: Start
+    hold: Literal["tick", "run"], is_last: bool, db: Place, history: Path, start: Start
 ) -> None:
     key, policy = Key("pier", hold), RetryPolicy(max_attempts=1 if is_last else 3)
     cargo = {"cargo": 1, "last": True}
-    async with Ocean.open(f"sqlite:///{db}", clogs=[ferry(history)]) as ocean:
+    async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         made = [
             await ocean.create_run(
                 session_id="s", clog_id="ferry", input=cargo, concurrency_keys=[key], retry=policy, run_id=f"f{number}"
@@ -51,8 +52,8 @@ async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
         assert await ocean.list_keys() == []
 
 
-async def test_several_processes_keep_to_one_key_though_one_is_killed(db: Path, history: Path, start: Start) -> None:
-    async with Ocean.open(f"sqlite:///{db}", clogs=[ferry(history)]) as ocean:
+async def test_several_processes_keep_to_one_key_though_one_is_killed(db: Place, history: Path, start: Start) -> None:
+    async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         runs = []
         for _ in range(RUNS):
             made = await ocean.create_run(

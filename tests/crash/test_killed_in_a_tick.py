@@ -25,6 +25,7 @@ from tests.crash.ferries import (
     noted,
     nowhere,
 )
+from tests.crash.places import Place, history_of, is_postgres, url_of
 from tests.crash.processes import Start, Victim
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +46,7 @@ class Seen:
 
 
 @asynccontextmanager
-async def survivor(db: Path, then: At = nowhere) -> AsyncIterator[tuple[Ocean, list[Seen]]]:
+async def survivor(db: Place, then: At = nowhere) -> AsyncIterator[tuple[Ocean, list[Seen]]]:
     """An instance in the test's own process, and the calls it makes."""
     seen: list[Seen] = []
 
@@ -56,7 +57,7 @@ async def survivor(db: Path, then: At = nowhere) -> AsyncIterator[tuple[Ocean, l
             seen.append(call)
         then(here, tick)
 
-    async with Ocean.open(f"sqlite:///{db}", clogs=[ferry(Path(f"{db}.history"), at)]) as ocean:
+    async with Ocean.open(url_of(db), clogs=[ferry(history_of(db), at)]) as ocean:
         yield ocean, seen
 
 
@@ -76,9 +77,12 @@ async def renewal(ocean: Ocean, run_id: str) -> None:
             times.add(run.lock_expires_at)
 
 
-def freeze_between_transactions(victim: Victim, db: Path) -> None:
+def freeze_between_transactions(victim: Victim, db: Place) -> None:
     """Frozen in the middle of a renewal, it would hold SQLite's write lock and nobody could take over."""
-    is_free = False
+    is_free = is_postgres(db)
+    if is_free:
+        # There its transactions are statements, which the server ends without it.
+        victim.freeze()
     while not is_free:
         victim.freeze()
         connection = sqlite3.connect(db, timeout=0, isolation_level=None)
@@ -97,7 +101,7 @@ def of_type(events: list[Event], type: str) -> list[Event]:
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_tick_whose_process_is_killed_is_called_again_and_leaves_nothing_twice(
-    point: str, db: Path, history: Path, start: Start
+    point: str, db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1})).run_id
@@ -148,7 +152,7 @@ async def test_a_tick_whose_process_is_killed_is_called_again_and_leaves_nothing
         assert (ended.output["paid_by"][1] == str(victim.pid)) == was_paid_by_victim
 
 
-async def test_a_run_that_dies_in_its_first_tick_keeps_the_input_it_was_created_with(db: Path, start: Start) -> None:
+async def test_a_run_that_dies_in_its_first_tick_keeps_the_input_it_was_created_with(db: Place, start: Start) -> None:
     async with survivor(db) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 7, "last": True})).run_id
         victim = start("halt", db, CLAIMED, run, 1)
@@ -161,7 +165,7 @@ async def test_a_run_that_dies_in_its_first_tick_keeps_the_input_it_was_created_
 
 @pytest.mark.parametrize("wakes", ["while another works on its run", "after another has committed"])
 async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wakes(
-    wakes: str, db: Path, history: Path, start: Start
+    wakes: str, db: Place, history: Path, start: Start
 ) -> None:
     victim: Victim
 
@@ -195,7 +199,7 @@ async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wake
 
 
 async def test_a_killed_group_keeps_what_it_had_committed_and_repeats_only_the_rest(
-    db: Path, history: Path, start: Start
+    db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, seen):
         runs = [
@@ -220,7 +224,7 @@ async def test_a_killed_group_keeps_what_it_had_committed_and_repeats_only_the_r
             assert len(of_type(await log_of(ocean, run), "tick.committed")) == 1
 
 
-async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Path, start: Start) -> None:
+async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Place, start: Start) -> None:
     async with survivor(db) as (ocean, _):
         runs = [
             (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1, "last": True})).run_id
@@ -248,7 +252,7 @@ async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Path,
 
 @pytest.mark.parametrize("point", [WORKED, COMMITTING, "after the commit"])
 async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_asked_again(
-    point: str, db: Path, history: Path, start: Start
+    point: str, db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, _):
         run = (await ocean.create_run(session_id="s", clog_id="ferry")).run_id

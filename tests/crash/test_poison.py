@@ -6,6 +6,7 @@ import pytest
 
 from ocean import Ocean, RetryPolicy, RunStatus
 from tests.crash.ferries import CALLED, ferry, noted
+from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 
 pytestmark = pytest.mark.anyio
@@ -13,9 +14,9 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("has_clog", [True, False], ids=["poked with its clog", "poked without its clog"])
 async def test_a_run_that_kills_its_process_every_time_fails_without_another_call(
-    has_clog: bool, db: Path, history: Path, start: Start
+    has_clog: bool, db: Place, history: Path, start: Start
 ) -> None:
-    url, clog = f"sqlite:///{db}", ferry(history)
+    url, clog = url_of(db), ferry(history)
     async with Ocean.open(url, clogs=[clog]) as ocean, Ocean.open(url, clogs=[clog] if has_clog else []) as poker:
         policy = RetryPolicy(max_attempts=2)
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1}, retry=policy)).run_id

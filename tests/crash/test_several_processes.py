@@ -9,6 +9,7 @@ import pytest
 
 from ocean import Event, Ocean, RetryPolicy, RunStatus
 from tests.crash.ferries import ferry, noted
+from tests.crash.places import Place, url_of
 from tests.crash.processes import Start, Victim
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +44,8 @@ async def check_history(ocean: Ocean, cargo: dict[str, list[int]]) -> list[Event
     return log
 
 
-async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Path, history: Path, start: Start) -> None:
-    async with Ocean.open(f"sqlite:///{db}", clogs=[ferry(history)]) as ocean:
+async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place, history: Path, start: Start) -> None:
+    async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         cargo: dict[str, list[int]] = {}
         for i in range(60):
             run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": i})).run_id
@@ -68,10 +69,10 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Path,
 
 
 async def test_twelve_kills_among_three_processes_lose_and_double_nothing(
-    db: Path, history: Path, start: Start
+    db: Place, history: Path, start: Start
 ) -> None:
     kills, calls_heard, chance = 12, 0, random.Random(7)
-    async with Ocean.open(f"sqlite:///{db}", clogs=[ferry(history)]) as ocean:
+    async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         cargo: dict[str, list[int]] = {}
         for i in range(40):
             for_ever = RetryPolicy(max_attempts=None)

@@ -6,6 +6,7 @@ import pytest
 
 from ocean import Clog, Ocean
 from tests.crash.ferries import noted
+from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 
 pytestmark = pytest.mark.anyio
@@ -13,10 +14,10 @@ pytestmark = pytest.mark.anyio
 TAKERS, CAP, AT_ONCE, PROCESSES = 1_000, 100, 40, 4
 
 
-async def test_four_processes_take_a_cap_of_a_hundred_exactly(db: Path, history: Path, start: Start) -> None:
+async def test_four_processes_take_a_cap_of_a_hundred_exactly(db: Place, history: Path, start: Start) -> None:
     taker = Clog("taker")
     taker.on_advance(lambda tick: None)
-    async with Ocean.open(f"sqlite:///{db}", clogs=[taker]) as ocean:
+    async with Ocean.open(url_of(db), clogs=[taker]) as ocean:
         for _ in range(TAKERS):
             await ocean.create_run(session_id="s", clog_id="taker", input={})
         crew = [start("takers", db, CAP, AT_ONCE) for _ in range(PROCESSES)]

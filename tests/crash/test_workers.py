@@ -9,6 +9,7 @@ import pytest
 
 from ocean import Done, LeaseLost, Ocean, RetryPolicy, RunStatus
 from tests.crash.ferries import noted
+from tests.crash.places import Place, url_of
 from tests.crash.porters import COMPLETED, LEASED, LOST, POINTS, RENEWED, porter
 from tests.crash.processes import Start, Victim
 
@@ -19,7 +20,7 @@ LAPSE_MS = 5_000
 FOR_EVER = RetryPolicy(max_attempts=None)
 
 
-def killed_at(start: Start, db: Path, point: str, run: str) -> Victim:
+def killed_at(start: Start, db: Place, point: str, run: str) -> Victim:
     """A worker that was alone and died at a point of its lease."""
     victim = start("worker", db, LEASE_MS, 1, "each")
     for passed in POINTS[: POINTS.index(point)]:
@@ -32,9 +33,9 @@ def killed_at(start: Start, db: Path, point: str, run: str) -> Victim:
 
 @pytest.mark.parametrize("point", [LEASED, RENEWED])
 async def test_a_worker_killed_with_nobody_else_alive_is_given_back_and_at_last_ended_by_any_poke(
-    point: str, db: Path, history: Path, start: Start
+    point: str, db: Place, history: Path, start: Start
 ) -> None:
-    url = f"sqlite:///{db}"
+    url = url_of(db)
     async with Ocean.open(url, clogs=[porter()]) as ocean, Ocean.open(url) as poker:
         policy = RetryPolicy(max_attempts=2)
         run = (await ocean.create_run(session_id="s", clog_id="porter", input={"cargo": 7}, retry=policy)).run_id
@@ -71,9 +72,9 @@ async def test_a_worker_killed_with_nobody_else_alive_is_given_back_and_at_last_
 
 
 async def test_a_worker_killed_after_its_commit_has_left_nothing_to_do_and_its_answer_is_kept(
-    db: Path, history: Path, start: Start
+    db: Place, history: Path, start: Start
 ) -> None:
-    async with Ocean.open(f"sqlite:///{db}", clogs=[porter()]) as ocean:
+    async with Ocean.open(url_of(db), clogs=[porter()]) as ocean:
         run = (await ocean.create_run(session_id="s", clog_id="porter", input={"cargo": 7})).run_id
         killed_at(start, db, COMPLETED, run)
         poked = await ocean.advance()
@@ -86,9 +87,9 @@ async def test_a_worker_killed_after_its_commit_has_left_nothing_to_do_and_its_a
         assert len(await ocean.read_events(run, types=["carried"])) == 1
 
 
-async def test_sixty_leases_are_done_once_each_while_workers_are_killed(db: Path, history: Path, start: Start) -> None:
+async def test_sixty_leases_are_done_once_each_while_workers_are_killed(db: Place, history: Path, start: Start) -> None:
     kills, heard_of, chance = 12, 0, random.Random(11)
-    async with Ocean.open(f"sqlite:///{db}", clogs=[porter()]) as ocean:
+    async with Ocean.open(url_of(db), clogs=[porter()]) as ocean:
         cargo: dict[str, int] = {}
         for i in range(60):
             run = await ocean.create_run(

@@ -7,13 +7,13 @@ dies, the input ends and the process with it.
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
 
 from ocean import Clog, Done, Lease, Ocean, Outcome, SystemClock, Tick
 from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
+from tests.crash.places import history_of, slower, url_of
 from tests.crash.porters import carry
 
 LOCK_MS = 200
@@ -64,9 +64,9 @@ class HaltingClock(SystemClock):
 
 async def halt(db: str, point: str, run_id: str, number: str, budget_ms: str = "10000") -> None:
     """Advance one run, and stand still at a point of its n-th tick; if let go, say what came of it."""
-    clog = ferry(Path(f"{db}.history"), halt_at(point, run_id, int(number)), lock_ms=LOCK_MS)
+    clog = ferry(history_of(db), halt_at(point, run_id, int(number)), lock_ms=slower(db, LOCK_MS))
     clock = HaltingClock(point, int(number))
-    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance(), clock=clock) as ocean:
+    async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance(), clock=clock) as ocean:
         poked = await ocean.advance(run_id=run_id, budget_ms=int(budget_ms))
         stand_still(*(result.outcome for result in poked.outcomes))
 
@@ -82,8 +82,8 @@ async def group(db: str, *halting: str) -> None:
                 all_there.set()
             await anyio.sleep_forever()
 
-    clog = ferry(Path(f"{db}.history"), linger=linger, lock_ms=LOCK_MS)
-    opened = Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance())
+    clog = ferry(history_of(db), linger=linger, lock_ms=slower(db, LOCK_MS))
+    opened = Ocean.open(url_of(db), clogs=[clog], instance_id=instance())
     async with opened as ocean, anyio.create_task_group() as tasks:
         tasks.start_soon(ocean.advance)
         for run in (await ocean.list_runs()).runs:
@@ -105,8 +105,8 @@ async def together(db: str, halting: str) -> None:
             all_there.set()
         await all_there.wait()
 
-    clog = ferry(Path(f"{db}.history"), halt_at(COMMITTING, halting, 1), linger=linger, lock_ms=LOCK_MS)
-    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+    clog = ferry(history_of(db), halt_at(COMMITTING, halting, 1), linger=linger, lock_ms=slower(db, LOCK_MS))
+    async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance()) as ocean:
         missing = (await ocean.count_runs()).count
         await ocean.advance()
 
@@ -118,8 +118,8 @@ async def call(db: str, point: str, run_id: str) -> None:
         if here == point:
             stand_still(here)
 
-    clog = ferry(Path(f"{db}.history"), at)
-    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+    clog = ferry(history_of(db), at)
+    async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance()) as ocean:
         await ocean.call_clog(run_id=run_id, method="load", payload={"cargo": 5}, request_key="load-once")
         stand_still("after the commit")
 
@@ -134,13 +134,13 @@ async def crew(db: str, lock_ms: str, concurrency: str, pace: str) -> None:
             has_stood = True
             stand_still(tick.run_id, tick.number)
 
-    clog = ferry(Path(f"{db}.history"), nowhere if pace == "free" else at, lock_ms=int(lock_ms))
-    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+    clog = ferry(history_of(db), nowhere if pace == "free" else at, lock_ms=slower(db, int(lock_ms)))
+    async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance()) as ocean:
         while True:
             poked = await ocean.advance(concurrency=int(concurrency))
             for result in poked.outcomes:
                 if result.outcome == "lock_lost":
-                    note(Path(f"{db}.history"), "lost", result.run_id, result.tick)
+                    note(history_of(db), "lost", result.run_id, result.tick)
             if poked.next_wake_at is None:
                 return
             wait_ms = min(max(poked.next_wake_at - SystemClock().now(), 0), POLL_MS)
@@ -155,7 +155,7 @@ async def takers(db: str, cap: str, concurrency: str) -> None:
     @clog.on_advance
     async def grab(tick: Tick) -> Outcome:
         nonlocal looked
-        note(Path(f"{db}.history"), "call", tick.run_id, tick.call_number)
+        note(history_of(db), "call", tick.run_id, tick.call_number)
         taken = await tick.take("cap", limit=int(cap))
         looked += 1
         if looked == int(concurrency):
@@ -164,7 +164,7 @@ async def takers(db: str, cap: str, concurrency: str) -> None:
         await go.wait()
         return Done(taken.ok)
 
-    async with Ocean.open(f"sqlite:///{db}", clogs=[clog], instance_id=instance()) as ocean:
+    async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance()) as ocean:
         while True:
             if (await ocean.advance(concurrency=int(concurrency))).next_wake_at is None:
                 return
@@ -175,11 +175,11 @@ async def worker(db: str, lease_ms: str, limit: str, pace: str) -> None:
     """Lease and carry until nothing is left, without having the clog. `each`: stand still at every point; or `free`."""
 
     def at(point: str, lease: Lease) -> None:
-        note(Path(f"{db}.history"), point, lease.run_id, lease.call, lease.idempotency_key, lease.lease_id)
+        note(history_of(db), point, lease.run_id, lease.call, lease.idempotency_key, lease.lease_id)
         if pace == "each":
             stand_still(point, lease.run_id)
 
-    async with Ocean.open(f"sqlite:///{db}", instance_id=instance()) as ocean:
+    async with Ocean.open(url_of(db), instance_id=instance()) as ocean:
         ask: dict[str, Any] = {"worker_id": instance(), "lease_ms": int(lease_ms), "limit": int(limit)}
         while True:
             leases = await ocean.claim_work("porter", **ask, wait_ms=POLL_MS)

@@ -11,6 +11,7 @@ from ocean.kernel.store import ClaimableClog, ClaimAsk
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World, world
 from tests.invariants import check
+from tests.postgres.tables import postgres_tables
 
 Act = Outcome | Callable[[Tick], Awaitable[Outcome]]
 
@@ -68,7 +69,7 @@ async def _done(act: Act, tick: Tick) -> Outcome:
 
 
 @asynccontextmanager
-async def stage(*clogs: Clog, url: str = "sqlite://:memory:") -> AsyncIterator[World]:
+async def stage(*clogs: Clog, url: str | None = None) -> AsyncIterator[World]:
     async with world(clogs=clogs, url=url, lock_ms=LOCK_MS) as w:
         yield w
         await check(w)
@@ -112,7 +113,8 @@ async def let_others_go_on(w: World) -> None:
 
 async def dump(w: World) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table."""
-    assert isinstance(w.store, SqliteStore)
+    if not isinstance(w.store, SqliteStore):
+        return await postgres_tables(w.store)
 
     def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
         names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]

@@ -6,6 +6,7 @@ taken above its limit, not freed or not passed on, and a take that is applied tw
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ from ocean.kernel.store import (
     Contended,
     NotClaimable,
     RowsAsk,
+    Store,
     TickCommit,
 )
 from ocean.stores.sqlite.store import SqliteStore
@@ -91,8 +93,7 @@ class KernelMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
-        self.store = SqliteStore(":memory:", self.clock)
-        self.do(self.store.open())
+        self.store = self.open()
         self.do(self.store.register_clogs([ClogRecord(name, "1", False) for name in CLOGS]))
         self.model: dict[str, ModelRun] = {}
         self.latest: dict[str, Holder] = {}
@@ -101,6 +102,16 @@ class KernelMachine(RuleBasedStateMachine):
         self.used: Counter[int] = Counter()
         self.body = 0
         self.names = 0
+
+    def open(self) -> Store:
+        store = SqliteStore(":memory:", self.clock)
+        self.do(store.open())
+        return store
+
+    def look(self, read: Callable[[Any], Any]) -> Any:
+        """What a function finds in the tables."""
+        assert isinstance(self.store, SqliteStore)
+        return self.do(self.store.database.read(read))
 
     def do(self, work: Any) -> Any:
         return self.runner.run(work)
@@ -307,7 +318,7 @@ class KernelMachine(RuleBasedStateMachine):
             rows = db.execute("SELECT epoch FROM ocean_ticks WHERE run_id = ? AND outcome IS NOT NULL", (run_id,))
             return [row["epoch"] for row in rows]
 
-        epochs: list[int] = self.do(self.store.database.read(read))
+        epochs: list[int] = self.look(read)
         return epochs
 
     @rule(holder=holders)
@@ -366,7 +377,7 @@ class KernelMachine(RuleBasedStateMachine):
         if held:
             self.commit(self.latest[held[0]], Ok(), 0, 0)
         sql = "SELECT run_id FROM runs WHERE parked_at IS NOT NULL AND parked_on IS NULL AND paused = 0"
-        for row in self.do(self.store.database.read(lambda db: db.execute(sql).fetchall())):
+        for row in self.look(lambda db: db.execute(sql).fetchall()):
             if stop == "cancel":
                 self.cancel(row["run_id"])
             else:
@@ -435,7 +446,7 @@ class KernelMachine(RuleBasedStateMachine):
                 self._check_run(db, model)
             self._check_admission(db)
 
-        self.do(self.store.database.read(read))
+        self.look(read)
 
     def _check_admission(self, db: Any) -> None:
         rows = {row["key"]: row for row in db.execute("SELECT * FROM ocean_keys")}

@@ -1,0 +1,73 @@
+"""Numbered, forward-only migrations of PostgreSQL, and the functions that go with them.
+
+Functions are made anew whenever their text has changed: they are code, and this code's own.
+"""
+
+import hashlib
+import re
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from ocean.kernel.errors import StoreUnusable
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    # At run time the driver's classes take no parameters.
+    Connection = Any
+
+MIGRATING = 1328960854
+OLDEST = 14
+_NUMBERED = re.compile(r"(\d{4})_\w+\.sql")
+_FOLDER = resources.files("ocean.stores").joinpath("sql", "postgres")
+
+
+def migrations() -> list[tuple[int, str]]:
+    found = [(match[1], file) for file in _FOLDER.iterdir() if (match := _NUMBERED.fullmatch(file.name))]
+    return [(int(number), file.read_text()) for number, file in sorted(found, key=lambda pair: pair[0])]
+
+
+def functions() -> str:
+    files = sorted(_FOLDER.joinpath("functions").iterdir(), key=lambda file: file.name)
+    return "\n".join(file.read_text() for file in files if file.name.endswith(".sql"))
+
+
+async def schema_version(db: Connection) -> int | None:
+    return (await _schema(db))[0] or None
+
+
+async def migrate(db: Connection) -> None:
+    """Bring tables and functions up to date, in one transaction. Whoever else wants to waits, and finds it done."""
+    if db.get_server_version().major < OLDEST:
+        raise StoreUnusable(f"PostgreSQL {db.get_server_version().major} is too old; Ocean needs {OLDEST} or newer")
+    steps, text = migrations(), functions()
+    wanted = steps[-1][0], hashlib.sha256(text.encode()).hexdigest()
+    if await _schema(db) == wanted:
+        return
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+        found = await _schema(db)
+        version, newest = found[0], wanted[0]
+        if version > newest:
+            raise StoreUnusable(
+                f"the database has schema {version}, this Ocean knows up to {newest}; upgrade ocean-runtime"
+            )
+        if found == wanted:
+            return
+        for number, script in steps:
+            if number > version:
+                await db.execute(script)
+        await db.execute(text)
+        await db.execute("CREATE TABLE IF NOT EXISTS ocean_schema (version BIGINT NOT NULL, functions TEXT NOT NULL)")
+        await db.execute("DELETE FROM ocean_schema")
+        await db.execute("INSERT INTO ocean_schema (version, functions) VALUES ($1, $2)", *wanted)
+
+
+async def _schema(db: Connection) -> tuple[int, str]:
+    """The number of the last migration, and which functions there are; 0 before the first."""
+    if await db.fetchval("SELECT to_regclass('ocean_schema')") is None:
+        return 0, ""
+    row = await db.fetchrow("SELECT version, functions FROM ocean_schema")
+    return (0, "") if row is None else (row["version"], row["functions"])

@@ -1,0 +1,89 @@
+-- Groups of changes: how every write arrives, and how it is found out what became of one whose answer was lost.
+
+-- Writers go one after another: the order of cursors is the order of commits, nobody waits for a lock while holding
+-- one that is wanted, and a group does what its items would do one by one.
+CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE sql AS
+$$ SELECT pg_advisory_xact_lock(1328960853, 'events'::regclass::oid::int) $$;
+
+-- A refusal: an answer, not an error of the database. What was changed on the way to it is undone.
+CREATE OR REPLACE FUNCTION ocean_refuse(code text, facts json DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'OC001', MESSAGE = code, DETAIL = facts::text;
+END $$;
+
+-- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone only
+-- if one was.
+CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean) RETURNS json
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  item jsonb;
+  answers json[] := '{}';
+  now bigint;
+BEGIN
+  PERFORM ocean_begin(token);
+  now := ocean_now();
+  BEGIN
+    FOR item IN SELECT jsonb_array_elements(items) LOOP
+      answers := answers || json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now));
+    END LOOP;
+  EXCEPTION WHEN OTHERS THEN
+    answers := '{}';
+    FOR item IN SELECT jsonb_array_elements(items) LOOP
+      answers := answers || ocean_perform_alone(item, now);
+    END LOOP;
+  END;
+  PERFORM ocean_keep(token, to_json(answers), is_told);
+  RETURN to_json(answers);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_perform_alone(item jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  facts text;
+BEGIN
+  RETURN json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now));
+EXCEPTION
+  WHEN SQLSTATE 'OC001' THEN
+    GET STACKED DIAGNOSTICS facts = PG_EXCEPTION_DETAIL;
+    RETURN json_build_object('refused', SQLERRM, 'facts', facts::json);
+  WHEN OTHERS THEN
+    RETURN json_build_object('failed', SQLERRM);
+END $$;
+
+-- The writers' lock, for a group that nobody has given up.
+CREATE OR REPLACE FUNCTION ocean_begin(given text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM ocean_lock();
+  IF EXISTS (SELECT 1 FROM ocean_groups g WHERE g.token = given) THEN
+    RAISE EXCEPTION 'group % was given up', given;
+  END IF;
+END $$;
+
+-- The answers of a group stay for an hour, in case they are asked for again; and whoever waits is told of the commit.
+CREATE OR REPLACE FUNCTION ocean_keep(token text, answers json, is_told boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  seconds bigint := floor(extract(epoch FROM clock_timestamp()));
+BEGIN
+  IF pg_current_xact_id_if_assigned() IS NULL THEN
+    RETURN;
+  END IF;
+  INSERT INTO ocean_groups (token, at, answer) VALUES (token, seconds, answers::text);
+  DELETE FROM ocean_groups WHERE ocean_groups.token = ANY (ARRAY(
+    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 3600 ORDER BY g.at LIMIT 3));
+  IF is_told THEN
+    NOTIFY ocean;
+  END IF;
+END $$;
+
+-- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on.
+CREATE OR REPLACE FUNCTION ocean_settle(given text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  kept text;
+BEGIN
+  PERFORM ocean_lock();
+  SELECT g.answer INTO kept FROM ocean_groups g WHERE g.token = given;
+  IF NOT FOUND THEN
+    INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp())));
+  END IF;
+  RETURN kept;
+END $$;

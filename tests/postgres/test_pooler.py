@@ -1,0 +1,73 @@
+"""Behind a transaction pooler, and with notifications off: everything works, only a little later."""
+
+import anyio
+import asyncpg
+import pytest
+
+from ocean import Clog, Continue, Done, Ocean, Outcome, StoreUnusable, Tick
+from ocean.stores.postgres.options import options_from
+from tests.postgres.pooler import pooled
+
+pytestmark = pytest.mark.anyio
+
+
+def counter() -> Clog:
+    clog = Clog("counter")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        rows = await tick.read(run=True)
+        n = (rows.run or 0) + 1
+        await tick.write(run=n)
+        return Done(n) if n == 3 else Continue()
+
+    return clog
+
+
+async def a_life(url: str) -> None:
+    async with Ocean.open(url, clogs=[counter()]) as ocean, Ocean.open(url, clogs=[counter()]) as other:
+        run = await ocean.create_run(session_id="s", clog_id="counter", input={})
+        async with anyio.create_task_group() as tasks:
+            seen: list[str] = []
+
+            async def follow() -> None:
+                seen.extend([event.type async for event in other.follow(run.run_id)])
+
+            tasks.start_soon(follow)
+            await ocean.advance()
+        assert await ocean.result(run.run_id) == 3
+        assert seen == ["run.created", "tick.committed", "tick.committed", "tick.committed", "run.done"]
+        runs = [await ocean.create_run(session_id="s", clog_id="counter", input={}) for _ in range(5)]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ocean.advance)
+            tasks.start_soon(other.advance)
+        assert [await ocean.result(each.run_id) for each in runs] == [3] * 5
+
+
+async def test_a_life_behind_a_transaction_pooler(real_database: str) -> None:
+    async with pooled(f"{real_database}?pooler=on") as (url, clients):
+        await a_life(url)
+        assert sum(client.switches for client in clients) > 20
+
+
+async def test_a_life_without_notifications(real_database: str) -> None:
+    heard: list[object] = []
+    db = await asyncpg.connect(real_database)
+    await db.add_listener("ocean", lambda *facts: heard.append(facts))
+    await a_life(f"{real_database}?notify=off")
+    await db.execute("SELECT 1")
+    assert heard == []
+    await db.close()
+
+
+async def test_what_is_not_oceans_goes_on_to_the_driver() -> None:
+    options = options_from("postgresql://u@h/d?pool=9&sslmode=disable&notify=off&statement_ms=500")
+    assert (options.url, options.pool, options.notify) == ("postgresql://u@h/d?sslmode=disable", 9, False)
+    assert options.connecting("x")["server_settings"]["statement_timeout"] == "500"
+
+
+@pytest.mark.parametrize("query", ["pool=0", "pool=many", "notify=perhaps", "lock_ms=-1"])
+async def test_an_option_that_says_nothing_is_refused(query: str) -> None:
+    with pytest.raises(StoreUnusable, match=query.partition("=")[0]):
+        async with Ocean.open(f"postgresql://u@127.0.0.1:1/d?{query}"):
+            pass
