@@ -1,9 +1,8 @@
-"""Numbered, forward-only migrations of PostgreSQL, and the functions that go with them.
+"""Numbered, forward-only migrations of PostgreSQL, and the functions that go with the newest of them.
 
-Functions are made anew whenever their text has changed: they are code, and this code's own.
+Functions that change get a new number too: an instance that is restarted with older code must not bring its own back.
 """
 
-import hashlib
 import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -35,39 +34,33 @@ def functions() -> str:
 
 
 async def schema_version(db: Connection) -> int | None:
-    return (await _schema(db))[0] or None
+    if await db.fetchval("SELECT to_regclass('ocean_schema')") is None:
+        return None
+    version: int | None = await db.fetchval("SELECT version FROM ocean_schema")
+    return version
 
 
 async def migrate(db: Connection) -> None:
     """Bring tables and functions up to date, in one transaction. Whoever else wants to waits, and finds it done."""
     if db.get_server_version().major < OLDEST:
         raise StoreUnusable(f"PostgreSQL {db.get_server_version().major} is too old; Ocean needs {OLDEST} or newer")
-    steps, text = migrations(), functions()
-    wanted = steps[-1][0], hashlib.sha256(text.encode()).hexdigest()
-    if await _schema(db) == wanted:
+    steps = migrations()
+    newest = steps[-1][0]
+    if await schema_version(db) == newest:
         return
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
-        found = await _schema(db)
-        version, newest = found[0], wanted[0]
+        version = await schema_version(db) or 0
         if version > newest:
             raise StoreUnusable(
                 f"the database has schema {version}, this Ocean knows up to {newest}; upgrade ocean-runtime"
             )
-        if found == wanted:
+        if version == newest:
             return
         for number, script in steps:
             if number > version:
                 await db.execute(script)
-        await db.execute(text)
-        await db.execute("CREATE TABLE IF NOT EXISTS ocean_schema (version BIGINT NOT NULL, functions TEXT NOT NULL)")
+        await db.execute(functions())
+        await db.execute("CREATE TABLE IF NOT EXISTS ocean_schema (version BIGINT NOT NULL)")
         await db.execute("DELETE FROM ocean_schema")
-        await db.execute("INSERT INTO ocean_schema (version, functions) VALUES ($1, $2)", *wanted)
-
-
-async def _schema(db: Connection) -> tuple[int, str]:
-    """The number of the last migration, and which functions there are; 0 before the first."""
-    if await db.fetchval("SELECT to_regclass('ocean_schema')") is None:
-        return 0, ""
-    row = await db.fetchrow("SELECT version, functions FROM ocean_schema")
-    return (0, "") if row is None else (row["version"], row["functions"])
+        await db.execute("INSERT INTO ocean_schema (version) VALUES ($1)", newest)
