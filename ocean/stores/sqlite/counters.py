@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ocean.kernel.counters import Counter, CounterKind, Take, Taken, decide, reserve
+from ocean.kernel.counters import Counter, Take, Taken, decide, reserve
+from ocean.stores.rows import counter_from
 from ocean.stores.sqlite.unit import Unit
 
 
@@ -44,9 +45,7 @@ def promise(u: Unit, asked: Take) -> int:
 
 def _stored(u: Unit, key: str) -> Counter | None:
     row = u.one("get_counter", key=key)
-    if row is None:
-        return None
-    return Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])
+    return None if row is None else counter_from(row)
 
 
 def _put(u: Unit, key: str, counter: Counter) -> None:
