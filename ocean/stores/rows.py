@@ -58,10 +58,10 @@ def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], key
 _SHARED = tuple(name for name in RunInfo.__slots__ if name in Run.__slots__)
 
 
-def shown_from(shown: Row) -> RunInfo:
-    """A run and all that is shown of it, in one object: what `ocean_shown` answers."""
+def shown_from(shown: Row, run: Run | None = None) -> RunInfo:
+    """A run and all that is shown of it, in one object: what `ocean_shown` answers. `run` is shown in its place."""
     keys = tuple(Key(name, hold) for name, hold in shown["keys"])
-    return info_from(run_from(shown["run"]), shown["details"], shown["attributes"], keys)
+    return info_from(run or run_from(shown["run"]), shown["details"], shown["attributes"], keys)
 
 
 def clog_from(row: Row) -> ClogRecord:

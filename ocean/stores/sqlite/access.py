@@ -1,10 +1,10 @@
 """API keys, web sessions, and whose a run is."""
 
-import sqlite3
 from dataclasses import replace
 
 from ocean.kernel.access import ApiKey, Standing
 from ocean.kernel.values import encode
+from ocean.stores.deciding import is_live
 from ocean.stores.rows import api_key_from, standing_from
 from ocean.stores.sqlite.unit import Unit
 from ocean.stores.sqlite.units import Units
@@ -44,8 +44,9 @@ class AccessStore(Units):
 
     async def find_api_key(self, key_id: str) -> tuple[ApiKey, str] | None:
         def act(u: Unit) -> tuple[ApiKey, str] | None:
-            row = _live_key(u, key_id)
-            return None if row is None else (api_key_from(row), row["hash"])
+            row = u.one("get_api_key", key_id=key_id)
+            key = None if row is None else api_key_from(row)
+            return (key, row["hash"]) if row and key and is_live(key, u.now) else None
 
         return await self._read(act)
 
@@ -69,8 +70,9 @@ class AccessStore(Units):
     async def find_web_session(self, hash: str) -> ApiKey | None:
         def act(u: Unit) -> ApiKey | None:
             session = u.one("get_web_session", hash=hash, now=u.now)
-            row = None if session is None else _live_key(u, session["key_id"])
-            return None if row is None else api_key_from(row)
+            row = u.one("get_api_key", key_id=session["key_id"]) if session else None
+            key = None if row is None else api_key_from(row)
+            return key if key and is_live(key, u.now) else None
 
         return await self._read(act)
 
@@ -86,10 +88,3 @@ class AccessStore(Units):
     async def _standing(self, name: str, **values: str) -> Standing | None:
         row = await self._read(lambda u: u.one(name, **values))
         return None if row is None else standing_from(row)
-
-
-def _live_key(u: Unit, key_id: str) -> sqlite3.Row | None:
-    row = u.one("get_api_key", key_id=key_id)
-    if row is None or row["revoked_at"] is not None:
-        return None
-    return row if row["expires_at"] is None or u.now < row["expires_at"] else None

@@ -3,18 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from ocean.kernel.counters import Counter, Take, Taken, decide, reserve
+from ocean.stores.deciding import looked_at
 from ocean.stores.rows import counter_from
 from ocean.stores.sqlite.unit import Unit
 
 
 def look(u: Unit, takes: Sequence[Take]) -> Taken:
-    """What the last of these takes of one key would be answered after the others; no, if one of them is refused."""
-    counter = _stored(u, takes[0].key)
-    for take in takes:
-        taken, counter = decide(counter, take, u.now)
-        if not taken:
-            break
-    return taken
+    return looked_at(_stored(u, takes[0].key), takes, u.now)
 
 
 def take(u: Unit, asked: Take) -> Taken:

@@ -6,12 +6,12 @@ from ocean.kernel.effects import NewSignal, SetTimer
 from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
 from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
 from ocean.kernel.transitions import input_arrived, refuse_if_ended
+from ocean.stores.planning import MOST_INPUTS
 from ocean.stores.rows import input_from
 from ocean.stores.sqlite.unit import Unit
 
 CONTINUATION_AT = -1
 """A continuation is available before anything else that may be in the inbox."""
-MOST_INPUTS = 256
 
 
 def append_input(
