@@ -13,18 +13,19 @@ from ocean.kernel.errors import StoreBusy
 from ocean.kernel.ids import new_token
 from ocean.stores.postgres.link import LOST, REFUSED, Connection, Link
 
-SETTLE = "SELECT ocean_settle($1)::text"
 
+async def send_once(link: Link, statement: str, settle: str, text: str, is_told: bool) -> Any:
+    """`statement` takes a token, a text, and whether listeners are to be told; it answers a JSON object.
 
-async def send_once(link: Link, statement: str, text: str, is_told: bool) -> Any:
-    """`statement` takes a token, a text, and whether listeners are to be told; it answers a JSON object."""
+    `settle` takes a token: it answers the same object again, or null.
+    """
     token = new_token()
     is_unsure = False
 
     async def send(db: Connection) -> Any:
         nonlocal token, is_unsure
         if is_unsure:
-            kept = await link.ask(db, SETTLE, token)
+            kept = await link.ask(db, settle, token)
             if kept is not None:
                 return kept
             token = new_token()
