@@ -153,6 +153,7 @@ CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, is_alone boolean, now bigi
 DECLARE
   most bigint := (ask->>'limit')::bigint;
   slot bigint := (ask->>'slot')::bigint;
+  wanted bigint;
   passed text[] := '{}';
   urgent text[];
   aged text[];
@@ -162,12 +163,14 @@ DECLARE
   claim json;
   claims json[] := '{}';
 BEGIN
-  WHILE cardinality(claims) < most AND cardinality(passed) < 1000 LOOP
+  LOOP
+    wanted := most - cardinality(claims);
+    EXIT WHEN wanted <= 0 OR cardinality(passed) >= 1000;
     SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id),
       array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id) INTO urgent, aged
-    FROM ocean_due(ask, passed, most - cardinality(claims), now) d;
+    FROM ocean_due(ask, passed, wanted, now) d;
     EXIT WHEN urgent IS NULL;
-    chosen := ocean_pick(urgent, aged, most - cardinality(claims), slot + cardinality(claims));
+    chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
     FOREACH id IN ARRAY chosen LOOP
       passed := passed || id;
       SELECT * INTO r FROM runs q WHERE q.run_id = id AND q.due_at <= now FOR UPDATE SKIP LOCKED;
@@ -178,6 +181,8 @@ BEGIN
         END IF;
       END IF;
     END LOOP;
+    -- There are others behind those that somebody else has, or that were parked.
+    EXIT WHEN cardinality(chosen) < wanted;
   END LOOP;
   RETURN claims;
 END $$;
