@@ -17,6 +17,7 @@ from ocean.kernel.locks import Held, LockKeeper
 from ocean.kernel.observing import Observations, TickSeen, Why
 from ocean.kernel.outcomes import ErrorInfo, Ok, Outcome, Retry, error_info, outcome_name
 from ocean.kernel.poke_sources import PokeSource
+from ocean.kernel.reaching import Reach
 from ocean.kernel.records import Caller, Claim, RunStatus, TickResult
 from ocean.kernel.scene import Scene
 from ocean.kernel.store import Behind, ClaimableClog, ClaimAsk, Committed, Contended, Store, TickAnswer, TickCommit
@@ -35,7 +36,7 @@ class Crew:
     keeper: LockKeeper
     instance_id: str
     lock_ms: int
-    private_hosts: Collection[str]
+    reach: Reach
     observed: Observations
 
     def claimable(self, clog_ids: Collection[str] | None) -> dict[str, ClaimableClog]:
@@ -168,7 +169,7 @@ def scene_of(crew: Crew, claim: Claim, call: int, *, is_dry: bool = False) -> Sc
         tick=claim.tick,
         call=call,
         inputs=claim.inputs,
-        private_hosts=crew.private_hosts,
+        reach=crew.reach,
         is_dry=is_dry,
     )
 

@@ -1,7 +1,7 @@
 """Direct calls: a method's answer within the request, committed by row versions, without the run's lock."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from ocean.kernel.counters import Taken
 from ocean.kernel.effects import Effects
 from ocean.kernel.errors import CallRefused, CallTimeout, Conflict, Refuse
 from ocean.kernel.observing import Observations
+from ocean.kernel.reaching import Reach
 from ocean.kernel.records import Caller, RunInfo
 from ocean.kernel.scene import Scene
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Request, Store
@@ -39,7 +40,7 @@ class DirectCall:
     caller: Caller
     request: Request | None
     seed: str
-    private_hosts: Collection[str]
+    reach: Reach
     observed: Observations
     handler: Callable[..., Any] | None = None
     """What is called instead of the method, which is then only a name."""
@@ -86,7 +87,7 @@ class DirectCall:
             now=now,
             deadline=now + self.clog.tick_ms,
             caller=self.caller,
-            private_hosts=self.private_hosts,
+            reach=self.reach,
             refused=refused,
         )
         with anyio.CancelScope() as limit:

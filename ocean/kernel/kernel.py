@@ -34,6 +34,7 @@ from ocean.kernel.locks import LockKeeper
 from ocean.kernel.observing import Observations
 from ocean.kernel.operating import Operating
 from ocean.kernel.poke_sources import PokeSource, checked_source
+from ocean.kernel.reaching import Reach, RealReach
 from ocean.kernel.receiving import Receiving
 from ocean.kernel.records import (
     GENERIC_VERBS,
@@ -69,6 +70,7 @@ class Kernel(Operating, Receiving, Lending):
         lock_ms: int = DEFAULT_LOCK_MS,
         instance_id: str | None = None,
         private_hosts: Collection[str] = (),
+        reach: Reach | None = None,
     ) -> None:
         checked_count(lock_ms, "lock_ms", least=3)
         optional_id(instance_id, "instance_id")
@@ -82,8 +84,8 @@ class Kernel(Operating, Receiving, Lending):
         shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
         keeper = LockKeeper(store, clock, shortest)
         self.observed = Observations(clock, store.batch_sizes, [clog.clog_id for clog in self._registry])
-        hosts = tuple(private_hosts)
-        self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, hosts, self.observed)
+        reach = reach or RealReach(private_hosts)
+        self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, reach, self.observed)
         self._leasing = Leasing(store, clock, self.observed)
         # A process that makes few claims must not always begin with the urgent slots.
         self._slot = int(even_roll(self.instance_id) * FAIR_EVERY)
@@ -338,7 +340,7 @@ class Kernel(Operating, Receiving, Lending):
             caller=checked_caller(caller),
             request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, decode(text)]),
             seed=request_key or self._ids.new(self._clock.now()),
-            private_hosts=self._crew.private_hosts,
+            reach=self._crew.reach,
             observed=self.observed,
         )
         return await call.run_to_end()

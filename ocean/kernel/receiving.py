@@ -53,7 +53,7 @@ class Receiving:
             caller=Caller(f"webhook:{clog_id}/{name}"),
             request=request_of(key, "webhook", decode(text)),
             seed=key,
-            private_hosts=self._crew.private_hosts,
+            reach=self._crew.reach,
             observed=self._crew.observed,
             handler=handle,
         )

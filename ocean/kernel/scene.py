@@ -1,6 +1,6 @@
 """The stage of one call: what it was given, what it has read, and what it wants to change."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
@@ -13,6 +13,7 @@ from ocean.kernel.dry_run import DryStop
 from ocean.kernel.effects import Effects, NewEvent, NewRun
 from ocean.kernel.errors import ClogError, LockLost
 from ocean.kernel.ids import derived_id
+from ocean.kernel.reaching import Reach
 from ocean.kernel.read_before_write import Ledger
 from ocean.kernel.records import Caller, Input, Lock, RunInfo
 from ocean.kernel.store import Store
@@ -38,12 +39,12 @@ class Scene:
     now: int
     deadline: int
     caller: Caller
+    reach: Reach
     lock: Lock | None = None
     tick: int = 0
     call: int = 1
     inputs: tuple[Input, ...] = ()
     run_key: str = ""
-    private_hosts: Collection[str] = ()
     refused: Mapping[str, Taken] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     ledger: Ledger = field(default_factory=Ledger)

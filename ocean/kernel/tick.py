@@ -20,7 +20,7 @@ from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
-from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
+from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.records import Lock, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
@@ -160,7 +160,7 @@ class Tick(TickFacts):
             scene.check_alive()
             scene.stop("step", name, self.clog_id)
         key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
-        result = await invoke(fn, key)
+        result = await scene.reach.take_step(f"{self.clog_id}/{name}", key, fn)
         scene.check_alive()
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
         return decode(kept)
@@ -335,7 +335,7 @@ class Tick(TickFacts):
         """An HTTP request to a public address. The clog must list `ocean.http.fetch` among its tools."""
         scene = self._use("ocean.http.fetch")
         request = FetchRequest(url, method, dict(headers or {}), body, timeout_ms, max_bytes, max_redirects)
-        return await fetch(request, private_hosts=scene.private_hosts)
+        return await scene.reach.fetch(request)
 
     def block(self, work: Awaitable[T]) -> T:
         """For plain `def` handlers, which run in a thread: `rows = tick.block(tick.read(run=True))`."""
