@@ -3,10 +3,31 @@
 async with world(clogs=[counter]) as w:
     run = await w.ocean.create_run(session_id="s", clog_id="counter", input={})
     await w.drain()
-    w.clock.advance(60_000)
+    await w.wait(60_000)
+
+`Outside` stands for the services that ticks call. `crash_everywhere` kills the process at every await of a scenario's
+ticks, and compares the results.
 """
 
+from ocean.testing.crashing import CrashFinding, CrashFound, CrashReport, crash_everywhere
+from ocean.testing.lives import CrashPoint, Place
 from ocean.testing.manual_clock import ManualClock
+from ocean.testing.outside import Outside
+from ocean.testing.outside_calls import OutsideCall
+from ocean.testing.results import Difference
 from ocean.testing.worlds import World, world
 
-__all__ = ["ManualClock", "World", "world"]
+__all__ = [
+    "CrashFinding",
+    "CrashFound",
+    "CrashPoint",
+    "CrashReport",
+    "Difference",
+    "ManualClock",
+    "Outside",
+    "OutsideCall",
+    "Place",
+    "World",
+    "crash_everywhere",
+    "world",
+]

@@ -1,18 +1,19 @@
 """A world: a database of its own, an `Ocean` on it, and a clock in the test's hand."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ocean.compose import Ocean, open_test_store
-from ocean.kernel.arguments import UNSET
+from ocean.kernel.arguments import UNSET, checked_count
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
 from ocean.kernel.records import TickResult
 from ocean.kernel.store import Store
 from ocean.testing.manual_clock import ManualClock
+from ocean.testing.outside import Outside
 
 if TYPE_CHECKING:
     from ocean.testing.asking import Answered
@@ -33,6 +34,14 @@ class World:
     ocean: Ocean
     clock: ManualClock
     store: Store
+    _outside: Outside | None = None
+
+    @property
+    def outside(self) -> Outside:
+        """What stands for the world outside; a world that was given none reaches the real one."""
+        if self._outside is None:
+            raise LookupError("this world has no outside of its own: make it with world(clogs, outside=Outside())")
+        return self._outside
 
     async def drain(self, ocean: Ocean | None = None) -> list[TickResult]:
         """Poke until nothing is due at this moment; answers every call that was made."""
@@ -45,6 +54,19 @@ class World:
             if not advanced.outcomes and not advanced.due_now:
                 return results
         raise AssertionError(f"still due after {MOST_TICKS} ticks: does a handler always answer Continue?")
+
+    async def wait(self, ms: int) -> list[TickResult]:
+        """Let time pass, and do what falls due on the way, each at its own moment; answers every call."""
+        until = self.clock.now() + checked_count(ms, "ms")
+        results = await self.drain()
+        while (wake_at := (await self.ocean.agenda()).next_wake_at) is not None and wake_at <= until:
+            self.clock.advance(max(wake_at - self.clock.now(), 0))
+            done = await self.drain()
+            results += done
+            if not done and (await self.ocean.agenda()).next_wake_at == wake_at:
+                break
+        self.clock.advance(max(until - self.clock.now(), 0))
+        return results + await self.drain()
 
     async def request(
         self,
@@ -65,7 +87,7 @@ class World:
         self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None
     ) -> Ocean:
         """Another instance on the same database: a second process, as far as locks can tell."""
-        other = Ocean(self.store, clogs, clock or self.clock, lock_ms=lock_ms)
+        other = Ocean(self.store, clogs, clock or self.clock, lock_ms=lock_ms, reach=self._outside)
         await other.start()
         return other
 
@@ -77,17 +99,34 @@ async def world(
     url: str | None = None,
     lock_ms: int = DEFAULT_LOCK_MS,
     private_hosts: Collection[str] = (),
+    outside: Outside | None = None,
 ) -> AsyncIterator[World]:
-    """A PostgreSQL database must be one for tests: from now on its time is the world's."""
+    """A PostgreSQL database must be one for tests: from now on its time is the world's.
+
+    With an `outside`, what ticks fetch is answered by it, and every call is kept.
+    """
+
+    def make(store: Store, clock: ManualClock) -> Ocean:
+        return Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts, reach=outside)
+
+    async with opened(make, url, outside) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(
+    make: Callable[[Store, ManualClock], Ocean], url: str | None, outside: Outside | None
+) -> AsyncIterator[World]:
+    """A world whose Ocean is made by its caller."""
     clock = ManualClock()
     store = await open_test_store(url or fresh_url(), clock)
     try:
-        ocean = Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts)
+        ocean = make(store, clock)
         await ocean.start()
     except BaseException:
         await store.close()
         raise
     try:
-        yield World(ocean, clock, store)
+        yield World(ocean, clock, store, outside)
     finally:
         await ocean.close()

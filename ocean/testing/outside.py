@@ -1,0 +1,166 @@
+"""The world outside, for tests: it answers what ticks fetch, keeps every call, and knows a repeat by its key."""
+
+import inspect
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Any, Self
+
+from ocean.kernel.errors import FetchRefused
+from ocean.kernel.fetch import FetchRequest, FetchResponse
+from ocean.kernel.reaching import RealReach
+from ocean.kernel.values import decode, encode
+from ocean.testing.lives import living, place_of_caller
+from ocean.testing.outside_calls import (
+    OutsideCall,
+    load_calls,
+    readable,
+    request_key,
+    request_name,
+    response_from_json,
+    response_to_json,
+    save_calls,
+)
+
+Answer = FetchResponse | Exception | Callable[[FetchRequest], Any] | Any
+"""A response, an exception to raise, a function of the request, or a value that is sent as JSON."""
+
+
+class Outside:
+    """Give it to `world(clogs, outside=…)`.
+
+    A request with an `Idempotency-Key` that has come before gets the first answer again and has no second effect, as
+    with a good payment service; without a key every request is an effect. What nobody answers is refused, as if no
+    server were there, and named in `unanswered`. With `recorded` calls the answers are theirs, and the functions of
+    steps are not called. With `live=True` what nobody answers goes out for real, so that it can be recorded.
+    """
+
+    def __init__(
+        self, recorded: Iterable[OutsideCall] = (), *, live: bool = False, private_hosts: Collection[str] = ()
+    ) -> None:
+        self.calls: list[OutsideCall] = []
+        self.unanswered: list[str] = []
+        self._answers: list[tuple[re.Pattern[str], Answer]] = []
+        self._recorded = [call for call in recorded if not call.is_repeat]
+        self._used: Counter[tuple[str, str, str]] = Counter()
+        self._real = RealReach(private_hosts)
+        self._is_live = live
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """One that answers as the one that was saved was answered."""
+        return cls(load_calls(Path(path)))
+
+    def save(self, path: str | Path) -> None:
+        """Keep the calls so far in a file, as JSON. Answers and bodies are in it, headers of requests are not."""
+        save_calls(Path(path), self.calls)
+
+    def answer(self, request: str, answer: Answer) -> None:
+        """How to answer requests like "POST https://pay.example/charges"; `*` stands for anything, the newest wins."""
+        pattern = re.compile(".*".join(map(re.escape, request.split("*"))))
+        self._answers.insert(0, (pattern, answer))
+
+    def effects(self, name: str | None = None) -> list[OutsideCall]:
+        """What has changed something out there, without repeats: of all calls, or of those with this name."""
+        return [call for call in self.calls if call.is_effect and name in (None, call.name)]
+
+    async def call(self, name: str, body: Any = None, *, key: str | None = None, answer: Any = None) -> Any:
+        """An effect that is not a request of Ocean's: for a stand-in of whatever client your steps use."""
+        await _come_by(f"before the outside call {name!r}")
+        body = decode(encode(body, "body"))
+        earlier = self._earlier("call", name, key)
+        if earlier is not None:
+            self._keep(OutsideCall("call", name, body, key, earlier.answer, is_repeat=True))
+        else:
+            recorded = self._from_recording("call", name, body)
+            self._keep(OutsideCall("call", name, body, key, recorded.answer if recorded else answer))
+        given = self.calls[-1].answer
+        await _come_by(f"after the outside call {name!r} had its effect, before its answer was heard")
+        return given
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        """What `tick.fetch` asks for."""
+        name, key, body = request_name(request), request_key(request), readable(request.body)
+        await _stop_if_dead()
+        earlier = self._earlier("fetch", name, key)
+        if earlier is not None:
+            response = _repeated(earlier, body)
+        else:
+            response = await self._respond(request, name, body)
+        kept = response_to_json(response)
+        self._keep(OutsideCall("fetch", name, body, key, kept, is_repeat=earlier is not None))
+        await _come_by(f"after {name} had arrived, before its answer was heard")
+        return response
+
+    async def take_step(self, name: str, key: str, fn: Callable[[str], Any]) -> Any:
+        """What `tick.step` asks for: calls the function, unless its answer is recorded."""
+        await _stop_if_dead()
+        earlier = self._earlier("step", name, key) if self._recorded else None
+        recorded = earlier or self._from_recording("step", name, None)
+        if recorded is not None:
+            answer = recorded.answer
+        elif self._recorded:
+            self.unanswered.append(f"step {name}")
+            raise FetchRefused(f"step {name!r} is not in the recording: record it again", reason="recording", url="")
+        else:
+            answer = decode(encode(await self._real.take_step(name, key, fn), f"step {name!r}"))
+        self._keep(OutsideCall("step", name, None, key, answer, is_repeat=earlier is not None))
+        await _come_by(f"after the function of step {name!r} had ended, before its result was stored")
+        return answer
+
+    async def _respond(self, request: FetchRequest, name: str, body: Any) -> FetchResponse:
+        for pattern, answer in self._answers:
+            if pattern.fullmatch(name):
+                return await _made(answer, request)
+        if (recorded := self._from_recording("fetch", name, body)) is not None:
+            return response_from_json(recorded.answer)
+        if self._is_live:
+            return await self._real.fetch(request)
+        self.unanswered.append(name)
+        raise FetchRefused(f"nobody answers {name}: outside.answer({name!r}, …)", reason="connection", url=request.url)
+
+    def _earlier(self, kind: str, name: str, key: str | None) -> OutsideCall | None:
+        same = (call for call in self.calls if (call.kind, call.name, call.key) == (kind, name, key))
+        return next(same, None) if key is not None else None
+
+    def _from_recording(self, kind: str, name: str, body: Any) -> OutsideCall | None:
+        """The next recorded call like this one that has not been used yet."""
+        same = [call for call in self._recorded if (call.kind, call.name, call.body) == (kind, name, body)]
+        sort = (kind, name, json.dumps(body, sort_keys=True))
+        self._used[sort] += 1
+        return same[self._used[sort] - 1] if self._used[sort] <= len(same) else None
+
+    def _keep(self, call: OutsideCall) -> None:
+        self.calls.append(call)
+
+
+async def _made(answer: Answer, request: FetchRequest) -> FetchResponse:
+    if callable(answer):
+        answer = answer(request)
+        answer = await answer if inspect.isawaitable(answer) else answer
+    if isinstance(answer, Exception):
+        raise answer
+    if isinstance(answer, FetchResponse):
+        return answer
+    return FetchResponse(200, {"content-type": "application/json"}, encode(answer, "the answer").encode(), request.url)
+
+
+def _repeated(earlier: OutsideCall, body: Any) -> FetchResponse:
+    """The first answer; but a key that comes with another body is refused, as real services do."""
+    if earlier.body == body:
+        return response_from_json(earlier.answer)
+    text = json.dumps({"error": "this idempotency key has come before, with another body"})
+    return FetchResponse(409, {"content-type": "application/json"}, text.encode(), earlier.name.split(" ")[1])
+
+
+async def _come_by(what: str) -> None:
+    if (life := living.get()) is not None:
+        await life.come_by(what, place_of_caller())
+
+
+async def _stop_if_dead() -> None:
+    """A task that a dead call has left behind has no effects."""
+    if (life := living.get()) is not None and life.is_dead:
+        await life.stand_still()

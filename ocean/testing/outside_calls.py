@@ -1,0 +1,76 @@
+"""What a tick has asked of the world outside: one record for each call, and a file to keep them in."""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ocean.kernel.fetch import FetchRequest, FetchResponse
+
+HARMLESS = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideCall:
+    """`name` is the method and URL of a request, the clog and name of a step, or what `Outside.call` was told.
+
+    `is_repeat`: the same key had come before, so the first answer was given again and nothing happened.
+    """
+
+    kind: Literal["fetch", "step", "call"]
+    name: str
+    body: Any
+    key: str | None
+    answer: Any
+    is_repeat: bool = False
+
+    @property
+    def is_effect(self) -> bool:
+        """It changed something out there. A step is not, by itself: what its function does is."""
+        is_reading = self.kind == "fetch" and self.name.split(" ")[0] in HARMLESS
+        return self.kind != "step" and not is_reading and not self.is_repeat
+
+
+def save_calls(path: Path, calls: Iterable[OutsideCall]) -> None:
+    path.write_text(json.dumps([asdict(call) for call in calls], indent=1, ensure_ascii=False) + "\n")
+
+
+def load_calls(path: Path) -> list[OutsideCall]:
+    return [OutsideCall(**each) for each in json.loads(path.read_text())]
+
+
+def request_name(request: FetchRequest) -> str:
+    return f"{request.method} {request.url}"
+
+
+def request_key(request: FetchRequest) -> str | None:
+    return next((value for name, value in request.headers.items() if name.lower() == "idempotency-key"), None)
+
+
+def readable(body: bytes | None) -> Any:
+    """Bytes as a test wants to see them, and a file can hold them: JSON, or text, or else base64."""
+    if body is None:
+        return None
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def response_to_json(response: FetchResponse) -> dict[str, Any]:
+    return {
+        "status": response.status,
+        "headers": response.headers,
+        "base64": base64.b64encode(response.body).decode(),
+        "url": response.url,
+    }
+
+
+def response_from_json(kept: dict[str, Any]) -> FetchResponse:
+    return FetchResponse(kept["status"], kept["headers"], base64.b64decode(kept["base64"]), kept["url"])

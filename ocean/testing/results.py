@@ -1,0 +1,125 @@
+"""What can be seen of a world from outside, as values with names, and how two of them differ."""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ocean.kernel.arguments import KERNEL_EVENTS
+from ocean.kernel.effects import RowKey
+from ocean.kernel.filters import RunFilter
+from ocean.kernel.records import Event, RunInfo, RunStatus
+from ocean.kernel.store import RowsAsk
+from ocean.testing.outside import Outside
+from ocean.testing.worlds import World
+
+PAGE = 1_000
+Seen = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`what` names the thing; absent ones are None."""
+
+    what: str
+    expected: Any
+    found: Any
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  without a crash: {_shown(self.expected)}\n  with it:         {_shown(self.found)}"
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=repr)[:500]
+
+
+def differences(expected: Seen, found: Seen, ignore: Collection[str]) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(what, expected.get(what), found.get(what))
+        for what in sorted(expected.keys() | found.keys())
+        if expected.get(what) != found.get(what) and not any(fnmatchcase(what, pattern) for pattern in ignore)
+    )
+
+
+async def seen_in(w: World, outside: Outside) -> Seen:
+    """Runs, rows, the events of clogs, and effects outside; not times, attempts, calls, locks or counters."""
+    runs = await _runs(w)
+    seen: Seen = {}
+    for run in runs:
+        seen |= await _run_seen(w, run)
+    seen |= await _shared_rows(w, runs)
+    seen |= await _events_seen(w)
+    return seen | effects_seen(outside)
+
+
+async def _runs(w: World) -> list[RunInfo]:
+    found: list[RunInfo] = []
+    cursor: str | None = None
+    while True:
+        page = await w.store.list_runs(RunFilter(), PAGE, cursor, False)
+        found += page.runs
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def _run_seen(w: World, run: RunInfo) -> Seen:
+    name = f"run {run.run_id} of {run.clog_id}"
+    inputs = await w.store.list_inputs(run.run_id, 0, PAGE)
+    waiting = [[each.kind, each.timer or each.signal_id, each.body] for each in inputs if each.consumed_tick is None]
+    seen: Seen = {
+        f"{name}: status": run.status,
+        f"{name}: output": run.output,
+        f"{name}: error": run.error if run.status is RunStatus.FAILED else None,
+        f"{name}: ticks": run.tick,
+        f"{name}: attributes": run.attributes or None,
+        f"{name}: inputs not delivered": waiting or None,
+    }
+    for clog in w.ocean.clogs:
+        key = RowKey("run", clog.clog_id, run.session_id, run.run_id)
+        ask = RowsAsk(clog.clog_id, run.session_id, run.run_id, (key,), history=run.tick)
+        answer = await w.store.read_rows(ask)
+        row = answer.rows[key].text
+        seen[f"{name}: row of {clog.clog_id}"] = None if row is None else json.loads(row)
+        for tick, rows in answer.history:
+            for row_id, text in rows.items():
+                seen[f"{name}: row {row_id!r} of {clog.clog_id} in tick {tick}"] = json.loads(text)
+    return seen
+
+
+async def _shared_rows(w: World, runs: Iterable[RunInfo]) -> Seen:
+    seen: Seen = {}
+    for clog in w.ocean.clogs:
+        keys = {f"global row of {clog.clog_id}": RowKey("global", clog.clog_id)}
+        for session_id in sorted({run.session_id for run in runs}):
+            keys[f"session row of {clog.clog_id} in {session_id}"] = RowKey("session", clog.clog_id, session_id)
+        answer = await w.store.read_rows(RowsAsk(clog.clog_id, "", "", tuple(keys.values())))
+        for name, key in keys.items():
+            text = answer.rows[key].text
+            seen[name] = None if text is None else json.loads(text)
+    return seen
+
+
+async def _events_seen(w: World) -> Seen:
+    """As a reader sees them who keeps the highest call of each tick."""
+    events: list[Event] = []
+    while page := await w.ocean.read_events(after=events[-1].seq if events else 0, limit=PAGE):
+        events += page
+    highest: dict[tuple[str | None, int | None], int] = defaultdict(int)
+    for event in events:
+        highest[event.run_id, event.tick] = max(highest[event.run_id, event.tick], event.call or 0)
+    seen: Seen = defaultdict(list)
+    for event in events:
+        is_kept = event.call is None or event.call == highest[event.run_id, event.tick]
+        if is_kept and event.type.split(".")[0] not in KERNEL_EVENTS:
+            seen[f"events of run {event.run_id}"].append([event.type, event.payload])
+    return dict(seen)
+
+
+def effects_seen(outside: Outside) -> Seen:
+    seen: Seen = defaultdict(list)
+    for call in outside.effects():
+        seen[f"effects of {call.name}"].append(call.body)
+    return {name: sorted(bodies, key=lambda body: json.dumps(body, sort_keys=True)) for name, bodies in seen.items()}
