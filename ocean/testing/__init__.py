@@ -10,6 +10,7 @@ ticks, and compares the results.
 """
 
 from ocean.testing.crashing import CrashFinding, CrashFound, CrashReport, crash_everywhere
+from ocean.testing.leaks import OpenWorld
 from ocean.testing.lives import CrashPoint, Place
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
@@ -24,6 +25,7 @@ __all__ = [
     "CrashReport",
     "Difference",
     "ManualClock",
+    "OpenWorld",
     "Outside",
     "OutsideCall",
     "Place",

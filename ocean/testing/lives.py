@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 
+from ocean.kernel.calling import invoke
 from ocean.kernel.errors import LockLost
 
 OURS = str(Path(__file__).parents[1]) + os.sep
@@ -143,14 +144,13 @@ def place_of_caller() -> Place | None:
 
 
 def place_of_own_wait(coroutine: Any) -> Place | None:
-    """Where a suspended handler waits for something that is not Ocean's; None if it waits in one of Ocean's tools."""
-    frames = [*_suspended(coroutine)]
-    for frame in frames:
+    """Where a suspended handler waits for something of its own; None if it waits in a tool, or for a plain function."""
+    inner: list[FrameType] = []
+    for frame in _suspended(coroutine):
         if frame.f_code.co_filename.startswith(OURS):
-            if frame.f_code.co_name != "invoke":
-                return None
-            break
-    return _place(frames)
+            return _place(inner) if frame.f_code is invoke.__code__ else None
+        inner.append(frame)
+    return _place(inner)
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:

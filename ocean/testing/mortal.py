@@ -37,7 +37,7 @@ MOMENT_MS = 1
 """How long a lock lasts. Nobody else is here, and time stands still while a handler works."""
 
 BEFORE_COMMIT = "after the handler had answered, before the commit"
-CALLED_AGAIN = "given back instead of committed, and called again by the same process"
+CALLED_AGAIN = "instead of the commit, after the run was given back: the same process called it again"
 UNHEARD = "after the commit, before anybody heard of it"
 
 
