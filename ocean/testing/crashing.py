@@ -1,7 +1,8 @@
 """Crash everywhere: a scenario is played once for every place at which its ticks can die, and must end the same.
 
-What is killed: handlers and `on_end`, and the methods that they call, at every await, and around every commit. What is
-not: direct calls, routes and webhooks, whose caller would simply ask again; workers outside; the scenario itself.
+What is killed: handlers, and the methods that they call, at every await, and around every commit. What is not: direct
+calls, routes and webhooks, whose caller would simply ask again; workers outside; the scenario itself; and, unless asked
+for, `on_end`, which by contract is called once and not again if it fails.
 """
 
 import logging
@@ -85,6 +86,7 @@ async def crash_everywhere(
     ignore: Collection[str] = (),
     most_points: int = 1_000,
     downtime_ms: int = 0,
+    kill_on_end: bool = False,
 ) -> CrashReport:
     """Play the scenario without a crash, and then once for each place at which one of its ticks can die.
 
@@ -93,10 +95,10 @@ async def crash_everywhere(
     what differs. `clogs` may be a function, which is called for each process: then what a clog keeps in memory is lost,
     too. `outside` makes the world outside of each play. `check` is called at the end of each, for assertions of your
     own. `ignore` has patterns of names that may differ, as the report writes them. More than `most_points` places are
-    thinned out evenly, and the report says so. A crash takes no time, or `downtime_ms`.
+    thinned out evenly, and the report says so. A crash takes no time, or `downtime_ms`. `kill_on_end`: last ticks, too.
     """
     checked_count(most_points, "most_points", least=1)
-    play = _Play(clogs, scenario, outside, check, checked_count(downtime_ms, "downtime_ms"))
+    play = _Play(clogs, scenario, outside, check, checked_count(downtime_ms, "downtime_ms"), kill_on_end)
     expected, points = await play.perform(None)
     again, points_again = await play.perform(None)
     if points != points_again or differences(expected, again, ignore):
@@ -120,10 +122,11 @@ class _Play:
     outside: Callable[[], Outside]
     check: Scenario | None
     downtime_ms: int
+    kill_on_end: bool
 
     async def perform(self, target: CrashPoint | None) -> tuple[Seen, tuple[CrashPoint, ...]]:
         """What can be seen at the end, and all places that were come by."""
-        course, outside = Course(target), self.outside()
+        course, outside = Course(target, kills_on_end=self.kill_on_end), self.outside()
         process = Process(self._make_clogs)
 
         def make(store: Store, clock: ManualClock) -> Ocean:

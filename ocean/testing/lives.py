@@ -72,8 +72,10 @@ class CrashPoint:
 class Course:
     """One performance of a scenario: the places it came by, and the one at which it is to be killed."""
 
-    def __init__(self, target: CrashPoint | None = None) -> None:
+    def __init__(self, target: CrashPoint | None = None, *, kills_on_end: bool = False) -> None:
         self.target = target
+        self.kills_on_end = kills_on_end
+        self.spared: set[tuple[str, int]] = set()
         self.points: list[CrashPoint] = []
         self.is_killed = False
         self.lives: list[Life] = []
@@ -129,13 +131,17 @@ class Life:
         await still
 
     async def bury(self) -> None:
+        """Unwind what stands still. How that ends is nobody's business any more."""
         self._is_buried = True
         for still in self._still:
             if not still.done():
                 still.set_exception(LockLost("this process was killed; nothing of it goes on"))
+                still.exception()
         if self.task is not None and not self.task.done():
             self.task.cancel()
             await asyncio.wait({self.task}, timeout=BURIAL_SECONDS)
+        if self.task is not None and self.task.done() and not self.task.cancelled():
+            self.task.exception()
 
 
 def place_of_caller() -> Place | None:

@@ -506,3 +506,26 @@ async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
 async def test_it_works_on_postgresql_as_well(ground: str) -> None:
     report = await report_of([clog_of(charges_outside_of_a_step)], outside=paying)
     assert len(report.findings) == 5
+
+
+@pytest.mark.parametrize("kill_on_end", [False, True])
+async def test_a_last_tick_is_killed_only_if_asked_for_since_it_is_called_once(kill_on_end: bool) -> None:
+    async def rests(tick: Tick) -> Outcome:
+        return Ok()
+
+    async def cleans_up(tick: Tick) -> Outcome:
+        await tick.emit("cleaned", tick.reason)
+        return Ok()
+
+    async def scenario(w: World) -> None:
+        run = await w.ocean.create_run(session_id="s", clog_id="c", input={})
+        await w.drain()
+        await w.ocean.cancel_run(run.run_id)
+        await w.drain()
+
+    clog = clog_of(rests)
+    clog.on_end(cleans_up)
+    report = await report_of([clog], scenario, kill_on_end=kill_on_end)
+    killed = [point.what for point in report.killed if point.tick == 2]
+    assert killed == (["before tick.emit", BEFORE_COMMIT] if kill_on_end else []) + [CALLED_AGAIN, UNHEARD]
+    assert [finding.point.what for finding in report.findings] == killed[:-2]
