@@ -40,7 +40,7 @@ class CrashFinding:
         place = self.point.place
         where = f"\n  {place}\n    {place.source}" if place is not None else ""
         what = "\n".join(f"  {line}" for each in self.differences for line in str(each).splitlines())
-        return f"killed {self.point}{where}\n{what}"
+        return f"{self.point}{where}\n{what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class CrashReport:
 def _told(alike: list[CrashFinding]) -> str:
     """The first of them in full: what comes after it is mostly the same mistake."""
     first, *others = alike
-    more = [f"    {each.point.what}" + (f", {each.point.place}" if each.point.place else "") for each in others]
-    return "\n".join([str(first), *(["  the same when killed"] if more else []), *more])
+    more = [f"    {each.point.deed}" + (f", {each.point.place}" if each.point.place else "") for each in others]
+    return "\n".join([str(first), *(["  the same when"] if more else []), *more])
 
 
 class CrashFound(AssertionError):

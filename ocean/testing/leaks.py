@@ -43,16 +43,16 @@ class TidyWorlds:
         before = asyncio.all_tasks()
         self._open += 1
         made = world(clogs, url=url, lock_ms=lock_ms, private_hosts=private_hosts, outside=outside)
-        is_dropped = False
-        try:
-            async with made as w:
+        async with made as w:
+            try:
                 yield w
-                at_work = w.ocean.at_work
-        except GeneratorExit:
-            is_dropped = True
-            raise
-        finally:
-            self._open -= not is_dropped
+                self._open -= 1
+            except GeneratorExit:
+                raise  # nobody has closed it: it was found lying about
+            except BaseException:
+                self._open -= 1
+                raise
+            at_work = w.ocean.at_work
         left = [task.get_coro() for task in asyncio.all_tasks() - before if not task.done()]
         found = [f"the task {getattr(each, '__qualname__', each)} is still running" for each in left]
         found += [f"{at_work} handlers are still at work"] if at_work else []

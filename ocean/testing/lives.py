@@ -27,6 +27,9 @@ LIBRARIES = sysconfig.get_path("purelib") + os.sep
 NOBODYS = (OURS, str(Path(anyio.__file__).parent) + os.sep, str(Path(asyncio.__file__).parent) + os.sep)
 BURIAL_SECONDS = 5
 
+CALLED_AGAIN = "called again by the same process, instead of being committed"
+"""The one thing done to a call that does not kill its process: its run is given back."""
+
 living: ContextVar["Life | None"] = ContextVar("living", default=None)
 """The call in which this code runs, if it is one that may die."""
 
@@ -64,9 +67,14 @@ class CrashPoint:
     nth: int = 1
 
     def __str__(self) -> str:
-        times = f" (time {self.nth})" if self.nth > 1 else ""
         again = f", call {self.call}" if self.call > 1 else ""
-        return f"{self.what}{times}, in tick {self.tick}{again} of {self.clog_id} {self.run_id}"
+        return f"{self.deed}, in tick {self.tick}{again} of {self.clog_id} {self.run_id}"
+
+    @property
+    def deed(self) -> str:
+        """What was done to the call there."""
+        times = f" (time {self.nth})" if self.nth > 1 else ""
+        return self.what if self.what == CALLED_AGAIN else f"killed {self.what}{times}"
 
 
 class Course:

@@ -22,7 +22,16 @@ from ocean.kernel.ids import IdSource
 from ocean.kernel.records import AdvanceResult, Claim, TickResult
 from ocean.kernel.store import ClaimAsk, Committed, Store, TickAnswer, TickCommit
 from ocean.kernel.tick import Tick
-from ocean.testing.lives import Course, CrashPoint, Life, Place, living, place_of_caller, place_of_own_wait
+from ocean.testing.lives import (
+    CALLED_AGAIN,
+    Course,
+    CrashPoint,
+    Life,
+    Place,
+    living,
+    place_of_caller,
+    place_of_own_wait,
+)
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
 
@@ -37,7 +46,6 @@ MOMENT_MS = 1
 """How long a lock lasts. Nobody else is here, and time stands still while a handler works."""
 
 BEFORE_COMMIT = "after the handler had answered, before the commit"
-CALLED_AGAIN = "instead of the commit, after the run was given back: the same process called it again"
 UNHEARD = "after the commit, before anybody heard of it"
 
 

@@ -49,6 +49,15 @@ ESSENTIAL = {
         "result: {'paid': 40}",
         "paid in all: ['msg_1']",
     ],
+    "charged_twice": [
+        "hasty: an ordinary test sees 1 charge",
+        "hasty: a crash changes the result at 5 of 8 places",
+        '    answer: FetchResponse = await tick.fetch(CHARGES, method="POST", headers=headers, body=body)',
+        '    without a crash: [{"card": "ada\'s", "amount": 40}]',
+        '    with it:         [{"card": "ada\'s", "amount": 40}, {"card": "ada\'s", "amount": 40}]',
+        "careful: an ordinary test sees 1 charge",
+        "careful: the result is the same after a crash at each of 11 places",
+    ],
     "external_worker": [
         "one -> ONE from the queue snakes, by worker.py",
         "two -> TWO from the queue shells, by worker.sh",
