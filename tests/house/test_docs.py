@@ -24,7 +24,7 @@ DOCUMENTS = sorted(
     for path in ROOT.rglob("*.md")
     if not any(part.startswith(".") or part == "node_modules" for part in path.relative_to(ROOT).parts)
 )
-TYPED = ("README.md", "docs/writing-a-clog.md")
+TYPED = ("README.md", "docs/testing-a-clog.md", "docs/writing-a-clog.md")
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?P<target>[^)\s]+)\)")
 COMMANDS = (
@@ -101,7 +101,7 @@ def test_every_block_of_python_is_a_program_or_a_fragment() -> None:
     assert {block.place.split(":")[0] for block in PROGRAMS} >= set(TYPED)
 
 
-def test_the_programs_of_the_readme_and_the_clog_page_are_strictly_typed(tmp_path: Path) -> None:
+def test_the_programs_of_the_readme_and_the_clog_pages_are_strictly_typed(tmp_path: Path) -> None:
     files = []
     for block in PROGRAMS:
         if block.place.startswith(TYPED):

@@ -507,7 +507,10 @@ async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
 @pytest.mark.parametrize("ground", ["postgres"], indirect=True)
 async def test_it_works_on_postgresql_as_well(ground: str) -> None:
     report = await report_of([clog_of(charges_outside_of_a_step)], outside=paying, most_points=3)
-    assert [finding.point.what for finding in report.findings] == ["before tick.emit", BEFORE_COMMIT]
+    assert [finding.point.what for finding in report.findings] == [
+        f"after {CHARGE} had arrived, before its answer was heard",
+        BEFORE_COMMIT,
+    ]
 
 
 @pytest.mark.parametrize("kill_on_end", [False, True])
