@@ -16,6 +16,8 @@ from ocean.testing.outside import Outside
 from ocean.testing.worlds import World
 
 PAGE = 1_000
+MOST_SHOWN = 500
+MANY_ALIKE = 3
 Seen = dict[str, Any]
 
 
@@ -28,11 +30,36 @@ class Difference:
     found: Any
 
     def __str__(self) -> str:
-        return f"{self.what}\n  without a crash: {_shown(self.expected)}\n  with it:         {_shown(self.found)}"
+        expected, found = _shown(self.expected), _shown(self.found)
+        note = ""
+        if isinstance(self.expected, list) and isinstance(self.found, list):
+            expected, found = _lists_shown(self.expected, self.found)
+            note = ", the same in another order" if _sorted(self.expected) == _sorted(self.found) else ""
+        return f"{self.what}{note}\n  without a crash: {expected}\n  with it:         {found}"
 
 
 def _shown(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=repr)[:500]
+    return "nothing" if value is None else _text(value)[:MOST_SHOWN]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)
+
+
+def _sorted(values: Iterable[Any]) -> list[str]:
+    return sorted(map(_text, values))
+
+
+def _lists_shown(expected: list[Any], found: list[Any]) -> tuple[str, str]:
+    """Both without what is alike at their beginnings and ends, if there is much of it."""
+    shorter = min(len(expected), len(found))
+    before = next((n for n in range(shorter) if expected[n] != found[n]), shorter)
+    after = next((n for n in range(shorter - before) if expected[-1 - n] != found[-1 - n]), shorter - before)
+    if before + after < MANY_ALIKE:
+        return _shown(expected), _shown(found)
+    told = f"[after {before} alike and before {after} alike: "
+    shown = [_text(values[before : len(values) - after])[1:MOST_SHOWN] for values in (expected, found)]
+    return told + shown[0], told + shown[1]
 
 
 def differences(expected: Seen, found: Seen, ignore: Collection[str]) -> tuple[Difference, ...]:
@@ -122,4 +149,4 @@ def effects_seen(outside: Outside) -> Seen:
     seen: Seen = defaultdict(list)
     for call in outside.effects():
         seen[f"effects of {call.name}"].append(call.body)
-    return {name: sorted(bodies, key=lambda body: json.dumps(body, sort_keys=True)) for name, bodies in seen.items()}
+    return {name: sorted(bodies, key=_text) for name, bodies in seen.items()}

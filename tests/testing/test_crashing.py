@@ -9,7 +9,7 @@ import pytest
 from anyio import lowlevel
 
 from ocean import Clog, Continue, Done, Failed, Ok, Outcome, Retry, RetryPolicy, Tick, Wait
-from ocean.testing import CrashFound, CrashReport, Outside, World, crash_everywhere
+from ocean.testing import CrashFound, CrashReport, Difference, Outside, World, crash_everywhere
 from ocean.testing.lives import CALLED_AGAIN
 from ocean.testing.mortal import BEFORE_COMMIT, TOOLS, UNHEARD
 from tests.testing.shops import CHARGE, charges_in_a_step, charges_outside_of_a_step, clog_of, one_run, paying
@@ -401,6 +401,24 @@ async def test_rows_of_every_scope_are_compared() -> None:
     names = [each.what for each in report.findings[0].differences]
     run = "run 00000000-0000-7000-8000-000000000001 of c"
     assert names == ["global row of c", f"{run}: row 'a' of c in tick 1", f"{run}: row of c", "session row of c in s"]
+
+
+async def test_a_difference_in_a_long_list_is_shown_without_what_is_alike() -> None:
+    told = str(Difference("events", [1, 2, 3, 4, 5], [1, 2, 9, 4, 5])).splitlines()
+    assert told == [
+        "events",
+        "  without a crash: [after 2 alike and before 2 alike: 3]",
+        "  with it:         [after 2 alike and before 2 alike: 9]",
+    ]
+    assert str(Difference("events", [1, 2, 3, 1], [1, 2, 3, 1, 1])).splitlines()[1:] == [
+        "  without a crash: [after 4 alike and before 0 alike: ]",
+        "  with it:         [after 4 alike and before 0 alike: 1]",
+    ]
+    assert str(Difference("events", [1, 2], [2, 1])).splitlines()[0] == "events, the same in another order"
+    assert str(Difference("row", None, {"a": "ä"})).splitlines()[1:] == [
+        "  without a crash: nothing",
+        '  with it:         {"a": "ä"}',
+    ]
 
 
 async def test_children_timers_signals_and_retries_stand_every_crash() -> None:
