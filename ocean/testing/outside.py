@@ -83,7 +83,6 @@ class Outside:
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         """What `tick.fetch` asks for."""
         name, key, body = request_name(request), request_key(request), readable(request.body)
-        await _stop_if_dead()
         earlier = self._earlier("fetch", name, key)
         if earlier is not None:
             response = _repeated(earlier, body)
@@ -96,7 +95,8 @@ class Outside:
 
     async def take_step(self, name: str, key: str, fn: Callable[[str], Any]) -> Any:
         """What `tick.step` asks for: calls the function, unless its answer is recorded."""
-        await _stop_if_dead()
+        if (life := living.get()) is not None and life.is_dead:
+            await life.stand_still()
         earlier = self._earlier("step", name, key) if self._recorded else None
         recorded = earlier or self._from_recording("step", name, None)
         if recorded is not None:
@@ -158,9 +158,3 @@ def _repeated(earlier: OutsideCall, body: Any) -> FetchResponse:
 async def _come_by(what: str) -> None:
     if (life := living.get()) is not None:
         await life.come_by(what, place_of_caller())
-
-
-async def _stop_if_dead() -> None:
-    """A task that a dead call has left behind has no effects."""
-    if (life := living.get()) is not None and life.is_dead:
-        await life.stand_still()
