@@ -82,7 +82,8 @@ class Link:
         try:
             self._pool = await asyncpg.create_pool(
                 self.options.url,
-                min_size=1,
+                # One that is lost is not missed before it is needed: the driver would go on about it in its log.
+                min_size=0,
                 max_size=self.options.pool,
                 reset=_leave_as_it_is,
                 **self.options.connecting(self._name),
