@@ -8,8 +8,8 @@ from ocean.kernel.eligibility import kernel_end
 from ocean.kernel.records import Delay, Run, RunStatus
 from ocean.kernel.store import Store
 from ocean.kernel.transitions import due_at, is_last_call, wants_slots
+from ocean.stores.rows import run_from
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.unit import run_from
 from ocean.testing import World
 from tests.postgres.tables import copy
 

@@ -1,112 +1,98 @@
 """Lists, counts and feeds: one statement each, put together from the same stretches of indexes as on SQLite."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ocean.kernel.filters import FeedFilter, RunFilter
-from ocean.kernel.records import Event, RunCount, RunInfo
-from ocean.kernel.values import decode, encode
-from ocean.stores.postgres.link import Connection, Link
-from ocean.stores.sqlite.info import infos
-from ocean.stores.sqlite.listing import cursor_after, cursor_of, order_asked
-from ocean.stores.sqlite.streams import Key, streams
-from ocean.stores.sqlite.unit import Unit
+from ocean.kernel.records import Event, RunCount, RunPage
+from ocean.stores.cursors import cursor_of, key_of
+from ocean.stores.postgres.asking import Asking
+from ocean.stores.rows import event_from, shown_from
+from ocean.stores.streams import Key, Lead, Statement, keys_in_order, lead_of, ordered
 
 
-async def page(
-    link: Link, where: RunFilter, limit: int, cursor: str | None, is_descending: bool
-) -> tuple[list[str], str | None]:
-    """The ids of a page's runs, and the cursor of the next page."""
-    order = order_asked(where, is_descending)
-    after = None if cursor is None else cursor_after(cursor, order, where)
+class Words:
+    """PostgreSQL's. All values are one JSON array; no index can be named, but `ocean_walk` leaves no other way."""
 
-    async def ask(db: Connection) -> list[Key]:
-        values: list[Any] = []
-        parts = [f"({sql} LIMIT {limit + 1})" for sql in await _statements(db, where, after, is_descending, values)]
-        if not parts:
-            return []
-        direction = "DESC" if is_descending else "ASC"
-        places = range(1, (4 if where.ranged is not None else 3))
-        by = ", ".join(f"{place} {direction}" for place in places)
-        joined = f"SELECT * FROM ({' UNION ALL '.join(parts)}) f ORDER BY {by} LIMIT {limit + 1}"
-        rows = await db.fetch(joined, *values)
-        return [tuple(row) for row in rows]
+    def place(self, number: int, value: Any) -> str:
+        match value:
+            case int():
+                return f"($1->>{number - 1})::bigint"
+            case tuple():
+                return f"jsonb_array_elements_text($1->{number - 1})"
+            case _:
+                return f"($1->>{number - 1})"
 
-    keys = await link.read(ask)
-    shown = keys[:limit]
-    return [str(key[-1]) for key in shown], cursor_of(order, shown[-1]) if len(keys) > limit else None
+    def source(self, table: str, index: str) -> str:
+        return table
+
+    def beside(self, table: str) -> str:
+        return f"JOIN {table}"
+
+    def unindexed(self, column: str) -> str:
+        return column
 
 
-def shown(u: Unit, run_ids: Sequence[str]) -> list[RunInfo]:
-    """Those that are still there."""
-    u.loaded(u.all("get_runs", run_ids=encode(list(run_ids))))
-    return infos(u, [run for run_id in run_ids if (run := u.find(run_id)) is not None])
+class Lists(Asking):
+    """That part of the store."""
+
+    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
+        after = None if cursor is None else key_of(cursor, where, is_descending)
+        if where.is_nothing:
+            return RunPage((), None)
+        lead, statement = lead_of(where), Statement(Words())
+        merged = _merged(statement, lead, where, limit + 1, after, is_descending)
+        order = [column.partition(".")[2] for column in lead.order]
+        sql = (
+            f"SELECT json_build_array(json_build_array({', '.join(order)}),"
+            " (SELECT ocean_shown(r) FROM runs r WHERE r.run_id = page.run_id))"
+            f" FROM ({merged} ORDER BY {ordered(order, is_descending)} LIMIT {limit + 1}) page"
+        )
+        found = await self._walk(sql, statement.values)
+        runs = tuple(shown_from(shown) for _, shown in found[:limit])
+        return RunPage(runs, cursor_of(where, is_descending, found[limit - 1][0]) if len(found) > limit else None)
+
+    async def count_runs(self, where: RunFilter, cap: int) -> RunCount:
+        if where.is_nothing:
+            return RunCount(0, False)
+        statement = Statement(Words())
+        merged = _merged(statement, lead_of(where), where, cap + 1, None, False)
+        (found,) = await self._walk(
+            f"SELECT to_json(count(*)) FROM ({merged} LIMIT {cap + 1}) counted", statement.values
+        )
+        return RunCount(min(found, cap), found > cap)
+
+    async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
+        statement = Statement(Words())
+        statement.compare(("e.seq",), ">", (after,))
+        for column in ("run_id", "session_id", "clog_id", "correlation_id"):
+            wanted = getattr(where, column)
+            if wanted is not None:
+                statement.compare((f"e.{column}",), "=", (wanted,))
+        if where.types:
+            statement.conditions.append(statement.any_of("e.type", where.types))
+        conditions = " AND ".join(statement.conditions)
+        sql = f"SELECT row_to_json(e) FROM events e WHERE {conditions} ORDER BY e.seq LIMIT {limit}"
+        return [event_from(row) for row in await self._walk(sql, statement.values)]
+
+    async def event_bounds(self) -> tuple[int, int]:
+        floor, last = await self._ask("event_bounds")
+        return floor, last
 
 
-async def count(link: Link, where: RunFilter, cap: int) -> RunCount:
-    async def ask(db: Connection) -> int:
-        values: list[Any] = []
-        parts = [f"({sql} LIMIT {cap + 1})" for sql in await _statements(db, where, None, False, values)]
-        if not parts:
-            return 0
-        return int(await db.fetchval(f"SELECT count(*) FROM ({' UNION ALL '.join(parts)}) f", *values))
-
-    found = await link.read(ask)
-    return RunCount(min(found, cap), found > cap)
-
-
-async def _statements(
-    db: Connection, where: RunFilter, after: Key | None, is_descending: bool, values: list[Any]
-) -> list[str]:
-    rows = [] if where.clog_ids is not None else await db.fetch("SELECT clog_id FROM ocean_clogs ORDER BY clog_id")
-    clogs = _Clogs([row["clog_id"] for row in rows])
-    found = streams(clogs, where, after, is_descending)
-    return [_translated(sql, given, values) for sql, given in found]
+def _merged(
+    statement: Statement, lead: Lead, where: RunFilter, most: int, after: Key | None, is_descending: bool
+) -> str:
+    """The first keys of every stretch; each stretch is a walk of its own, begun for one choice of values."""
+    sources = []
+    for column, values in lead.sets.items():
+        name = column.partition(".")[2]
+        sources.append(f"{_values(statement, lead, values)} {name}s ({name})")
+        statement.conditions.append(f"{column} = {name}s.{name}")
+    walk = keys_in_order(statement, lead, where, after, is_descending)
+    return f"SELECT walk.* FROM {' CROSS JOIN '.join([*sources, f'LATERAL ({walk} LIMIT {most}) walk'])}"
 
 
-class _Clogs:
-    """The clogs that may have runs, asked for one after another."""
-
-    def __init__(self, clog_ids: list[str]) -> None:
-        self._clog_ids = clog_ids
-
-    def one(self, name: str, /, **values: Any) -> Mapping[str, Any] | None:
-        return next(({"clog_id": found} for found in self._clog_ids if found > values["clog_id"]), None)
-
-
-def _translated(sql: str, given: Mapping[str, Any], values: list[Any]) -> str:
-    """SQLite's statement in PostgreSQL's words: places instead of names, and no advice on indexes."""
-
-    def place(match: re.Match[str]) -> str:
-        values.append(given[match[1]])
-        return f"${len(values)}"
-
-    sql = re.sub(r" INDEXED BY \w+", "", sql).replace("+r.", "r.").replace(" CROSS JOIN ", " JOIN ")
-    return re.sub(r":(\w+)", place, sql.replace(" WHERE 1 ", " WHERE true "))
-
-
-async def read_events(link: Link, where: FeedFilter, after: int, limit: int) -> list[Event]:
-    async def ask(db: Connection) -> list[Event]:
-        values: list[Any] = [after, limit]
-        conditions = ["seq > $1", *_conditions(where, values)]
-        sql = f"SELECT * FROM events WHERE {' AND '.join(conditions)} ORDER BY seq LIMIT $2"
-        return [_event(row) for row in await db.fetch(sql, *values)]
-
-    return await link.read(ask)
-
-
-def _conditions(where: FeedFilter, values: list[Any]) -> Iterator[str]:
-    for column in ("run_id", "session_id", "clog_id", "correlation_id"):
-        wanted = getattr(where, column)
-        if wanted is not None:
-            values.append(wanted)
-            yield f"{column} = ${len(values)}"
-    if where.types:
-        values.append(list(where.types))
-        yield f"type = ANY (${len(values)}::text[])"
-
-
-def _event(row: Any) -> Event:
-    values: dict[str, Any] = {name: row[name] for name in Event.__slots__}
-    return Event(**values | {"payload": decode(row["payload"])})
+def _values(statement: Statement, lead: Lead, values: tuple[str, ...] | None) -> str:
+    if values is not None:
+        return statement.value(values)
+    return f"ocean_clogs_with_runs({'session_ids.session_id' if 'r.session_id' in lead.sets else ''})"

@@ -1,12 +1,11 @@
 """API keys, web sessions, and whose a run is."""
 
-import sqlite3
 from dataclasses import replace
-from typing import Any
 
 from ocean.kernel.access import ApiKey, Standing
-from ocean.kernel.records import GENERIC_VERBS
-from ocean.kernel.values import decode, encode
+from ocean.kernel.values import encode
+from ocean.stores.deciding import is_live
+from ocean.stores.rows import api_key_from, standing_from
 from ocean.stores.sqlite.unit import Unit
 from ocean.stores.sqlite.units import Units
 
@@ -32,7 +31,9 @@ class AccessStore(Units):
         return await self._write(act)
 
     async def list_api_keys(self, after: str, limit: int) -> list[ApiKey]:
-        return await self._read(lambda u: [key_from(row) for row in u.all("list_api_keys", after=after, limit=limit)])
+        return await self._read(
+            lambda u: [api_key_from(row) for row in u.all("list_api_keys", after=after, limit=limit)]
+        )
 
     async def has_api_keys(self) -> bool:
         def act(u: Unit) -> bool:
@@ -43,8 +44,9 @@ class AccessStore(Units):
 
     async def find_api_key(self, key_id: str) -> tuple[ApiKey, str] | None:
         def act(u: Unit) -> tuple[ApiKey, str] | None:
-            row = _live_key(u, key_id)
-            return None if row is None else (key_from(row), row["hash"])
+            row = u.one("get_api_key", key_id=key_id)
+            key = None if row is None else api_key_from(row)
+            return (key, row["hash"]) if row and key and is_live(key, u.now) else None
 
         return await self._read(act)
 
@@ -53,7 +55,7 @@ class AccessStore(Units):
             u.do("revoke_api_key", key_id=key_id, now=u.now)
             u.do("end_web_sessions_of_key", key_id=key_id)
             row = u.one("get_api_key", key_id=key_id)
-            return None if row is None else key_from(row)
+            return None if row is None else api_key_from(row)
 
         return await self._write(act)
 
@@ -68,8 +70,9 @@ class AccessStore(Units):
     async def find_web_session(self, hash: str) -> ApiKey | None:
         def act(u: Unit) -> ApiKey | None:
             session = u.one("get_web_session", hash=hash, now=u.now)
-            row = None if session is None else _live_key(u, session["key_id"])
-            return None if row is None else key_from(row)
+            row = u.one("get_api_key", key_id=session["key_id"]) if session else None
+            key = None if row is None else api_key_from(row)
+            return key if key and is_live(key, u.now) else None
 
         return await self._read(act)
 
@@ -77,28 +80,11 @@ class AccessStore(Units):
         return await self._write(lambda u: u.do("end_web_session", hash=hash) > 0)
 
     async def standing(self, run_id: str) -> Standing | None:
-        return await self._read(lambda u: _standing(u.one("standing_of_run", run_id=run_id)))
+        return await self._standing("standing_of_run", run_id=run_id)
 
     async def standing_of_lease(self, lease_hash: str) -> Standing | None:
-        return await self._read(lambda u: _standing(u.one("standing_of_lease", lease_hash=lease_hash)))
+        return await self._standing("standing_of_lease", lease_hash=lease_hash)
 
-
-def key_from(row: sqlite3.Row) -> ApiKey:
-    values: dict[str, Any] = {name: row[name] for name in ApiKey.__slots__}
-    for name in ("scopes", "roles", "sessions"):
-        values[name] = None if row[name] is None else tuple(decode(row[name]))
-    return ApiKey(**values)
-
-
-def _live_key(u: Unit, key_id: str) -> sqlite3.Row | None:
-    row = u.one("get_api_key", key_id=key_id)
-    if row is None or row["revoked_at"] is not None:
-        return None
-    return row if row["expires_at"] is None or u.now < row["expires_at"] else None
-
-
-def _standing(row: sqlite3.Row | None) -> Standing | None:
-    if row is None:
-        return None
-    allows = GENERIC_VERBS if row["allows"] is None else tuple(decode(row["allows"]))
-    return Standing(row["run_id"], row["session_id"], row["clog_id"], allows)
+    async def _standing(self, name: str, **values: str) -> Standing | None:
+        row = await self._read(lambda u: u.one(name, **values))
+        return None if row is None else standing_from(row)

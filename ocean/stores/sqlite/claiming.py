@@ -4,11 +4,20 @@ import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ocean.kernel.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
+from ocean.kernel.eligibility import Surroundings, holds
 from ocean.kernel.lanes import pick
-from ocean.kernel.records import WAKE, Agenda, Claim, Input, Lock, Run, RunStatus
-from ocean.kernel.store import ClaimableClog, ClaimAsk, NotClaimable
-from ocean.kernel.transitions import EndNow, claimed
+from ocean.kernel.records import Agenda, Claim, Run, RunStatus
+from ocean.kernel.store import ClaimAsk, NotClaimable
+from ocean.stores.planning import (
+    COUNT_CAP,
+    Stock,
+    agenda_of,
+    claim_of,
+    first_call,
+    further_call,
+    once_claimed,
+    surroundings_of,
+)
 from ocean.stores.sqlite.inbox import due_inputs, fix_inputs, fixed_inputs
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.keys import full_key, park_if_full
@@ -18,7 +27,6 @@ from ocean.stores.sqlite.unit import Unit
 MOST_OWED = 100
 MOST_LOOKED_AT = 1_000
 """How many due runs one claim looks at when it has to park them: each is parked once, then gone from the index."""
-COUNT_CAP = 1_000
 PRIORITIES = range(10)
 
 MOST_ROUNDS = 50
@@ -85,14 +93,7 @@ def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
 
 
 def surroundings(u: Unit, run: Run, clog_ids: Collection[str]) -> Surroundings:
-    """What else decides whether the run can be claimed by somebody who has these clogs."""
-    record = u.clog(run.clog_id)
-    return Surroundings(
-        is_here=run.clog_id in clog_ids,
-        is_clog_paused=record is not None and record.paused,
-        is_external=record is not None and record.external,
-        full_key=full_key(u, run),
-    )
+    return surroundings_of(run, u.clog(run.clog_id), full_key(u, run), clog_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,43 +108,16 @@ class Plan:
 
 def plan_claim(u: Unit, run: Run, ask: ClaimAsk) -> Plan | NotClaimable:
     """Everything that a claim of this run decides. It only reads: what a plan says, the claim then writes."""
-    if owed := kernel_end(run, u.now):
-        return NotClaimable(end=owed)
-    if found := holds(run, surroundings(u, run, ask.clogs), u.now):
-        return NotClaimable(holds=found)
-    if is_lapsed_lease(run, u.now):
-        return NotClaimable()
-    clog = ask.clogs[run.clog_id]
-    following = claimed(run, ask.instance_id, clog.lock_ms, u.now, is_lease=ask.is_lease)
-    if isinstance(following, EndNow):
-        return NotClaimable(end=following.reason)
-    call, reason, inputs, caused_by = _call_again(u, run) if run.tick_open else _begin(u, following, clog)
-    claim = Claim(
-        run=info(u, following),
-        lock=Lock(run.run_id, following.lock_epoch, clog.lock_ms),
-        tick=following.tick,
-        call=call,
-        reason=reason,
-        inputs=inputs,
-        claimed_at=u.now,
-        lock_expires_at=u.now + clog.lock_ms,
-        life=run.life,
-    )
-    return Plan(claim, run, following, caused_by)
-
-
-def _begin(u: Unit, run: Run, clog: ClaimableClog) -> tuple[int, str, tuple[Input, ...], str | None]:
-    """A new tick: its number, reason and inputs, for every call of it."""
-    inputs = () if run.ending else due_inputs(u, run, clog.takes_all_inputs)
-    reason = str(run.ending) if run.ending else str(inputs[0].kind) if inputs else WAKE
-    return 1, reason, inputs, inputs[0].caused_by if inputs else None
-
-
-def _call_again(u: Unit, run: Run) -> tuple[int, str, tuple[Input, ...], str | None]:
-    """The same tick once more, after a crash, a failed attempt or a give-back."""
-    tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
-    assert tick is not None
-    return tick["calls"] + 1, tick["reason"], fixed_inputs(u, run), tick["caused_by"]
+    following = once_claimed(run, surroundings(u, run, ask.clogs), ask, u.now)
+    if isinstance(following, NotClaimable):
+        return following
+    if run.tick_open:
+        tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
+        assert tick is not None
+        call = further_call(tick, fixed_inputs(u, run))
+    else:
+        call = first_call(following, due_inputs(u, following, ask.clogs[run.clog_id].takes_all_inputs))
+    return Plan(claim_of(following, info(u, following), call, ask, u.now), run, following, call.caused_by)
 
 
 def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
@@ -192,24 +166,16 @@ def preview_claim(u: Unit, ask: ClaimAsk) -> Claim | NotClaimable:
 def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
     """What is due, in a number of rows that does not grow with the runs that sleep or have ended."""
     paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
-    due = unclaimable = 0
-    times: list[int] = []
+    lanes, last_ticks = [], []
     for lane in u.all("lanes"):
         is_ours = lane["clog_id"] in clog_ids and lane["clog_id"] not in paused
-        if is_ours:
-            times.append(lane["first_due_at"])
-        if lane["first_due_at"] <= u.now:
-            where = {"clog_id": lane["clog_id"], "priority": lane["priority"]}
-            row = u.one("lane_due_count", **where, now=u.now, limit=COUNT_CAP)
-            count = row["n"] if row else 0
-            due, unclaimable = (due + count, unclaimable) if is_ours else (due, unclaimable + count)
+        where = {"clog_id": lane["clog_id"], "priority": lane["priority"]}
+        is_due = lane["first_due_at"] <= u.now
+        row = u.one("lane_due_count", **where, now=u.now, limit=COUNT_CAP) if is_due else None
+        lanes.append(Stock(is_ours, lane["first_due_at"], row["n"] if row else 0))
     for clog_id in paused & clog_ids:
         row = u.one("first_ending", clog_id=clog_id)
-        times += [row["due_at"]] if row and row["due_at"] is not None else []
-        last_ticks = len(u.all("endings_due", clog_id=clog_id, now=u.now, limit=COUNT_CAP))
-        due, unclaimable = due + last_ticks, unclaimable - last_ticks
+        due = len(u.all("endings_due", clog_id=clog_id, now=u.now, limit=COUNT_CAP))
+        last_ticks.append(Stock(True, row["due_at"] if row else None, due))
     owed = u.one("next_owed")
-    times += [owed["at"]] if owed and owed["at"] is not None else []
-    first = min(times, default=None)
-    age = max(0, u.now - first) if first is not None else 0
-    return Agenda(min(due, COUNT_CAP), first, age, min(unclaimable, COUNT_CAP))
+    return agenda_of(lanes, last_ticks, owed["at"] if owed else None, u.now)

@@ -2,18 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from ocean.kernel.counters import Counter, CounterKind, Take, Taken, decide, reserve
+from ocean.kernel.counters import Counter, Take, Taken, decide, reserve
+from ocean.stores.deciding import looked_at
+from ocean.stores.rows import counter_from
 from ocean.stores.sqlite.unit import Unit
 
 
 def look(u: Unit, takes: Sequence[Take]) -> Taken:
-    """What the last of these takes of one key would be answered after the others; no, if one of them is refused."""
-    counter = _stored(u, takes[0].key)
-    for take in takes:
-        taken, counter = decide(counter, take, u.now)
-        if not taken:
-            break
-    return taken
+    return looked_at(_stored(u, takes[0].key), takes, u.now)
 
 
 def take(u: Unit, asked: Take) -> Taken:
@@ -44,9 +40,7 @@ def promise(u: Unit, asked: Take) -> int:
 
 def _stored(u: Unit, key: str) -> Counter | None:
     row = u.one("get_counter", key=key)
-    if row is None:
-        return None
-    return Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])
+    return None if row is None else counter_from(row)
 
 
 def _put(u: Unit, key: str, counter: Counter) -> None:

@@ -5,7 +5,8 @@ from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RunExists, Unknow
 from ocean.kernel.names import near_name
 from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunStatus
 from ocean.kernel.values import encode
-from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation, is_debounced
+from ocean.stores.deciding import holder_from, is_debounced
+from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation
 from ocean.stores.sqlite.inbox import append_input
 from ocean.stores.sqlite.info import put_attribute
 from ocean.stores.sqlite.keys import name_keys
@@ -18,7 +19,7 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     if clog is None:
         raise unknown_clog(u, new.clog_id)
     earlier = _earlier_run(u, new)
-    is_again = earlier is not None and new.debounce is not None and is_debounced(u, earlier.run_id)
+    is_again = earlier is not None and new.debounce is not None and is_debounced(earlier, u.now)
     if earlier is not None and not is_again:
         return earlier
     if new.deadline_at is not None and new.deadline_at <= u.now:
@@ -54,11 +55,8 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
 def holder_of_key(u: Unit, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
     """The run that holds a dedupe key now, and the hash of the body that made it."""
     row = u.one("get_dedupe", clog_id=clog_id, session_id=session_id, dedupe_key=dedupe_key)
-    if row is None or (row["expires_at"] is not None and row["expires_at"] <= u.now):
-        return None
-    if row["debounced"] and not is_debounced(u, row["run_id"]):
-        return None
-    return row["run_id"], row["body_hash"]
+    run = u.find(row["run_id"]) if row is not None and row["debounced"] else None
+    return holder_from(row, run, u.now)
 
 
 def release_key(u: Unit, run_id: str) -> None:
@@ -79,7 +77,7 @@ def _earlier_run(u: Unit, new: NewRun) -> Run | None:
     if holder is None:
         return None
     run_id, body_hash = holder
-    if body_hash != new.body_hash and not (new.debounce is not None and is_debounced(u, run_id)):
+    if body_hash != new.body_hash and not (new.debounce is not None and is_debounced(u.find(run_id), u.now)):
         raise DedupeKeyReused(
             f"dedupe key {new.dedupe_key!r} is held by run {run_id}, created from another body", run_id=run_id
         )

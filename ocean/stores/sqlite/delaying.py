@@ -3,7 +3,6 @@
 from typing import Any
 
 from ocean.kernel.effects import Debounce, NewRun
-from ocean.kernel.eligibility import kernel_end
 from ocean.kernel.records import Delay, Run, changed
 from ocean.kernel.transitions import delayed
 from ocean.kernel.values import encode
@@ -21,12 +20,6 @@ def delayed_at_creation(u: Unit, run: Run, new: NewRun) -> Run:
     if new.debounce is not None and new.dedupe_key is not None:
         return delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now)
     return run
-
-
-def is_debounced(u: Unit, run_id: str) -> bool:
-    """Whether a run still waits for its creations to come to rest: no claim has taken it, and no end is due."""
-    run = u.find(run_id)
-    return run is not None and run.delayed_by is Delay.DEBOUNCE and kernel_end(run, u.now) is None
 
 
 def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:

@@ -1,18 +1,17 @@
 """The inbox: how inputs arrive, become a tick's, and are consumed by its commit."""
 
-import sqlite3
 from typing import Any
 
 from ocean.kernel.effects import NewSignal, SetTimer
 from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
 from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
 from ocean.kernel.transitions import input_arrived, refuse_if_ended
-from ocean.kernel.values import decode
+from ocean.stores.planning import MOST_INPUTS
+from ocean.stores.rows import input_from
 from ocean.stores.sqlite.unit import Unit
 
 CONTINUATION_AT = -1
 """A continuation is available before anything else that may be in the inbox."""
-MOST_INPUTS = 256
 
 
 def append_input(
@@ -156,17 +155,3 @@ def drop_timers(u: Unit, run_id: str) -> None:
     gone = len(u.all("drop_timers", run_id=run_id))
     run = u.run(run_id)
     u.save(changed(run, pending_count=run.pending_count - gone))
-
-
-def input_from(row: sqlite3.Row) -> Input:
-    return Input(
-        number=row["number"],
-        kind=InputKind(row["kind"]),
-        body=decode(row["body"]),
-        available_at=row["available_at"],
-        signal_id=row["signal_id"],
-        timer=row["timer"],
-        actor=row["actor"],
-        caused_by=row["caused_by"],
-        consumed_tick=row["consumed_tick"],
-    )

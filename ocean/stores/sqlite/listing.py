@@ -1,44 +1,56 @@
 """Listing and counting runs: the streams of a filter, merged, a page of it or up to a cap."""
 
-import base64
 import heapq
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from itertools import islice
 from typing import Any
 
-from ocean.kernel.errors import BadCursor, InvalidValue
 from ocean.kernel.filters import RunFilter
 from ocean.kernel.records import RunCount, RunPage
-from ocean.kernel.values import checked_id, encode
+from ocean.kernel.values import encode
+from ocean.stores.cursors import cursor_of, key_of
 from ocean.stores.sqlite.info import infos
-from ocean.stores.sqlite.streams import Key, order_of, streams
 from ocean.stores.sqlite.unit import Unit
+from ocean.stores.streams import Key, Lead, Statement, keys_in_order, lead_of
 
-LONGEST_CURSOR = 8_192
+
+class Words:
+    """SQLite's. Each statement names its index, so no statistics can change the plan."""
+
+    def place(self, number: int, value: Any) -> str:
+        return f":v{number}"
+
+    def source(self, table: str, index: str) -> str:
+        return f"{table} INDEXED BY {index}"
+
+    def beside(self, table: str) -> str:
+        # CROSS keeps the order of the two.
+        return f"CROSS JOIN {table}"
+
+    def unindexed(self, column: str) -> str:
+        return f"+{column}"
 
 
 def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
     """In the filter's order, then by id. The cursor is the last run shown, so pages stay put while runs are added."""
-    order = f"{order_of(where)} {'descending' if is_descending else 'ascending'}"
-    after = None if cursor is None else _decoded(cursor, order, where.ranged is not None)
+    after = None if cursor is None else key_of(cursor, where, is_descending)
     with ExitStack() as stack:
         walks = [
             _keys(stack.enter_context(closing(u.db.execute(sql, values))))
-            for sql, values in streams(u, where, after, is_descending)
+            for sql, values in _streams(u, where, after, is_descending)
         ]
         keys = list(islice(heapq.merge(*walks, reverse=is_descending), limit + 1))
     page = keys[:limit]
     run_ids = [str(key[-1]) for key in page]
     u.loaded(u.all("get_runs", run_ids=encode(run_ids)))
     runs = infos(u, [u.run(run_id) for run_id in run_ids])
-    return RunPage(tuple(runs), _encoded(order, page[-1]) if len(keys) > limit else None)
+    return RunPage(tuple(runs), cursor_of(where, is_descending, page[-1]) if len(keys) > limit else None)
 
 
 def count_runs(u: Unit, where: RunFilter, cap: int) -> RunCount:
     found = 0
-    for sql, values in streams(u, where, None, False):
+    for sql, values in _streams(u, where, None, False):
         counting = f"SELECT count(*) FROM ({sql} LIMIT :left)"
         found += u.db.execute(counting, values | {"left": cap + 1 - found}).fetchone()[0]
         if found > cap:
@@ -51,30 +63,38 @@ def _keys(rows: Any) -> Iterator[Key]:
     return (tuple(row) for row in rows)
 
 
-def _encoded(order: str, key: Key) -> str:
-    return base64.urlsafe_b64encode(json.dumps([order, *key]).encode()).decode()
+def _streams(u: Unit, where: RunFilter, after: Key | None, is_descending: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One statement for each stretch; each answers keys in the order asked for, after the one given."""
+    if where.is_nothing:
+        return
+    lead = lead_of(where)
+    for fixed in _stretches(u, lead, {}):
+        statement = Statement(Words())
+        for column, value in fixed.items():
+            statement.conditions.append(f"{column} = {statement.value(value)}")
+        sql = keys_in_order(statement, lead, where, after, is_descending)
+        yield sql, {f"v{number}": value for number, value in enumerate(statement.values, 1)}
 
 
-def _decoded(cursor: str, order: str, is_by_attribute: bool) -> Key:
-    try:
-        if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
-            raise ValueError("not a cursor of ours")
-        match json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)):
-            case [str(made_for), *_] if made_for != order:
-                raise BadCursor(f"{cursor!r} is a cursor of another order; this list is by {order}")
-            case [str(), *key] if _is_key(key, is_by_attribute):
-                return tuple(key)
-    except (ValueError, InvalidValue, RecursionError):
-        pass
-    raise BadCursor(f"{cursor!r} is not a cursor; pass the next_cursor of the page before, or none")
+def _stretches(u: Unit, lead: Lead, fixed: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Every choice of a value from each set."""
+    if len(fixed) == len(lead.sets):
+        yield fixed
+        return
+    column, values = list(lead.sets.items())[len(fixed)]
+    for value in _clogs(u, fixed.get("r.session_id")) if values is None else values:
+        yield from _stretches(u, lead, fixed | {column: value})
 
 
-def _is_key(key: list[Any], is_by_attribute: bool) -> bool:
-    match key:
-        case [str(value), int(at), str(run_id)] if is_by_attribute:
-            checked_id(value, "cursor", 1_024)
-        case [int(at), str(run_id)] if not is_by_attribute:
-            pass
-        case _:
-            return False
-    return 0 <= at <= 2**53 and not isinstance(at, bool) and bool(checked_id(run_id, "cursor", 1_024))
+def _clogs(u: Unit, session_id: str | None) -> Iterator[str]:
+    """Those that have runs, found by one probe each."""
+    last = ""
+    while True:
+        if session_id is None:
+            row = u.one("next_clog", clog_id=last)
+        else:
+            row = u.one("next_clog_of_session", session_id=session_id, clog_id=last)
+        if row is None:
+            return
+        last = row["clog_id"]
+        yield last

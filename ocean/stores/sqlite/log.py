@@ -1,13 +1,12 @@
 """Reading the event log by feed, and cutting off its oldest part."""
 
 import json
-import sqlite3
 from typing import Any
 
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import SweepAsk
-from ocean.kernel.values import decode
+from ocean.stores.rows import event_from
 from ocean.stores.sqlite.deleting import delete_run
 from ocean.stores.sqlite.unit import Unit
 
@@ -62,8 +61,3 @@ def _sweep_events(u: Unit, before: int, batch: int) -> int:
         u.do("delete_events", seq=floor)
         u.do("raise_log_floor", seq=floor)
     return gone
-
-
-def event_from(row: sqlite3.Row) -> Event:
-    values: dict[str, Any] = {name: row[name] for name in Event.__slots__}
-    return Event(**values | {"payload": decode(row["payload"])})

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from ocean.kernel.errors import RequestKeyReused
 from ocean.kernel.store import Request
+from ocean.stores.deciding import kept_answer
 from ocean.stores.sqlite.unit import Unit
 
 T = TypeVar("T")
@@ -25,12 +25,7 @@ def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[
 
 
 def stored_answer(u: Unit, request: Request) -> str | None:
-    row = u.one("get_request", request_key=request.key)
-    if row is None:
-        return None
-    if row["hash"] != request.hash:
-        raise RequestKeyReused(f"request key {request.key!r} was used for another request; choose a new key")
-    return str(row["answer"])
+    return kept_answer(u.one("get_request", request_key=request.key), request)
 
 
 def keep_answer(u: Unit, request: Request, answer: str) -> None:

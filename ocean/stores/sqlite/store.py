@@ -48,6 +48,7 @@ from ocean.kernel.store import (
 )
 from ocean.kernel.transitions import paused, refuse_if_ended, refuse_unless_held, renewed, resumed
 from ocean.kernel.values import decode, encode
+from ocean.stores.rows import clog_from, input_from, tick_from
 from ocean.stores.sqlite import (
     claiming,
     committing,
@@ -65,9 +66,9 @@ from ocean.stores.sqlite import (
 from ocean.stores.sqlite.access import AccessStore
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
-from ocean.stores.sqlite.info import info, tick_from
+from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.lease_verbs import LeaseStore
-from ocean.stores.sqlite.unit import Unit, clog_from
+from ocean.stores.sqlite.unit import Unit
 
 T = TypeVar("T")
 
@@ -321,7 +322,7 @@ class SqliteStore(AccessStore, LeaseStore):
     async def list_inputs(self, run_id: str, after: int, limit: int) -> list[Input]:
         def act(u: Unit) -> list[Input]:
             u.run(run_id)
-            return [inbox.input_from(row) for row in u.all("list_inputs", run_id=run_id, after=after, limit=limit)]
+            return [input_from(row) for row in u.all("list_inputs", run_id=run_id, after=after, limit=limit)]
 
         return await self._read(act)
 

@@ -4,11 +4,12 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from ocean.kernel.errors import RunNotFound
-from ocean.kernel.records import GENERIC_VERBS, ClogRecord, Delay, Ending, Run, RunStatus, changed
+from ocean.kernel.records import ClogRecord, Run, changed
 from ocean.kernel.transitions import due_at, is_last_call
-from ocean.kernel.values import decode, encode
+from ocean.kernel.values import encode
+from ocean.stores.deciding import no_run
 from ocean.stores.queries import load_queries
+from ocean.stores.rows import clog_from, run_from
 from ocean.stores.sqlite.keys import settle_slots, wake
 
 QUERIES = load_queries("sqlite.sql")
@@ -46,7 +47,7 @@ class Unit:
     def run(self, run_id: str) -> Run:
         run = self.find(run_id)
         if run is None:
-            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
+            raise no_run(run_id)
         return run
 
     def loaded(self, rows: Iterable[sqlite3.Row]) -> list[Run]:
@@ -165,20 +166,3 @@ def _columns(run: Run) -> dict[str, Any]:
         "due_at": due_at(run),
         "last_call": is_last_call(run),
     }
-
-
-def run_from(row: sqlite3.Row) -> Run:
-    values = {name: row[name] for name in Run.__slots__}
-    values["status"] = RunStatus(row["status"])
-    values["ending"] = Ending(row["ending"]) if row["ending"] else None
-    values["delayed_by"] = Delay(row["delayed_by"]) if row["delayed_by"] else None
-    values["paused"] = bool(row["paused"])
-    values["tick_open"] = bool(row["tick_open"])
-    values["leased"] = bool(row["leased"])
-    return Run(**values)
-
-
-def clog_from(row: sqlite3.Row) -> ClogRecord:
-    flags = {name: bool(row[name]) for name in ("has_on_end", "paused", "external", "takes_all_inputs")}
-    allows = GENERIC_VERBS if row["allows"] is None else tuple(decode(row["allows"]))
-    return ClogRecord(row["clog_id"], row["version"], allows=allows, **flags)

@@ -1,0 +1,34 @@
+"""Reading API keys, web sessions, and whose a run is."""
+
+from ocean.kernel.access import ApiKey, Standing
+from ocean.stores.deciding import is_live
+from ocean.stores.postgres.asking import Asking
+from ocean.stores.rows import api_key_from, standing_from
+
+
+class AccessReads(Asking):
+    """That part of the store."""
+
+    async def list_api_keys(self, after: str, limit: int) -> list[ApiKey]:
+        return [api_key_from(row) for row in await self._ask("api_keys", after=after, limit=limit) or []]
+
+    async def has_api_keys(self) -> bool:
+        return bool(await self._ask("api_keys", after="", limit=1))
+
+    async def find_api_key(self, key_id: str) -> tuple[ApiKey, str] | None:
+        found, now = await self._ask_at("api_key", key_id=key_id)
+        key = None if found is None else api_key_from(found)
+        return (key, found["hash"]) if key and is_live(key, now) else None
+
+    async def find_web_session(self, hash: str) -> ApiKey | None:
+        found, now = await self._ask_at("web_session", hash=hash)
+        key = None if found is None else api_key_from(found)
+        return key if key and is_live(key, now) else None
+
+    async def standing(self, run_id: str) -> Standing | None:
+        found = await self._ask("standing", run_id=run_id)
+        return None if found is None else standing_from(found)
+
+    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+        found = await self._ask("standing_of_lease", lease_hash=lease_hash)
+        return None if found is None else standing_from(found)

@@ -1,0 +1,111 @@
+"""From rows to records, for every store: a row is whatever answers a column's name, be it a driver's row or a dict.
+
+Flags may be numbers, as SQLite has them; what is JSON in a column is text.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ocean.kernel.access import ApiKey, Standing
+from ocean.kernel.counters import Counter, CounterKind
+from ocean.kernel.records import (
+    GENERIC_VERBS,
+    ClogRecord,
+    Delay,
+    Ending,
+    Event,
+    Input,
+    InputKind,
+    Key,
+    Run,
+    RunInfo,
+    RunStatus,
+    TickInfo,
+)
+from ocean.kernel.transitions import due_at
+from ocean.kernel.values import decode
+
+
+class Row(Protocol):
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+def run_from(row: Row) -> Run:
+    values = {name: row[name] for name in Run.__slots__}
+    values["status"] = RunStatus(row["status"])
+    values["ending"] = Ending(row["ending"]) if row["ending"] else None
+    values["delayed_by"] = Delay(row["delayed_by"]) if row["delayed_by"] else None
+    values["paused"] = bool(row["paused"])
+    values["tick_open"] = bool(row["tick_open"])
+    values["leased"] = bool(row["leased"])
+    return Run(**values)
+
+
+def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], keys: tuple[Key, ...]) -> RunInfo:
+    """A run as its reader sees it. Of its attributes come the names, and the values as JSON."""
+    return RunInfo(
+        **{name: getattr(run, name) for name in _SHARED},
+        due_at=due_at(run),
+        output=decode(details["output"]),
+        error=decode(details["error"]),
+        attributes={name: decode(value) for name, value in attributes},
+        dedupe_key=details["dedupe_key"],
+        concurrency_keys=keys,
+        retry_of=details["retry_of"],
+    )
+
+
+_SHARED = tuple(name for name in RunInfo.__slots__ if name in Run.__slots__)
+
+
+def shown_from(shown: Row, run: Run | None = None) -> RunInfo:
+    """A run and all that is shown of it, in one object: what `ocean_shown` answers. `run` is shown in its place."""
+    keys = tuple(Key(name, hold) for name, hold in shown["keys"])
+    return info_from(run or run_from(shown["run"]), shown["details"], shown["attributes"], keys)
+
+
+def clog_from(row: Row) -> ClogRecord:
+    flags = {name: bool(row[name]) for name in ("has_on_end", "paused", "external", "takes_all_inputs")}
+    return ClogRecord(row["clog_id"], row["version"], allows=_allowed(row), **flags)
+
+
+def standing_from(row: Row) -> Standing:
+    return Standing(row["run_id"], row["session_id"], row["clog_id"], _allowed(row))
+
+
+def _allowed(row: Row) -> tuple[str, ...]:
+    return GENERIC_VERBS if row["allows"] is None else tuple(decode(row["allows"]))
+
+
+def tick_from(row: Row) -> TickInfo:
+    return TickInfo(**{name: row[name] for name in TickInfo.__slots__})
+
+
+def input_from(row: Row) -> Input:
+    return Input(
+        number=row["number"],
+        kind=InputKind(row["kind"]),
+        body=decode(row["body"]),
+        available_at=row["available_at"],
+        signal_id=row["signal_id"],
+        timer=row["timer"],
+        actor=row["actor"],
+        caused_by=row["caused_by"],
+        consumed_tick=row["consumed_tick"],
+    )
+
+
+def event_from(row: Row) -> Event:
+    values: dict[str, Any] = {name: row[name] for name in Event.__slots__}
+    return Event(**values | {"payload": decode(row["payload"])})
+
+
+def api_key_from(row: Row) -> ApiKey:
+    values: dict[str, Any] = {name: row[name] for name in ApiKey.__slots__}
+    for name in ("scopes", "roles", "sessions"):
+        values[name] = None if row[name] is None else tuple(decode(row[name]))
+    return ApiKey(**values)
+
+
+def counter_from(row: Row) -> Counter:
+    return Counter(CounterKind(row["kind"]), row["used"], row["at"], row["per_ms"], row["rate"])

@@ -1,0 +1,98 @@
+-- Reads of one table or two, each by its key. They are called by ocean_read only, whose settings hold for them.
+
+CREATE OR REPLACE FUNCTION ocean_read_clogs() RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT json_agg(row_to_json(c) ORDER BY c.clog_id) FROM ocean_clogs c);
+END $$;
+
+-- The list is null if there is no such run.
+CREATE OR REPLACE FUNCTION ocean_read_ticks(of_run text, after bigint, most bigint) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM runs r WHERE r.run_id = of_run) THEN
+    RETURN NULL;
+  END IF;
+  RETURN coalesce((SELECT json_agg(row_to_json(f)) FROM (
+    SELECT * FROM ocean_ticks t WHERE t.run_id = of_run AND t.tick > after ORDER BY t.run_id, t.tick LIMIT most) f), '[]');
+END $$;
+
+-- The list is null if there is no such run.
+CREATE OR REPLACE FUNCTION ocean_read_inputs(of_run text, after bigint, most bigint) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM runs r WHERE r.run_id = of_run) THEN
+    RETURN NULL;
+  END IF;
+  RETURN coalesce((SELECT json_agg(row_to_json(f)) FROM (
+    SELECT * FROM ocean_inbox i WHERE i.run_id = of_run AND i.number > after
+    ORDER BY i.run_id, i.number LIMIT most) f), '[]');
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_step(of_run text, in_tick bigint, wanted text) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT to_json(s.result) FROM ocean_steps s WHERE s.run_id = of_run AND s.tick = in_tick AND s.name = wanted);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_counter(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT row_to_json(c) FROM ocean_counters c WHERE c.key = wanted);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_request(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT row_to_json(r) FROM ocean_requests r WHERE r.request_key = wanted);
+END $$;
+
+-- A concurrency key as it is shown: without a row its limit is 1; parked runs are counted up to 1,000.
+CREATE OR REPLACE FUNCTION ocean_read_key(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  usage ocean_keys;
+BEGIN
+  SELECT * INTO usage FROM ocean_keys k WHERE k.key = wanted;
+  RETURN json_build_object('key', wanted, 'limit', coalesce(usage.slots, 1), 'in_use', coalesce(usage.in_use, 0),
+    'parked', (SELECT count(*) FROM (SELECT FROM runs r WHERE r.parked_on = wanted LIMIT 1000) parked));
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_keys(after text, most bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT json_agg(ocean_read_key(f.key)) FROM (
+    SELECT k.key FROM ocean_keys k WHERE k.key > after ORDER BY k.key LIMIT most) f);
+END $$;
+
+-- How far retention has come, and the last event there is. The sequence may be ahead of what has committed.
+CREATE OR REPLACE FUNCTION ocean_read_event_bounds() RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT json_build_array(f.seq, greatest(f.seq, (SELECT e.seq FROM events e ORDER BY e.seq DESC LIMIT 1)))
+    FROM ocean_log_floor f WHERE f.id = 1);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_api_keys(after text, most bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT json_agg(row_to_json(f)) FROM (
+    SELECT * FROM ocean_api_keys k WHERE k.key_id > after ORDER BY k.key_id LIMIT most) f);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_api_key(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT row_to_json(k) FROM ocean_api_keys k WHERE k.key_id = wanted);
+END $$;
+
+-- The key of a web session that has not ended.
+CREATE OR REPLACE FUNCTION ocean_read_web_session(wanted text, now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT ocean_read_api_key(w.key_id) FROM ocean_web_sessions w WHERE w.hash = wanted AND w.expires_at > now);
+END $$;
+
+-- Whose a run is, and what its clog allows.
+CREATE OR REPLACE FUNCTION ocean_read_standing(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT json_build_object('run_id', r.run_id, 'session_id', r.session_id, 'clog_id', r.clog_id, 'allows', c.allows)
+    FROM runs r JOIN ocean_clogs c ON c.clog_id = r.clog_id WHERE r.run_id = wanted);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_standing_of_lease(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT ocean_read_standing(l.run_id) FROM ocean_leases l WHERE l.lease_hash = wanted);
+END $$;

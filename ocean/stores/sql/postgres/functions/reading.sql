@@ -1,0 +1,203 @@
+-- Everything that only reads: one call is one snapshot, and answers the time in it too.
+
+-- Statistics are not asked. Where they are old or missing a plan by them may read a table from end to end, and it would
+-- be kept for as long as the connection is.
+CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_hashagg = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  now bigint := ocean_now();
+BEGIN
+  RETURN json_build_object('now', now, 'found', CASE verb
+    WHEN 'agenda' THEN ocean_read_agenda(now)
+    WHEN 'api_key' THEN ocean_read_api_key(given->>'key_id')
+    WHEN 'api_keys' THEN ocean_read_api_keys(given->>'after', (given->>'limit')::bigint)
+    WHEN 'clogs' THEN ocean_read_clogs()
+    WHEN 'counter' THEN ocean_read_counter(given->>'key')
+    WHEN 'event_bounds' THEN ocean_read_event_bounds()
+    WHEN 'holder' THEN ocean_read_holder(given->>'clog_id', given->>'session_id', given->>'dedupe_key')
+    WHEN 'inputs' THEN ocean_read_inputs(given->>'run_id', (given->>'after')::bigint, (given->>'limit')::bigint)
+    WHEN 'key' THEN ocean_read_key(given->>'key')
+    WHEN 'keys' THEN ocean_read_keys(given->>'after', (given->>'limit')::bigint)
+    WHEN 'preview' THEN ocean_read_preview(given->>'run_id', given->'most_inputs', now)
+    WHEN 'request' THEN ocean_read_request(given->>'key')
+    WHEN 'rows' THEN ocean_read_rows(given)
+    WHEN 'run' THEN ocean_read_run(given->>'run_id')
+    WHEN 'standing' THEN ocean_read_standing(given->>'run_id')
+    WHEN 'standing_of_lease' THEN ocean_read_standing_of_lease(given->>'lease_hash')
+    WHEN 'step' THEN ocean_read_step(given->>'run_id', (given->>'tick')::bigint, given->>'name')
+    WHEN 'survey' THEN ocean_read_survey(given->>'run_id')
+    WHEN 'ticks' THEN ocean_read_ticks(given->>'run_id', (given->>'after')::bigint, (given->>'limit')::bigint)
+    WHEN 'web_session' THEN ocean_read_web_session(given->>'hash', now)
+  END);
+END $$;
+
+-- A statement that was put together for a list or a feed; its values are `$1`. It is planned anew each time, and by the
+-- same rules.
+CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_hashagg = off SET enable_sort = off SET jit = off AS $$
+BEGIN
+  RETURN QUERY EXECUTE statement USING given;
+END $$;
+
+-- The clogs that have runs, in a session or at all, by one probe each.
+CREATE OR REPLACE FUNCTION ocean_clogs_with_runs(in_session text DEFAULT NULL) RETURNS SETOF text
+LANGUAGE plpgsql STABLE ROWS 10 AS $$
+DECLARE
+  last text := '';
+BEGIN
+  LOOP
+    IF in_session IS NULL THEN
+      SELECT r.clog_id INTO last FROM runs r WHERE r.clog_id > last ORDER BY r.clog_id LIMIT 1;
+    ELSE
+      SELECT r.clog_id INTO last FROM runs r WHERE r.session_id = in_session AND r.clog_id > last
+      ORDER BY r.session_id, r.clog_id LIMIT 1;
+    END IF;
+    EXIT WHEN last IS NULL;
+    RETURN NEXT last;
+  END LOOP;
+END $$;
+
+-- The lanes (clog, priority) that have anything at all in the due index, with the first due time of each.
+CREATE OR REPLACE FUNCTION ocean_lanes() RETURNS TABLE (clog_id text, priority smallint, first_due_at bigint)
+LANGUAGE sql STABLE ROWS 10 AS $$
+  WITH RECURSIVE lanes AS (
+    (SELECT r.clog_id, r.priority, r.due_at FROM runs r WHERE r.due_at IS NOT NULL
+     ORDER BY r.clog_id, r.priority, r.due_at LIMIT 1)
+    UNION ALL
+    SELECT following.* FROM lanes CROSS JOIN LATERAL (
+      SELECT r.clog_id, r.priority, r.due_at FROM runs r
+      WHERE r.due_at IS NOT NULL AND (r.clog_id, r.priority) > (lanes.clog_id, lanes.priority)
+      ORDER BY r.clog_id, r.priority, r.due_at LIMIT 1) following)
+  SELECT * FROM lanes
+$$;
+
+-- What is due: of each lane how much, up to 1,000; of each paused clog the last ticks, which go on; and what is owed.
+CREATE OR REPLACE FUNCTION ocean_read_agenda(now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN json_build_object(
+    'lanes', (SELECT json_agg(json_build_array(l.clog_id, l.first_due_at, (
+      SELECT count(*) FROM (SELECT FROM runs r
+        WHERE r.clog_id = l.clog_id AND r.priority = l.priority AND r.due_at <= now LIMIT 1000) due))) FROM ocean_lanes() l),
+    'paused', (SELECT json_object_agg(c.clog_id, json_build_array(
+      (SELECT r.due_at FROM runs r WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at IS NOT NULL
+       ORDER BY r.clog_id, r.due_at LIMIT 1),
+      (SELECT count(*) FROM (SELECT FROM runs r
+        WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at <= now LIMIT 1000) due)))
+      FROM ocean_clogs c WHERE c.paused),
+    'owed', least(
+      (SELECT r.deadline_at FROM runs r WHERE r.deadline_at IS NOT NULL AND r.ended_at IS NULL AND r.ending IS NULL
+       ORDER BY r.deadline_at LIMIT 1),
+      (SELECT r.lock_expires_at FROM runs r WHERE r.last_call ORDER BY r.lock_expires_at LIMIT 1),
+      (SELECT r.lock_expires_at FROM runs r WHERE r.leased AND NOT r.paused ORDER BY r.lock_expires_at LIMIT 1)));
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_run(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT ocean_shown(r) FROM runs r WHERE r.run_id = wanted);
+END $$;
+
+-- The first of a run's concurrency keys of which it holds no slot and none is left.
+CREATE OR REPLACE FUNCTION ocean_read_full_key(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT json_build_object('key', k.key, 'limit', coalesce(u.slots, 1), 'in_use', coalesce(u.in_use, 0), 'holder', (
+      SELECT h.run_id FROM ocean_run_keys h WHERE h.key = k.key AND h.is_held ORDER BY h.key, h.run_id LIMIT 1))
+    FROM ocean_run_keys k LEFT JOIN ocean_keys u ON u.key = k.key
+    WHERE k.run_id = wanted AND NOT k.is_held AND coalesce(u.in_use, 0) >= coalesce(u.slots, 1)
+    ORDER BY k.place LIMIT 1);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_read_survey(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT json_build_object(
+      'run', row_to_json(r),
+      'clog', (SELECT row_to_json(c) FROM ocean_clogs c WHERE c.clog_id = r.clog_id),
+      'full_key', CASE WHEN r.key_count > 0 THEN ocean_read_full_key(r.run_id) END)
+    FROM runs r WHERE r.run_id = wanted);
+END $$;
+
+-- All that a claim of one run goes by. `most_inputs` says of each clog how many a tick of it may get.
+CREATE OR REPLACE FUNCTION ocean_read_preview(wanted text, most_inputs jsonb, now bigint) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  run runs;
+  inputs json;
+BEGIN
+  SELECT * INTO run FROM runs r WHERE r.run_id = wanted;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  IF run.tick_open THEN
+    SELECT json_agg(row_to_json(i) ORDER BY i.available_at, i.number) INTO inputs FROM ocean_inbox i
+    WHERE i.run_id = run.run_id AND i.assigned_tick = run.tick AND i.consumed_tick IS NULL;
+  ELSE
+    SELECT json_agg(row_to_json(d) ORDER BY d.available_at, d.number) INTO inputs FROM (
+      SELECT * FROM ocean_inbox i
+      WHERE i.run_id = run.run_id AND i.assigned_tick IS NULL AND i.available_at <= now
+      ORDER BY i.run_id, i.available_at, i.number LIMIT coalesce((most_inputs->>run.clog_id)::bigint, 0)) d;
+  END IF;
+  RETURN json_build_object(
+    'survey', ocean_read_survey(run.run_id),
+    'shown', ocean_shown(run),
+    'tick', (SELECT row_to_json(t) FROM ocean_ticks t WHERE t.run_id = run.run_id AND t.tick = run.tick),
+    'inputs', coalesce(inputs, '[]'));
+END $$;
+
+-- The holder of a dedupe key, and whatever decides whether it still is.
+CREATE OR REPLACE FUNCTION ocean_read_holder(of_clog text, in_session text, wanted text) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT json_build_object('run_id', d.run_id, 'expires_at', d.expires_at, 'debounced', d.debounced,
+      'body_hash', (SELECT w.body_hash FROM ocean_run_details w WHERE w.run_id = d.run_id),
+      'run', CASE WHEN d.debounced THEN (SELECT row_to_json(r) FROM runs r WHERE r.run_id = d.run_id) END)
+    FROM ocean_dedupe d WHERE d.clog_id = of_clog AND d.session_id = in_session AND d.dedupe_key = wanted);
+END $$;
+
+-- A storage row by its address: [scope, clog, session, run, tick, row]. Answers its version and value.
+CREATE OR REPLACE FUNCTION ocean_read_row(address jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  version bigint;
+  value text;
+BEGIN
+  CASE address->>0
+    WHEN 'global' THEN
+      SELECT s.version, s.value INTO version, value FROM ocean_storage_global s WHERE s.clog_id = address->>1;
+    WHEN 'session' THEN
+      SELECT s.version, s.value INTO version, value FROM ocean_storage_session s
+      WHERE s.clog_id = address->>1 AND s.session_id = address->>2;
+    WHEN 'run' THEN
+      SELECT s.version, s.value INTO version, value FROM ocean_storage_run s
+      WHERE s.run_id = address->>3 AND s.clog_id = address->>1;
+    WHEN 'tick' THEN
+      SELECT s.version, s.value INTO version, value FROM ocean_storage_tick s
+      WHERE s.run_id = address->>3 AND s.clog_id = address->>1 AND s.tick = (address->>4)::bigint
+        AND s.row_id = address->>5;
+  END CASE;
+  RETURN CASE WHEN version IS NOT NULL THEN json_build_array(version, value) END;
+END $$;
+
+-- Exact rows, holders of dedupe keys with their rows, whole earlier ticks, and the newest ticks that have rows.
+CREATE OR REPLACE FUNCTION ocean_read_rows(given jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  of_run text := given->>'run_id';
+  of_clog text := given->>'clog_id';
+BEGIN
+  RETURN json_build_object(
+    'rows', (SELECT json_agg(ocean_read_row(k.address) ORDER BY k.place)
+      FROM jsonb_array_elements(given->'keys') WITH ORDINALITY k (address, place)),
+    'holders', (SELECT json_agg(json_build_array(h.holder,
+        ocean_read_row(jsonb_build_array('run', of_clog, NULL, h.holder->>'run_id'))) ORDER BY h.place)
+      FROM (SELECT ocean_read_holder(of_clog, given->>'session_id', k.dedupe_key) AS holder, k.place
+        FROM jsonb_array_elements_text(given->'dedupe_keys') WITH ORDINALITY k (dedupe_key, place)) h),
+    'ticks', (SELECT json_agg(json_build_array(s.tick, s.row_id, s.version, s.value) ORDER BY s.tick, s.row_id)
+      FROM jsonb_array_elements_text(given->'ticks') t (tick)
+      JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick::bigint),
+    'history', (SELECT json_agg(json_build_array(s.tick, s.row_id, s.value) ORDER BY s.tick, s.row_id)
+      FROM (SELECT DISTINCT n.tick FROM ocean_storage_tick n WHERE n.run_id = of_run AND n.clog_id = of_clog
+        ORDER BY n.tick DESC LIMIT (given->>'history')::bigint) t
+      JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick));
+END $$;
