@@ -31,7 +31,7 @@ async def claim(desk: Desk) -> Any:
     return await desk.writing.claim({"words": ["zanzibar"]})
 
 
-WROTE = {"write": {"word": "zanzibar", "request": None}, "claim": {"claims": ["zanzibar"], "more": False}}
+WROTE = {"write": {"word": "zanzibar", "request": None}, "claim": {"claims": ["zanzibar"], "again": False}}
 both = pytest.mark.parametrize("deed", [write, claim], ids=lambda deed: deed.__name__)
 
 
@@ -72,14 +72,18 @@ async def test_a_request_that_arrives_after_it_was_given_up_changes_nothing(url:
 async def test_a_request_that_arrives_while_it_is_asked_for_happens_once(url: str, deed: Deed) -> None:
     """Cut off, but still at work behind a lock: whoever asks for it waits for its end."""
     db = await asyncpg.connect(url)
-    async with proxied(url) as (there, proxy), desk(there) as d, anyio.create_task_group() as tasks:
-        async with db.transaction():
-            await db.execute("LOCK TABLE notes IN EXCLUSIVE MODE")
-            tasks.start_soon(deed, d)
-            await blocked(url, 1)
-            proxy.cut_all()
-            if deed is write:
-                await blocked(url, 2)
+    async with (
+        proxied(url) as (there, proxy),
+        desk(there) as d,
+        anyio.create_task_group() as tasks,
+        db.transaction(),
+    ):
+        await db.execute("LOCK TABLE notes IN EXCLUSIVE MODE")
+        tasks.start_soon(deed, d)
+        await blocked(url, 1)
+        proxy.cut_all()
+        # Whoever asks what became of a group queues up behind it; a claim has no lock, and is void then.
+        await blocked(url, 2)
     await db.close()
     assert await words_in(url) == ["zanzibar"]
 

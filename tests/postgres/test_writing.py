@@ -148,6 +148,13 @@ async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str)
     await db.close()
 
 
+async def test_a_claim_may_be_refused(url: str) -> None:
+    async with desk(url) as d:
+        with pytest.raises(OceanError) as refused:
+            await d.writing.claim({"refused": "no_such_word", "facts": {"word": "a"}})
+        assert refused.value.details["word"] == "a"
+
+
 async def test_a_group_is_one_statement_and_so_is_a_claim(url: str) -> None:
     async with desk(url) as d:
         await together(d, *notes("a", "b", "c"))

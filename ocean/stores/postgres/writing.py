@@ -19,14 +19,14 @@ from ocean.kernel.observing import BATCHES, Histogram
 from ocean.kernel.store import Request
 from ocean.stores.postgres.link import BUSY, Link
 from ocean.stores.postgres.refusals import refusal
-from ocean.stores.postgres.sending import send_once
+from ocean.stores.postgres.sending import Statement, send_once
 
 Guesses: TypeAlias = dict[str, str | None]
 """What rows will hold once the earlier items of a group have been done, as far as those could tell."""
 Args: TypeAlias = Any | Callable[[Guesses], Any]
 
-WRITE = "SELECT ocean_write($1, $2::text::jsonb, $3)::text"
-CLAIM = "SELECT ocean_claim($1, $2::text::jsonb, $3)::text"
+WRITE = Statement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
+CLAIM = Statement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
 
 GROUP_LIMIT = 64
 GROUP_CHARACTERS = 4 * 1024 * 1024
@@ -101,7 +101,9 @@ class Writing:
         found: dict[str, Any] = {}
         with anyio.CancelScope(shield=True):
             found = await send_once(self._link, CLAIM, _json(ask), self._is_told)
-        if found["claims"] or found.get("changed"):
+        if "refused" in found:
+            raise refusal(found["refused"], found["facts"])
+        if found["claims"] or found["again"]:
             self._noticed()
         return found
 
