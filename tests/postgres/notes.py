@@ -39,7 +39,7 @@ BEGIN
   END IF;
   INSERT INTO notes (word) VALUES (args->>'word');
   CASE verb
-    WHEN 'refuse' THEN PERFORM ocean_refuse('no_such_word', json_build_object('word', args->>'word'));
+    WHEN 'refuse' THEN PERFORM ocean_refuse('run_not_found', json_build_object('run_id', args->>'word'));
     WHEN 'fail' THEN PERFORM 1 / 0;
     WHEN 'wait' THEN RAISE lock_not_available;
     ELSE NULL;

@@ -16,9 +16,9 @@ from ocean.kernel.clock import Clock
 from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.stores.postgres.migrate import migrate
 from ocean.stores.postgres.options import Options
-from ocean.stores.postgres.refusals import refusal
 from ocean.stores.postgres.server_clock import ServerClock
 from ocean.stores.postgres.test_clock import install_test_clock
+from ocean.stores.refusals import refusal
 
 T = TypeVar("T")
 if TYPE_CHECKING:

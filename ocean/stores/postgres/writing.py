@@ -18,8 +18,8 @@ from ocean.kernel.errors import StoreBusy, StoreFailed
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.kernel.store import Request
 from ocean.stores.postgres.link import BUSY, Link
-from ocean.stores.postgres.refusals import refusal
 from ocean.stores.postgres.sending import Statement, send_once
+from ocean.stores.refusals import refusal
 
 Guesses: TypeAlias = dict[str, str | None]
 """What rows will hold once the earlier items of a group have been done, as far as those could tell."""
