@@ -152,6 +152,24 @@ async def test_what_was_lost_with_a_server_that_stays_away_is_said_to_be_unknown
 
 
 @both
+async def test_a_connection_that_died_without_a_word_is_left_for_another(url: str, deed: Deed) -> None:
+    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+        assert await d.words() == []
+        proxy.freeze(b"")
+        assert await deed(d) == WROTE[deed.__name__]
+        assert await words_in(url) == ["zanzibar"]
+
+
+@both
+async def test_a_server_that_only_reads_any_more_is_left_for_another(url: str, deed: Deed) -> None:
+    """As after a failover: the connection is in order, and leads to the wrong server."""
+    async with desk(f"{url}?pool=1", patience_ms=(0, 10)) as d:
+        await d.link.read(lambda db: db.execute("SET default_transaction_read_only = on"))
+        assert await deed(d) == WROTE[deed.__name__]
+        assert await words_in(url) == ["zanzibar"]
+
+
+@both
 async def test_a_server_that_swallows_everything_is_given_up_in_time(url: str, deed: Deed) -> None:
     async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
         proxy.is_black_hole = True
