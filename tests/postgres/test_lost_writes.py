@@ -1,6 +1,6 @@
 """Connections that break under a write: what became of it is found out first, and then it happens once."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -13,9 +13,9 @@ from tests.postgres.proxy import Cut, proxied
 
 pytestmark = pytest.mark.anyio
 
-SOON = "statement_ms=400"
+SOON = "statement_ms=1000"
 """A server that does not answer is given up before long."""
-Deed = Callable[[Desk], Awaitable[Any]]
+Deed = Callable[[Desk], Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture
