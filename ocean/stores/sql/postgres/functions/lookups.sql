@@ -13,7 +13,8 @@ BEGIN
     RETURN NULL;
   END IF;
   RETURN coalesce((SELECT json_agg(row_to_json(f)) FROM (
-    SELECT * FROM ocean_ticks t WHERE t.run_id = of_run AND t.tick > after ORDER BY t.run_id, t.tick LIMIT most) f), '[]');
+    SELECT * FROM ocean_ticks t WHERE t.run_id = of_run AND t.tick > after
+    ORDER BY t.run_id, t.tick LIMIT most) f), '[]');
 END $$;
 
 -- The list is null if there is no such run.

@@ -1,8 +1,8 @@
 -- Everything that only reads: one call is one snapshot, and answers the time in it too.
 
--- Statistics decide nothing. Where they are old or missing, a plan by them may read a table from end to end or walk along
--- the wrong index, and it is kept for as long as the connection. So nothing is sorted here that an index has in order, and
--- where several indexes would do, rows are compared and ordered by all columns of the one that is meant.
+-- Statistics decide nothing. Where they are old or missing, a plan by them may read a table from end to end or walk
+-- along the wrong index, and it is kept for as long as the connection. So nothing is sorted here that an index has in
+-- order, and where several indexes would do, rows are compared and ordered by all columns of the one that is meant.
 CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
