@@ -22,6 +22,11 @@ class RowKey:
     tick: int = 0
     row_id: str = ""
 
+    @property
+    def text(self) -> str:
+        """The address as one text, for what is kept by it."""
+        return "\x1f".join((self.scope, self.clog_id, self.session_id, self.run_id, str(self.tick), self.row_id))
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
@@ -39,12 +44,16 @@ Apply = Callable[[str | None], str | None]
 
 @dataclass(frozen=True, slots=True)
 class RowWrite:
-    """`text=None` removes the row. With `apply`, the row becomes apply(its text at commit): no version is checked."""
+    """`text=None` removes the row. With `apply`, the row becomes apply(its text at commit): no version is checked.
+
+    `seen` is the text that was read: by it, a store that applies functions away from its rows makes a first guess.
+    """
 
     key: RowKey
     version: int
     text: str | None = None
     apply: Apply | None = None
+    seen: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

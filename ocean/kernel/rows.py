@@ -163,7 +163,7 @@ def row_write(clog: Clog, key: RowKey, read: StoredRow, value: Any) -> RowWrite:
     if value is CLEAR:
         return RowWrite(key, read.version)
     if callable(value) and not isinstance(value, BaseModel):
-        return RowWrite(key, read.version, apply=_applied(clog, key, value))
+        return RowWrite(key, read.version, apply=_applied(clog, key, value), seen=read.text)
     return RowWrite(key, read.version, text=_text(clog, key, value))
 
 

@@ -10,6 +10,8 @@ from ocean.kernel.transitions import EndNow, claimed
 from ocean.stores.rows import Row
 
 MOST_INPUTS = 256
+MOST_ROUNDS = 50
+"""Of a claim: one may only make ends that are owed, a bounded batch of them, and then there is another."""
 COUNT_CAP = 1_000
 
 

@@ -33,11 +33,11 @@ ALLOWED = {
     "ocean/kernel/ids.py": {"secrets", "secrets.randbits", "secrets.token_hex", "secrets.token_urlsafe"},
     "ocean/kernel/fetch.py": {"time.monotonic", "anyio.fail_after"},
     "ocean/stores/sqlite/database.py": {"asyncio.sleep"},
-    "ocean/stores/postgres/link.py": {"asyncio.sleep"},
+    "ocean/stores/postgres/link.py": {"asyncio.sleep", "asyncio.timeout"},
     "ocean/stores/postgres/waking.py": {"asyncio.sleep", "asyncio.timeout"},
 }
-"""The seams themselves, the deadline of an outgoing request, the look for other processes' commits, and the pause
-before a lost server is tried again."""
+"""The seams themselves, the deadline of an outgoing request, the look for other processes' commits, the pause before a
+lost server is tried again, and how long a connection may take to be closed."""
 
 SLEEPING = re.compile(r"time\.sleep|(asyncio|anyio|trio)\.(sleep|sleep_until)")
 SKIPPING = re.compile(r"pytest\.(skip|xfail|importorskip|mark\.(skip|skipif|xfail))|unittest\.(skip.*|mock.*)")

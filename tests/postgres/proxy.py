@@ -1,79 +1,139 @@
-"""A TCP proxy between driver and server: it cuts, swallows and counts, when some bytes come by that a test names."""
+"""A TCP proxy between driver and server: it counts, and cuts, swallows or holds up what a test names by some bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
-Cut = Literal["before", "after", "never", "swallow"]
+Cut = Literal["before", "after", "swallow", "late", "held"]
+"""What becomes of a request: it is cut off before the server gets it, or after the server has answered it; it is
+swallowed, and nobody hears of that; it is cut off here, and arrives there when the test lets it; or it is only held up
+until then."""
+
+CHUNK = 1 << 16
 
 
 class Proxy:
-    """`cut` and `marker` say what becomes of the next request that has these bytes in it, once."""
+    """`arm` says what becomes of the next request that has some bytes in it, once."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self.cut: Cut = "never"
-        self.marker = b""
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.StreamWriter] = set()
+        self._cut: Cut | None = None
+        self._marker = b""
         self.has_cut = asyncio.Event()
+        self.lets_go = asyncio.Event()
+        self.unheard: asyncio.Queue[bytes] = asyncio.Queue()
         self.requests = 0
+        self.connections = 0
         self.is_down = False
+        self.is_black_hole = False
 
     def arm(self, cut: Cut, marker: bytes) -> None:
-        self.cut, self.marker = cut, marker
+        self._cut, self._marker = cut, marker
         self.has_cut.clear()
+        self.lets_go.clear()
 
     def cut_all(self) -> None:
         """Every connection there is, from both ends."""
-        for writer in list(self._writers):
-            writer.transport.abort()
+        for end in list(self._ends):
+            end.transport.abort()
+
+    async def end(self) -> None:
+        """Until nobody is served any more: a task that is left to the loop's end makes noise there."""
+        self.lets_go.set()
+        while self._handlers:
+            self.cut_all()
+            await asyncio.wait(self._handlers)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.is_down:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+        self._ends.add(writer)
+        try:
+            if not self.is_down:
+                self.connections += 1
+                await self._serve(reader, writer)
+        except OSError:
+            pass
+        finally:
             writer.transport.abort()
-            return
+            self._ends.discard(writer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
-        ends = {writer, there_writer}
-        self._writers |= ends
-        drops = asyncio.Event()
-        up = asyncio.create_task(self._up(reader, there_writer, drops))
-        down = asyncio.create_task(self._down(there_reader, writer, drops))
-        self._tasks |= {up, down}
-        await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (up, down):
-            task.cancel()
-        for end in ends:
-            end.transport.abort()
-        self._writers -= ends
+        self._ends.add(there_writer)
+        wire = Wire(reader, writer, there_reader, there_writer)
+        up, down = asyncio.create_task(self._up(wire)), asyncio.create_task(self._down(wire))
+        try:
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            writer.transport.abort()
+            await up
+        finally:
+            down.cancel()
+            await asyncio.wait({up, down})
+            there_writer.transport.abort()
+            self._ends.discard(there_writer)
 
-    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, drops: asyncio.Event) -> None:
+    async def _up(self, wire: "Wire") -> None:
         with suppress(OSError):
-            while chunk := await reader.read(1 << 16):
+            while chunk := await wire.from_client.read(CHUNK):
                 self.requests += 1
-                if self.cut != "never" and self.marker in chunk:
-                    cut, self.cut = self.cut, "never"
-                    if cut == "before":
-                        self.has_cut.set()
+                if self.is_black_hole:
+                    continue
+                if self._cut is not None and self._marker in chunk:
+                    cut, self._cut = self._cut, None
+                    if not await self._goes_on(cut, wire):
                         return
-                    drops.set()
                     if cut == "swallow":
-                        self.has_cut.set()
                         continue
-                writer.write(chunk)
-                await writer.drain()
+                wire.to_server.write(chunk)
+                await wire.to_server.drain()
+            if wire.is_late:
+                await wire.has_answer.wait()
 
-    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, drops: asyncio.Event) -> None:
+    async def _goes_on(self, cut: Cut, wire: "Wire") -> bool:
+        wire.drops_answers = cut in ("after", "swallow", "late")
+        if cut != "after":
+            self.has_cut.set()
+        if cut == "late":
+            wire.is_late = True
+            wire.to_client.transport.abort()
+        if cut in ("late", "held"):
+            await self.lets_go.wait()
+        return cut != "before"
+
+    async def _down(self, wire: "Wire") -> None:
         with suppress(OSError):
-            while chunk := await reader.read(1 << 16):
-                if drops.is_set():
-                    # The server has answered, so it has committed; nobody hears of it.
+            while chunk := await wire.from_server.read(CHUNK):
+                if self.is_black_hole:
+                    continue
+                if wire.drops_answers:
+                    # The server has committed, or refused to; nobody hears of it.
+                    self.unheard.put_nowait(chunk)
                     self.has_cut.set()
-                    return
-                writer.write(chunk)
-                await writer.drain()
+                    break
+                wire.to_client.write(chunk)
+                await wire.to_client.drain()
+        wire.has_answer.set()
+
+
+@dataclass(eq=False)
+class Wire:
+    """One connection, in two."""
+
+    from_client: asyncio.StreamReader
+    to_client: asyncio.StreamWriter
+    from_server: asyncio.StreamReader
+    to_server: asyncio.StreamWriter
+    drops_answers: bool = False
+    is_late: bool = False
+    has_answer: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @asynccontextmanager
@@ -87,6 +147,5 @@ async def proxied(url: str) -> AsyncIterator[tuple[str, Proxy]]:
     try:
         yield urlunsplit((parts.scheme, f"{user}127.0.0.1:{port}", parts.path, parts.query, "")), proxy
     finally:
-        proxy.cut_all()
         server.close()
-        await server.wait_closed()
+        await proxy.end()

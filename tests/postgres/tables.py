@@ -8,8 +8,7 @@ from ocean.kernel.store import Store
 from ocean.stores.migrate import migrate
 from ocean.stores.postgres.link import Connection
 from ocean.stores.postgres.store import PostgresStore
-from ocean.stores.postgres.workspace import LOG, Table, tables
-from tests.stores.dump import Tables, dump
+from tests.stores.dump import Tables, dump, table_names
 
 
 def of_postgres(store: Store) -> PostgresStore:
@@ -19,7 +18,28 @@ def of_postgres(store: Store) -> PostgresStore:
 
 async def copy(store: Store) -> sqlite3.Connection:
     """A database in memory with every row; whoever asks for it closes it."""
-    names = [*(table.name for table in tables()), LOG]
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.row_factory = sqlite3.Row
+    migrate(db)
+    db.execute("DELETE FROM ocean_log_floor")
+    names = [name for name in table_names(db) if not name.startswith("sqlite_")]
+    found, cursor = await _rows(store, names)
+    db.execute("BEGIN")
+    db.execute("PRAGMA defer_foreign_keys = ON")
+    for name in names:
+        columns = [row["name"] for row in db.execute(f"PRAGMA table_info({name})")]
+        places = ", ".join("?" for _ in columns)
+        rows = [[row[column] for column in columns] for row in found[name]]
+        db.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({places})", rows)
+    db.execute("DELETE FROM sqlite_sequence")
+    if cursor:
+        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (cursor,))
+    db.execute("COMMIT")
+    return db
+
+
+async def _rows(store: Store, names: list[str]) -> tuple[dict[str, list[dict[str, Any]]], int]:
+    """Of one moment, by table; and the cursor of the log."""
 
     async def ask(db: Connection) -> tuple[dict[str, list[dict[str, Any]]], int]:
         async with db.transaction(isolation="repeatable_read", readonly=True):
@@ -29,18 +49,7 @@ async def copy(store: Store) -> sqlite3.Connection:
             }
             return rows, await db.fetchval("SELECT last_value FROM ocean_cursor")
 
-    found, cursor = await of_postgres(store).link.read(ask)
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    db.row_factory = sqlite3.Row
-    migrate(db)
-    db.execute("DELETE FROM ocean_log_floor")
-    columns = tuple(row["name"] for row in db.execute(f"PRAGMA table_info({LOG})"))
-    for table in (*tables(), Table(LOG, columns, ("seq",))):
-        db.executemany(table.insert, [tuple(row.get(name) for name in table.columns) for row in found[table.name]])
-    db.execute("DELETE FROM sqlite_sequence")
-    if cursor:
-        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (cursor,))
-    return db
+    return await of_postgres(store).link.read(ask)
 
 
 async def postgres_tables(store: Store) -> Tables:

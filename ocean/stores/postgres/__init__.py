@@ -1,14 +1,18 @@
 """Ocean on PostgreSQL: any number of instances, one truth.
 
-A unit of work is the same function that runs on SQLite. Here it runs on a workspace: a private SQLite database in
-memory that holds copies of the rows the unit needs, and no others.
+Whatever changes something is a function in the database, next to its rows (`stores/sql/postgres/functions`). Python
+sends JSON and gets JSON:
 
-    fetch      one statement reads all that the unit is expected to need, in one snapshot, with a seal of each answer
-    decide     the unit runs on the copies. What it needs besides is fetched, and it runs again from the beginning
-    commit     one statement takes the writers' lock, compares the seals, writes the rows that the unit has changed
-               and numbers its events. If a seal is broken nothing is written, and the unit looks again
+    verbs ──▶ writing ──▶ sending ──▶ link ──▶ ocean_write([verb, arguments, request], …)     one statement a group
+                 └─claim──▶ sending ──▶ link ──▶ ocean_claim(ask)                              one statement a batch
+    reads ──────────────────────────▶ link ──▶ a statement each
 
-So the state machine is asked in one place for both databases, no transaction is open while Python thinks, nobody
-waits for a lock for longer than another's statement takes, and with a single lock there is no deadlock. Commits of
-concurrent units travel as one group, each whole or not at all.
+    writing   what queues up while a group is on its way shares the next
+    sending   a token per statement, by which it is found out what became of one whose answer was lost
+    link      connections, and patience with a server that is away
+    courier   the same on a thread of its own, for locks that are renewed while a handler blocks the loop
+    waking    who waits for a commit hears of it
+
+Writers go one after another, by one lock that is taken first: so the order of the log is the order of commits, there
+is no deadlock, and a group does what its items would do one by one. Only a plain claim goes without it.
 """

@@ -1,25 +1,24 @@
-"""The link to a PostgreSQL server: connections, the two statements that a unit consists of, and what went wrong.
+"""The link to a PostgreSQL server: its connections, and what is done when one breaks.
 
-Every statement is a transaction of its own, so a pooler may hand each to another connection. A statement whose answer
-is lost is repeated if it only reads; what became of a group of changes is found out by its token first.
+Every statement is a transaction of its own, so a pooler may hand each to another connection. One that only reads is
+simply asked again when its answer is lost; what changes something goes by way of `sending`.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
+from asyncpg.exceptions import _base as client_errors
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
-from ocean.kernel.ids import new_token
 from ocean.stores.postgres.migrate import migrate
-from ocean.stores.postgres.needs import Look, Need, answers_from
 from ocean.stores.postgres.options import Options
 from ocean.stores.postgres.server_clock import ServerClock
 from ocean.stores.postgres.test_clock import install_test_clock
+from ocean.stores.refusals import refusal
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -27,13 +26,6 @@ if TYPE_CHECKING:
 else:
     # At run time the driver's classes take no parameters.
     Connection = Any
-
-FETCH = (
-    "SELECT at, nextval('ocean_versions') AS version, ocean_fetch($1::text::jsonb, at)::text AS found"
-    " FROM (SELECT ocean_now() AS at OFFSET 0) t"
-)
-COMMIT = "SELECT ocean_commit($1, $2::text::jsonb, $3)::text"
-SETTLE = "SELECT ocean_settle($1)::text"
 
 LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, TimeoutError)
 """The connection is gone, and with it the answer."""
@@ -43,19 +35,39 @@ REFUSED = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,
 )
-"""The server is on its way down or up, or has no room: nothing of this statement has happened."""
-BUSY = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.SerializationError)
+"""The server is on its way down or up, is not the primary any more, or has no room: another connection may do."""
+BUSY = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+)
+UNSENDABLE = client_errors.DataError
+"""The driver cannot put a value into bytes. It says so by an error of the kind that a closed connection raises, too."""
+REFUSAL = "OC001"
+"""The SQLSTATE by which a function says no: see `ocean_refuse`."""
 
-MARGIN_MS = 100
-"""By how much the server may be behind what this host takes its time for."""
 PATIENCE_MS = (0, 20, 50, 100, 200, 400, 800, 1_600, 3_200)
 """How long to wait before each further try to reach a server."""
+CLOSING_S = 5
+
+OPENED = "SELECT ocean_now() AS now, to_regclass('ocean_test_clock') IS NOT NULL AS is_told"
 
 
 class Link:
-    def __init__(self, options: Options, clock: Clock, *, name: str = "ocean", is_test: bool = False) -> None:
-        self._options = options
+    def __init__(
+        self,
+        options: Options,
+        clock: Clock,
+        *,
+        name: str = "ocean",
+        is_test: bool = False,
+        patience_ms: Sequence[int] = PATIENCE_MS,
+    ) -> None:
+        self.options = options
+        self._patience_ms = patience_ms
         self._clock = clock
         self.server_clock = ServerClock(clock)
         self._name = name
@@ -63,134 +75,118 @@ class Link:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._follows_clock = False
         self._told_at: int | None = None
+        self._telling = asyncio.Lock()
         self.round_trips = 0
 
     async def open(self) -> None:
         try:
             self._pool = await asyncpg.create_pool(
-                self._options.url,
+                self.options.url,
                 min_size=1,
-                max_size=self._options.pool,
+                max_size=self.options.pool,
                 reset=_leave_as_it_is,
-                **self._options.connecting(self._name),
+                **self.options.connecting(self._name),
             )
             async with self._pool.acquire() as db:
                 await migrate(db)  # type: ignore[arg-type]
                 if self._is_test:
                     await install_test_clock(db)  # type: ignore[arg-type]
-                self._follows_clock = await db.fetchval("SELECT to_regclass('ocean_test_clock') IS NOT NULL")
+                await self._look_at_the_time(db)
         except StoreUnusable:
             await self.close()
             raise
         except (*LOST, asyncpg.PostgresError, ValueError) as error:
             await self.close()
-            raise StoreUnusable(f"cannot open PostgreSQL database {shown(self._options.url)}: {error}") from error
+            raise StoreUnusable(f"cannot open PostgreSQL database {shown(self.options.url)}: {error}") from error
 
     async def close(self) -> None:
         if self._pool is not None:
             pool, self._pool = self._pool, None
-            await pool.close()
+            try:
+                async with asyncio.timeout(CLOSING_S):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
 
     def check_open(self) -> None:
         if self._pool is None:
             raise StoreUnusable("this Ocean is closed")
 
-    async def fetch(self, needs: Collection[Need], db: Connection | None = None) -> Look:
-        text = json.dumps([need.as_json() for need in needs])
-
-        async def ask(db: Connection) -> Look:
-            row = await db.fetchrow(FETCH, text)
-            assert row is not None
-            if not self._follows_clock:
-                self.server_clock.heard(row["at"])
-            return Look(row["at"], row["version"], answers_from(row["found"]))
-
-        return await (ask(db) if db is not None else self.read(ask))
-
     async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """A statement that changes nothing: a lost answer is asked for again."""
+        """A statement that changes nothing: a lost answer is asked for again. Whoever sends more counts them."""
 
         async def once(db: Connection) -> T:
-            await self._tell_time(db)
             self.round_trips += 1
             return await ask(db)
 
-        return await self._reach(once)
+        return await self.reach(once)
 
-    async def commit(self, items: Sequence[dict[str, Any]]) -> list[Any]:
-        """Write a group. Answers for each item a cursor, None if it must look again, or what the tables refuse."""
-        token, text, is_sent = new_token(), json.dumps(items), False
-
-        async def once(db: Connection) -> list[Any]:
-            nonlocal token, is_sent
-            await self._tell_time(db)
-            if is_sent:
-                self.round_trips += 1
-                settled = await db.fetchval(SETTLE, token)
-                if settled is not None:
-                    return list(json.loads(settled))
-                token = new_token()
-            is_sent = True
-            return await self.send(db, token, text)
-
-        return await self._reach(once)
-
-    async def send(self, db: Connection, token: str, text: str) -> list[Any]:
+    async def ask(self, db: Connection, statement: str, *values: Any) -> Any:
+        """The one JSON value that a statement answers."""
         self.round_trips += 1
-        return list(json.loads(await db.fetchval(COMMIT, token, text, self._options.notify)))
+        text = await db.fetchval(statement, *values)
+        return None if text is None else json.loads(text)
 
-    async def settled(self, token: str) -> list[Any] | None:
-        """What became of a group whose answer was lost; None if nothing, and then nothing will."""
-
-        async def once(db: Connection) -> list[Any] | None:
-            text = await db.fetchval(SETTLE, token)
-            return None if text is None else list(json.loads(text))
-
-        return await self._reach(once)
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[Connection]:
-        """A transaction that has the writers' lock from the beginning: for units that others were always ahead of."""
-        self.check_open()
-        assert self._pool is not None
-        async with self._pool.acquire() as db:
-            await self._tell_time(db)
-            async with db.transaction():
-                await db.execute("SELECT ocean_lock()")
-                yield db
-
-    async def _reach(self, use: Callable[[Connection], Awaitable[T]]) -> T:
+    async def reach(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         """With one connection after another, for as long as each turns out to be broken."""
+        now = asyncio.get_running_loop().time
         last: BaseException | None = None
-        for wait_ms in PATIENCE_MS:
+        give_up_at = now() + self.options.longest_s
+        for wait_ms in self._patience_ms:
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
-            self.check_open()
-            assert self._pool is not None
+            if last is not None and now() > give_up_at:
+                break
             try:
-                async with self._pool.acquire() as db:
-                    try:
-                        return await use(db)
-                    except (*LOST, *REFUSED):
-                        db.terminate()
-                        raise
+                return await self._reach_once(use)
+            except UNSENDABLE as error:
+                raise StoreFailed(f"this cannot be sent to PostgreSQL: {error}") from error
             except BUSY as error:
                 raise StoreBusy(f"PostgreSQL has no time: {error}; try again") from error
             except (*LOST, *REFUSED) as error:
                 last = error
             except asyncpg.PostgresError as error:
+                if error.sqlstate == REFUSAL:
+                    raise refusal(str(error), json.loads(error.detail or "{}")) from None
                 raise StoreFailed(f"PostgreSQL cannot do this: {error}; look at its log") from error
         raise StoreBusy("PostgreSQL cannot be reached; try again") from last
 
-    def surely_past(self) -> int:
-        """A time that the server has seen, as near to now as this host can tell."""
-        return self._clock.now() if self._follows_clock else self.server_clock.now() - MARGIN_MS
+    async def _reach_once(self, use: Callable[[Connection], Awaitable[T]]) -> T:
+        self.check_open()
+        assert self._pool is not None
+        async with self._pool.acquire() as db:
+            try:
+                if self._follows_clock:
+                    await self._tell_time(db)
+                return await use(db)
+            except UNSENDABLE:
+                raise
+            except (*LOST, *REFUSED):
+                db.terminate()
+                raise
+
+    def heard(self, now: int, asked_at: int) -> None:
+        """What time the server says it is, in an answer to what was asked then by this host's clock."""
+        if not self._follows_clock:
+            self.server_clock.heard(now, asked_at)
+
+    def host_time(self) -> int:
+        return self._clock.now()
+
+    async def _look_at_the_time(self, db: Connection) -> None:
+        asked_at = self.host_time()
+        row = await db.fetchrow(OPENED)
+        assert row is not None
+        self._follows_clock = row["is_told"]
+        self.heard(row["now"], asked_at)
 
     async def _tell_time(self, db: Connection) -> None:
-        """In a database whose time is a row, that row says what the clock says."""
-        if self._follows_clock and self._told_at != self._clock.now():
-            self._told_at = self._clock.now()
-            await db.execute("UPDATE ocean_test_clock SET now = $1", self._told_at)
+        """In a database whose time is a row, that row says what the clock says. One at a time: it must not go back."""
+        async with self._telling:
+            now = self._clock.now()
+            if self._told_at != now:
+                await db.execute("UPDATE ocean_test_clock SET now = $1", now)
+                self._told_at = now
 
 
 async def _leave_as_it_is(db: "asyncpg.Connection[asyncpg.Record]") -> None:

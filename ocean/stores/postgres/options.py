@@ -11,8 +11,8 @@ SWITCH = {"on": True, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`pool` is how many connections an instance may have for its work, besides two that renew locks and queue up, and
-    one that listens.
+    """`pool` is how many connections an instance may have for its work, besides one that renews locks and one that
+    listens.
 
     `notify` may be switched off: others' commits are then found by looking. `pooler=on` is for a transaction pooler
     in between: no statement is prepared, no setting is made for a connection, nobody listens. `statement_ms` is how
@@ -30,9 +30,19 @@ class Options:
     def listens(self) -> bool:
         return self.notify and not self.pooler
 
+    @property
+    def _gone_s(self) -> float:
+        """A statement that has taken longer than the server lets it will not be answered."""
+        return self.statement_ms / 1000 * 1.25
+
+    @property
+    def longest_s(self) -> float:
+        """How long to go on about one thing: time for an answer that never comes, and to find out what became of it."""
+        return 2 * self._gone_s + 10
+
     def connecting(self, name: str) -> dict[str, Any]:
         """How every connection is made. Time limits are the server's; the driver's own is for a server that is gone."""
-        limits: dict[str, Any] = {"command_timeout": self.statement_ms / 1000 * 1.25}
+        limits: dict[str, Any] = {"command_timeout": self._gone_s, "timeout": min(max(self._gone_s, 2), 10)}
         if self.pooler:
             return {**limits, "statement_cache_size": 0}
         settings = {

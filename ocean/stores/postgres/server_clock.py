@@ -4,20 +4,17 @@ from collections.abc import Callable
 
 from ocean.kernel.clock import Cancel, Clock
 
-NOISE_MS = 50
-"""An answer is this much on its way: a difference below it says nothing."""
-
 
 class ServerClock:
     def __init__(self, host: Clock) -> None:
         self._host = host
         self._ahead_ms = 0
 
-    def heard(self, now: int) -> None:
-        """The server has just said what time it is."""
-        ahead_ms = now - self._host.now()
-        if abs(ahead_ms - self._ahead_ms) > NOISE_MS:
-            self._ahead_ms = ahead_ms
+    def heard(self, now: int, asked_at: int) -> None:
+        """The server has said what time it is. It was so at some moment between the question and this answer, and no
+        more is known: an answer that was long on its way corrects little."""
+        least, most = now - self._host.now(), now - asked_at
+        self._ahead_ms = max(least, min(self._ahead_ms, most))
 
     def now(self) -> int:
         return self._host.now() + self._ahead_ms

@@ -1,52 +1,48 @@
-"""The `Store` protocol on PostgreSQL: the same units as on SQLite, run by an engine on copies of their rows."""
+"""The `Store` protocol on PostgreSQL. What changes something is a function of the database; what only reads is in
+`reading`."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
+from ocean.kernel.access import ApiKey
 from ocean.kernel.clock import Clock
-from ocean.kernel.filters import FeedFilter, RunFilter
+from ocean.kernel.counters import Take, Taken
+from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
+from ocean.kernel.errors import LockLost
 from ocean.kernel.observing import Histogram
-from ocean.kernel.records import Agenda, Claim, Event, RunCount, RunPage
-from ocean.kernel.store import ClaimAsk, LeaseAsk, LeasedRun, RowsAnswer, RowsAsk, TickAnswer, TickCommit
-from ocean.stores.postgres import listing
+from ocean.kernel.records import ClogRecord, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
+from ocean.kernel.store import Request, SweepAsk
+from ocean.kernel.values import encode
+from ocean.stores.postgres.claiming import Claims
+from ocean.stores.postgres.committing import Commits, taken_from
 from ocean.stores.postgres.courier import Courier
-from ocean.stores.postgres.engine import Crowd, Engine
-from ocean.stores.postgres.hints import ALL_TURNS, hints
-from ocean.stores.postgres.keeping import Keeping
 from ocean.stores.postgres.link import Link
-from ocean.stores.postgres.needs import Answer, need
 from ocean.stores.postgres.options import options_from
-from ocean.stores.postgres.unit import RemoteUnit
+from ocean.stores.postgres.reading import Reads
+from ocean.stores.postgres.retrying import Retries
 from ocean.stores.postgres.waking import Waking
-from ocean.stores.sqlite import claiming, committing, leasing, storage
-from ocean.stores.sqlite.lease_verbs import MOST_ROUNDS
-from ocean.stores.sqlite.unit import Unit
-from ocean.stores.verbs import UnitStore
-
-T = TypeVar("T")
-
-AGENDA = (need("clogs"), need("lanes"), need("owed"))
+from ocean.stores.postgres.wording import clog_words, event_words, request_words, run_words, signal_words, take_words
+from ocean.stores.postgres.writing import Writing
+from ocean.stores.rows import api_key_from, clog_from, shown_from
 
 
-class PostgresStore(UnitStore):
+class PostgresStore(Claims, Commits, Retries, Reads):
     def __init__(self, url: str, clock: Clock, *, is_test: bool = False) -> None:
         options = options_from(url)
         self.link = Link(options, clock, is_test=is_test)
-        self._waking = Waking(options, self.link)
-        self._courier = Courier(replace(options, pool=2), clock)
-        self.engine = Engine(self.link, self._waking.noticed, self._courier.queue_up)
-        self._keeping = Keeping(self.link)
-        self._claimers = Crowd()
-
-    @property
-    def batch_sizes(self) -> Histogram:
-        return self.engine.batch_sizes
+        self._waking = Waking(self.link)
+        self.writing = Writing(self.link, self._waking.noticed)
+        self._courier = Courier(options, clock)
 
     @property
     def clock(self) -> Clock:
         """The server's time, as well as it is known here."""
         return self.link.server_clock
+
+    @property
+    def batch_sizes(self) -> Histogram:
+        return self.writing.batch_sizes
 
     async def open(self) -> None:
         await self.link.open()
@@ -55,8 +51,8 @@ class PostgresStore(UnitStore):
     async def close(self) -> None:
         await self._waking.close()
         self._courier.close()
+        await self.writing.close()
         await self.link.close()
-        self.engine.close()
 
     def commits_seen(self) -> int:
         return self._waking.commits_seen()
@@ -64,66 +60,100 @@ class PostgresStore(UnitStore):
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:
         return await self._waking.next_commit(seen, look_ms)
 
-    async def _write(self, act: Callable[[Unit], T], about: Any = None) -> T:
-        return await self.engine.perform(act, hints(about))
+    async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
+        await self.writing.write("register_clogs", [clog_words(clog) for clog in clogs])
 
-    async def _read(self, act: Callable[[Unit], T], about: Any = None) -> T:
-        return await self.engine.perform(act, hints(about))
+    async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
+        return shown_from(await self.writing.write("create_run", run_words(new), request))
 
-    def _write_blocking(self, act: Callable[[Unit], T], about: Any = None) -> T:
+    async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
+        answer = await self.writing.write("deliver_signal", signal_words(signal), request)
+        run_id, number, status, seq = answer
+        return SignalReceipt(run_id, number, RunStatus(status), seq)
+
+    async def take_turn(self, lock: Lock, keys: Sequence[RowKey]) -> bool:
+        wanted = [key.text for key in keys]
+        return bool(await self.writing.write("take_turn", {"run_id": lock.run_id, "epoch": lock.epoch, "keys": wanted}))
+
+    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+        words = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick}
+        try:
+            return RunStatus(await self.writing.write("give_back", words))
+        except LockLost:
+            return None
+
+    def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
         self.link.check_open()
-        return self._courier.perform(act, hints(about))
+        lost = self._courier.write("renew_locks", [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks])
+        return {locks[place] for place in lost}
 
-    async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        def look_and_claim(u: Unit) -> list[Claim] | None:
-            return claiming.claim_due(u, ask) if claiming.has_work(u, ask) else None
+    async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
+        words = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick, "call": call, "events": event_words(events)}
+        await self.writing.write("append_streamed", words)
 
-        for _ in range(MOST_ROUNDS):
-            claims = await self.engine.perform(look_and_claim, hints(ask), after=self._keeping, crowd=self._claimers)
-            if claims is None or claims:
-                return claims or []
-        return []
+    async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
+        words = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick, "name": name, "result": result}
+        return str(await self.writing.write("store_step", words))
 
-    async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
-        if not self._keeping.has(ask):
-            return await super().read_rows(ask)
-        found: list[Answer] = []
+    async def take(self, take: Take, request: Request | None) -> Taken:
+        words = {"take": take_words(take), "request": request_words(request)}
+        return taken_from(take, await self.writing.write("take", words))
 
-        def read(u: Unit) -> RowsAnswer:
-            answer = storage.read_rows(u, ask)
-            assert isinstance(u, RemoteUnit)
-            found[:] = u.known
-            return answer
+    async def reset_counter(self, key: str, request: Request | None) -> bool:
+        return bool(await self.writing.write("reset_counter", {"key": key}, request))
 
-        answer = await self.engine.perform(read, [*hints(ask), ALL_TURNS])
-        self._keeping.add(ask.run_id, found)
-        return answer
+    async def keep_answer(self, request: Request, answer: str) -> str:
+        return str(await self.writing.write("keep_answer", {"request": request_words(request), "answer": answer}))
 
-    async def commit_tick(self, commit: TickCommit) -> TickAnswer:
-        start = self._keeping.start(commit)
-        return await self.engine.perform(lambda u: committing.commit_tick(u, commit), hints(commit), start)
+    async def set_limit(self, key: str, limit: int, actor: str | None, request: Request | None) -> KeyInfo:
+        return KeyInfo(**await self.writing.write("set_limit", {"key": key, "limit": limit, "actor": actor}, request))
 
-    async def agenda(self, clog_ids: Collection[str]) -> Agenda:
-        mine = frozenset(clog_ids)
-        return await self.engine.perform(lambda u: claiming.agenda(u, mine), AGENDA)
+    async def cancel_run(self, run_id: str, reason: str | None, actor: str | None, request: Request | None) -> RunInfo:
+        words = {"run_id": run_id, "reason": reason or "cancelled", "actor": actor}
+        return shown_from(await self.writing.write("cancel_run", words, request))
 
-    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
-        def look_and_lease(u: Unit) -> list[LeasedRun] | None:
-            return leasing.lease_work(u, ask) if claiming.has_work(u, leasing.claim_ask(u, ask)) else None
+    async def set_run_paused(self, run_id: str, is_paused: bool, actor: str | None, request: Request | None) -> RunInfo:
+        words = {"run_id": run_id, "is_paused": is_paused, "actor": actor}
+        return shown_from(await self.writing.write("pause_run", words, request))
 
-        for _ in range(MOST_ROUNDS):
-            leased = await self._write(look_and_lease, ask)
-            if leased is None or leased:
-                return leased or []
-        return []
+    async def set_clog_paused(
+        self, clog_id: str, is_paused: bool, actor: str | None, request: Request | None
+    ) -> ClogRecord:
+        words = {"clog_id": clog_id, "is_paused": is_paused, "actor": actor}
+        return clog_from(await self.writing.write("pause_clog", words, request))
 
-    async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
-        run_ids, next_cursor = await listing.page(self.link, where, limit, cursor, is_descending)
-        runs = await self._read(lambda u: listing.shown(u, run_ids))
-        return RunPage(tuple(runs), next_cursor)
+    async def delete_run(self, run_id: str, actor: str | None, request: Request | None) -> int:
+        return int(await self.writing.write("delete_run", {"run_id": run_id, "actor": actor}, request))
 
-    async def count_runs(self, where: RunFilter, cap: int) -> RunCount:
-        return await listing.count(self.link, where, cap)
+    async def delete_session(self, session_id: str, actor: str | None, request: Request | None) -> int:
+        return int(await self.writing.write("delete_session", {"session_id": session_id, "actor": actor}, request))
 
-    async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
-        return await listing.read_events(self.link, where, after, limit)
+    async def sweep(self, ask: SweepAsk) -> SweepResult:
+        words: dict[str, Any] = {name: getattr(ask, name) for name in SweepAsk.__slots__}
+        events, runs, requests, counters = await self.writing.write("sweep", words)
+        # A run that went may have been the last child of one that can go now.
+        more = runs > 0 or max(events, requests, counters) >= ask.batch
+        return SweepResult(events, runs, requests, more, counters)
+
+    async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
+        words = {
+            "key_id": key.key_id,
+            "hash": hash,
+            "actor": key.actor,
+            "scopes": encode(list(key.scopes)),
+            "roles": encode(list(key.roles)),
+            "sessions": None if key.sessions is None else encode(list(key.sessions)),
+            "expires_at": key.expires_at,
+        }
+        return replace(key, created_at=await self.writing.write("add_api_key", words))
+
+    async def revoke_api_key(self, key_id: str) -> ApiKey | None:
+        row: Mapping[str, Any] | None = await self.writing.write("revoke_api_key", {"key_id": key_id})
+        return None if row is None else api_key_from(row)
+
+    async def add_web_session(self, hash: str, key_id: str, for_ms: int) -> int:
+        words = {"hash": hash, "key_id": key_id, "for_ms": for_ms}
+        return int(await self.writing.write("add_web_session", words))
+
+    async def end_web_session(self, hash: str) -> bool:
+        return bool(await self.writing.write("end_web_session", {"hash": hash}))

@@ -29,9 +29,6 @@ MOST_LOOKED_AT = 1_000
 """How many due runs one claim looks at when it has to park them: each is parked once, then gone from the index."""
 PRIORITIES = range(10)
 
-MOST_ROUNDS = 50
-"""Of a claim: one may only make ends that are owed, a bounded batch of them, and then there is another."""
-
 
 def has_work(u: Unit, ask: ClaimAsk) -> bool:
     """Whether a claim would find anything: reads only, so that an idle poke takes no write lock."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ocean.kernel.records import RunStatus
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
+from ocean.stores import planning
 from ocean.stores.sqlite import claiming, leasing, requests
 from ocean.stores.sqlite.unit import Unit
 from ocean.stores.sqlite.units import Units
@@ -11,7 +12,7 @@ from ocean.stores.sqlite.units import Units
 
 class LeaseStore(Units):
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
-        for _ in range(claiming.MOST_ROUNDS):
+        for _ in range(planning.MOST_ROUNDS):
             if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
                 return []
             leased = await self._write(lambda u: leasing.lease_work(u, ask))

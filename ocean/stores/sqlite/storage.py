@@ -81,17 +81,13 @@ def take_turn(u: Unit, run_id: str, epoch: int, keys: Iterable[RowKey]) -> bool:
     if any(_holder(u, key) not in (None, run_id) for key in wanted):
         return False
     for key in wanted:
-        u.do("take_turn", row_key=_row_key(key), run_id=run_id, epoch=epoch)
+        u.do("take_turn", row_key=key.text, run_id=run_id, epoch=epoch)
     return True
 
 
 def _holder(u: Unit, key: RowKey) -> str | None:
-    row = u.one("turn_holder", row_key=_row_key(key), now=u.now)
+    row = u.one("turn_holder", row_key=key.text, now=u.now)
     return row["run_id"] if row else None
-
-
-def _row_key(key: RowKey) -> str:
-    return "\x1f".join((key.scope, key.clog_id, key.session_id, key.run_id, str(key.tick), key.row_id))
 
 
 def _address(key: RowKey) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from ocean.kernel.store import (
 )
 from ocean.kernel.transitions import paused, refuse_if_ended, refuse_unless_held, renewed, resumed
 from ocean.kernel.values import decode, encode
+from ocean.stores import planning
 from ocean.stores.rows import clog_from, input_from, tick_from
 from ocean.stores.sqlite import (
     claiming,
@@ -77,6 +78,10 @@ class SqliteStore(AccessStore, LeaseStore):
     def __init__(self, path: str, clock: Clock) -> None:
         self.database = Database(path)
         self._clock = clock
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     @property
     def batch_sizes(self) -> Histogram:
@@ -154,7 +159,7 @@ class SqliteStore(AccessStore, LeaseStore):
         return await self._write(act)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        for _ in range(claiming.MOST_ROUNDS):
+        for _ in range(planning.MOST_ROUNDS):
             if not await self._read(lambda u: claiming.has_work(u, ask)):
                 return []
             claims = await self._write(lambda u: claiming.claim_due(u, ask))

@@ -341,14 +341,6 @@ CREATE TABLE ocean_web_sessions (
 CREATE INDEX ocean_web_sessions_expires ON ocean_web_sessions (expires_at);
 CREATE INDEX ocean_web_sessions_key ON ocean_web_sessions (key_id);
 
--- Runs with concurrency keys that a transaction has changed, as they were before, until it has settled their slots. A
--- transaction leaves it empty.
-CREATE TABLE ocean_unsettled (
-  run_id TEXT COLLATE "C" PRIMARY KEY,
-  place BIGINT GENERATED ALWAYS AS IDENTITY,
-  before JSONB
-);
-
 -- Rows that change often: room for the next version beside the last, and a vacuum before there are many dead ones.
 ALTER TABLE runs SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 ALTER TABLE ocean_inbox SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
@@ -378,3 +370,9 @@ ALTER TABLE ocean_groups SET (autovacuum_vacuum_scale_factor = 0.05);
 -- Time, in milliseconds UTC: this server's, and nobody else's.
 CREATE FUNCTION ocean_now() RETURNS BIGINT LANGUAGE sql VOLATILE AS
 $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+
+-- Where changes come from, as their events say it: the moment, a tick and its call, who asked, and the event before.
+CREATE TYPE ocean_origin AS (now BIGINT, tick BIGINT, call BIGINT, actor TEXT, caused_by TEXT);
+
+-- What a take from a counter is answered, and the counter as it is after it.
+CREATE TYPE ocean_taken AS (ok BOOLEAN, used BIGINT, retry_after_ms BIGINT, kind TEXT, owed BIGINT, at BIGINT, per_ms BIGINT, rate BIGINT);

@@ -12,13 +12,16 @@ BEGIN
 END $$;
 
 -- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone only
--- if one was.
+-- if one was. Answers the time, whether anything has changed, and an answer per item.
 CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean) RETURNS json
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   item jsonb;
   answers json[] := '{}';
+  is_alone boolean := false;
+  has_changed boolean;
+  done json;
   now bigint;
 BEGIN
   PERFORM ocean_begin(token);
@@ -28,13 +31,22 @@ BEGIN
       answers := answers || json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now));
     END LOOP;
   EXCEPTION WHEN OTHERS THEN
+    is_alone := true;
+  END;
+  IF is_alone THEN
     answers := '{}';
     FOR item IN SELECT jsonb_array_elements(items) LOOP
       answers := answers || ocean_perform_alone(item, now);
     END LOOP;
-  END;
-  PERFORM ocean_keep(token, to_json(answers), is_told);
-  RETURN to_json(answers);
+  END IF;
+  -- What was undone has left a transaction id behind, and nothing else.
+  has_changed := pg_current_xact_id_if_assigned() IS NOT NULL
+    AND (NOT is_alone OR EXISTS (SELECT 1 FROM unnest(answers) a WHERE a->'answer' IS NOT NULL));
+  done := json_build_object('now', ocean_now(), 'changed', has_changed, 'answers', to_json(answers));
+  IF has_changed THEN
+    PERFORM ocean_keep(token, done, is_told);
+  END IF;
+  RETURN done;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_perform_alone(item jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
@@ -47,7 +59,7 @@ EXCEPTION
     GET STACKED DIAGNOSTICS facts = PG_EXCEPTION_DETAIL;
     RETURN json_build_object('refused', SQLERRM, 'facts', facts::json);
   WHEN OTHERS THEN
-    RETURN json_build_object('failed', SQLERRM);
+    RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);
 END $$;
 
 -- The writers' lock, for a group that nobody has given up.
@@ -59,31 +71,31 @@ BEGIN
   END IF;
 END $$;
 
--- The answers of a group stay for an hour, in case they are asked for again; and whoever waits is told of the commit.
-CREATE OR REPLACE FUNCTION ocean_keep(token text, answers json, is_told boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- The answer of a group stays for an hour, in case it is asked for again; and whoever waits is told of the commit. If
+-- the group was given up meanwhile, its token is taken: that undoes all of it.
+CREATE OR REPLACE FUNCTION ocean_keep(token text, answer json, is_told boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   seconds bigint := floor(extract(epoch FROM clock_timestamp()));
 BEGIN
   IF pg_current_xact_id_if_assigned() IS NULL THEN
     RETURN;
   END IF;
-  INSERT INTO ocean_groups (token, at, answer) VALUES (token, seconds, answers::text);
+  INSERT INTO ocean_groups (token, at, answer) VALUES (token, seconds, answer::text);
   DELETE FROM ocean_groups WHERE ocean_groups.token = ANY (ARRAY(
-    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 3600 ORDER BY g.at LIMIT 3));
+    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 3600 ORDER BY g.at LIMIT 3 FOR UPDATE SKIP LOCKED));
   IF is_told THEN
     NOTIFY ocean;
   END IF;
 END $$;
 
--- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on.
+-- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on. One that is still
+-- at work is waited for; a claim may be at work without the lock, and then either this or that finds the token taken.
 CREATE OR REPLACE FUNCTION ocean_settle(given text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   kept text;
 BEGIN
   PERFORM ocean_lock();
+  INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp()))) ON CONFLICT DO NOTHING;
   SELECT g.answer INTO kept FROM ocean_groups g WHERE g.token = given;
-  IF NOT FOUND THEN
-    INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp())));
-  END IF;
   RETURN kept;
 END $$;

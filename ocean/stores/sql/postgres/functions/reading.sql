@@ -17,6 +17,7 @@ BEGIN
     WHEN 'clogs' THEN ocean_read_clogs()
     WHEN 'counter' THEN ocean_read_counter(given->>'key')
     WHEN 'event_bounds' THEN ocean_read_event_bounds()
+    WHEN 'failed_run' THEN ocean_read_failed_run(given->>'run_id', given->>'key')
     WHEN 'holder' THEN ocean_read_holder(given->>'clog_id', given->>'session_id', given->>'dedupe_key')
     WHEN 'inputs' THEN ocean_read_inputs(given->>'run_id', (given->>'after')::bigint, (given->>'limit')::bigint)
     WHEN 'key' THEN ocean_read_key(given->>'key')
@@ -213,4 +214,18 @@ BEGIN
         WHERE (n.run_id, n.clog_id) >= (of_run, of_clog) AND (n.run_id, n.clog_id) <= (of_run, of_clog)
         ORDER BY n.run_id DESC, n.clog_id DESC, n.tick DESC LIMIT (given->>'history')::bigint) t
       JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick));
+END $$;
+
+-- What a run that repeats a failed one is made from, and what was answered to the same request.
+CREATE OR REPLACE FUNCTION ocean_read_failed_run(wanted text, request text) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN json_build_object(
+    'request', (SELECT row_to_json(q) FROM ocean_requests q WHERE q.request_key = request),
+    'run', (SELECT row_to_json(r) FROM runs r WHERE r.run_id = wanted),
+    'details', (SELECT row_to_json(d) FROM ocean_run_details d WHERE d.run_id = wanted),
+    'attributes', (SELECT coalesce(json_agg(json_build_array(b.name, b.value) ORDER BY b.name), '[]')
+      FROM ocean_attributes b WHERE b.run_id = wanted),
+    'keys', (SELECT coalesce(json_agg(json_build_array(k.key, k.hold) ORDER BY k.place), '[]')
+      FROM ocean_run_keys k WHERE k.run_id = wanted),
+    'input', (SELECT i.body FROM ocean_inbox i WHERE i.run_id = wanted AND i.number = 1 AND i.kind = 'created'));
 END $$;

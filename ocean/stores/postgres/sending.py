@@ -1,0 +1,51 @@
+"""Sending what changes something, so that it happens once however often the connection breaks.
+
+A statement travels under a token that it writes down with its answer, in its own transaction. When an answer is lost,
+the token is asked for first: either the answer was kept, and is the answer; or there is none, and then the token is
+void from that moment on, so that the statement can be sent again under another, and a late arrival changes nothing.
+"""
+
+from typing import Any
+
+import asyncpg
+
+from ocean.kernel.errors import StoreBusy
+from ocean.kernel.ids import new_token
+from ocean.stores.postgres.link import LOST, REFUSED, Connection, Link
+
+
+async def send_once(link: Link, statement: str, settle: str, text: str, is_told: bool) -> Any:
+    """`statement` takes a token, a text, and whether listeners are to be told; it answers a JSON object.
+
+    `settle` takes a token: it answers the same object again, or null.
+    """
+    token = new_token()
+    is_unsure = False
+
+    async def send(db: Connection) -> Any:
+        nonlocal token, is_unsure
+        if is_unsure:
+            kept = await link.ask(db, settle, token)
+            if kept is not None:
+                return kept
+            token = new_token()
+        is_unsure = True
+        asked_at = link.host_time()
+        try:
+            answer = await link.ask(db, statement, token, text, is_told)
+        except asyncpg.PostgresError as error:
+            # The server has said no, and rolled it back; or it has said good-bye, which tells nothing.
+            is_unsure = isinstance(error, (*LOST, *REFUSED))
+            raise
+        if "now" in answer:
+            link.heard(answer["now"], asked_at)
+        return answer
+
+    try:
+        return await link.reach(send)
+    except StoreBusy as error:
+        if not is_unsure:
+            raise
+        raise StoreBusy(
+            "PostgreSQL was lost while it did this, and whether it did is not known: look, or repeat it by the same key"
+        ) from error

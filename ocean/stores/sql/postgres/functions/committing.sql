@@ -1,0 +1,251 @@
+-- The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all.
+
+CREATE OR REPLACE FUNCTION ocean_commit_tick(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  t ocean_ticks;
+  r runs := ocean_find(a->>'run_id');
+  e jsonb := a->'effects';
+  o ocean_origin;
+  refused jsonb;
+  stale json;
+BEGIN
+  SELECT * INTO t FROM ocean_ticks k WHERE k.run_id = a->>'run_id' AND k.tick = (a->>'tick')::bigint;
+  IF t.outcome IS NOT NULL AND t.epoch = (a->>'epoch')::bigint THEN
+    RETURN json_build_object('committed', r.status);
+  END IF;
+  IF NOT ocean_is_held(r, (a->>'epoch')::bigint) THEN
+    PERFORM ocean_refuse('lock_lost', json_build_object('run_id', a->'run_id', 'epoch', a->'epoch'));
+  ELSIF t.run_id IS NULL THEN
+    PERFORM ocean_refuse('tick_gone', json_build_object('run_id', a->'run_id', 'tick', a->'tick'));
+  END IF;
+  o := ROW(now, t.tick, (a->>'call')::bigint, NULL, t.caused_by)::ocean_origin;
+  IF a->'outcome'->>0 = 'retry' THEN
+    RETURN ocean_commit_retry(r, a, t, a->'outcome'->>1, (a->'outcome'->>2)::bigint, o);
+  ELSIF ocean_is_behind(ocean_list(e, 'writes'), r.run_id, r.lock_epoch, now) THEN
+    RETURN '{"behind": true}';
+  ELSIF ocean_must_run_again(e, r.run_id, now) THEN
+    RETURN ocean_restart(r, a, t, o);
+  END IF;
+  refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
+  IF refused <> '{}' THEN
+    RETURN ocean_call_again(r, t, refused, o);
+  END IF;
+  stale := ocean_stale(ocean_list(e, 'writes'));
+  IF stale IS NOT NULL THEN
+    RETURN json_build_object('stale', stale);
+  END IF;
+  r := ocean_apply(r, e, o, a->>'clog_id', r.session_id);
+  r := ocean_settle_tick(r, a, t, o);
+  IF e ?| ARRAY['delete_ticks', 'delete_runs', 'delete_session_by'] THEN
+    PERFORM ocean_apply_deletions(r.run_id, r.session_id, e, o);
+    r := ocean_find(r.run_id);
+  END IF;
+  RETURN json_build_object('committed', r.status);
+END $$;
+
+-- Consume the inputs, write the outcome into the run, and tell it.
+CREATE OR REPLACE FUNCTION ocean_settle_tick(r runs, a jsonb, t ocean_ticks, o ocean_origin) RETURNS runs
+LANGUAGE plpgsql AS $$
+DECLARE
+  outcome text := a->'outcome'->>0;
+  said text := a->'outcome'->>1;
+  numbers bigint[];
+  before runs;
+BEGIN
+  WITH consumed AS (
+    UPDATE ocean_inbox i SET consumed_tick = t.tick
+    WHERE i.run_id = r.run_id AND i.assigned_tick = t.tick AND i.consumed_tick IS NULL RETURNING i.number)
+  SELECT coalesce(array_agg(number ORDER BY number), '{}') INTO numbers FROM consumed;
+  r.pending_count := r.pending_count - cardinality(numbers);
+  IF outcome = 'continue' THEN
+    -- Before anything else that may be in the inbox.
+    r := ocean_append_input(r, o.now, 'continue', said, -1);
+  END IF;
+  before := r;
+  r := ocean_settled(r, outcome,
+    CASE WHEN outcome = 'wait' THEN coalesce(said::bigint, o.now + (a->'outcome'->>2)::bigint) END,
+    ocean_next_input_at(r.run_id), o.now);
+  UPDATE ocean_ticks k SET outcome = ocean_settle_tick.outcome, committed_at = o.now
+  WHERE k.run_id = r.run_id AND k.tick = t.tick;
+  DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
+  r := ocean_event(r, o, 'tick.committed', (json_build_object('outcome', outcome, 'status', r.status, 'reason', t.reason,
+    'attempt', before.attempt, 'inputs', numbers)::jsonb || ocean_provenance(a))::text);
+  IF before.ending IS NOT NULL THEN
+    -- Whatever a last tick has answered, the run ends with the error that began its end.
+    RETURN ocean_end_run(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
+  ELSIF outcome = 'done' THEN
+    RETURN ocean_end_run(r, 'done', said, NULL, o);
+  ELSIF outcome = 'failed' THEN
+    RETURN ocean_end_run(r, 'failed', NULL, said, o);
+  END IF;
+  IF before.attempt > 0 THEN
+    PERFORM ocean_save_error(r.run_id, NULL);
+  END IF;
+  IF r.status = 'waiting' THEN
+    r := ocean_event(r, o, 'run.waiting', json_build_object('wake_at', r.wake_at)::text);
+  END IF;
+  PERFORM ocean_save(r);
+  RETURN r;
+END $$;
+
+-- Who made this call, when, under which epoch and which version of the clog.
+CREATE OR REPLACE FUNCTION ocean_provenance(a jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN jsonb_build_object('claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id',
+    'version', a->'version');
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_commit_retry(r runs, a jsonb, t ocean_ticks, error text, after_ms bigint, o ocean_origin)
+RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  policy jsonb := (SELECT d.retry::jsonb FROM ocean_run_details d WHERE d.run_id = r.run_id);
+  attempt bigint := r.attempt + 1;
+  payload jsonb := jsonb_build_object('error', error::jsonb, 'attempt', attempt) || ocean_provenance(a);
+  reason text := r.ending;
+BEGIN
+  IF reason IS NULL AND (o.now - t.first_claimed_at >= (policy->>'max_elapsed_ms')::bigint
+    OR ocean_is_spent(attempt, r.max_attempts)) THEN
+    reason := 'exhausted';
+  END IF;
+  DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
+  IF reason IS NOT NULL THEN
+    r := ocean_event(r, o, 'tick.failed', payload::text);
+    r.attempt := attempt;
+    r := ocean_request_end(r, reason, error, o);
+    RETURN json_build_object('committed', r.status);
+  END IF;
+  r := ocean_retried(r, coalesce(after_ms, ocean_delay_for(policy, r.run_id, r.tick, attempt)), o.now);
+  PERFORM ocean_save_error(r.run_id, error);
+  r := ocean_event(r, o, 'run.retrying',
+    (payload || jsonb_build_object('wake_at', r.wake_at, 'status', r.status))::text);
+  PERFORM ocean_save(r);
+  RETURN json_build_object('committed', r.status);
+END $$;
+
+-- Other writers were first: the lock stays, no attempt is spent, and from the second time on it gets its turn. A tick that
+-- had its turn and still finds its rows moved (it named others than before) has failed an attempt.
+CREATE OR REPLACE FUNCTION ocean_restart(r runs, a jsonb, t ocean_ticks, o ocean_origin) RETURNS json
+LANGUAGE plpgsql AS $$
+DECLARE
+  must_take_turn boolean;
+  error json;
+BEGIN
+  IF t.conflicts >= 3 THEN
+    error := json_build_object('code', 'conflict', 'message',
+      format('its rows had moved on %s times', t.conflicts + 1), 'details', NULL);
+    RETURN ocean_commit_retry(r, a, t, error::text, NULL, o)::jsonb || jsonb_build_object('beaten', t.conflicts + 1);
+  END IF;
+  UPDATE ocean_ticks k SET calls = k.calls + 1, conflicts = k.conflicts + 1
+  WHERE k.run_id = r.run_id AND k.tick = t.tick RETURNING k.* INTO t;
+  o.call := t.calls;
+  r := ocean_event(r, o, 'tick.restarted',
+    json_build_object('because', 'conflict', 'attempt', r.attempt, 'conflicts', t.conflicts)::text);
+  PERFORM ocean_save(r);
+  must_take_turn := t.conflicts >= 2;
+  IF must_take_turn THEN
+    must_take_turn := NOT ocean_take_turn(r.run_id, r.lock_epoch, a->'contested', o.now);
+  END IF;
+  RETURN json_build_object('contended', json_build_array(t.calls, must_take_turn, '{}'::json));
+END $$;
+
+-- Others took what this call wanted. No conflict is counted: the next call knows, so each key does this once.
+CREATE OR REPLACE FUNCTION ocean_call_again(r runs, t ocean_ticks, refused jsonb, o ocean_origin) RETURNS json
+LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE ocean_ticks k SET calls = k.calls + 1 WHERE k.run_id = r.run_id AND k.tick = t.tick RETURNING k.* INTO t;
+  o.call := t.calls;
+  r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', r.attempt,
+    'keys', ARRAY(SELECT jsonb_object_keys(refused)))::text);
+  PERFORM ocean_save(r);
+  RETURN json_build_object('contended', json_build_array(t.calls, false, refused));
+END $$;
+
+-- A call was stopped by its caller. Two are free; from the third on each counts as an attempt.
+CREATE OR REPLACE FUNCTION ocean_give_back(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  before runs := r;
+  t ocean_ticks;
+  give_backs bigint;
+  attempt bigint;
+  reason text;
+  o ocean_origin;
+BEGIN
+  UPDATE ocean_ticks k SET give_backs = k.give_backs + 1
+  WHERE k.run_id = r.run_id AND k.tick = (a->>'tick')::bigint RETURNING k.* INTO t;
+  give_backs := coalesce(t.give_backs, 1);
+  o := ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin;
+  DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
+  attempt := r.attempt + CASE WHEN give_backs > 2 THEN 1 ELSE 0 END;
+  IF give_backs > 2 THEN
+    reason := coalesce(r.ending, CASE WHEN ocean_is_spent(attempt, r.max_attempts) THEN 'exhausted' END);
+  END IF;
+  IF reason IS NOT NULL THEN
+    r.attempt := attempt;
+    r := ocean_request_end(r, reason, json_build_object('code', 'given_back', 'message',
+      format('its callers stopped tick %s %s times before it ended', a->>'tick', give_backs), 'details', NULL)::text, o);
+    RETURN to_json(r.status);
+  END IF;
+  r := ocean_given_back(r, attempt, now);
+  r := ocean_event(r, o, 'tick.given_back', json_build_object('give_backs', give_backs, 'attempt', r.attempt,
+    'status', r.status, 'epoch', before.lock_epoch, 'instance', before.locked_by)::text);
+  PERFORM ocean_save(r);
+  RETURN to_json(r.status);
+END $$;
+
+-- A direct call's commit: no lock, row versions only. On an ended run it may change nothing.
+CREATE OR REPLACE FUNCTION ocean_commit_call(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  answer json;
+  stored text := ocean_stored_answer(a->'request');
+BEGIN
+  IF stored IS NOT NULL THEN
+    RETURN json_build_object('repeated', stored);
+  END IF;
+  answer := ocean_commit_new_call(a, now);
+  IF answer->'done' IS NOT NULL THEN
+    PERFORM ocean_keep_answer(a->'request', a->>'answer', now);
+  END IF;
+  RETURN answer;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_commit_new_call(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  e jsonb := a->'effects';
+  r runs;
+  refused jsonb;
+  stale json;
+  o ocean_origin := ocean_origin(now, a->>'actor');
+BEGIN
+  IF (a->>'is_empty')::boolean THEN
+    RETURN CASE WHEN ocean_must_run_again(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
+  ELSIF ocean_is_behind(ocean_list(e, 'writes'), NULL, 0, now) THEN
+    RETURN '{"behind": true}';
+  END IF;
+  IF a->>'run_id' IS NOT NULL THEN
+    r := ocean_run(a->>'run_id');
+    PERFORM ocean_refuse_if_ended(r);
+  END IF;
+  IF ocean_must_run_again(e, a->>'run_id', now) THEN
+    RETURN '{"conflict": {}}';
+  END IF;
+  refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
+  IF refused <> '{}' THEN
+    RETURN json_build_object('conflict', refused);
+  END IF;
+  stale := ocean_stale(ocean_list(e, 'writes'));
+  IF stale IS NOT NULL THEN
+    RETURN json_build_object('stale', stale);
+  END IF;
+  IF a->>'session_id' IS NOT NULL THEN
+    PERFORM ocean_add_session(a->>'session_id', now);
+  END IF;
+  r := ocean_apply(r, e, o, a->>'clog_id', a->>'session_id');
+  r := ocean_log(r, o, 'call.committed', json_build_object('method', a->'method', 'status', r.status)::text,
+    a->>'clog_id', a->>'session_id');
+  IF r.run_id IS NOT NULL THEN
+    PERFORM ocean_save(r);
+  END IF;
+  PERFORM ocean_apply_deletions(r.run_id, a->>'session_id', e, o);
+  RETURN '{"done": true}';
+END $$;

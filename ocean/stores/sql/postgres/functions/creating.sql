@@ -1,0 +1,296 @@
+-- Creating runs, and finding the one that an id or a dedupe key has made before. Some start later than they are created.
+
+CREATE OR REPLACE FUNCTION ocean_create(n jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  clog ocean_clogs;
+  earlier runs;
+  queue text;
+  r runs;
+BEGIN
+  SELECT * INTO clog FROM ocean_clogs c WHERE c.clog_id = n->>'clog_id';
+  IF clog.clog_id IS NULL THEN
+    PERFORM ocean_refuse_unknown_clog(n->>'clog_id');
+  END IF;
+  earlier := ocean_earlier_run(n, now);
+  IF earlier.run_id IS NOT NULL AND (n->>'debounce' IS NULL OR NOT ocean_is_debounced(earlier, now)) THEN
+    RETURN earlier;
+  END IF;
+  IF (n->>'deadline_at')::bigint <= now THEN
+    PERFORM ocean_refuse('deadline_passed', json_build_object('deadline_at', n->'deadline_at', 'now', now));
+  END IF;
+  queue := ocean_queue_of(n, clog);
+  IF earlier.run_id IS NOT NULL THEN
+    RETURN ocean_debounce_again(earlier, n, queue, now);
+  END IF;
+  PERFORM ocean_add_session(n->>'session_id', now);
+  r := ocean_insert(n, queue, now);
+  r := ocean_tell_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
+  IF r.key_count > 0 THEN
+    PERFORM ocean_note_unsettled(r.run_id, NULL);
+  END IF;
+  PERFORM ocean_put(r);
+  IF r.key_count > 0 THEN
+    -- What the creator is told includes whether a full concurrency key has parked it.
+    PERFORM ocean_flush(now);
+    r := ocean_find(r.run_id);
+  END IF;
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_tell_creation(r runs, n jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  payload jsonb := jsonb_build_object('status', r.status, 'parent_run_id', r.parent_run_id, 'priority', r.priority);
+BEGIN
+  IF r.delayed_by IS NOT NULL THEN
+    payload := payload
+      || jsonb_build_object('delayed_by', r.delayed_by, 'delay_key', r.delay_key, 'wake_at', r.wake_at);
+  END IF;
+  IF n->>'retry_of' IS NOT NULL THEN
+    payload := payload || jsonb_build_object('retry_of', n->>'retry_of');
+  END IF;
+  r := ocean_event(r, o, 'run.created', payload::text);
+  IF n->>'input' IS NOT NULL THEN
+    r := ocean_append_input(r, o.now, 'created', n->>'input', o.now, o.actor, ocean_last_event(r),
+      currval('ocean_cursor'));
+  END IF;
+  RETURN r;
+END $$;
+
+-- The run that holds a dedupe key now, with the hash of the body that made it; null if nobody does.
+CREATE OR REPLACE FUNCTION ocean_holder_of_key(clog text, session text, key text, now bigint, OUT run_id text,
+  OUT body_hash text) LANGUAGE plpgsql AS $$
+DECLARE
+  is_debounced boolean;
+BEGIN
+  SELECT d.run_id, w.body_hash, d.debounced INTO run_id, body_hash, is_debounced
+  FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
+  WHERE d.clog_id = clog AND d.session_id = session AND d.dedupe_key = key
+    AND (d.expires_at IS NULL OR d.expires_at > now);
+  IF is_debounced AND NOT ocean_is_debounced(ocean_find(run_id), now) THEN
+    run_id := NULL;
+  END IF;
+END $$;
+
+-- Whether a run still waits for its creations to come to rest: no claim has taken it, and no end is due.
+CREATE OR REPLACE FUNCTION ocean_is_debounced(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN coalesce(r.delayed_by = 'debounce', false) AND ocean_kernel_end(r, now) IS NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_earlier_run(n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  r runs := ocean_find(n->>'run_id');
+  holder record;
+BEGIN
+  IF r.run_id IS NOT NULL THEN
+    IF (SELECT d.body_hash FROM ocean_run_details d WHERE d.run_id = r.run_id) IS DISTINCT FROM n->>'body_hash' THEN
+      PERFORM ocean_refuse('run_exists', json_build_object('run_id', r.run_id));
+    END IF;
+    RETURN r;
+  END IF;
+  IF n->>'dedupe_key' IS NULL THEN
+    RETURN NULL;
+  END IF;
+  holder := ocean_holder_of_key(n->>'clog_id', n->>'session_id', n->>'dedupe_key', now);
+  IF holder.run_id IS NULL THEN
+    RETURN NULL;
+  END IF;
+  r := ocean_find(holder.run_id);
+  IF holder.body_hash <> n->>'body_hash' AND (n->>'debounce' IS NULL OR NOT ocean_is_debounced(r, now)) THEN
+    PERFORM ocean_refuse('dedupe_key_reused', json_build_object('dedupe_key', n->'dedupe_key', 'run_id', r.run_id));
+  END IF;
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_queue_of(n jsonb, clog ocean_clogs) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  IF clog.external THEN
+    RETURN coalesce(n->>'queue', 'default');
+  END IF;
+  IF n->>'queue' IS NOT NULL AND n->>'retry_of' IS NULL THEN
+    PERFORM ocean_refuse('not_external', json_build_object('clog_id', clog.clog_id));
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  r runs;
+  seen bigint;
+  has_input boolean := n->>'input' IS NOT NULL;
+BEGIN
+  r.run_id := n->>'run_id';
+  r.session_id := n->>'session_id';
+  r.clog_id := n->>'clog_id';
+  r.parent_run_id := n->>'parent_run_id';
+  r.correlation_id := coalesce(n->>'correlation_id',
+    (SELECT p.correlation_id FROM runs p WHERE p.run_id = r.parent_run_id), r.run_id);
+  r.priority := (n->>'priority')::smallint;
+  r.status := CASE WHEN has_input THEN 'pending' ELSE 'idle' END;
+  r.attempt := 0;
+  r.max_attempts := (n->'retry'->>'max_attempts')::bigint;
+  r.ready_at := CASE WHEN has_input THEN now END;
+  r.deadline_at := (n->>'deadline_at')::bigint;
+  r.life := 0;
+  r.tick := 0;
+  r.event_count := 0;
+  IF (n->>'is_id_given')::boolean THEN
+    SELECT max(e.run_seq), coalesce(max(e.tick), 0) INTO seen, r.tick FROM events e WHERE e.run_id = r.run_id;
+    r.event_count := coalesce(seen, 0);
+    -- An id used before may have a holder that does not know of its end: no epoch of its may fit again. The log's
+    -- cursor has risen at least as often as any epoch. Nor may the keys that its ticks told the world.
+    IF seen IS NOT NULL OR (SELECT f.seq > 0 FROM ocean_log_floor f) THEN
+      r.life := (SELECT last_value + 1 FROM ocean_cursor);
+    END IF;
+  END IF;
+  r.lock_epoch := r.life;
+  r.tick_open := false;
+  r.paused := false;
+  r.leased := false;
+  r.inbox_count := 0;
+  r.pending_count := 0;
+  r.created_at := now;
+  r.updated_at := now;
+  r.key_count := jsonb_array_length(n->'concurrency_keys');
+  r.queue := queue;
+  r := ocean_delayed_at_creation(r, n, now);
+  INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
+    due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
+    pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
+  VALUES (r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
+    r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
+    r.event_count, 0, 0, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
+  INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
+  VALUES (r.run_id, n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
+    n->>'retry_of', n->>'rate_kept');
+  PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
+  PERFORM ocean_put_attributes(r, n->'attributes');
+  IF n->>'dedupe_key' IS NOT NULL THEN
+    PERFORM ocean_hold_dedupe_key(n, now);
+  END IF;
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_name_keys(id text, keys jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO ocean_run_keys (run_id, key, place, hold, is_held)
+  SELECT id, k.value->>0, k.place - 1, k.value->>1, false FROM jsonb_array_elements(keys) WITH ORDINALITY k(value, place);
+END $$;
+
+-- Attributes are [[name, sort key, value], …]; without a value one is cleared.
+CREATE OR REPLACE FUNCTION ocean_put_attributes(r runs, attributes jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM ocean_attributes b USING jsonb_array_elements(attributes) a
+  WHERE b.run_id = r.run_id AND b.name = a->>0 AND a->>2 IS NULL;
+  INSERT INTO ocean_attributes (run_id, name, clog_id, sort_key, value, created_at)
+  SELECT r.run_id, a->>0, r.clog_id, a->>1, a->>2, r.created_at FROM jsonb_array_elements(attributes) a
+  WHERE a->>2 IS NOT NULL
+  ON CONFLICT (run_id, name) DO UPDATE SET sort_key = excluded.sort_key, value = excluded.value;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_hold_dedupe_key(n jsonb, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  lapsed text;
+BEGIN
+  SELECT d.run_id INTO lapsed FROM ocean_dedupe d
+  WHERE d.clog_id = n->>'clog_id' AND d.session_id = n->>'session_id' AND d.dedupe_key = n->>'dedupe_key';
+  IF lapsed IS NOT NULL THEN
+    PERFORM ocean_release_dedupe_key(lapsed);
+  END IF;
+  INSERT INTO ocean_dedupe (clog_id, session_id, dedupe_key, run_id, expires_at, debounced)
+  VALUES (n->>'clog_id', n->>'session_id', n->>'dedupe_key', n->>'run_id', now + (n->>'dedupe_ms')::bigint,
+    n->>'debounce' IS NOT NULL);
+END $$;
+
+-- Frees whatever key the run holds, and it no longer shows one.
+CREATE OR REPLACE FUNCTION ocean_release_dedupe_key(id text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM ocean_dedupe d WHERE d.run_id = id;
+  UPDATE ocean_run_details d SET dedupe_key = NULL WHERE d.run_id = id;
+END $$;
+
+-- The run as it is inserted: one whose token is free now starts at once.
+CREATE OR REPLACE FUNCTION ocean_delayed_at_creation(r runs, n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  free_at bigint;
+BEGIN
+  IF n->>'rate' IS NOT NULL THEN
+    free_at := ocean_promise(n->'rate', now);
+    IF free_at > now THEN
+      r := ocean_delayed(r, 'rate', n->'rate'->>'key', free_at, now);
+    END IF;
+  ELSIF n->>'debounce' IS NOT NULL AND n->>'dedupe_key' IS NOT NULL THEN
+    r := ocean_delayed(r, 'debounce', n->>'dedupe_key', ocean_rest_at(n->'debounce', r, now), now);
+  END IF;
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_rest_at(debounce jsonb, r runs, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN least(now + (debounce->>'ms')::bigint, r.created_at + (debounce->>'max_ms')::bigint);
+END $$;
+
+-- A further creation of a debounced run: it says everything anew but the id, and moves the start.
+CREATE OR REPLACE FUNCTION ocean_debounce_again(r runs, n jsonb, queue text, now bigint) RETURNS runs
+LANGUAGE plpgsql AS $$
+BEGIN
+  r := ocean_with_new_keys(r, n, now);
+  UPDATE runs SET priority = (n->>'priority')::smallint, max_attempts = (n->'retry'->>'max_attempts')::bigint,
+    deadline_at = (n->>'deadline_at')::bigint, queue = ocean_debounce_again.queue,
+    key_count = jsonb_array_length(n->'concurrency_keys')
+  WHERE run_id = r.run_id;
+  UPDATE ocean_run_details d SET body_hash = n->>'body_hash', retry = n->>'retry' WHERE d.run_id = r.run_id;
+  DELETE FROM ocean_attributes b WHERE b.run_id = r.run_id;
+  PERFORM ocean_put_attributes(r, n->'attributes');
+  r := ocean_delayed(ocean_find(r.run_id), 'debounce', n->>'dedupe_key', ocean_rest_at(n->'debounce', r, now), now);
+  r := ocean_event(r, ocean_origin(now, n->>'actor'), 'run.debounced',
+    json_build_object('status', r.status, 'wake_at', r.wake_at)::text);
+  UPDATE ocean_inbox i SET body = n->>'input', actor = n->>'actor', caused_by = ocean_last_event(r),
+    event_seq = currval('ocean_cursor')
+  WHERE i.run_id = r.run_id AND i.number = 1 AND i.kind = 'created' AND i.assigned_tick IS NULL;
+  PERFORM ocean_save(r);
+  IF r.key_count > 0 THEN
+    PERFORM ocean_flush(now);
+    r := ocean_find(r.run_id);
+  END IF;
+  RETURN r;
+END $$;
+
+-- Never claimed, it has no slot; but it must leave the lines of its old keys while it still has them.
+CREATE OR REPLACE FUNCTION ocean_with_new_keys(r runs, n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  keys jsonb := (SELECT coalesce(jsonb_agg(jsonb_build_array(k.key, k.hold) ORDER BY k.place), '[]')
+    FROM ocean_run_keys k WHERE k.run_id = r.run_id);
+BEGIN
+  IF keys = n->'concurrency_keys' THEN
+    RETURN r;
+  END IF;
+  PERFORM ocean_save(ocean_delayed(r, 'debounce', n->>'dedupe_key', now + 1, now));
+  PERFORM ocean_flush(now);
+  DELETE FROM ocean_run_keys k WHERE k.run_id = r.run_id;
+  PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
+  RETURN ocean_find(r.run_id);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_create_run(n jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN ocean_shown(ocean_create(n, now, NULL));
+END $$;
+
+-- The run that repeats a failed one, made from what was read of that one; or the one that did before.
+CREATE OR REPLACE FUNCTION ocean_retry_run(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  failed runs := ocean_run(a->>'run_id');
+  n jsonb := a->'new';
+  again runs := ocean_find(n->>'run_id');
+BEGIN
+  IF again.run_id IS NOT NULL THEN
+    IF (SELECT d.retry_of FROM ocean_run_details d WHERE d.run_id = again.run_id) IS DISTINCT FROM failed.run_id THEN
+      PERFORM ocean_refuse('retry_id_taken', json_build_object('run_id', failed.run_id, 'new_id', again.run_id));
+    END IF;
+    RETURN ocean_shown(again);
+  ELSIF EXISTS (SELECT 1 FROM events e WHERE e.run_id = n->>'run_id') THEN
+    PERFORM ocean_refuse('retry_deleted', json_build_object('run_id', failed.run_id, 'new_id', n->'run_id'));
+  END IF;
+  RETURN ocean_shown(ocean_create(n, now, ocean_last_event(failed)));
+END $$;

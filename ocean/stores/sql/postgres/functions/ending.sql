@@ -1,0 +1,180 @@
+-- Ends. Every one, whoever makes it, goes through `ocean_end_one`.
+
+-- Drop timers, name the undelivered, tell the parent, write the last event. The children are the caller's business.
+CREATE OR REPLACE FUNCTION ocean_end_one(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
+LANGUAGE plpgsql AS $$
+DECLARE
+  gone bigint;
+BEGIN
+  r := ocean_ended(r, status, o.now);
+  DELETE FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.timer IS NOT NULL AND i.consumed_tick IS NULL;
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  r.pending_count := r.pending_count - gone;
+  DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
+  UPDATE ocean_run_details d SET output = coalesce(ocean_end_one.output, d.output), error = ocean_end_one.error
+  WHERE d.run_id = r.run_id;
+  r := ocean_name_undelivered(r, o.now);
+  IF NOT ocean_tell_parent(r, output, error, o.now) THEN
+    r := ocean_event(r, ocean_origin(o.now), 'signal.undelivered',
+      json_build_object('to', r.parent_run_id, 'kind', 'child')::text);
+  END IF;
+  r := ocean_event(r, o, 'run.' || status, CASE status
+    WHEN 'done' THEN '{"output":' || coalesce(output, 'null') || '}'
+    ELSE '{"error":' || coalesce(error, 'null') || '}' END);
+  PERFORM ocean_save(r);
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_name_undelivered(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  count bigint;
+  named json;
+BEGIN
+  IF r.pending_count = 0 THEN
+    RETURN r;
+  END IF;
+  SELECT count(*), json_agg(json_build_object('number', i.number, 'kind', i.kind, 'signal_id', i.signal_id)
+      ORDER BY i.number) FILTER (WHERE i.place <= 100) INTO count, named
+  FROM (SELECT *, row_number() OVER (ORDER BY number) AS place FROM ocean_inbox
+    WHERE run_id = r.run_id AND consumed_tick IS NULL) i;
+  IF count > 0 THEN
+    r := ocean_event(r, ocean_origin(now), 'signal.undelivered',
+      json_build_object('to', r.run_id, 'count', count, 'inputs', named)::text);
+  END IF;
+  RETURN r;
+END $$;
+
+-- The child's outcome becomes an input of its parent, in the child's own last commit. False if the parent has ended.
+CREATE OR REPLACE FUNCTION ocean_tell_parent(child runs, output text, error text, now bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  parent runs;
+  payload json;
+BEGIN
+  IF child.parent_run_id IS NULL
+    OR NOT (SELECT d.notify_parent FROM ocean_run_details d WHERE d.run_id = child.run_id) THEN
+    RETURN true;
+  END IF;
+  parent := ocean_find(child.parent_run_id);
+  IF parent.run_id IS NULL OR ocean_is_ended(parent) OR parent.ending IS NOT NULL THEN
+    RETURN false;
+  END IF;
+  parent := ocean_input_arrived(parent, now, now);
+  payload := json_build_object('number', parent.inbox_count + 1, 'kind', 'child', 'child_run_id', child.run_id,
+    'child_status', child.status, 'status', parent.status);
+  parent := ocean_event(parent, ocean_origin(now), 'run.signalled', payload::text);
+  parent := ocean_append_input(parent, now, 'child',
+    format('{"run_id":%s,"status":"%s","output":%s,"error":%s}', to_json(child.run_id), child.status,
+      coalesce(output, 'null'), coalesce(error, 'null')),
+    now, caused_by => ocean_last_event(parent), event_seq => currval('ocean_cursor'));
+  PERFORM ocean_save(parent);
+  RETURN true;
+END $$;
+
+-- An end with all that it brings along: children that are to end with their parent, generation after generation.
+CREATE OR REPLACE FUNCTION ocean_end_run(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
+LANGUAGE plpgsql AS $$
+BEGIN
+  r := ocean_end_one(r, status, output, error, o);
+  PERFORM ocean_end_children(r, o.now);
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_end_children(parent runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  parents runs[] := ARRAY[parent];
+  child_id text;
+  child runs;
+  error json;
+BEGIN
+  WHILE cardinality(parents) > 0 LOOP
+    parent := parents[1];
+    parents := parents[2:];
+    PERFORM ocean_flush(now);
+    FOR child_id IN
+      SELECT c.run_id FROM runs c JOIN ocean_run_details d ON d.run_id = c.run_id
+      WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting')
+        AND c.ending IS NULL AND d.on_parent_end = 'cancel'
+      ORDER BY c.status, c.created_at, c.run_id
+    LOOP
+      error := json_build_object('code', 'cancelled', 'message',
+        format('its parent %s ended %s', parent.run_id, parent.status), 'details', NULL);
+      child := ocean_request_end_of_one(ocean_find(child_id), 'cancel', error::text,
+        ocean_origin(now, caused_by => ocean_last_event(parent)));
+      IF ocean_is_ended(child) THEN
+        parents := parents || child;
+      END IF;
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated.
+CREATE OR REPLACE FUNCTION ocean_request_end(r runs, reason text, error text, o ocean_origin) RETURNS runs
+LANGUAGE plpgsql AS $$
+BEGIN
+  r := ocean_request_end_of_one(r, reason, error, o);
+  IF ocean_is_ended(r) THEN
+    PERFORM ocean_end_children(r, o.now);
+  END IF;
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_request_end_of_one(r runs, reason text, error text, o ocean_origin) RETURNS runs
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF r.ending IS NOT NULL THEN
+    RETURN ocean_end_one(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
+  END IF;
+  PERFORM ocean_refuse_if_ended(r);
+  error := coalesce(error, ocean_stored_error(r.run_id));
+  IF NOT coalesce((SELECT c.has_on_end FROM ocean_clogs c WHERE c.clog_id = r.clog_id), false) THEN
+    RETURN ocean_end_one(r, 'failed', NULL, error, o);
+  END IF;
+  r := ocean_ending(r, reason, o.now);
+  DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
+  PERFORM ocean_save_error(r.run_id, error);
+  r := ocean_event(r, o, 'run.ending',
+    format('{"reason":"%s","error":%s,"status":"pending"}', reason, coalesce(error, 'null')));
+  PERFORM ocean_save(r);
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_stored_error(id text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT d.error FROM ocean_run_details d WHERE d.run_id = id);
+END $$;
+
+-- What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed.
+CREATE OR REPLACE FUNCTION ocean_do_what_is_owed(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  reason text := ocean_kernel_end(r, now);
+  error json;
+BEGIN
+  IF reason = 'deadline' THEN
+    error := json_build_object('code', 'deadline_exceeded', 'message', format('the deadline %s passed', r.deadline_at),
+      'details', NULL);
+    PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));
+  ELSIF reason IS NOT NULL THEN
+    error := json_build_object('code', 'crashed', 'message', format(
+        '%s stopped while it worked on tick %s; its lock lapsed at %s', r.locked_by, r.tick, r.lock_expires_at),
+      'details', json_build_object('attempt', r.attempt + 1));
+    r.attempt := r.attempt + 1;
+    PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));
+  ELSIF ocean_is_lapsed_lease(r, now) THEN
+    PERFORM ocean_take_back(r, now);
+  END IF;
+END $$;
+
+-- A worker outside stopped renewing: its attempt has failed, and its run is free for the next one.
+CREATE OR REPLACE FUNCTION ocean_take_back(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  before runs := r;
+  t ocean_ticks;
+BEGIN
+  SELECT * INTO t FROM ocean_ticks k WHERE k.run_id = r.run_id AND k.tick = r.tick;
+  r := ocean_given_back(r, r.attempt + 1, now);
+  r := ocean_event(r, ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin, 'tick.given_back',
+    json_build_object('because', 'lease_lapsed', 'attempt', r.attempt, 'status', r.status, 'epoch', before.lock_epoch,
+      'instance', before.locked_by)::text);
+  PERFORM ocean_save(r);
+END $$;

@@ -1,0 +1,102 @@
+-- The inbox: how inputs arrive, become a tick's, and are consumed by its commit.
+
+-- Number and store one input. The run's status is the caller's business.
+CREATE OR REPLACE FUNCTION ocean_append_input(r runs, now bigint, kind text, body text, available_at bigint,
+  actor text DEFAULT NULL, caused_by text DEFAULT NULL, event_seq bigint DEFAULT NULL, timer text DEFAULT NULL,
+  signal_id text DEFAULT NULL, body_hash text DEFAULT NULL, status_then text DEFAULT NULL)
+RETURNS runs LANGUAGE plpgsql AS $$
+BEGIN
+  r.inbox_count := r.inbox_count + 1;
+  r.pending_count := r.pending_count + 1;
+  INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at,
+    created_at, event_seq, status_then)
+  VALUES (r.run_id, r.inbox_count, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at, now, event_seq,
+    status_then);
+  RETURN r;
+END $$;
+
+-- The receipt of the signal that this id has made before, or null.
+CREATE OR REPLACE FUNCTION ocean_earlier_signal(id text, s jsonb) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  first ocean_inbox;
+BEGIN
+  IF s->>'signal_id' IS NULL THEN
+    RETURN NULL;
+  END IF;
+  SELECT * INTO first FROM ocean_inbox i WHERE i.run_id = id AND i.signal_id = s->>'signal_id';
+  IF first.number IS NOT NULL AND first.body_hash IS DISTINCT FROM s->>'body_hash' THEN
+    PERFORM ocean_refuse('signal_id_reused', json_build_object('run_id', id, 'signal_id', s->'signal_id'));
+  END IF;
+  RETURN CASE WHEN first.number IS NOT NULL THEN
+    json_build_array(id, first.number, first.status_then, first.event_seq) END;
+END $$;
+
+-- A signal from outside or from a tick, to a run that may still get one.
+CREATE OR REPLACE FUNCTION ocean_deliver(r runs, s jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  available_at bigint := greatest((s->>'deliver_at')::bigint, now);
+  payload json;
+BEGIN
+  PERFORM ocean_refuse_if_ended(r);
+  IF (s->>'if_idle')::boolean AND r.status <> 'idle' THEN
+    PERFORM ocean_refuse('run_busy', json_build_object('run', to_json(r)));
+  END IF;
+  r := ocean_input_arrived(r, available_at, now);
+  payload := json_build_object('number', r.inbox_count + 1, 'kind', 'signal', 'signal_id', s->'signal_id', 'available_at',
+    available_at, 'status', r.status);
+  r := ocean_event(r, ocean_origin(now, s->>'actor', caused_by), 'run.signalled', payload::text);
+  RETURN ocean_append_input(r, now, 'signal', s->>'body', available_at, s->>'actor', ocean_last_event(r),
+    currval('ocean_cursor'), signal_id => s->>'signal_id', body_hash => s->>'body_hash', status_then => r.status);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_deliver_signal(s jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  r runs := ocean_run(s->>'run_id');
+  receipt json := ocean_earlier_signal(r.run_id, s);
+BEGIN
+  IF receipt IS NOT NULL THEN
+    RETURN receipt;
+  END IF;
+  r := ocean_deliver(r, s, now, NULL);
+  PERFORM ocean_save(r);
+  RETURN json_build_array(r.run_id, r.inbox_count, r.status, currval('ocean_cursor'));
+END $$;
+
+-- A named entry that becomes an input at its time; an unfired one of the same name is replaced.
+CREATE OR REPLACE FUNCTION ocean_set_timer(r runs, t jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  at bigint := greatest((t->>'at')::bigint, o.now);
+BEGIN
+  r.pending_count := r.pending_count - ocean_drop_timer(r.run_id, t->>'name');
+  r := ocean_event(r, o, 'timer.set',
+    json_build_object('timer', t->'name', 'at', at, 'number', r.inbox_count + 1)::text);
+  RETURN ocean_append_input(r, o.now, 'timer', t->>'body', at, caused_by => ocean_last_event(r), timer => t->>'name');
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_cancel_timer(r runs, t jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  gone bigint := ocean_drop_timer(r.run_id, t->>'name');
+BEGIN
+  IF gone > 0 THEN
+    r.pending_count := r.pending_count - gone;
+    r := ocean_event(r, o, 'timer.cancelled', json_build_object('timer', t->'name')::text);
+  END IF;
+  RETURN r;
+END $$;
+
+-- An unfired timer goes; one whose tick has begun stays. Answers how many went.
+CREATE OR REPLACE FUNCTION ocean_drop_timer(id text, name text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  gone bigint;
+BEGIN
+  DELETE FROM ocean_inbox i WHERE i.run_id = id AND i.timer = name AND i.assigned_tick IS NULL;
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END $$;
+
+-- When the first input is available that no tick has.
+CREATE OR REPLACE FUNCTION ocean_next_input_at(id text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT i.available_at FROM ocean_inbox i WHERE i.run_id = id AND i.assigned_tick IS NULL
+    ORDER BY i.available_at, i.number LIMIT 1);
+END $$;

@@ -1,0 +1,274 @@
+-- The state machine: a run and what happens to it → the run as it is next. The words and their order are those of
+-- ocean/kernel/transitions.py and backoff.py; a test compares the two on made-up runs.
+
+CREATE OR REPLACE FUNCTION ocean_is_ended(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN r.status IN ('done', 'failed');
+END $$;
+
+-- When the run's handler is to be called next, if its concurrency keys let it. Null: not by time alone.
+CREATE OR REPLACE FUNCTION ocean_next_call_at(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF r.paused AND r.ending IS NULL THEN
+    RETURN NULL;
+  END IF;
+  RETURN CASE r.status
+    WHEN 'pending' THEN coalesce(r.wake_at, r.ready_at, 0)
+    WHEN 'waiting' THEN r.wake_at
+    WHEN 'active' THEN r.lock_expires_at
+  END;
+END $$;
+
+-- When a poke has something to do for this run: the one indexed column. Null means never.
+CREATE OR REPLACE FUNCTION ocean_due_at(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF r.status IN ('done', 'failed') THEN
+    RETURN NULL;
+  END IF;
+  RETURN least(
+    CASE WHEN r.ending IS NULL THEN r.deadline_at END,
+    CASE WHEN r.parked_on IS NULL THEN ocean_next_call_at(r) END);
+END $$;
+
+-- Whether a run that is not at work would be called now, and so needs a slot of each of its keys.
+CREATE OR REPLACE FUNCTION ocean_wants_slots(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN r.status <> 'active' AND coalesce(ocean_next_call_at(r) <= greatest(now, r.updated_at), false);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_is_spent(attempt bigint, max_attempts bigint) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN max_attempts IS NOT NULL AND attempt >= max_attempts;
+END $$;
+
+-- Whether the call at work is the last one: if its lock lapses, any `advance` ends the run.
+CREATE OR REPLACE FUNCTION ocean_is_last_call(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN r.status = 'active'
+    AND (r.ending IS NOT NULL OR (NOT r.paused AND ocean_is_spent(r.attempt + 1, r.max_attempts)));
+END $$;
+
+-- The end that any `advance` owes this run: a deadline, or a crash on the last call.
+CREATE OR REPLACE FUNCTION ocean_kernel_end(r runs, now bigint) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF r.status IN ('done', 'failed') THEN
+    RETURN NULL;
+  ELSIF r.deadline_at <= now AND r.ending IS NULL THEN
+    RETURN 'deadline';
+  ELSIF r.lock_expires_at <= now AND ocean_is_last_call(r) THEN
+    RETURN coalesce(r.ending, 'exhausted');
+  END IF;
+  RETURN NULL;
+END $$;
+
+-- Whether any `advance` takes the run back from a worker that stopped renewing.
+CREATE OR REPLACE FUNCTION ocean_is_lapsed_lease(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN r.leased AND NOT r.paused AND r.lock_expires_at <= now;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_refuse_if_ended(r runs) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF r.status IN ('done', 'failed') OR r.ending IS NOT NULL THEN
+    PERFORM ocean_refuse('run_ended', json_build_object('run', to_json(r)));
+  END IF;
+END $$;
+
+-- The fence: a write under an old epoch, or for a run that is no longer active, changes nothing.
+CREATE OR REPLACE FUNCTION ocean_is_held(r runs, epoch bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN r.run_id IS NOT NULL AND r.status = 'active' AND r.lock_epoch = epoch;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_unlocked(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.locked_by := NULL;
+  r.lock_expires_at := NULL;
+  r.leased := false;
+  r.ready_at := NULL;
+  r.wake_at := NULL;
+  r.wait_until := NULL;
+  r.delayed_by := NULL;
+  r.delay_key := NULL;
+  r.parked_on := NULL;
+  r.parked_at := NULL;
+  r.updated_at := now;
+  RETURN r;
+END $$;
+
+-- The key is full: out of the due index, in line behind those who were parked before; a last tick before them all.
+CREATE OR REPLACE FUNCTION ocean_parked(r runs, key text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.parked_at := CASE WHEN r.ending IS NOT NULL THEN 0 ELSE coalesce(r.parked_at, now) END;
+  r.parked_on := key;
+  r.updated_at := now;
+  RETURN r;
+END $$;
+
+-- A slot is free, or the run no longer wants one. If it must park again, it keeps its place.
+CREATE OR REPLACE FUNCTION ocean_unparked(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.ready_at := CASE WHEN r.ready_at IS NOT NULL THEN now END;
+  r.parked_on := NULL;
+  r.updated_at := now;
+  RETURN r;
+END $$;
+
+-- A run that is created, or created once more before its first claim, starts at a time of its own.
+CREATE OR REPLACE FUNCTION ocean_delayed(r runs, by text, key text, until bigint, now bigint) RETURNS runs
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.parked_on := NULL;
+  r.parked_at := NULL;
+  r.ready_at := NULL;
+  r.wake_at := until;
+  r.delayed_by := by;
+  r.delay_key := key;
+  r.updated_at := now;
+  RETURN r;
+END $$;
+
+-- An input was appended: from a signal, a timer, a child. A back-off and a handler at work go on.
+CREATE OR REPLACE FUNCTION ocean_input_arrived(r runs, available_at bigint, now bigint) RETURNS runs
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM ocean_refuse_if_ended(r);
+  IF r.status IN ('idle', 'waiting') AND available_at <= now THEN
+    r.status := 'pending';
+    r.wake_at := NULL;
+    r.wait_until := NULL;
+    r.ready_at := now;
+  ELSIF r.status = 'idle' THEN
+    r.status := 'waiting';
+    r.wake_at := available_at;
+  ELSIF r.status = 'waiting' THEN
+    r.wake_at := least(r.wake_at, available_at);
+  END IF;
+  r.updated_at := now;
+  RETURN r;
+END $$;
+
+-- A direct call set or cancelled timers: an idle or waiting run sleeps until what is first now.
+CREATE OR REPLACE FUNCTION ocean_inbox_changed(r runs, next_input_at bigint, now bigint) RETURNS runs
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM ocean_refuse_if_ended(r);
+  IF r.status IN ('idle', 'waiting') THEN
+    IF next_input_at <= now THEN
+      RETURN ocean_input_arrived(r, next_input_at, now);
+    END IF;
+    r.wake_at := least(r.wait_until, next_input_at);
+    r.status := CASE WHEN r.wake_at IS NULL THEN 'idle' ELSE 'waiting' END;
+    r.parked_on := NULL;
+    r.parked_at := NULL;
+  END IF;
+  r.updated_at := now;
+  RETURN r;
+END $$;
+
+-- Take the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt.
+CREATE OR REPLACE FUNCTION ocean_claimed(r runs, holder text, lock_ms bigint, is_lease boolean, now bigint) RETURNS runs
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  had_crashed boolean := r.status = 'active';
+BEGIN
+  r := ocean_unlocked(r, now);
+  r.status := 'active';
+  r.attempt := r.attempt + CASE WHEN had_crashed THEN 1 ELSE 0 END;
+  r.leased := is_lease;
+  r.locked_by := holder;
+  r.lock_expires_at := now + lock_ms;
+  r.lock_epoch := r.lock_epoch + 1;
+  r.tick := r.tick + CASE WHEN r.tick_open THEN 0 ELSE 1 END;
+  r.tick_open := true;
+  RETURN r;
+END $$;
+
+-- Final: no lock, no wake, no due time ever again.
+CREATE OR REPLACE FUNCTION ocean_ended(r runs, status text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r := ocean_unlocked(r, now);
+  r.status := status;
+  r.ending := NULL;
+  r.tick_open := false;
+  r.paused := false;
+  r.ended_at := now;
+  RETURN r;
+END $$;
+
+-- A tick committed. `next_input_at` is the availability of the first input still in the inbox; `wait_until` is Wait's.
+CREATE OR REPLACE FUNCTION ocean_settled(r runs, outcome text, wait_until bigint, next_input_at bigint, now bigint)
+RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF r.ending IS NOT NULL THEN
+    RETURN ocean_ended(r, 'failed', now);
+  END IF;
+  r := ocean_unlocked(r, now);
+  r.attempt := 0;
+  r.tick_open := false;
+  IF outcome IN ('done', 'failed') THEN
+    RETURN ocean_ended(r, outcome, now);
+  ELSIF outcome = 'continue' OR coalesce(next_input_at <= now, false) THEN
+    r.status := 'pending';
+    r.ready_at := now;
+  ELSIF outcome = 'ok' AND next_input_at IS NULL THEN
+    r.status := 'idle';
+  ELSE
+    r.status := 'waiting';
+    r.wake_at := least(wait_until, next_input_at);
+    r.wait_until := wait_until;
+  END IF;
+  RETURN r;
+END $$;
+
+-- A call failed below its last attempt. The tick stays open, with its inputs.
+CREATE OR REPLACE FUNCTION ocean_retried(r runs, delay_ms bigint, now bigint) RETURNS runs
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r := ocean_unlocked(r, now);
+  r.status := 'pending';
+  r.attempt := r.attempt + 1;
+  r.wake_at := now + delay_ms;
+  RETURN r;
+END $$;
+
+-- A call was stopped by its caller, or its worker stopped renewing: the tick waits for the next one.
+CREATE OR REPLACE FUNCTION ocean_given_back(r runs, attempt bigint, now bigint) RETURNS runs
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r := ocean_unlocked(r, now);
+  r.status := 'pending';
+  r.attempt := attempt;
+  r.ready_at := now;
+  RETURN r;
+END $$;
+
+-- The kernel ends the run after one last tick of its clog. A handler at work loses its lock.
+CREATE OR REPLACE FUNCTION ocean_ending(r runs, reason text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r := ocean_unlocked(r, now);
+  r.status := 'pending';
+  r.ready_at := now;
+  r.ending := reason;
+  r.tick_open := false;
+  RETURN r;
+END $$;
+
+-- The wait after the `attempt`-th failure; jitter without a random source, spread evenly over runs, ticks and attempts.
+CREATE OR REPLACE FUNCTION ocean_delay_for(policy jsonb, run_id text, tick bigint, attempt bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  delays jsonb := policy->'delays_ms';
+  base bigint;
+  digest bytea := sha256(convert_to(run_id || chr(31) || tick || chr(31) || attempt, 'UTF8'));
+  roll double precision := ('x' || encode(substr(digest, 1, 6), 'hex'))::bit(48)::bigint / 281474976710656.0::double precision;
+BEGIN
+  IF jsonb_typeof(delays) = 'array' THEN
+    base := (delays->>(least(attempt, jsonb_array_length(delays)) - 1)::int)::bigint;
+  ELSE
+    base := least((policy->>'backoff_ms')::numeric * 2::numeric ^ least(attempt - 1, 40)::numeric,
+      (policy->>'backoff_max_ms')::numeric)::bigint;
+  END IF;
+  RETURN base + trunc(base::double precision * (policy->>'jitter')::double precision * roll)::bigint;
+END $$;

@@ -1,0 +1,111 @@
+"""A database whose only verbs write notes: what the engine promises of any verb is tried with these."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+
+from ocean import SystemClock
+from ocean.stores.postgres.link import Link
+from ocean.stores.postgres.migrate import migrate
+from ocean.stores.postgres.options import options_from
+from ocean.stores.postgres.writing import Writing
+from tests.postgres.server import blank_database, blocking
+
+VERBS = """
+DROP FUNCTION IF EXISTS ocean_perform(text, jsonb, jsonb, bigint);
+DROP FUNCTION IF EXISTS ocean_claim(text, jsonb, boolean);
+CREATE TABLE notes (place BIGINT GENERATED ALWAYS AS IDENTITY, word TEXT);
+CREATE TABLE page (text TEXT);
+INSERT INTO page VALUES ('');
+
+CREATE FUNCTION ocean_perform(verb text, args jsonb, request jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  before text;
+BEGIN
+  IF verb = 'look' THEN
+    RETURN (SELECT to_json(coalesce(array_agg(word ORDER BY place), '{}')) FROM notes);
+  ELSIF verb = 'turn' THEN
+    SELECT text INTO before FROM page;
+    IF before IS DISTINCT FROM args->>'before' THEN
+      RETURN json_build_object('stale', before);
+    END IF;
+    UPDATE page SET text = args->>'after';
+    RETURN json_build_object('text', args->>'after');
+  END IF;
+  INSERT INTO notes (word) VALUES (args->>'word');
+  CASE verb
+    WHEN 'refuse' THEN PERFORM ocean_refuse('no_such_word', json_build_object('word', args->>'word'));
+    WHEN 'fail' THEN PERFORM 1 / 0;
+    WHEN 'wait' THEN RAISE lock_not_available;
+    ELSE NULL;
+  END CASE;
+  RETURN json_build_object('word', args->>'word', 'request', request);
+END $$;
+
+-- A claim that waits for no lock.
+CREATE FUNCTION ocean_claim(token text, ask jsonb, is_told boolean) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  found json := json_build_object('claims', ask->'words', 'more', false);
+BEGIN
+  INSERT INTO notes (word) SELECT jsonb_array_elements_text(ask->'words');
+  PERFORM ocean_keep(token, found, is_told);
+  RETURN found;
+END $$;
+"""
+
+
+def notes_database() -> str:
+    url = blank_database()
+
+    async def prepare() -> None:
+        db = await asyncpg.connect(url)
+        try:
+            await migrate(db)
+            await db.execute(VERBS)
+        finally:
+            await db.close()
+
+    blocking(prepare())
+    return url
+
+
+@dataclass
+class Desk:
+    link: Link
+    writing: Writing
+    noticed: list[None] = field(default_factory=list)
+
+    async def note(self, word: str) -> Any:
+        return await self.writing.write("note", {"word": word})
+
+    async def words(self) -> list[str]:
+        found: list[str] = await self.writing.write("look", {})
+        return found
+
+
+@asynccontextmanager
+async def desk(url: str, **given: Any) -> AsyncIterator[Desk]:
+    link = Link(options_from(url), SystemClock(), **given)
+    await link.open()
+    noticed: list[None] = []
+    writing = Writing(link, lambda: noticed.append(None))
+    try:
+        yield Desk(link, writing, noticed)
+    finally:
+        await writing.close()
+        await link.close()
+
+
+async def words_in(url: str) -> list[str]:
+    """As somebody else finds them."""
+    db = await asyncpg.connect(url)
+    try:
+        found = await db.fetchval("SELECT to_json(coalesce(array_agg(word ORDER BY place), '{}'))::text FROM notes")
+        words: list[str] = json.loads(found)
+        return words
+    finally:
+        await db.close()
