@@ -39,7 +39,7 @@ BEGIN
     SELECT coalesce(json_agg(json_build_array(c->'shown'->'run'->'run_id', c->'epoch', c->'lock_ms')), '[]')
     FROM unnest(claims) c), is_alone AND is_told);
   RETURN json_build_object('now', now, 'claims', to_json(claims),
-    'again', is_alone AND claims = '{}' AND pg_current_xact_id_if_assigned() IS NOT NULL);
+    'again', is_alone AND cardinality(claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
 END $$;
 
 -- The claims of a group whose answer was lost, as far as they still hold; null if it never was, and never will be.
@@ -90,15 +90,15 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   clog ocean_clogs;
   lane smallint;
-  queue text;
+  line_of text;
 BEGIN
   FOR clog IN SELECT c.* FROM jsonb_object_keys(ask->'clogs') k JOIN ocean_clogs c ON c.clog_id = k ORDER BY c.clog_id LOOP
     IF ask->'queues' <> '[]' THEN
-      FOR queue IN SELECT jsonb_array_elements_text(ask->'queues') LOOP
+      FOR line_of IN SELECT jsonb_array_elements_text(ask->'queues') LOOP
         FOR lane IN 0..9 LOOP
           CONTINUE WHEN clog.paused;
           RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now) FROM (
-            SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.queue = ocean_due.queue AND q.priority = lane
+            SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.queue = line_of AND q.priority = lane
               AND q.due_at <= now AND NOT q.run_id = ANY (passed)
             ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
         END LOOP;

@@ -47,7 +47,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_settle_tick(r runs, a jsonb, t ocean_ticks, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
-  outcome text := a->'outcome'->>0;
+  answered text := a->'outcome'->>0;
   said text := a->'outcome'->>1;
   numbers bigint[];
   before runs;
@@ -57,25 +57,25 @@ BEGIN
     WHERE i.run_id = r.run_id AND i.assigned_tick = t.tick AND i.consumed_tick IS NULL RETURNING i.number)
   SELECT coalesce(array_agg(number ORDER BY number), '{}') INTO numbers FROM consumed;
   r.pending_count := r.pending_count - cardinality(numbers);
-  IF outcome = 'continue' THEN
+  IF answered = 'continue' THEN
     -- Before anything else that may be in the inbox.
     r := ocean_append_input(r, o.now, 'continue', said, -1);
   END IF;
   before := r;
-  r := ocean_settled(r, outcome,
-    CASE WHEN outcome = 'wait' THEN coalesce(said::bigint, o.now + (a->'outcome'->>2)::bigint) END,
+  r := ocean_settled(r, answered,
+    CASE WHEN answered = 'wait' THEN coalesce(said::bigint, o.now + (a->'outcome'->>2)::bigint) END,
     ocean_next_input_at(r.run_id), o.now);
-  UPDATE ocean_ticks k SET outcome = ocean_settle_tick.outcome, committed_at = o.now
+  UPDATE ocean_ticks k SET outcome = answered, committed_at = o.now
   WHERE k.run_id = r.run_id AND k.tick = t.tick;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
-  r := ocean_event(r, o, 'tick.committed', (json_build_object('outcome', outcome, 'status', r.status, 'reason', t.reason,
+  r := ocean_event(r, o, 'tick.committed', (json_build_object('outcome', answered, 'status', r.status, 'reason', t.reason,
     'attempt', before.attempt, 'inputs', numbers)::jsonb || ocean_provenance(a))::text);
   IF before.ending IS NOT NULL THEN
     -- Whatever a last tick has answered, the run ends with the error that began its end.
     RETURN ocean_end_run(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
-  ELSIF outcome = 'done' THEN
+  ELSIF answered = 'done' THEN
     RETURN ocean_end_run(r, 'done', said, NULL, o);
-  ELSIF outcome = 'failed' THEN
+  ELSIF answered = 'failed' THEN
     RETURN ocean_end_run(r, 'failed', NULL, said, o);
   END IF;
   IF before.attempt > 0 THEN

@@ -273,8 +273,10 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_create_run(n jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  r runs := ocean_create(n, now, NULL);
 BEGIN
-  RETURN ocean_shown(ocean_create(n, now, NULL));
+  RETURN ocean_shown(r);
 END $$;
 
 -- The run that repeats a failed one, made from what was read of that one; or the one that did before.
@@ -292,5 +294,6 @@ BEGIN
   ELSIF EXISTS (SELECT 1 FROM events e WHERE e.run_id = n->>'run_id') THEN
     PERFORM ocean_refuse('retry_deleted', json_build_object('run_id', failed.run_id, 'new_id', n->'run_id'));
   END IF;
-  RETURN ocean_shown(ocean_create(n, now, ocean_last_event(failed)));
+  again := ocean_create(n, now, ocean_last_event(failed));
+  RETURN ocean_shown(again);
 END $$;

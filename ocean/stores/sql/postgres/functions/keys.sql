@@ -50,7 +50,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_settle_slots(id text, before jsonb, now bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_find(id);
-  was text := ocean_stage(jsonb_populate_record(NULL::runs, before), now);
+  was text := ocean_stage(jsonb_populate_record(NULL::runs, nullif(before, 'null')), now);
   freed text[];
 BEGIN
   IF r.run_id IS NULL THEN

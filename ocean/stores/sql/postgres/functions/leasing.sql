@@ -78,8 +78,7 @@ CREATE OR REPLACE FUNCTION ocean_complete_lease(a jsonb, now bigint) RETURNS jso
 DECLARE
   lease ocean_leases := ocean_lease(a->>'lease_hash');
   r runs;
-  answer json;
-  at jsonb;
+  done json;
   commit jsonb;
 BEGIN
   IF lease.answer IS NOT NULL THEN
@@ -92,13 +91,13 @@ BEGIN
   commit := jsonb_build_object('run_id', r.run_id, 'epoch', lease.epoch, 'clog_id', r.clog_id, 'tick', lease.tick,
     'call', lease.call, 'outcome', a->'outcome', 'effects', ocean_lease_effects(r, lease, a), 'contested', '[]'::jsonb,
     'instance_id', lease.worker_id, 'version', lease.version, 'claimed_at', lease.claimed_at);
-  answer := ocean_commit_tick(commit, now);
-  IF answer->'behind' IS NOT NULL THEN
-    RETURN answer;
+  done := ocean_commit_tick(commit, now);
+  IF done->'behind' IS NOT NULL THEN
+    RETURN done;
   END IF;
-  UPDATE ocean_leases l SET body_hash = a->>'body_hash', answer = (ocean_complete_lease.answer->'committed')::text
+  UPDATE ocean_leases l SET body_hash = a->>'body_hash', answer = (done->'committed')::text
   WHERE l.lease_hash = lease.lease_hash;
-  RETURN json_build_array(r.run_id, lease.tick, answer->'committed');
+  RETURN json_build_array(r.run_id, lease.tick, done->'committed');
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_lease_effects(r runs, lease ocean_leases, a jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
