@@ -19,6 +19,7 @@ from ocean.stores.postgres.test_clock import install_test_clock
 from tests.conformance.kit import CLOG, OTHER_CLOG
 from tests.postgres.filling import fill
 from tests.postgres.server import blank_database, blocking
+from tests.stores.dump import dump
 from tests.stores.test_filter_plans import ALL, DEEP, NARROWED, NOW
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +68,7 @@ async def crowd(url: str, count: int) -> None:
     migrate(source)
     make_runs(source, "waiting", count, CLOG, NOW)
     make_runs(source, "done", count, OTHER_CLOG, NOW)
-    await fill(url, source)
+    await fill(url, dump(source))
     source.close()
 
 
