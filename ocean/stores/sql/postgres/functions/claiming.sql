@@ -67,8 +67,10 @@ CREATE OR REPLACE FUNCTION ocean_do_all_that_is_owed(now bigint) RETURNS void LA
 DECLARE
   id text;
 BEGIN
-  FOR id IN SELECT run_id FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL
-    ORDER BY deadline_at LIMIT 100 LOOP
+  -- Of those that are due at the same time the parents go first: their ends say why the children's are made.
+  FOR id IN SELECT run_id FROM (SELECT * FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL
+      ORDER BY deadline_at LIMIT 100) d
+    ORDER BY deadline_at, parent_run_id IS NOT NULL, created_at, run_id LOOP
     PERFORM ocean_do_what_is_owed(ocean_find(id), now);
   END LOOP;
   PERFORM ocean_flush(now);
@@ -153,6 +155,7 @@ CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, is_alone boolean, now bigi
 DECLARE
   most bigint := (ask->>'limit')::bigint;
   slot bigint := (ask->>'slot')::bigint;
+  wanted bigint;
   passed text[] := '{}';
   urgent text[];
   aged text[];
@@ -162,12 +165,14 @@ DECLARE
   claim json;
   claims json[] := '{}';
 BEGIN
-  WHILE cardinality(claims) < most AND cardinality(passed) < 1000 LOOP
+  LOOP
+    wanted := most - cardinality(claims);
+    EXIT WHEN wanted <= 0 OR cardinality(passed) >= 1000;
     SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id),
       array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id) INTO urgent, aged
-    FROM ocean_due(ask, passed, most - cardinality(claims), now) d;
+    FROM ocean_due(ask, passed, wanted, now) d;
     EXIT WHEN urgent IS NULL;
-    chosen := ocean_pick(urgent, aged, most - cardinality(claims), slot + cardinality(claims));
+    chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
     FOREACH id IN ARRAY chosen LOOP
       passed := passed || id;
       SELECT * INTO r FROM runs q WHERE q.run_id = id AND q.due_at <= now FOR UPDATE SKIP LOCKED;
@@ -178,6 +183,8 @@ BEGIN
         END IF;
       END IF;
     END LOOP;
+    -- There are others behind those that somebody else has, or that were parked.
+    EXIT WHEN cardinality(chosen) < wanted;
   END LOOP;
   RETURN claims;
 END $$;

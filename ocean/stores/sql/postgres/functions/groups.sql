@@ -23,9 +23,11 @@ DECLARE
   has_changed boolean;
   done json;
   now bigint;
+  cursor bigint;
 BEGIN
   PERFORM ocean_begin(token);
   now := ocean_now();
+  cursor := (SELECT last_value FROM ocean_cursor);
   BEGIN
     FOR item IN SELECT jsonb_array_elements(items) LOOP
       answers := answers || json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now));
@@ -34,6 +36,8 @@ BEGIN
     is_alone := true;
   END;
   IF is_alone THEN
+    -- A sequence is not undone by itself. Nobody else can have drawn from it.
+    PERFORM setval('ocean_cursor', cursor);
     answers := '{}';
     FOR item IN SELECT jsonb_array_elements(items) LOOP
       answers := answers || ocean_perform_alone(item, now);
@@ -52,13 +56,16 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_perform_alone(item jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   facts text;
+  cursor bigint := (SELECT last_value FROM ocean_cursor);
 BEGIN
   RETURN json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now));
 EXCEPTION
   WHEN SQLSTATE 'OC001' THEN
+    PERFORM setval('ocean_cursor', cursor);
     GET STACKED DIAGNOSTICS facts = PG_EXCEPTION_DETAIL;
     RETURN json_build_object('refused', SQLERRM, 'facts', facts::json);
   WHEN OTHERS THEN
+    PERFORM setval('ocean_cursor', cursor);
     RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);
 END $$;
 
