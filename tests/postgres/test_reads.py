@@ -52,7 +52,9 @@ async def lives(store: Store, clock: ManualClock) -> list[str]:
     outside = ClogRecord(OUTSIDE, "1", False, external=True, takes_all_inputs=True)
     await store.register_clogs([*clogs, outside, ClogRecord(POLITE, "1", True)])
     await ended_run(store, "done", Done({"n": 1}), attributes={"colour": "red", "size": 2}, session_id="t")
-    await ended_run(store, "failed", Failed({"code": "odd", "message": "no"}), attributes={"colour": "blue"}, clog_id=OTHER_CLOG)
+    await ended_run(
+        store, "failed", Failed({"code": "odd", "message": "no"}), attributes={"colour": "blue"}, clog_id=OTHER_CLOG
+    )
     await pending(store, "due", priority=1, attributes={"colour": "blue", "size": 3})
     await store.create_run(a_run("idle", parent_run_id="due", clog_id=OTHER_CLOG, dedupe_key="one"), None)
     await store.create_run(a_run("brief", parent_run_id="due", dedupe_key="two", dedupe_ms=10), None)
