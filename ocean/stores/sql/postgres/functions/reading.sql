@@ -39,7 +39,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
-SET jit = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   RETURN QUERY EXECUTE statement USING given;
 END $$;
