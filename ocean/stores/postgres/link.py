@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
-from asyncpg.exceptions import _base as client_errors
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
@@ -44,8 +43,6 @@ BUSY = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
 )
-UNSENDABLE = client_errors.DataError
-"""The driver cannot put a value into bytes. It says so by an error of the kind that a closed connection raises, too."""
 REFUSAL = "OC001"
 """The SQLSTATE by which a function says no: see `ocean_refuse`."""
 
@@ -82,7 +79,8 @@ class Link:
         try:
             self._pool = await asyncpg.create_pool(
                 self.options.url,
-                min_size=1,
+                # One that is lost is not missed before it is needed: the driver would go on about it in its log.
+                min_size=0,
                 max_size=self.options.pool,
                 reset=_leave_as_it_is,
                 **self.options.connecting(self._name),
@@ -139,8 +137,6 @@ class Link:
                 break
             try:
                 return await self._reach_once(use)
-            except UNSENDABLE as error:
-                raise StoreFailed(f"this cannot be sent to PostgreSQL: {error}") from error
             except BUSY as error:
                 raise StoreBusy(f"PostgreSQL has no time: {error}; try again") from error
             except (*LOST, *REFUSED) as error:
@@ -159,8 +155,6 @@ class Link:
                 if self._follows_clock:
                     await self._tell_time(db)
                 return await use(db)
-            except UNSENDABLE:
-                raise
             except (*LOST, *REFUSED):
                 db.terminate()
                 raise
