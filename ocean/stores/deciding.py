@@ -5,14 +5,10 @@ from collections.abc import Sequence
 from ocean.kernel.access import ApiKey
 from ocean.kernel.counters import Counter, Take, Taken, decide
 from ocean.kernel.eligibility import kernel_end
-from ocean.kernel.errors import RequestKeyReused, RunNotFound
 from ocean.kernel.records import Delay, Run
 from ocean.kernel.store import Request
+from ocean.stores.refusals import request_key_reused
 from ocean.stores.rows import Row
-
-
-def no_run(run_id: str) -> RunNotFound:
-    return RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
 
 
 def is_live(key: ApiKey, now: int) -> bool:
@@ -24,7 +20,7 @@ def kept_answer(row: Row | None, request: Request) -> str | None:
     if row is None:
         return None
     if row["hash"] != request.hash:
-        raise RequestKeyReused(f"request key {request.key!r} was used for another request; choose a new key")
+        raise request_key_reused(request.key)
     return str(row["answer"])
 
 

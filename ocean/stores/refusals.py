@@ -26,6 +26,7 @@ from ocean.kernel.errors import (
     UnknownClog,
 )
 from ocean.kernel.names import near_name
+from ocean.kernel.records import RunStatus
 from ocean.kernel.transitions import refuse_if_ended, refuse_unless_held
 from ocean.kernel.values import decode
 from ocean.stores.rows import Row, counter_from, run_from
@@ -51,14 +52,9 @@ def lock_lost(run_id: str, epoch: int) -> OceanError:
     return _raised(lambda: refuse_unless_held(None, epoch, run_id))
 
 
-def run_busy(run: Row) -> OceanError:
-    busy = run_from(run)
-    return RunBusy(
-        f"run {busy.run_id} is {busy.status}, not idle",
-        status=busy.status,
-        locked_by=busy.locked_by,
-        lock_expires_at=busy.lock_expires_at,
-    )
+def run_busy(run_id: str, status: str, locked_by: str | None, lock_expires_at: int | None) -> OceanError:
+    facts = {"status": RunStatus(status), "locked_by": locked_by, "lock_expires_at": lock_expires_at}
+    return RunBusy(f"run {run_id} is {status}, not idle", **facts)
 
 
 def run_exists(run_id: str) -> OceanError:

@@ -8,7 +8,7 @@ from ocean.kernel.effects import ABSENT, RowKey, StoredRow
 from ocean.kernel.eligibility import FullKey, Surroundings
 from ocean.kernel.records import Agenda, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, RunStatus, TickInfo
 from ocean.kernel.store import ClaimAsk, NotClaimable, Request, RowsAnswer, RowsAsk
-from ocean.stores.deciding import holder_from, kept_answer, looked_at, no_run
+from ocean.stores.deciding import holder_from, kept_answer, looked_at
 from ocean.stores.planning import (
     MOST_INPUTS,
     Stock,
@@ -21,6 +21,7 @@ from ocean.stores.planning import (
 )
 from ocean.stores.postgres.access_reading import AccessReads
 from ocean.stores.postgres.listing import Lists
+from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, counter_from, input_from, run_from, shown_from, tick_from
 
 
@@ -45,7 +46,7 @@ class Reads(AccessReads, Lists):
         most_inputs = {clog_id: MOST_INPUTS if clog.takes_all_inputs else 1 for clog_id, clog in ask.clogs.items()}
         found, now = await self._ask_at("preview", run_id=run_id, most_inputs=most_inputs)
         if found is None:
-            raise no_run(run_id)
+            raise run_not_found(run_id)
         run, around = _surveyed(found["survey"], ask.clogs)
         following = once_claimed(run, around, ask, now)
         if isinstance(following, NotClaimable):
@@ -99,13 +100,13 @@ class Reads(AccessReads, Lists):
     async def list_ticks(self, run_id: str, after: int, limit: int) -> list[TickInfo]:
         found = await self._ask("ticks", run_id=run_id, after=after, limit=limit)
         if found is None:
-            raise no_run(run_id)
+            raise run_not_found(run_id)
         return [tick_from(row) for row in found]
 
     async def list_inputs(self, run_id: str, after: int, limit: int) -> list[Input]:
         found = await self._ask("inputs", run_id=run_id, after=after, limit=limit)
         if found is None:
-            raise no_run(run_id)
+            raise run_not_found(run_id)
         return [input_from(row) for row in found]
 
     async def agenda(self, clog_ids: Collection[str]) -> Agenda:

@@ -7,12 +7,12 @@ from typing import Any
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.counters import Taken
 from ocean.kernel.effects import NewEvent
-from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
 from ocean.kernel.records import InputKind, Lock, Run, RunStatus, changed
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
 from ocean.kernel.values import decode, encode
+from ocean.stores import refusals
 from ocean.stores.sqlite import counters
 from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
 from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
@@ -32,7 +32,7 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
         return Committed(left.status if left else None)
     run = refuse_unless_held(u.find(c.lock.run_id), c.lock.epoch, c.lock.run_id)
     if tick is None:
-        raise LockLost(f"run {c.lock.run_id} has no tick {c.tick} any more; this call's work is discarded")
+        raise refusals.tick_gone(c.lock.run_id, c.tick)
     if isinstance(c.outcome, Retry):
         return _commit_retry(u, run, c, c.outcome, tick)
     if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):

@@ -1,10 +1,10 @@
 """Creating runs, and finding the one that an id or a dedupe key has made before."""
 
 from ocean.kernel.effects import NewRun
-from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RunExists, UnknownClog
-from ocean.kernel.names import near_name
+from ocean.kernel.errors import OceanError
 from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunStatus
 from ocean.kernel.values import encode
+from ocean.stores import refusals
 from ocean.stores.deciding import holder_from, is_debounced
 from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation
 from ocean.stores.sqlite.inbox import append_input
@@ -23,7 +23,7 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     if earlier is not None and not is_again:
         return earlier
     if new.deadline_at is not None and new.deadline_at <= u.now:
-        raise InvalidValue(f"deadline_at {new.deadline_at} has already passed (now is {u.now})")
+        raise refusals.deadline_passed(new.deadline_at, u.now)
     queue = _queue(new, clog)
     if earlier is not None:
         return debounce_again(u, earlier, new, queue)
@@ -69,7 +69,7 @@ def _earlier_run(u: Unit, new: NewRun) -> Run | None:
     if same_id is not None:
         details = u.one("get_details", run_id=new.run_id)
         if details is None or details["body_hash"] != new.body_hash:
-            raise RunExists(f"run {new.run_id!r} exists and was created from another body; choose another id")
+            raise refusals.run_exists(new.run_id)
         return same_id
     if new.dedupe_key is None:
         return None
@@ -78,9 +78,7 @@ def _earlier_run(u: Unit, new: NewRun) -> Run | None:
         return None
     run_id, body_hash = holder
     if body_hash != new.body_hash and not (new.debounce is not None and is_debounced(u.find(run_id), u.now)):
-        raise DedupeKeyReused(
-            f"dedupe key {new.dedupe_key!r} is held by run {run_id}, created from another body", run_id=run_id
-        )
+        raise refusals.dedupe_key_reused(new.dedupe_key, run_id)
     return u.run(run_id)
 
 
@@ -146,7 +144,7 @@ def _queue(new: NewRun, clog: ClogRecord) -> str | None:
     if clog.external:
         return new.queue or DEFAULT_QUEUE
     if new.queue is not None and new.retry_of is None:
-        raise InvalidValue(f"queues are for workers outside; clog {new.clog_id!r} is not external, leave queue out")
+        raise refusals.not_external(new.clog_id)
     return None
 
 
@@ -166,6 +164,5 @@ def _hold_key(u: Unit, new: NewRun) -> None:
     u.do("insert_dedupe", **key, run_id=new.run_id, expires_at=expires_at, debounced=debounced)
 
 
-def unknown_clog(u: Unit, clog_id: str) -> UnknownClog:
-    names = [row["clog_id"] for row in u.all("list_clogs")]
-    return UnknownClog(f"no instance has registered a clog {clog_id!r}; {near_name(clog_id, names)}", clog_id=clog_id)
+def unknown_clog(u: Unit, clog_id: str) -> OceanError:
+    return refusals.unknown_clog(clog_id, [row["clog_id"] for row in u.all("list_clogs")])

@@ -5,9 +5,9 @@ from typing import Any
 
 from ocean.kernel.attributes import MOST
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
-from ocean.kernel.errors import ClogError, InvalidValue, SignalRefused
 from ocean.kernel.transitions import inbox_changed
 from ocean.kernel.values import encode
+from ocean.stores import refusals
 from ocean.stores.sqlite.counters import take
 from ocean.stores.sqlite.creating import create, holder_of_key, release_key
 from ocean.stores.sqlite.deleting import delete_run, delete_session
@@ -75,24 +75,21 @@ def apply_deletions(u: Unit, effects: Effects, origin: Origin) -> None:
     for clog_id, run_id in effects.delete_runs:
         run = u.find(run_id)
         if run is not None and run.clog_id != clog_id:
-            raise ClogError(f"run {run_id} belongs to clog {run.clog_id!r}; {clog_id!r} cannot delete it")
+            raise refusals.run_of_another(run_id, run.clog_id, clog_id)
         if run is not None:
             delete_run(u, run_id, origin.actor)
     if effects.delete_session_by is not None and origin.session_id is not None:
         clog_id = effects.delete_session_by
         foreign = u.one("session_foreign_run", session_id=origin.session_id, clog_id=clog_id)
         if foreign is not None:
-            raise ClogError(
-                f"session {origin.session_id!r} has run {foreign['run_id']} of clog {foreign['clog_id']!r}; "
-                f"{clog_id!r} can delete only a session all of whose runs are its own"
-            )
+            raise refusals.session_of_others(origin.session_id, foreign["run_id"], foreign["clog_id"], clog_id)
         delete_session(u, origin.session_id, origin.actor)
 
 
 def _delete_tick(u: Unit, run_id: str, tick: int) -> None:
     run = u.run(run_id)
     if run.tick_open and tick == run.tick:
-        raise ClogError(f"tick {tick} of run {run_id} has not been committed yet; it cannot be deleted")
+        raise refusals.tick_is_open(run_id, tick)
     u.do("delete_tick", run_id=run_id, tick=tick)
 
 
@@ -123,14 +120,14 @@ def _signal(u: Unit, signal: NewSignal, origin: Origin) -> None:
     if deliver_if_alive(u, signal, origin.caused_by):
         return
     if signal.required:
-        raise SignalRefused(f"the signal to run {signal.run_id} was required, and that run has ended or is gone")
+        raise refusals.signal_refused(signal.run_id)
     payload = encode({"to": signal.run_id, "kind": "signal", "signal_id": signal.signal_id})
     log(u, NewEvent("signal.undelivered", payload, origin.clog_id), origin)
 
 
 def _timer(u: Unit, timer: SetTimer | CancelTimer, origin: Origin) -> None:
     if origin.run_id is None:
-        raise InvalidValue("timers belong to a run; this call has none")
+        raise refusals.timers_need_a_run()
     match timer:
         case SetTimer():
             set_timer(u, origin.run_id, timer, origin.facts)
@@ -143,7 +140,7 @@ def _timer(u: Unit, timer: SetTimer | CancelTimer, origin: Origin) -> None:
 
 def _set_attributes(u: Unit, effects: Effects, origin: Origin) -> None:
     if origin.run_id is None:
-        raise InvalidValue("attributes belong to a run; this call has none")
+        raise refusals.attributes_need_a_run()
     run = u.run(origin.run_id)
     for name, value in effects.attributes.items():
         if value is None:
@@ -151,6 +148,6 @@ def _set_attributes(u: Unit, effects: Effects, origin: Origin) -> None:
         else:
             put_attribute(u, run, name, value)
     if len(u.all("get_attributes", run_id=run.run_id)) > MOST:
-        raise InvalidValue(f"a run has at most {MOST} attributes; remove some by setting them to None")
+        raise refusals.too_many_attributes()
     payload = dict(effects.attributes)
     u.event(run.run_id, "run.attributes_set", payload, **origin.facts)

@@ -3,9 +3,10 @@
 from typing import Any
 
 from ocean.kernel.effects import NewSignal, SetTimer
-from ocean.kernel.errors import RunBusy, RunEnded, SignalIdReused
+from ocean.kernel.errors import RunEnded
 from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
 from ocean.kernel.transitions import input_arrived, refuse_if_ended
+from ocean.stores import refusals
 from ocean.stores.planning import MOST_INPUTS
 from ocean.stores.rows import input_from
 from ocean.stores.sqlite.unit import Unit
@@ -58,18 +59,11 @@ def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalR
         first = u.one("get_signal", run_id=run.run_id, signal_id=signal.signal_id)
         if first is not None:
             if first["body_hash"] != signal.body_hash:
-                raise SignalIdReused(
-                    f"signal id {signal.signal_id!r} was used for run {run.run_id} with another body; use a new id"
-                )
+                raise refusals.signal_id_reused(run.run_id, signal.signal_id)
             return SignalReceipt(run.run_id, first["number"], RunStatus(first["status_then"]), first["event_seq"])
     refuse_if_ended(run)
     if signal.if_idle and run.status is not RunStatus.IDLE:
-        raise RunBusy(
-            f"run {run.run_id} is {run.status}, not idle",
-            status=run.status,
-            locked_by=run.locked_by,
-            lock_expires_at=run.lock_expires_at,
-        )
+        raise refusals.run_busy(run.run_id, run.status, run.locked_by, run.lock_expires_at)
     available_at = max(signal.deliver_at or 0, u.now)
     run = u.save(input_arrived(run, available_at, u.now))
     payload = {

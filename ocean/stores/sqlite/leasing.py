@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
-from ocean.kernel.errors import InvalidValue, LeaseCompleted, LeaseLost, LockLost, RowChanged
+from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Retry
 from ocean.kernel.records import Claim, Lock, Run, RunStatus
 from ocean.kernel.store import (
@@ -20,6 +20,7 @@ from ocean.kernel.store import (
 )
 from ocean.kernel.transitions import refuse_unless_held, renewed
 from ocean.kernel.values import decode, encode
+from ocean.stores import refusals
 from ocean.stores.sqlite.claiming import claim_due
 from ocean.stores.sqlite.committing import commit_tick, give_back
 from ocean.stores.sqlite.creating import unknown_clog
@@ -33,7 +34,7 @@ def claim_ask(u: Unit, ask: LeaseAsk) -> ClaimAsk:
     if clog is None:
         raise unknown_clog(u, ask.clog_id)
     if not clog.external:
-        raise InvalidValue(f"clog {ask.clog_id!r} is not external: its runs are moved by advance, not leased")
+        raise refusals.not_leased(ask.clog_id)
     claimable = ClaimableClog(clog.clog_id, ask.lease_ms, clog.version, clog.takes_all_inputs)
     return ClaimAsk(
         {clog.clog_id: claimable}, ask.worker_id, len(ask.hashes), ask.slot, queues=ask.queues, is_lease=True
@@ -95,7 +96,7 @@ def complete_lease(u: Unit, completion: LeaseCompletion) -> LeaseDone | Behind:
     lease = _found(u, completion.lease_hash)
     if lease["answer"] is not None:
         if lease["body_hash"] != completion.body_hash:
-            raise LeaseCompleted(f"this lease of run {lease['run_id']} was completed before, with something else")
+            raise refusals.lease_completed(lease["run_id"])
         status = decode(lease["answer"])
         return LeaseDone(lease["run_id"], lease["tick"], RunStatus(status) if status else None)
     run = _held_run(u, lease)
@@ -134,10 +135,7 @@ def _effects(u: Unit, run: Run, lease: sqlite3.Row, completion: LeaseCompletion)
     now = read_row(u, key)
     read = lease["row_version"] if completion.row_version is None else completion.row_version
     if now.version != read:
-        message = (
-            f"the row of run {run.run_id} has changed since version {read}; look at it and complete with row_version"
-        )
-        raise RowChanged(message, row=decode(now.text), row_version=now.version)
+        raise refusals.row_changed(run.run_id, read, now.version, now.text)
     return Effects(writes=[RowWrite(key, read, completion.row)], events=events)
 
 
@@ -148,7 +146,7 @@ def _own_row(clog_id: str, run_id: str) -> RowKey:
 def _found(u: Unit, lease_hash: str) -> sqlite3.Row:
     lease = u.one("get_lease", lease_hash=lease_hash)
     if lease is None:
-        raise LeaseLost("there is no such lease: its run is gone, or the id is not one that claim_work gave out")
+        raise refusals.no_such_lease()
     return lease
 
 
@@ -157,8 +155,4 @@ def _held_run(u: Unit, lease: sqlite3.Row) -> Run:
         return refuse_unless_held(u.find(lease["run_id"]), lease["epoch"], lease["run_id"])
     except LockLost:
         run = u.find(lease["run_id"])
-        why = f"the run is {run.status}" if run else "the run is gone"
-        raise LeaseLost(
-            f"run {lease['run_id']} is no longer leased to {lease['worker_id']} ({why}); its work is discarded",
-            run_id=lease["run_id"],
-        ) from None
+        raise refusals.lease_lost(lease["run_id"], lease["worker_id"], run.status if run else None) from None

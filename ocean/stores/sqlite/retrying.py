@@ -1,9 +1,9 @@
 """Retry as new, in one transaction: the failed run is read and left as it is."""
 
-from ocean.kernel.errors import RunExists, RunNotFound
 from ocean.kernel.records import Run, event_id
 from ocean.kernel.retrying import refuse_unless_failed, retried, retry_id
 from ocean.kernel.values import decode
+from ocean.stores import refusals
 from ocean.stores.sqlite.creating import create
 from ocean.stores.sqlite.keys import keys_of
 from ocean.stores.sqlite.unit import Unit
@@ -30,10 +30,8 @@ def _earlier_retry(u: Unit, run: Run) -> Run | None:
     if earlier is not None:
         details = u.one("get_details", run_id=new_id)
         if details is None or details["retry_of"] != run.run_id:
-            raise RunExists(
-                f"run {new_id} has the id that a retry of {run.run_id} would get, and is none", run_id=new_id
-            )
+            raise refusals.retry_id_taken(run.run_id, new_id)
         return earlier
     if u.one("earlier_life", run_id=new_id) is not None:
-        raise RunNotFound(f"run {run.run_id} was retried as {new_id}, which has been deleted", run_id=new_id)
+        raise refusals.retry_deleted(run.run_id, new_id)
     return None

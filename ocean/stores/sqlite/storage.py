@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from ocean.kernel.effects import ABSENT, RowKey, RowWrite, StoredRow
-from ocean.kernel.errors import RunEnded
 from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.stores import refusals
 from ocean.stores.sqlite.creating import holder_of_key
 from ocean.stores.sqlite.unit import Unit
 
@@ -57,7 +57,7 @@ def write_rows(u: Unit, writes: Iterable[RowWrite], own_run_id: str | None) -> N
     for write in writes:
         key = write.key
         if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:
-            raise RunEnded(f"run {key.run_id} has ended; its row can only be read")
+            raise refusals.row_of_ended_run(key.run_id)
         if key.scope == "session":
             u.do("insert_session", session_id=key.session_id, now=u.now)
         text = write.text if write.apply is None else write.apply(read_row(u, key).text)

@@ -7,8 +7,8 @@ from typing import Any
 from ocean.kernel.records import ClogRecord, Run, changed
 from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
-from ocean.stores.deciding import no_run
 from ocean.stores.queries import load_queries
+from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, run_from
 from ocean.stores.sqlite.keys import settle_slots, wake
 
@@ -47,7 +47,7 @@ class Unit:
     def run(self, run_id: str) -> Run:
         run = self.find(run_id)
         if run is None:
-            raise no_run(run_id)
+            raise run_not_found(run_id)
         return run
 
     def loaded(self, rows: Iterable[sqlite3.Row]) -> list[Run]:

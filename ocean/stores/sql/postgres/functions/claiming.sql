@@ -67,8 +67,10 @@ CREATE OR REPLACE FUNCTION ocean_do_all_that_is_owed(now bigint) RETURNS void LA
 DECLARE
   id text;
 BEGIN
-  FOR id IN SELECT run_id FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL
-    ORDER BY deadline_at LIMIT 100 LOOP
+  -- Of those that are due at the same time the parents go first: their ends say why the children's are made.
+  FOR id IN SELECT run_id FROM (SELECT * FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL
+      ORDER BY deadline_at LIMIT 100) d
+    ORDER BY deadline_at, parent_run_id IS NOT NULL, created_at, run_id LOOP
     PERFORM ocean_do_what_is_owed(ocean_find(id), now);
   END LOOP;
   PERFORM ocean_flush(now);

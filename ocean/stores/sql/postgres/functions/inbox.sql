@@ -39,7 +39,8 @@ DECLARE
 BEGIN
   PERFORM ocean_refuse_if_ended(r);
   IF (s->>'if_idle')::boolean AND r.status <> 'idle' THEN
-    PERFORM ocean_refuse('run_busy', json_build_object('run', to_json(r)));
+    PERFORM ocean_refuse('run_busy', json_build_object('run_id', r.run_id, 'status', r.status, 'locked_by', r.locked_by,
+      'lock_expires_at', r.lock_expires_at));
   END IF;
   r := ocean_input_arrived(r, available_at, now);
   payload := json_build_object('number', r.inbox_count + 1, 'kind', 'signal', 'signal_id', s->'signal_id', 'available_at',
