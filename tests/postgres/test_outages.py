@@ -1,7 +1,8 @@
 """Servers that stop answering, throw everybody out, are restarted or crash while everybody is at work."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 SENDERS, EACH = 6, 12
 THROWS = 11
-Disturb = Callable[[Server, "Load"], Awaitable[None]]
+Disturb = Callable[[Server, "Load"], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 
 from ocean import Clog, Ocean, StoreUnusable
 from ocean.stores.migrate import migrate as migrate_sqlite
-from ocean.stores.postgres.migrate import migrations
+from ocean.stores.postgres.migrate import MIGRATING, migrations
 from tests.postgres.server import blank_database
 
 pytestmark = pytest.mark.anyio
 
-OWN = {"ocean_schema", "ocean_groups"}
+OWN = {"ocean_schema", "ocean_groups", "ocean_unsettled"}
 
 
 async def test_both_databases_have_the_same_tables_with_the_same_columns(real_database: str) -> None:
@@ -70,6 +70,26 @@ async def test_a_blank_database_is_prepared_once_by_many_at_once() -> None:
     assert len(opened) == 5
     db = await asyncpg.connect(url)
     assert [row["version"] for row in await db.fetch("SELECT version FROM ocean_schema")] == [migrations()[-1][0]]
+    await db.close()
+
+
+async def test_whoever_finds_another_preparing_it_waits_longer_than_for_anything_else() -> None:
+    url = blank_database()
+    db = await asyncpg.connect(url)
+    opened: list[str] = []
+
+    async def open_one() -> None:
+        async with Ocean.open(f"{url}?lock_ms=100&statement_ms=400", clogs=[Clog("c")]):
+            opened.append("late")
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks, db.transaction():
+            await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+            tasks.start_soon(open_one)
+            # Longer than any statement of theirs may take, and than the driver waits for one.
+            await db.execute("SELECT pg_sleep(1)")
+            assert opened == []
+    assert opened == ["late"]
     await db.close()
 
 
