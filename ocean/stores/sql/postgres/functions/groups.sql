@@ -81,8 +81,8 @@ BEGIN
   END IF;
 END $$;
 
--- The answer of a group stays for an hour, in case it is asked for again; and whoever waits is told of the commit. If
--- the group was given up meanwhile, its token is taken: that undoes all of it.
+-- The answer of a group stays for ten minutes, which is longer than anybody goes on asking for it, or than a request may
+-- be on its way; and whoever waits is told of the commit. If the group was given up, its token is taken: that undoes it.
 CREATE OR REPLACE FUNCTION ocean_keep(token text, answer json, is_told boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   seconds bigint := floor(extract(epoch FROM clock_timestamp()));
@@ -92,7 +92,7 @@ BEGIN
   END IF;
   INSERT INTO ocean_groups (token, at, answer) VALUES (token, seconds, answer::text);
   DELETE FROM ocean_groups WHERE ocean_groups.token = ANY (ARRAY(
-    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 3600 ORDER BY g.at LIMIT 3 FOR UPDATE SKIP LOCKED));
+    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 600 ORDER BY g.at LIMIT 3 FOR UPDATE SKIP LOCKED));
   IF is_told THEN
     NOTIFY ocean;
   END IF;
