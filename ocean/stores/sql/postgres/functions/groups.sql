@@ -11,8 +11,8 @@ BEGIN
   RAISE EXCEPTION USING ERRCODE = 'OC001', MESSAGE = code, DETAIL = facts::text;
 END $$;
 
--- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone only
--- if one was. Answers the time, whether anything has changed, and an answer per item.
+-- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone
+-- only if one was. Answers the time, whether anything has changed, and an answer per item.
 CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean) RETURNS json
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -81,8 +81,9 @@ BEGIN
   END IF;
 END $$;
 
--- The answer of a group stays for ten minutes, which is longer than anybody goes on asking for it, or than a request may
--- be on its way; and whoever waits is told of the commit. If the group was given up, its token is taken: that undoes it.
+-- The answer of a group stays for ten minutes, which is longer than anybody goes on asking for it, or than a request
+-- may be on its way; and whoever waits is told of the commit. If the group was given up, its token is taken: that
+-- undoes it.
 CREATE OR REPLACE FUNCTION ocean_keep(token text, answer json, is_told boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   seconds bigint := floor(extract(epoch FROM clock_timestamp()));
@@ -98,14 +99,16 @@ BEGIN
   END IF;
 END $$;
 
--- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on. One that is still
--- at work is waited for; a claim may be at work without the lock, and then either this or that finds the token taken.
+-- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on. One that is
+-- still at work is waited for; a claim may be at work without the lock, and then either this or that finds the token
+-- taken.
 CREATE OR REPLACE FUNCTION ocean_settle(given text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   kept text;
 BEGIN
   PERFORM ocean_lock();
-  INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp()))) ON CONFLICT DO NOTHING;
+  INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp())))
+  ON CONFLICT DO NOTHING;
   SELECT g.answer INTO kept FROM ocean_groups g WHERE g.token = given;
   RETURN kept;
 END $$;
