@@ -36,7 +36,8 @@ BEGIN
     is_alone := true;
   END;
   IF is_alone THEN
-    -- A sequence is not undone by itself. Nobody else can have drawn from it.
+    -- A sequence is not undone by itself. Nobody else can have drawn from it. A server that is not the primary any more
+    -- fails here for all of them: it was no item's fault, and another server may do.
     PERFORM setval('ocean_cursor', cursor);
     answers := '{}';
     FOR item IN SELECT jsonb_array_elements(items) LOOP
@@ -64,9 +65,6 @@ EXCEPTION
     PERFORM setval('ocean_cursor', cursor);
     GET STACKED DIAGNOSTICS facts = PG_EXCEPTION_DETAIL;
     RETURN json_build_object('refused', SQLERRM, 'facts', facts::json);
-  WHEN read_only_sql_transaction THEN
-    -- Not the item's fault: this server is not the primary any more, and another is.
-    RAISE;
   WHEN OTHERS THEN
     PERFORM setval('ocean_cursor', cursor);
     RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);
