@@ -124,7 +124,8 @@ def following(ask: Asking, wanted: str, given: list[dict[str, Any]]) -> list[Run
 @given(cases())
 def test_what_is_asked_of_a_run(ask: Asking, given: list[dict[str, Any]]) -> None:
     wanted = """jsonb_build_array(ocean_due_at(r), ocean_next_call_at(r), ocean_wants_slots(r, now),
-        ocean_is_last_call(r), ocean_kernel_end(r, now), ocean_is_lapsed_lease(r, now), ocean_is_ended(r), ocean_is_held(r, 2))"""
+        ocean_is_last_call(r), ocean_kernel_end(r, now), ocean_is_lapsed_lease(r, now),
+        ocean_is_ended(r), ocean_is_held(r, 2))"""
     for case, found in zip(given, answers(ask, wanted, given), strict=True):
         run, now = case["run"], case["now"]
         assert found == [

@@ -194,7 +194,8 @@ DECLARE
 BEGIN
   SELECT * INTO r FROM runs q WHERE q.run_id = ask->>'run_id' AND q.due_at <= now;
   RETURN FOUND AND (ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now)
-    OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL));
+    OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL AND (r.ending IS NOT NULL
+      OR NOT EXISTS (SELECT 1 FROM ocean_clogs c WHERE c.clog_id = r.clog_id AND c.paused))));
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_claim_named(ask jsonb, now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
