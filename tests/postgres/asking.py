@@ -50,7 +50,7 @@ class Asking:
         self._db = db
 
     def __call__(self, *statements: tuple[str, Any]) -> Any:
-        """Each with one JSON value as `$1`, in one transaction; the answer to the last, from JSON."""
+        """Each with one JSON value as `$1`, if any, in one transaction; the answer to the last, from JSON."""
         return self._runner.run(self._ask(statements))
 
     async def _ask(self, statements: tuple[tuple[str, Any], ...]) -> Any:
@@ -58,7 +58,8 @@ class Asking:
         await undone.start()
         try:
             for statement, value in statements:
-                answer = await self._db.fetchval(statement, json.dumps(value))
+                values = [] if value is None else [json.dumps(value)]
+                answer = await self._db.fetchval(statement, *values)
             return None if answer is None else json.loads(answer)
         finally:
             await undone.rollback()
