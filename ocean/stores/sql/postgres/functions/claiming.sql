@@ -5,8 +5,8 @@
 -- the writers' lock, which it takes before any row.
 
 CREATE OR REPLACE FUNCTION ocean_claim(token text, ask jsonb, is_told boolean) RETURNS json
-LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   now bigint := ocean_now();
   is_alone boolean := ask->>'run_id' IS NOT NULL;
@@ -52,7 +52,8 @@ BEGIN
   END IF;
   RETURN json_build_object('claims', (
     SELECT coalesce(json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place), '[]')
-    FROM json_array_elements(kept) WITH ORDINALITY k(value, place) JOIN runs r ON r.run_id = k.value->>0
+    FROM json_array_elements(kept) WITH ORDINALITY k(value, place),
+      LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
     WHERE ocean_is_held(r, (k.value->>1)::bigint)), 'again', false);
 END $$;
 
@@ -270,10 +271,9 @@ DECLARE
   first ocean_inbox;
 BEGIN
   IF r.ending IS NULL AND r.pending_count > 0 THEN
-    WITH due AS (
-      SELECT i.number FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.assigned_tick IS NULL AND i.available_at <= now
-      ORDER BY i.available_at, i.number LIMIT CASE WHEN (terms->>'takes_all_inputs')::boolean THEN 256 ELSE 1 END)
-    UPDATE ocean_inbox i SET assigned_tick = r.tick FROM due WHERE i.run_id = r.run_id AND i.number = due.number;
+    UPDATE ocean_inbox i SET assigned_tick = r.tick WHERE i.run_id = r.run_id AND i.number = ANY (ARRAY(
+      SELECT d.number FROM ocean_inbox d WHERE d.run_id = r.run_id AND d.assigned_tick IS NULL AND d.available_at <= now
+      ORDER BY d.available_at, d.number LIMIT CASE WHEN (terms->>'takes_all_inputs')::boolean THEN 256 ELSE 1 END));
     SELECT * INTO first FROM ocean_inbox i
     WHERE i.run_id = r.run_id AND i.assigned_tick = r.tick AND i.consumed_tick IS NULL
     ORDER BY i.available_at, i.number LIMIT 1;
