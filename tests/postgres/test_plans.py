@@ -32,7 +32,7 @@ def crowd() -> str:
 
 async def analyze(url: str) -> None:
     db = await asyncpg.connect(url, command_timeout=60)
-    await db.execute("ANALYZE")
+    await db.execute("VACUUM ANALYZE")
     await db.close()
 
 
@@ -111,9 +111,9 @@ def assert_no_dearer(costs: Costs, small: Costs) -> None:
     dear = {
         verb: (cost, small[verb])
         for verb, cost in costs.items()
-        if cost.walked or cost.pages > 3 * small[verb].pages + 30 or cost.rows > 2 * small[verb].rows + 100
+        if cost.walked or cost.pages > 3 * small[verb].pages + 30 or cost.rows > 2 * small[verb].rows + 300
     }
-    assert not dear
+    assert not dear, [f"{verb}: {cost}" for verb, cost in dear.items()]
 
 
 async def small_life(url: str) -> Costs:
@@ -132,7 +132,7 @@ async def test_verbs_cost_the_same_beside_a_million_runs_and_on_an_old_one(
     small = await small_life(real_database)
     assert all(not cost.walked for cost in small.values())
     await full.create_run(a_run(f"young-{place}"), None)
-    assert_no_dearer(await life(full, f"young-{place}", f"a-{place}") | {}, cold(small))
+    assert_no_dearer(await life(full, f"young-{place}", f"a-{place}"), cold(small))
     assert_no_dearer(await life(full, OLD[place], f"b-{place}"), small)
 
 
@@ -169,19 +169,22 @@ async def test_a_claim_costs_what_it_claims(full: MeasuredStore, place: int) -> 
     assert many.rows < 10 * few.rows
 
 
-@pytest.mark.parametrize("is_analyzed", [False, True])
-async def test_a_burst_needs_no_statistics(real_database: str, is_analyzed: bool) -> None:
-    """Neither plans that were made when there was nothing, nor statistics of nothing, make anything dear."""
-    if is_analyzed:
-        await analyze(real_database)
+@pytest.mark.parametrize("analyzed_after", [1, 3, None])
+async def test_a_burst_needs_no_statistics(real_database: str, analyzed_after: int | None) -> None:
+    """Neither plans that were made when there was next to nothing, nor statistics of that, make anything dear."""
     async with measured(real_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
-        for name in ("first", "second", "third"):
+        for number, name in enumerate(("first", "second", "third", "last")):
+            if number == analyzed_after:
+                await analyze(real_database)
             await store.create_run(a_run(name), None)
         await life(store, "first", "once")
         small = await life(store, "second", "twice")
         await make_burst(real_database)
-        assert_no_dearer(await life(store, "third", "thrice"), small)
+        costs = await life(store, "third", "thrice")
+        # It counts what is due, up to a thousand.
+        assert costs.pop("agenda").rows < 1_200
+        assert_no_dearer(costs, small)
         async with measured(real_database) as other:
             for claimer in (store, other):
                 claims: list[Claim] = []

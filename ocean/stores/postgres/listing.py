@@ -9,6 +9,9 @@ from ocean.stores.postgres.asking import Asking
 from ocean.stores.rows import event_from, shown_from
 from ocean.stores.streams import Key, Lead, Statement, keys_in_order, lead_of, ordered
 
+NARROWING = ("run_id", "session_id", "clog_id", "correlation_id")
+"""What narrows a feed, and has an index: the first one leads."""
+
 
 class Words:
     """PostgreSQL's. All values are one JSON array; no index can be named, but `ocean_walk` leaves no other way."""
@@ -63,15 +66,17 @@ class Lists(Asking):
 
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
         statement = Statement(Words())
-        statement.compare(("e.seq",), ">", (after,))
-        for column in ("run_id", "session_id", "clog_id", "correlation_id"):
-            wanted = getattr(where, column)
-            if wanted is not None:
-                statement.compare((f"e.{column}",), "=", (wanted,))
+        narrowed = [(f"e.{name}", value) for name in NARROWING if (value := getattr(where, name)) is not None]
+        # The index that has the first of them, and then the cursor, is the only one in this order: with an equality
+        # instead, statistics might prefer to walk the whole log for the few that fit.
+        order = (*(column for column, _ in narrowed[:1]), "e.seq")
+        statement.compare(order, ">", (*(value for _, value in narrowed[:1]), after))
+        for column, value in narrowed:
+            statement.compare((column,), "<=" if column == order[0] else "=", (value,))
         if where.types:
             statement.conditions.append(statement.any_of("e.type", where.types))
         conditions = " AND ".join(statement.conditions)
-        sql = f"SELECT row_to_json(e) FROM events e WHERE {conditions} ORDER BY e.seq LIMIT {limit}"
+        sql = f"SELECT row_to_json(e) FROM events e WHERE {conditions} ORDER BY {', '.join(order)} LIMIT {limit}"
         return [event_from(row) for row in await self._walk(sql, statement.values)]
 
     async def event_bounds(self) -> tuple[int, int]:

@@ -176,8 +176,8 @@ BEGIN
     chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
     FOREACH id IN ARRAY chosen LOOP
       passed := passed || id;
-      SELECT * INTO r FROM runs q WHERE q.run_id = id AND q.due_at <= now FOR UPDATE SKIP LOCKED;
-      IF FOUND AND (is_alone OR ocean_is_plain(r, now)) THEN
+      SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
+      IF r.due_at <= now AND (is_alone OR ocean_is_plain(r, now)) THEN
         claim := ocean_claim_one(r, ask, now, cardinality(claims));
         IF claim IS NOT NULL THEN
           claims := claims || claim;
@@ -195,8 +195,8 @@ CREATE OR REPLACE FUNCTION ocean_is_worth_claiming(ask jsonb, now bigint) RETURN
 DECLARE
   r runs;
 BEGIN
-  SELECT * INTO r FROM runs q WHERE q.run_id = ask->>'run_id' AND q.due_at <= now;
-  RETURN FOUND AND (ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now)
+  SELECT * INTO r FROM runs q WHERE q.run_id = ask->>'run_id';
+  RETURN coalesce(r.due_at <= now, false) AND (ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now)
     OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL));
 END $$;
 

@@ -4,7 +4,7 @@
 -- be kept for as long as the connection is.
 CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   now bigint := ocean_now();
 BEGIN
@@ -37,7 +37,7 @@ END $$;
 -- same rules.
 CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET jit = off AS $$
+SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off SET jit = off AS $$
 BEGIN
   RETURN QUERY EXECUTE statement USING given;
 END $$;
@@ -52,7 +52,9 @@ BEGIN
     IF in_session IS NULL THEN
       SELECT r.clog_id INTO last FROM runs r WHERE r.clog_id > last ORDER BY r.clog_id LIMIT 1;
     ELSE
-      SELECT r.clog_id INTO last FROM runs r WHERE r.session_id = in_session AND r.clog_id > last
+      -- Only one index is in this order. By an equality, others might seem good enough.
+      SELECT r.clog_id INTO last FROM runs r
+      WHERE (r.session_id, r.clog_id) > (in_session, last) AND r.session_id <= in_session
       ORDER BY r.session_id, r.clog_id LIMIT 1;
     END IF;
     EXIT WHEN last IS NULL;
