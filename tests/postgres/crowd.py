@@ -13,15 +13,16 @@ OLD = ("old-1", "old-2")
 
 RUNS = """
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, due_at,
-  wake_at, ready_at, last_call, lock_epoch, tick, tick_open, paused, event_count, inbox_count, pending_count, created_at,
-  updated_at, ended_at)
+  wake_at, ready_at, last_call, lock_epoch, tick, tick_open, paused, event_count, inbox_count, pending_count,
+  created_at, updated_at, ended_at)
 SELECT '{prefix}-' || lpad(g::text, 7, '0'), 's', '{clog}', {parent}, 'x', 5, '{status}', 0, {due_at},
   CASE WHEN '{status}' = 'waiting' THEN {due_at} END, CASE WHEN '{status}' = 'pending' THEN {due_at} END,
   false, 0, 0, false, false, 1, 1, {pending}, g, g, {ended_at} FROM generate_series(1, {count}) g
 """
 DETAILS = """
 INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end)
-SELECT run_id, 'h', '{{}}', false, 'live' FROM runs WHERE created_at <= 50 OR created_at BETWEEN {count} - 50 AND {count}
+SELECT run_id, 'h', '{{}}', false, 'live' FROM runs
+WHERE created_at <= 50 OR created_at BETWEEN {count} - 50 AND {count}
 ON CONFLICT DO NOTHING
 """
 """Of the first and the last, which lists show."""
@@ -38,8 +39,8 @@ INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_paren
 VALUES ('{run}', 'h', '{{}}', false, 'live');
 INSERT INTO ocean_inbox (run_id, number, kind, body, available_at, created_at, assigned_tick, consumed_tick)
 SELECT '{run}', g, 'signal', 'null', g, g, g, g FROM generate_series(1, {age}) g;
-INSERT INTO ocean_ticks (run_id, tick, reason, calls, epoch, instance_id, version, first_claimed_at, claimed_at, outcome,
-  committed_at)
+INSERT INTO ocean_ticks (run_id, tick, reason, calls, epoch, instance_id, version, first_claimed_at, claimed_at,
+  outcome, committed_at)
 SELECT '{run}', g, 'signal', 1, g, 'i', '1', g, g, 'ok', g FROM generate_series(1, {age}) g;
 INSERT INTO ocean_storage_tick (run_id, clog_id, tick, row_id, value, version)
 SELECT '{run}', '{clog}', g, 'row', '1', 1 FROM generate_series(1, {age}) g;

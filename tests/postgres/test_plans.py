@@ -2,19 +2,20 @@
 long the log, and whatever statistics say."""
 
 from collections.abc import AsyncIterator
+from functools import cache
 from typing import Any
 
 import asyncpg
 import pytest
 
 from ocean import Done, Ok
-from ocean.kernel.effects import Effects, NewEvent, NewSignal, RowWrite, SetTimer
+from ocean.kernel.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.kernel.filters import FeedFilter, RunFilter, Span
 from ocean.kernel.records import Claim, ClogRecord, RunStatus
 from ocean.kernel.store import RowsAsk, SweepAsk
 from tests.conformance.kit import CLOG, LOCK_MS, a_run, a_signal, an_ask, commit_of, pending, run_row, tick_row
 from tests.postgres.costs import Cost, MeasuredStore, measured
-from tests.postgres.crowd import AGE, CHILDREN, ENDED, OLD, make_burst, make_crowd
+from tests.postgres.crowd import AGE, OLD, make_burst, make_crowd
 from tests.postgres.server import blocking, fresh_database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("plans")]
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("plans")]
 Costs = dict[str, Cost]
 
 
-@pytest.fixture(scope="module")
+@cache
 def crowd() -> str:
     """Sleepers, finished runs, and old ones. Never returned: nobody else could use it."""
     url = fresh_database(has_test_clock=False)
@@ -37,16 +38,16 @@ async def analyze(url: str) -> None:
 
 
 @pytest.fixture(scope="module", params=["no statistics", "statistics"])
-def place(crowd: str, request: pytest.FixtureRequest) -> int:
+def place(request: pytest.FixtureRequest) -> int:
     """First without, then with: which of the two it is."""
     if request.param == "statistics":
-        blocking(analyze(crowd))
+        blocking(analyze(crowd()))
     return int(request.param == "statistics")
 
 
 @pytest.fixture
-async def full(crowd: str, place: int, anyio_backend: Any) -> AsyncIterator[MeasuredStore]:
-    async with measured(crowd) as store:
+async def full(place: int, anyio_backend: Any) -> AsyncIterator[MeasuredStore]:
+    async with measured(crowd()) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         yield store
 
@@ -86,7 +87,7 @@ async def life(store: MeasuredStore, run_id: str, name: str) -> Costs:
     )
     await count("commit", store.commit_tick(commit_of(held, Ok(), effects)))
     await count("commit again", store.commit_tick(commit_of(held, Ok(), effects)))
-    floor, last = await store.event_bounds()
+    _, last = await store.event_bounds()
     await count("bounds", store.event_bounds())
     await count("feed", store.read_events(FeedFilter(run_id=run_id), last - 10, 10))
     await count("ticks", store.list_ticks(run_id, held.tick - 1, 10))
@@ -169,7 +170,7 @@ async def test_a_claim_costs_what_it_claims(full: MeasuredStore, place: int) -> 
     assert many.rows < 10 * few.rows
 
 
-@pytest.mark.parametrize("analyzed_after", [1, 3, None])
+@pytest.mark.parametrize("analyzed_after", [0, 1, 3, None])
 async def test_a_burst_needs_no_statistics(real_database: str, analyzed_after: int | None) -> None:
     """Neither plans that were made when there was next to nothing, nor statistics of that, make anything dear."""
     async with measured(real_database) as store:
