@@ -6,10 +6,10 @@ CREATE TABLE ocean_sessions (
 
 -- The narrow row: everything that decides whether and when a run moves.
 CREATE TABLE runs (
-  run_id TEXT COLLATE "C" PRIMARY KEY,
+  run_id TEXT COLLATE "C" NOT NULL,
   session_id TEXT COLLATE "C" NOT NULL REFERENCES ocean_sessions ON DELETE CASCADE,
   clog_id TEXT COLLATE "C" NOT NULL,
-  parent_run_id TEXT COLLATE "C" REFERENCES runs ON DELETE CASCADE,
+  parent_run_id TEXT COLLATE "C",
   correlation_id TEXT COLLATE "C" NOT NULL,
   priority SMALLINT NOT NULL CHECK (priority BETWEEN 0 AND 9),
   status TEXT COLLATE "C" NOT NULL CHECK (status IN ('idle', 'pending', 'active', 'waiting', 'done', 'failed')),
@@ -74,6 +74,10 @@ CREATE INDEX runs_queue ON runs (clog_id, queue, priority, due_at, lock_epoch, r
   WHERE due_at IS NOT NULL AND queue IS NOT NULL;
 -- Leases that any advance gives back once they have lapsed.
 CREATE INDEX runs_leased ON runs (lock_expires_at) WHERE leased AND NOT paused;
+-- A primary key is made last where another index ends with its columns. In a table of a row or none all indexes seem
+-- equal, and the newest is taken: a plan that was made then, and kept, must not walk the wrong one later.
+ALTER TABLE runs ADD PRIMARY KEY (run_id);
+ALTER TABLE runs ADD FOREIGN KEY (parent_run_id) REFERENCES runs ON DELETE CASCADE;
 
 -- The wide half of a run: read when it is shown, ended or retried.
 CREATE TABLE ocean_run_details (
@@ -144,9 +148,9 @@ CREATE TABLE ocean_ticks (
   outcome TEXT COLLATE "C",
   committed_at BIGINT,
   CHECK ((outcome IS NULL) = (committed_at IS NULL)),
-  PRIMARY KEY (run_id, tick),
   UNIQUE (run_id, epoch)
 );
+ALTER TABLE ocean_ticks ADD PRIMARY KEY (run_id, tick);
 
 -- Results of steps, written once. tick 0 holds those that last as long as the run.
 CREATE TABLE ocean_steps (
@@ -208,10 +212,10 @@ CREATE TABLE ocean_attributes (
   clog_id TEXT COLLATE "C" NOT NULL,
   sort_key TEXT COLLATE "C" NOT NULL,
   value TEXT COLLATE "C" NOT NULL,
-  created_at BIGINT NOT NULL,
-  PRIMARY KEY (run_id, name)
+  created_at BIGINT NOT NULL
 );
 CREATE INDEX ocean_attributes_value ON ocean_attributes (clog_id, name, sort_key, created_at, run_id);
+ALTER TABLE ocean_attributes ADD PRIMARY KEY (run_id, name);
 
 -- The append-only log. No foreign key: it outlives what it tells of.
 CREATE TABLE events (

@@ -62,8 +62,8 @@ CREATE OR REPLACE FUNCTION ocean_holder_of_key(clog text, session text, key text
 DECLARE
   is_debounced boolean;
 BEGIN
-  SELECT d.run_id, w.body_hash, d.debounced INTO run_id, body_hash, is_debounced
-  FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
+  SELECT d.run_id, (SELECT w.body_hash FROM ocean_run_details w WHERE w.run_id = d.run_id), d.debounced
+  INTO run_id, body_hash, is_debounced FROM ocean_dedupe d
   WHERE d.clog_id = clog AND d.session_id = session AND d.dedupe_key = key
     AND (d.expires_at IS NULL OR d.expires_at > now);
   IF is_debounced AND NOT ocean_is_debounced(ocean_find(run_id), now) THEN

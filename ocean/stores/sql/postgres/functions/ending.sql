@@ -92,9 +92,9 @@ BEGIN
     parents := parents[2:];
     PERFORM ocean_flush(now);
     FOR child_id IN
-      SELECT c.run_id FROM runs c JOIN ocean_run_details d ON d.run_id = c.run_id
-      WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting')
-        AND c.ending IS NULL AND d.on_parent_end = 'cancel'
+      SELECT c.run_id FROM runs c
+      WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting') AND c.ending IS NULL
+        AND (SELECT d.on_parent_end FROM ocean_run_details d WHERE d.run_id = c.run_id) = 'cancel'
       ORDER BY c.status, c.created_at, c.run_id
     LOOP
       error := json_build_object('code', 'cancelled', 'message',

@@ -112,8 +112,10 @@ END $$;
 -- The tick that has its turn on a row, as long as its lock holds.
 CREATE OR REPLACE FUNCTION ocean_turn_holder(wanted text, now bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN (SELECT t.run_id FROM ocean_turns t JOIN runs r ON r.run_id = t.run_id
-    WHERE t.row_key = wanted AND r.status = 'active' AND r.lock_epoch = t.epoch AND r.lock_expires_at > now);
+  RETURN (SELECT t.run_id FROM ocean_turns t, LATERAL (
+      SELECT FROM runs r WHERE r.run_id = t.run_id AND r.status = 'active' AND r.lock_epoch = t.epoch
+        AND r.lock_expires_at > now OFFSET 0) held
+    WHERE t.row_key = wanted);
 END $$;
 
 -- Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody.
