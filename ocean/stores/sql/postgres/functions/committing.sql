@@ -21,16 +21,16 @@ BEGIN
   o := ROW(now, t.tick, (a->>'call')::bigint, NULL, t.caused_by)::ocean_origin;
   IF a->'outcome'->>0 = 'retry' THEN
     RETURN ocean_commit_retry(r, a, t, a->'outcome'->>1, (a->'outcome'->>2)::bigint, o);
-  ELSIF ocean_is_behind(ocean_list(e, 'writes'), r.run_id, r.lock_epoch, now) THEN
+  ELSIF ocean_is_behind(e->'writes', r.run_id, r.lock_epoch, now) THEN
     RETURN '{"behind": true}';
   ELSIF ocean_must_run_again(e, r.run_id, now) THEN
     RETURN ocean_restart(r, a, t, o);
   END IF;
-  refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
+  refused := ocean_refused_takes(e->'takes', now);
   IF refused <> '{}' THEN
     RETURN ocean_call_again(r, t, refused, o);
   END IF;
-  stale := ocean_stale(ocean_list(e, 'writes'));
+  stale := ocean_stale(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;
@@ -219,7 +219,7 @@ DECLARE
 BEGIN
   IF (a->>'is_empty')::boolean THEN
     RETURN CASE WHEN ocean_must_run_again(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
-  ELSIF ocean_is_behind(ocean_list(e, 'writes'), NULL, 0, now) THEN
+  ELSIF ocean_is_behind(e->'writes', NULL, 0, now) THEN
     RETURN '{"behind": true}';
   END IF;
   IF a->>'run_id' IS NOT NULL THEN
@@ -229,11 +229,11 @@ BEGIN
   IF ocean_must_run_again(e, a->>'run_id', now) THEN
     RETURN '{"conflict": {}}';
   END IF;
-  refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
+  refused := ocean_refused_takes(e->'takes', now);
   IF refused <> '{}' THEN
     RETURN json_build_object('conflict', refused);
   END IF;
-  stale := ocean_stale(ocean_list(e, 'writes'));
+  stale := ocean_stale(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;

@@ -26,11 +26,8 @@ BEGIN
   r := ocean_insert(n, queue, now);
   r := ocean_tell_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
   IF r.key_count > 0 THEN
-    PERFORM ocean_note_unsettled(r.run_id, NULL);
-  END IF;
-  PERFORM ocean_put(r);
-  IF r.key_count > 0 THEN
     -- What the creator is told includes whether a full concurrency key has parked it.
+    PERFORM ocean_note_unsettled(r.run_id, NULL);
     PERFORM ocean_flush(now);
     r := ocean_find(r.run_id);
   END IF;
@@ -113,11 +110,13 @@ BEGIN
   RETURN NULL;
 END $$;
 
+-- The row is written as it is once its creation is told: `ocean_tell_creation` comes to the same counts.
 CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs;
   seen bigint;
   has_input boolean := n->>'input' IS NOT NULL;
+  inputs bigint := CASE WHEN n->>'input' IS NULL THEN 0 ELSE 1 END;
 BEGIN
   r.run_id := n->>'run_id';
   r.session_id := n->>'session_id';
@@ -159,7 +158,7 @@ BEGIN
     pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
   VALUES (r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
     r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
-    r.event_count, 0, 0, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
+    r.event_count + 1, inputs, inputs, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
   INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
   VALUES (r.run_id, n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
     n->>'retry_of', n->>'rate_kept');
