@@ -100,7 +100,6 @@ RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   policy jsonb := (SELECT d.retry::jsonb FROM ocean_run_details d WHERE d.run_id = r.run_id);
   attempt bigint := r.attempt + 1;
-  payload jsonb := jsonb_build_object('error', error::jsonb, 'attempt', attempt) || ocean_provenance(a);
   reason text := r.ending;
 BEGIN
   IF reason IS NULL AND (o.now - t.first_claimed_at >= (policy->>'max_elapsed_ms')::bigint
@@ -109,15 +108,18 @@ BEGIN
   END IF;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   IF reason IS NOT NULL THEN
-    r := ocean_event(r, o, 'tick.failed', payload::text);
+    -- As json, not jsonb: what a clog has said stays as it was said, numbers and order and all.
+    r := ocean_event(r, o, 'tick.failed', json_build_object('error', error::json, 'attempt', attempt,
+      'claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id', 'version', a->'version')::text);
     r.attempt := attempt;
     r := ocean_request_end(r, reason, error, o);
     RETURN json_build_object('committed', r.status);
   END IF;
   r := ocean_retried(r, coalesce(after_ms, ocean_delay_for(policy, r.run_id, r.tick, attempt)), o.now);
   PERFORM ocean_save_error(r.run_id, error);
-  r := ocean_event(r, o, 'run.retrying',
-    (payload || jsonb_build_object('wake_at', r.wake_at, 'status', r.status))::text);
+  r := ocean_event(r, o, 'run.retrying', json_build_object('error', error::json, 'attempt', attempt,
+    'wake_at', r.wake_at, 'status', r.status, 'claimed_at', a->'claimed_at', 'epoch', a->'epoch',
+    'instance', a->'instance_id', 'version', a->'version')::text);
   PERFORM ocean_save(r);
   RETURN json_build_object('committed', r.status);
 END $$;
