@@ -27,7 +27,7 @@ BEGIN
     RETURN ocean_restart(r, a, t, o);
   END IF;
   refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
-  IF refused <> '{}' THEN
+  IF refused <> '[]' THEN
     RETURN ocean_call_again(r, t, refused, o);
   END IF;
   stale := ocean_stale(ocean_list(e, 'writes'));
@@ -157,9 +157,9 @@ BEGIN
   UPDATE ocean_ticks k SET calls = k.calls + 1 WHERE k.run_id = r.run_id AND k.tick = t.tick RETURNING k.* INTO t;
   o.call := t.calls;
   r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', r.attempt,
-    'keys', ARRAY(SELECT jsonb_object_keys(refused)))::text);
+    'keys', jsonb_path_query_array(refused, '$[*][0]'))::text);
   PERFORM ocean_save(r);
-  RETURN json_build_object('contended', json_build_array(t.calls, false, refused));
+  RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_by_key(refused)));
 END $$;
 
 -- A call was stopped by its caller. Two are free; from the third on each counts as an attempt.
@@ -232,8 +232,8 @@ BEGIN
     RETURN '{"conflict": {}}';
   END IF;
   refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
-  IF refused <> '{}' THEN
-    RETURN json_build_object('conflict', refused);
+  IF refused <> '[]' THEN
+    RETURN json_build_object('conflict', ocean_by_key(refused));
   END IF;
   stale := ocean_stale(ocean_list(e, 'writes'));
   IF stale IS NOT NULL THEN
