@@ -1,9 +1,16 @@
 -- Groups of changes: how every write arrives, and how it is found out what became of one whose answer was lost.
 
 -- Writers go one after another: the order of cursors is the order of commits, nobody waits for a lock while holding
--- one that is wanted, and a group does what its items would do one by one.
-CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE sql AS
-$$ SELECT pg_advisory_xact_lock(1328960853, 'events'::regclass::oid::int) $$;
+-- one that is wanted, and a group does what its items would do one by one. Whoever has waited must see what was written
+-- meanwhile; behind a pooler only the database itself can be told so.
+CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'transactions are %, and must be read committed: set default_transaction_isolation',
+      current_setting('transaction_isolation');
+  END IF;
+  PERFORM pg_advisory_xact_lock(1328960853, 'events'::regclass::oid::int);
+END $$;
 
 -- A refusal: an answer, not an error of the database. What was changed on the way to it is undone.
 CREATE OR REPLACE FUNCTION ocean_refuse(code text, facts json DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
