@@ -17,7 +17,7 @@ SCOPES = ("global", "session", "run", "tick")
 def _used() -> set[str]:
     """The names in calls like `u.one("get_run", …)`; one with the scope in it stands for four."""
     found: set[str] = set()
-    for file in (STORES / "verbs.py", *(STORES / "sqlite").glob("*.py")):
+    for file in (STORES / "sqlite").glob("*.py"):
         for is_pattern, name in CALL.findall(file.read_text()):
             if is_pattern:
                 found |= {re.sub(r"\{[\w.]+\}", scope, name) for scope in SCOPES}

@@ -17,12 +17,12 @@ import pytest
 
 from ocean import Clog, Done, Ocean, OceanError, Outcome, StoreUnusable, Tick
 from ocean.stores.migrate import migrate as migrate_sqlite
-from ocean.stores.postgres.migrate import functions, migrate, migrations, schema_version
+from ocean.stores.postgres.migrate import MIGRATING, functions, migrate, migrations, schema_version
 from tests.postgres.server import blank_database
 
 pytestmark = pytest.mark.anyio
 
-OWN = {"ocean_schema", "ocean_groups"}
+OWN = {"ocean_schema", "ocean_groups", "ocean_unsettled"}
 RECORD = Path(__file__).with_name("schema_digests.json")
 ROOT = Path(__file__).parents[2]
 NEWEST = migrations()[-1][0]
@@ -162,6 +162,26 @@ async def test_to_open_again_does_nothing(real_database: str) -> None:
         async with Ocean.open(real_database):
             pass
         assert await db.fetchval(made_by) == before
+
+
+async def test_whoever_finds_another_preparing_it_waits_longer_than_for_anything_else() -> None:
+    url = blank_database()
+    db = await asyncpg.connect(url)
+    opened: list[str] = []
+
+    async def open_one() -> None:
+        async with Ocean.open(f"{url}?lock_ms=100&statement_ms=400", clogs=[Clog("c")]):
+            opened.append("late")
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks, db.transaction():
+            await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+            tasks.start_soon(open_one)
+            # Longer than any statement of theirs may take, and than the driver waits for one.
+            await db.execute("SELECT pg_sleep(1)")
+            assert opened == []
+    assert opened == ["late"]
+    await db.close()
 
 
 async def test_a_newer_schema_is_left_alone(real_database: str) -> None:

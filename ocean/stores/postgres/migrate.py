@@ -21,6 +21,7 @@ else:
 
 MIGRATING = 1328960854
 OLDEST = 14
+LONGEST_S = 6 * 60 * 60
 _NUMBERED = re.compile(r"(\d{4})_\w+\.sql")
 _FOLDER = resources.files("ocean.stores").joinpath("sql", "postgres")
 
@@ -54,7 +55,9 @@ async def migrate(db: Connection, steps: Sequence[tuple[int, str]] | None = None
     if await schema_version(db) == newest:
         return
     async with db.transaction():
-        await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+        # It takes as long as it takes, for whoever does it and whoever waits: to give up is to begin again.
+        await db.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+        await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING, timeout=LONGEST_S)
         version = await schema_version(db) or 0
         if version > newest:
             raise StoreUnusable(
@@ -64,8 +67,8 @@ async def migrate(db: Connection, steps: Sequence[tuple[int, str]] | None = None
             return
         for number, script in steps:
             if number > version:
-                await db.execute(script)
-        await db.execute(functions())
+                await db.execute(script, timeout=LONGEST_S)
+        await db.execute(functions(), timeout=LONGEST_S)
         await db.execute("CREATE TABLE IF NOT EXISTS ocean_schema (version BIGINT NOT NULL)")
         await db.execute("DELETE FROM ocean_schema")
         await db.execute("INSERT INTO ocean_schema (version) VALUES ($1)", newest)

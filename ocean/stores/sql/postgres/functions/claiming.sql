@@ -46,15 +46,17 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_settle_claim(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   kept json := ocean_settle(token);
+  claims json;
 BEGIN
   IF kept IS NULL THEN
     RETURN NULL;
   END IF;
-  RETURN json_build_object('claims', (
-    SELECT coalesce(json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place), '[]')
-    FROM json_array_elements(kept) WITH ORDINALITY k(value, place),
-      LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
-    WHERE ocean_is_held(r, (k.value->>1)::bigint)), 'again', false);
+  SELECT json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place) INTO claims
+  FROM json_array_elements(kept) WITH ORDINALITY k(value, place),
+    LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
+  WHERE ocean_is_held(r, (k.value->>1)::bigint);
+  -- None, if it only made ends that were owed, or others have them by now: there may be work for another.
+  RETURN json_build_object('claims', coalesce(claims, '[]'), 'again', claims IS NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_is_anything_owed(now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
@@ -197,7 +199,8 @@ DECLARE
 BEGIN
   SELECT * INTO r FROM runs q WHERE q.run_id = ask->>'run_id';
   RETURN coalesce(r.due_at <= now, false) AND (ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now)
-    OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL));
+    OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL AND (r.ending IS NOT NULL
+      OR NOT EXISTS (SELECT 1 FROM ocean_clogs c WHERE c.clog_id = r.clog_id AND c.paused))));
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_claim_named(ask jsonb, now bigint) RETURNS json[] LANGUAGE plpgsql AS $$

@@ -68,6 +68,9 @@ EXCEPTION
     PERFORM setval('ocean_cursor', cursor);
     GET STACKED DIAGNOSTICS facts = PG_EXCEPTION_DETAIL;
     RETURN json_build_object('refused', SQLERRM, 'facts', facts::json);
+  WHEN read_only_sql_transaction THEN
+    -- Not the item's fault: this server is not the primary any more, and another is.
+    RAISE;
   WHEN OTHERS THEN
     PERFORM setval('ocean_cursor', cursor);
     RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);

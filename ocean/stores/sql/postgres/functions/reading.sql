@@ -1,10 +1,12 @@
 -- Everything that only reads: one call is one snapshot, and answers the time in it too.
 
--- Statistics are not asked. Where they are old or missing a plan by them may read a table from end to end, and it would
--- be kept for as long as the connection is.
+-- Statistics decide nothing. Where they are old or missing, a plan by them may read a table from end to end or walk
+-- along the wrong index, and it is kept for as long as the connection. So nothing is sorted here that an index has in
+-- order, and where several indexes would do, rows are compared and ordered by all columns of the one that is meant.
 CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   now bigint := ocean_now();
 BEGIN
@@ -33,11 +35,11 @@ BEGIN
   END);
 END $$;
 
--- A statement that was put together for a list or a feed; its values are `$1`. It is planned anew each time, and by the
--- same rules.
+-- A statement that was put together for a list or a feed, by the same rules; its values are `$1`.
 CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off SET jit = off AS $$
+SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   RETURN QUERY EXECUTE statement USING given;
 END $$;
@@ -81,13 +83,16 @@ CREATE OR REPLACE FUNCTION ocean_read_agenda(now bigint) RETURNS json LANGUAGE p
 BEGIN
   RETURN json_build_object(
     'lanes', (SELECT json_agg(json_build_array(l.clog_id, l.first_due_at, (
-      SELECT count(*) FROM (SELECT FROM runs r
-        WHERE r.clog_id = l.clog_id AND r.priority = l.priority AND r.due_at <= now LIMIT 1000) due))) FROM ocean_lanes() l),
+      SELECT count(*) FROM (SELECT FROM runs r WHERE r.due_at IS NOT NULL
+        AND (r.clog_id, r.priority) >= (l.clog_id, l.priority)
+        AND (r.clog_id, r.priority, r.due_at) <= (l.clog_id, l.priority, now)
+        ORDER BY r.clog_id, r.priority, r.due_at LIMIT 1000) due))) FROM ocean_lanes() l),
     'paused', (SELECT json_object_agg(c.clog_id, json_build_array(
       (SELECT r.due_at FROM runs r WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at IS NOT NULL
        ORDER BY r.clog_id, r.due_at LIMIT 1),
       (SELECT count(*) FROM (SELECT FROM runs r
-        WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at <= now LIMIT 1000) due)))
+        WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at <= now
+        ORDER BY r.clog_id, r.due_at LIMIT 1000) due)))
       FROM ocean_clogs c WHERE c.paused),
     'owed', least(
       (SELECT r.deadline_at FROM runs r WHERE r.deadline_at IS NOT NULL AND r.ended_at IS NULL AND r.ending IS NULL
@@ -106,7 +111,8 @@ CREATE OR REPLACE FUNCTION ocean_read_full_key(wanted text) RETURNS json LANGUAG
 BEGIN
   RETURN (
     SELECT json_build_object('key', k.key, 'limit', coalesce(u.slots, 1), 'in_use', coalesce(u.in_use, 0), 'holder', (
-      SELECT h.run_id FROM ocean_run_keys h WHERE h.key = k.key AND h.is_held ORDER BY h.key, h.run_id LIMIT 1))
+      SELECT h.run_id FROM ocean_run_keys h WHERE h.key BETWEEN k.key AND k.key AND h.is_held
+      ORDER BY h.key, h.run_id LIMIT 1))
     FROM ocean_run_keys k LEFT JOIN ocean_keys u ON u.key = k.key
     WHERE k.run_id = wanted AND NOT k.is_held AND coalesce(u.in_use, 0) >= coalesce(u.slots, 1)
     ORDER BY k.place LIMIT 1);
@@ -134,8 +140,11 @@ BEGIN
     RETURN NULL;
   END IF;
   IF run.tick_open THEN
-    SELECT json_agg(row_to_json(i) ORDER BY i.available_at, i.number) INTO inputs FROM ocean_inbox i
-    WHERE i.run_id = run.run_id AND i.assigned_tick = run.tick AND i.consumed_tick IS NULL;
+    SELECT json_agg(row_to_json(f) ORDER BY f.available_at, f.number) INTO inputs FROM (
+      SELECT * FROM ocean_inbox i
+      WHERE i.consumed_tick IS NULL AND (i.run_id, i.assigned_tick) >= (run.run_id, run.tick)
+        AND (i.run_id, i.assigned_tick) <= (run.run_id, run.tick)
+      ORDER BY i.run_id, i.assigned_tick) f;
   ELSE
     SELECT json_agg(row_to_json(d) ORDER BY d.available_at, d.number) INTO inputs FROM (
       SELECT * FROM ocean_inbox i
@@ -145,7 +154,9 @@ BEGIN
   RETURN json_build_object(
     'survey', ocean_read_survey(run.run_id),
     'shown', ocean_shown(run),
-    'tick', (SELECT row_to_json(t) FROM ocean_ticks t WHERE t.run_id = run.run_id AND t.tick = run.tick),
+    'tick', (SELECT row_to_json(t) FROM ocean_ticks t
+      WHERE (t.run_id, t.tick) >= (run.run_id, run.tick) AND (t.run_id, t.tick) <= (run.run_id, run.tick)
+      ORDER BY t.run_id, t.tick),
     'inputs', coalesce(inputs, '[]'));
 END $$;
 
