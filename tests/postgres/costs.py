@@ -4,6 +4,7 @@ The server counts that itself, for each table and each index, until a transactio
 one around every statement.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ T = TypeVar("T")
 
 SO_FAR = """
 SELECT c.relname AS name, c.relkind = 'r' AS is_table, pg_stat_get_xact_numscans(c.oid) AS scans,
-  pg_stat_get_xact_tuples_returned(c.oid) AS rows, pg_stat_get_xact_blocks_fetched(c.oid) AS pages
+  pg_stat_get_xact_tuples_returned(c.oid) AS rows, pg_stat_get_xact_blocks_fetched(c.oid) AS pages,
+  pg_stat_get_xact_tuples_inserted(c.oid) AS inserted, pg_stat_get_xact_tuples_updated(c.oid) AS updated,
+  pg_stat_get_xact_tuples_hot_updated(c.oid) AS hot
 FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i')
 """
 SMALL = {"ocean_log_floor", "ocean_clogs"}
@@ -37,19 +40,32 @@ class Cost:
 
 
 class MeasuredLink(Link):
-    """Knows what its last statement has cost."""
+    """Knows what its last statement has cost, and by table what all have `inserted` and `updated`, and how much of that
+    was `hot`: in place, without a new entry in any index."""
 
     last: Cost
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.written: dict[str, Counter[str]] = defaultdict(Counter)
 
     async def reach(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         async def measured(db: Connection) -> T:
             async with db.transaction():
                 before = {row["name"]: row for row in await db.fetch(SO_FAR)}
                 answer = await use(db)
-                self.last = _cost(before, await db.fetch(SO_FAR))
+                after = await db.fetch(SO_FAR)
+                self.last = _cost(before, after)
+                self._add(before, after)
                 return answer
 
         return await super().reach(measured)
+
+    def _add(self, before: Any, after: Any) -> None:
+        for row in after:
+            for what in ("inserted", "updated", "hot"):
+                if row["is_table"] and row[what] > before[row["name"]][what]:
+                    self.written[row["name"]][what] += row[what] - before[row["name"]][what]
 
 
 def _cost(before: Any, after: Any) -> Cost:

@@ -1,7 +1,7 @@
 """What verbs cost the server: as much as they do, however many runs sleep or have ended, however old a run is, however
 long the log, and whatever statistics say."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import cache
 from typing import Any
 
@@ -52,58 +52,79 @@ async def full(place: int, anyio_backend: Any) -> AsyncIterator[MeasuredStore]:
         yield store
 
 
+class Life:
+    """Every verb that a run meets, on one that is idle; and on runs that are created here."""
+
+    def __init__(self, store: MeasuredStore, run_id: str, name: str) -> None:
+        self.store, self.run_id, self.name = store, run_id, name
+        self.costs: Costs = {}
+
+    async def count(self, verb: str, deed: Any) -> None:
+        self.costs[verb] = await self.store.cost(deed)
+
+    async def begin(self) -> None:
+        store, run_id, name = self.store, self.run_id, self.name
+        new = a_run(f"{name}-all", input={}, concurrency_keys=["k"], dedupe_key=name, attributes={"size": 1})
+        await self.count("create", store.create_run(a_run(name), None))
+        await self.count("create with all", store.create_run(new, None))
+        await self.count("signal", store.deliver_signal(a_signal(run_id, signal_id=name), None))
+        await self.count("signal again", store.deliver_signal(a_signal(run_id, signal_id=name), None))
+        await self.count("get", store.get_run(run_id))
+        await self.count("standing", store.standing(run_id))
+        await self.count("survey", store.survey(run_id, (CLOG,)))
+        await self.count("preview", store.preview_claim(an_ask(run_id=run_id)))
+
+    async def claim(self, verb: str) -> Claim:
+        claims: list[Claim] = []
+        await self.count(verb, kept(claims, self.store.claim_due(an_ask(run_id=self.run_id))))
+        (held,) = claims
+        return held
+
+    async def work(self, held: Claim) -> None:
+        store, run_id, name = self.store, self.run_id, self.name
+        key, tick_key = run_row(run_id), tick_row(held.tick, name, run_id)
+        ask = RowsAsk(CLOG, "s", run_id, keys=(key, tick_key), ticks=(1, 2), history=3, dedupe_keys=(name,))
+        await self.count("read rows", store.read_rows(ask))
+        await self.count("store step", store.store_step(held.lock, held.tick, name, "1"))
+        await self.count("read step", store.read_step(run_id, held.tick, name))
+        await self.count("stream", store.append_streamed(held.lock, held.tick, 1, [NewEvent("x", "1", CLOG)]))
+        await self.count("renew", store.writing.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
+        effects = Effects(
+            writes=[RowWrite(key, 0, apply=lambda old: "1"), RowWrite(tick_key, 0, "1")],
+            events=[NewEvent("x", "1", CLOG)],
+            signals=[a_signal(name)],
+            timers=[SetTimer("later", held.claimed_at + 10_000_000, "1")],
+            attributes={"size": 2},
+        )
+        await self.count("commit", store.commit_tick(commit_of(held, Ok(), effects)))
+        await self.count("commit again", store.commit_tick(commit_of(held, Ok(), effects)))
+        _, last = await store.event_bounds()
+        await self.count("bounds", store.event_bounds())
+        await self.count("feed", store.read_events(FeedFilter(run_id=run_id), last - 10, 10))
+        await self.count("ticks", store.list_ticks(run_id, held.tick - 1, 10))
+        await self.count("inputs", store.list_inputs(run_id, held.tick - 1, 10))
+
+    async def end(self) -> None:
+        store, name = self.store, self.name
+        await store.deliver_signal(a_signal(self.run_id), None)
+        held = await self.claim("claim again")
+        await self.count("commit of an end", store.commit_tick(commit_of(held, Done(1))))
+        await self.count("cancel", store.cancel_run(f"{name}-all", None, None, None))
+        await self.count("delete", store.delete_run(f"{name}-all", None, None))
+        await self.count("delete alive", store.delete_run(name, None, None))
+        await self.count("sweep", store.sweep(SweepAsk(0, 0, 0, 100)))
+        await self.count("agenda", store.agenda((CLOG,)))
+
+
 async def life(store: MeasuredStore, run_id: str, name: str) -> Costs:
-    """Every verb that a run meets, on one that is idle; and on one that is created here."""
-    costs: Costs = {}
-
-    async def count(verb: str, deed: Any) -> None:
-        costs[verb] = await store.cost(deed)
-
-    await count("create", store.create_run(a_run(name), None))
-    keys = {"concurrency_keys": ["k"], "dedupe_key": name, "attributes": {"size": 1}}
-    await count("create with all", store.create_run(a_run(f"{name}-all", input={}, **keys), None))
-    await count("signal", store.deliver_signal(a_signal(run_id, signal_id=name), None))
-    await count("signal again", store.deliver_signal(a_signal(run_id, signal_id=name), None))
-    for verb in ("get_run", "standing"):
-        await count(verb, getattr(store, verb)(run_id))
-    await count("survey", store.survey(run_id, (CLOG,)))
-    await count("preview", store.preview_claim(an_ask(run_id=run_id)))
-    claims: list[Claim] = []
-    await count("claim by name", _kept(claims, store.claim_due(an_ask(run_id=run_id))))
-    (held,) = claims
-    key, tick_key = run_row(run_id), tick_row(held.tick, name, run_id)
-    ask = RowsAsk(CLOG, "s", run_id, keys=(key, tick_key), ticks=(1, 2), history=3, dedupe_keys=(name,))
-    await count("read rows", store.read_rows(ask))
-    await count("store step", store.store_step(held.lock, held.tick, name, "1"))
-    await count("read step", store.read_step(run_id, held.tick, name))
-    await count("stream", store.append_streamed(held.lock, held.tick, 1, [NewEvent("x", "1", CLOG)]))
-    await count("renew", store.writing.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
-    effects = Effects(
-        writes=[RowWrite(key, 0, apply=lambda old: "1"), RowWrite(tick_key, 0, "1")],
-        events=[NewEvent("x", "1", CLOG)],
-        signals=[a_signal(name)],
-        timers=[SetTimer("later", held.claimed_at + 10_000_000, "1")],
-        attributes={"size": 2},
-    )
-    await count("commit", store.commit_tick(commit_of(held, Ok(), effects)))
-    await count("commit again", store.commit_tick(commit_of(held, Ok(), effects)))
-    _, last = await store.event_bounds()
-    await count("bounds", store.event_bounds())
-    await count("feed", store.read_events(FeedFilter(run_id=run_id), last - 10, 10))
-    await count("ticks", store.list_ticks(run_id, held.tick - 1, 10))
-    await count("inputs", store.list_inputs(run_id, held.tick - 1, 10))
-    await store.deliver_signal(a_signal(run_id), None)
-    await count("claim by name again", _kept(claims, store.claim_due(an_ask(run_id=run_id))))
-    await count("commit of an end", store.commit_tick(commit_of(claims[-1], Done(1))))
-    await count("cancel", store.cancel_run(f"{name}-all", None, None, None))
-    await count("delete", store.delete_run(f"{name}-all", None, None))
-    await count("delete alive", store.delete_run(name, None, None))
-    await count("sweep", store.sweep(SweepAsk(0, 0, 0, 100)))
-    await count("agenda", store.agenda((CLOG,)))
-    return costs
+    lived = Life(store, run_id, name)
+    await lived.begin()
+    await lived.work(await lived.claim("claim"))
+    await lived.end()
+    return lived.costs
 
 
-async def _kept(claims: list[Claim], claiming: Any) -> None:
+async def kept(claims: list[Claim], claiming: Awaitable[list[Claim]]) -> None:
     claims.extend(await claiming)
 
 
@@ -153,12 +174,12 @@ async def test_an_idle_look_costs_a_few_rows(full: MeasuredStore) -> None:
 
 
 async def test_a_claim_costs_what_it_claims(full: MeasuredStore, place: int) -> None:
-    costs = []
+    costs: list[Cost] = []
     for count in (8, 8, 64):
         for number in range(count):
             await pending(full, f"due-{place}-{len(costs)}-{number:02}")
         claims: list[Claim] = []
-        costs.append(await full.cost(_kept(claims, full.claim_due(an_ask(limit=64)))))
+        costs.append(await full.cost(kept(claims, full.claim_due(an_ask(limit=64)))))
         assert len(claims) == count
         for held in claims:
             await full.commit_tick(commit_of(held, Done(1)))
@@ -189,7 +210,7 @@ async def test_a_burst_needs_no_statistics(real_database: str, analyzed_after: i
         async with measured(real_database) as other:
             for claimer in (store, other):
                 claims: list[Claim] = []
-                cost = await claimer.cost(_kept(claims, claimer.claim_due(an_ask(limit=32))))
+                cost = await claimer.cost(kept(claims, claimer.claim_due(an_ask(limit=32))))
                 assert len(claims) == 32
                 assert not cost.walked
                 assert cost.pages < 32 * 100

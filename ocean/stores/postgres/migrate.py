@@ -1,9 +1,11 @@
 """Numbered, forward-only migrations of PostgreSQL, and the functions that go with the newest of them.
 
 Functions that change get a new number too: an instance that is restarted with older code must not bring its own back.
+A function whose arguments or answer change must be dropped by that migration first: it would be replaced by none.
 """
 
 import re
+from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +43,14 @@ async def schema_version(db: Connection) -> int | None:
     return version
 
 
-async def migrate(db: Connection) -> None:
-    """Bring tables and functions up to date, in one transaction. Whoever else wants to waits, and finds it done."""
+async def migrate(db: Connection, steps: Sequence[tuple[int, str]] | None = None) -> None:
+    """Bring tables and functions up to date, in one transaction. Whoever else wants to waits, and finds it done.
+
+    On a database that is up to date it only looks: for that, a role needs no right to create anything.
+    """
     if db.get_server_version().major < OLDEST:
         raise StoreUnusable(f"PostgreSQL {db.get_server_version().major} is too old; Ocean needs {OLDEST} or newer")
-    steps = migrations()
+    steps = steps or migrations()
     newest = steps[-1][0]
     if await schema_version(db) == newest:
         return

@@ -126,7 +126,8 @@ CREATE TABLE ocean_inbox (
   PRIMARY KEY (run_id, number)
 );
 CREATE INDEX ocean_inbox_next ON ocean_inbox (run_id, available_at, number) WHERE assigned_tick IS NULL;
-CREATE INDEX ocean_inbox_open ON ocean_inbox (run_id, assigned_tick) WHERE consumed_tick IS NULL;
+-- No index knows consumed_tick: to consume an input changes its row in place.
+CREATE INDEX ocean_inbox_tick ON ocean_inbox (run_id, assigned_tick) WHERE assigned_tick IS NOT NULL;
 CREATE UNIQUE INDEX ocean_inbox_signal ON ocean_inbox (run_id, signal_id) WHERE signal_id IS NOT NULL;
 CREATE UNIQUE INDEX ocean_inbox_timer ON ocean_inbox (run_id, timer)
   WHERE timer IS NOT NULL AND assigned_tick IS NULL;
@@ -345,15 +346,23 @@ CREATE TABLE ocean_web_sessions (
 CREATE INDEX ocean_web_sessions_expires ON ocean_web_sessions (expires_at);
 CREATE INDEX ocean_web_sessions_key ON ocean_web_sessions (key_id);
 
--- Rows that change often: room for the next version beside the last, and a vacuum before there are many dead ones.
+-- Rows that change often: room for the next version beside the last, and a vacuum before there are many dead ones. A run's
+-- claim and its commit move it in the due index, so they are new entries in its indexes whatever is done; what is left
+-- (streams, steps, inputs consumed, ticks and ends told) changes in place.
 ALTER TABLE runs SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
-ALTER TABLE ocean_inbox SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE ocean_run_details SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE ocean_inbox SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE ocean_ticks SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE ocean_storage_run SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE ocean_storage_session SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
-ALTER TABLE ocean_storage_global SET (fillfactor = 50, autovacuum_vacuum_threshold = 200);
-ALTER TABLE ocean_keys SET (fillfactor = 50, autovacuum_vacuum_threshold = 200);
-ALTER TABLE ocean_counters SET (fillfactor = 50, autovacuum_vacuum_threshold = 200);
+ALTER TABLE ocean_run_keys SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
+-- Few rows that everybody changes, or that come and go.
+ALTER TABLE ocean_storage_global SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ocean_keys SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ocean_counters SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ocean_turns SET (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+-- A log that only grows is frozen piece by piece, not all at once when its age demands it.
+ALTER TABLE events SET (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scale_factor = 0.05);
 
 -- The log's cursor. It is drawn from under the feed lock only, so its order is the order of commits.
 CREATE SEQUENCE ocean_cursor AS BIGINT MINVALUE 0 START 0;
@@ -369,7 +378,7 @@ CREATE TABLE ocean_groups (
   answer TEXT
 );
 CREATE INDEX ocean_groups_at ON ocean_groups (at);
-ALTER TABLE ocean_groups SET (autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE ocean_groups SET (autovacuum_vacuum_scale_factor = 0.05, toast.autovacuum_vacuum_scale_factor = 0.05);
 
 -- Time, in milliseconds UTC: this server's, and nobody else's.
 CREATE FUNCTION ocean_now() RETURNS BIGINT LANGUAGE sql VOLATILE AS

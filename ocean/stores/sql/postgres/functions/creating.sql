@@ -116,7 +116,6 @@ DECLARE
   r runs;
   seen bigint;
   has_input boolean := n->>'input' IS NOT NULL;
-  inputs bigint := CASE WHEN n->>'input' IS NULL THEN 0 ELSE 1 END;
 BEGIN
   r.run_id := n->>'run_id';
   r.session_id := n->>'session_id';
@@ -153,12 +152,13 @@ BEGIN
   r.key_count := jsonb_array_length(n->'concurrency_keys');
   r.queue := queue;
   r := ocean_delayed_at_creation(r, n, now);
+  -- Its first event and its input are counted already, so that the row is written once.
   INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
     due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
     pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
   VALUES (r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
     r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
-    r.event_count + 1, inputs, inputs, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
+    r.event_count + 1, has_input::int, has_input::int, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
   INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
   VALUES (r.run_id, n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
     n->>'retry_of', n->>'rate_kept');

@@ -142,7 +142,8 @@ BEGIN
   IF run.tick_open THEN
     SELECT json_agg(row_to_json(f) ORDER BY f.available_at, f.number) INTO inputs FROM (
       SELECT * FROM ocean_inbox i
-      WHERE i.consumed_tick IS NULL AND (i.run_id, i.assigned_tick) >= (run.run_id, run.tick)
+      WHERE i.consumed_tick IS NULL AND i.assigned_tick IS NOT NULL
+        AND (i.run_id, i.assigned_tick) >= (run.run_id, run.tick)
         AND (i.run_id, i.assigned_tick) <= (run.run_id, run.tick)
       ORDER BY i.run_id, i.assigned_tick) f;
   ELSE
