@@ -110,7 +110,6 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- The row is written as it is once its creation is told: `ocean_tell_creation` comes to the same counts.
 CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs;
