@@ -171,8 +171,9 @@ BEGIN
   LOOP
     wanted := most - cardinality(claims);
     EXIT WHEN wanted <= 0 OR cardinality(passed) >= 1000;
-    SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id),
-      array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id) INTO urgent, aged
+    -- Ids in the order of their bytes, as in the index: what a function answers has lost its column's collation.
+    SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id COLLATE "C"),
+      array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id COLLATE "C") INTO urgent, aged
     FROM ocean_due(ask, passed, wanted, now) d;
     EXIT WHEN urgent IS NULL;
     chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
