@@ -24,7 +24,7 @@ class Rival:
         self._transaction = db.transaction()
 
     async def begin(self) -> None:
-        self._transaction = self.db.transaction()
+        self._transaction = self.db.transaction(isolation="read_committed")
         await self._transaction.start()
 
     async def commit(self) -> None:

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from ocean.compose import open_test_store
+from ocean.kernel.errors import StoreFailed
 from ocean.kernel.outcomes import Done, Ok, Retry
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
@@ -31,6 +32,7 @@ from tests.conformance.kit import (
 )
 from tests.invariants import check_store
 from tests.postgres.rivals import PATIENCE_S, rival
+from tests.postgres.server import blank_database
 from tests.postgres.tables import of_postgres
 
 pytestmark = pytest.mark.anyio
@@ -303,3 +305,29 @@ async def test_a_lost_answer_of_a_claim_that_only_made_ends_asks_for_another(
     async with rival(database) as asking:
         found = await asking.ask("SELECT ocean_settle_claim($1)::text", "rival")
     assert found == {"claims": [], "again": True}
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_whatever_the_database_says_of_isolation_a_writer_sees_what_it_has_waited_for(
+    level: str, clock: ManualClock
+) -> None:
+    url = blank_database()
+    async with rival(url) as owner:
+        name = await owner.db.fetchval("SELECT current_database()")
+        await owner.db.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = '{level}'")
+        await owner.commit()
+    store = await open_test_store(url, clock)
+    await store.register_clogs([ClogRecord(CLOG, "1", False)])
+    await pending(store, "r")
+    async with rival(url) as writer:
+        await writer.write(("deliver_signal", signal_words(a_signal("r", 1, signal_id="same"))))
+        async with meanwhile(store.deliver_signal(a_signal("r", 1, signal_id="same"), None)) as signal:
+            await writer.is_waited_for()
+            await writer.commit()
+        assert (await signal).number == 2
+    await check_store(store, clock.now())
+    await store.close()
+    pooled = await open_test_store(f"{url}?pooler=on", clock)
+    with pytest.raises(StoreFailed, match=f"{level}, and must be read committed"):
+        await pooled.deliver_signal(a_signal("r", 2), None)
+    await pooled.close()

@@ -22,7 +22,7 @@ from tests.postgres.server import blank_database
 
 pytestmark = pytest.mark.anyio
 
-OWN = {"ocean_schema", "ocean_groups", "ocean_unsettled"}
+OWN = {"ocean_schema", "ocean_groups"}
 RECORD = Path(__file__).with_name("schema_digests.json")
 ROOT = Path(__file__).parents[2]
 NEWEST = migrations()[-1][0]

@@ -1,6 +1,6 @@
 """Items for a group: whatever can be asked of a store, in one scene, so that they get in each other's way."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ HELD = ["held-a", "held-b", "held-c"]
 
 Claims = dict[str, Claim]
 Item = Callable[[Store, Claims], Awaitable[Any]]
+Functions = Sequence[Callable[[str | None], str] | None]
 
 
 async def arrange(store: Store, clock: ManualClock) -> Claims:
@@ -97,7 +98,7 @@ def _signals() -> st.SearchStrategy[Item]:
 OUTCOMES: list[Outcome] = [Ok(), Done(1), Continue(2), Wait(for_ms=50), Retry("no"), Failed("no")]
 
 
-def _add_one(old: str | None) -> str:
+def add_one(old: str | None) -> str:
     return str(int(old or "0") + 1)
 
 
@@ -105,17 +106,17 @@ def broken(old: str | None) -> str:
     raise ZeroDivisionError
 
 
-def _writes() -> st.SearchStrategy[RowWrite]:
+def _writes(functions: Functions) -> st.SearchStrategy[RowWrite]:
     """Version 0 fits the first writer of a row only; a function always fits, and one of them breaks."""
     keys: st.SearchStrategy[RowKey] = st.sampled_from([GLOBAL, SESSION, run_row("idle"), run_row("held-a")])
     return st.builds(
-        lambda key, apply: RowWrite(key, 0, None if apply else '"v"', apply),
+        lambda key, apply: RowWrite(key, 0, None if apply else "7", apply),
         keys,
-        st.sampled_from([None, None, None, _add_one, _add_one, broken]),
+        st.sampled_from([None, *functions]),
     )
 
 
-def _effects() -> st.SearchStrategy[Effects]:
+def _effects(functions: Functions) -> st.SearchStrategy[Effects]:
     some = st.booleans()
 
     def build(
@@ -138,7 +139,7 @@ def _effects() -> st.SearchStrategy[Effects]:
         effects.delete_runs += [(CLOG, run_id) for run_id in deletes]
         return effects
 
-    distinct = st.lists(_writes(), max_size=3, unique_by=lambda write: write.key)
+    distinct = st.lists(_writes(functions), max_size=3, unique_by=lambda write: write.key)
     return st.builds(
         build,
         distinct,
@@ -158,22 +159,22 @@ def _copied(effects: Effects) -> Effects:
     )
 
 
-def _commits() -> st.SearchStrategy[Item]:
+def _commits(functions: Functions) -> st.SearchStrategy[Item]:
     def item(run_id: str, is_stale: bool, outcome: Outcome, effects: Effects) -> Item:
         name = f"stale {run_id}" if is_stale else run_id
         return lambda store, claims: store.commit_tick(commit_of(claims[name], outcome, _copied(effects)))
 
     is_stale = st.sampled_from([False, False, False, True])
-    return st.builds(item, st.sampled_from(HELD), is_stale, st.sampled_from(OUTCOMES), _effects())
+    return st.builds(item, st.sampled_from(HELD), is_stale, st.sampled_from(OUTCOMES), _effects(functions))
 
 
-def _calls() -> st.SearchStrategy[Item]:
+def _calls(functions: Functions) -> st.SearchStrategy[Item]:
     def item(run_id: str | None, effects: Effects, request: str | None) -> Item:
         asked = Request(request, "h") if request else None
         return lambda store, _: store.commit_call(a_call(_copied(effects), run_id=run_id, request=asked))
 
     where = st.sampled_from([None, "idle", "held-b", "ended"])
-    return st.builds(item, where, _effects().filter(lambda e: not e.timers), st.sampled_from([None, "call"]))
+    return st.builds(item, where, _effects(functions).filter(lambda e: not e.timers), st.sampled_from([None, "call"]))
 
 
 def _others() -> st.SearchStrategy[Item]:
@@ -197,8 +198,14 @@ def _pause() -> tuple[st.SearchStrategy[str], st.SearchStrategy[bool]]:
     return st.sampled_from(RUNS), st.booleans()
 
 
-ITEMS = st.lists(
-    st.one_of(_creations(), _signals(), _commits(), _commits(), _commits(), _calls(), _others()),
-    min_size=1,
-    max_size=14,
-)
+def items_of(*functions: Callable[[str | None], str] | None) -> st.SearchStrategy[list[Item]]:
+    """In which rows are written by values, and by these functions."""
+    commits = _commits(functions)
+    return st.lists(
+        st.one_of(_creations(), _signals(), commits, commits, commits, _calls(functions), _others()),
+        min_size=1,
+        max_size=14,
+    )
+
+
+ITEMS = items_of(None, None, add_one, add_one, broken)

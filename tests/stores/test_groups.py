@@ -54,6 +54,12 @@ async def _one_by_one(items: Sequence[Item]) -> tuple[list[object], Tables]:
     return answers, tables
 
 
+def on_sqlite(items: Sequence[Item]) -> tuple[list[object], Tables]:
+    """The items one by one, for whoever wants to compare."""
+    _scene()
+    return asyncio.run(_one_by_one(items))
+
+
 async def _as_one_group(items: Sequence[Item]) -> tuple[list[object], Tables]:
     store, claims = await _copy_of_the_scene()
     answers = await _together(store.database, [partial(answer, item, store, claims) for item in items])

@@ -51,6 +51,8 @@ class Options:
             return {**limits, "statement_cache_size": 0}
         settings = {
             "application_name": name,
+            # Who has waited for the writers' lock must see what was written meanwhile.
+            "default_transaction_isolation": "read committed",
             "statement_timeout": str(self.statement_ms),
             "lock_timeout": str(self.lock_ms),
             "idle_in_transaction_session_timeout": str(max(self.lock_ms // 3, 1)),

@@ -23,7 +23,7 @@ CHANNEL = "ocean"
 PROBE_MS = 5_000
 """How often a listener that hears nothing is asked whether it is still there, and how long it may take to answer."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 50, 5_000
-"""Before a lost listener is replaced; doubled each time until one listens."""
+"""Before a lost listener is replaced; doubled each time until one has lasted."""
 CLOSING_S = 5
 
 
@@ -41,6 +41,7 @@ class Waking:
         self._lost = asyncio.Event()
         self._ending = asyncio.Event()
         self._is_open = False
+        self._pause_ms = FIRST_PAUSE_MS
         self.listeners = 0
 
     def open(self) -> None:
@@ -104,7 +105,6 @@ class Waking:
 
     async def _listen(self) -> None:
         """One connection that only listens, made again when it is lost."""
-        pause_ms = FIRST_PAUSE_MS
         while self._is_open:
             self._lost.clear()
             with suppress(*LOST, asyncpg.PostgresError):
@@ -112,15 +112,14 @@ class Waking:
                 db = await asyncpg.connect(options.url, **options.connecting("ocean listener"))
                 try:
                     await db.add_listener(CHANNEL, self._heard)
-                    pause_ms = FIRST_PAUSE_MS
                     self.listeners += 1
                     # Nobody was told of what was committed before.
                     self._told.set()
                     await self._until_lost(db)
                 finally:
                     db.terminate()
-            await _set(self._ending, pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
+            await _set(self._ending, self._pause_ms / 1000)
+            self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
 
     async def _until_lost(self, db: Listener) -> None:
         """A connection that nothing comes from may be closed, or dead without a word: so it is made to answer."""
@@ -131,6 +130,7 @@ class Waking:
             if not answered:
                 db.terminate()
             await probe
+            self._pause_ms = FIRST_PAUSE_MS
 
     def _heard(self, *_: Any) -> None:
         self._told.set()

@@ -26,8 +26,8 @@ BEGIN
   r := ocean_insert(n, queue, now);
   r := ocean_tell_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
   IF r.key_count > 0 THEN
-    PERFORM ocean_note_unsettled(r.run_id, NULL);
     -- What the creator is told includes whether a full concurrency key has parked it.
+    PERFORM ocean_note_unsettled(r.run_id, NULL);
     PERFORM ocean_flush(now);
     r := ocean_find(r.run_id);
   END IF;
