@@ -5,12 +5,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ocean import Continue, Done, Ok
+from ocean import Continue, Done, Ok, SystemClock
+from ocean.compose import open_store
 from ocean.kernel.effects import NewEvent
 from ocean.kernel.records import ClogRecord
-from ocean.kernel.store import RowsAsk, SweepAsk
+from ocean.kernel.store import RowsAsk, Store, SweepAsk
 from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit_of, pending, run_row, writes
-from tests.postgres.costs import MeasuredStore, measured
+from tests.postgres.costs import measured
 
 pytestmark = pytest.mark.anyio
 
@@ -20,14 +21,14 @@ DEAD = "SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE n_dead_tup > 0
 FAR = 9_000_000_000_000
 
 
-async def a_tick(store: MeasuredStore, outcome: Any) -> None:
+async def a_tick(store: Store, outcome: Any) -> None:
     (held,) = await store.claim_due(an_ask(limit=1))
     key = run_row(held.run.run_id)
     found = await store.read_rows(RowsAsk(CLOG, "s", held.run.run_id, keys=(key,)))
     await store.commit_tick(commit_of(held, outcome, writes((key, found.rows[key].version, '{"n": 1}'))))
 
 
-async def a_life(store: MeasuredStore, run_id: str) -> None:
+async def a_life(store: Store, run_id: str) -> None:
     await pending(store, run_id)
     for number in range(1, TICKS):
         await a_tick(store, Continue(number))
@@ -73,7 +74,7 @@ async def test_what_moves_a_run_nowhere_touches_no_index_of_it(real_database: st
         await store.commit_tick(commit_of(held, Ok()))
 
 
-async def emptied(db: Any, store: MeasuredStore) -> None:
+async def emptied(db: Any, store: Store) -> None:
     """Everything that has ended is old enough; and groups are as if an hour had passed."""
     while (await store.sweep(SweepAsk(FAR, FAR, FAR, 500))).more:
         pass
@@ -85,12 +86,15 @@ async def test_cycles_of_creating_finishing_and_sweeping_leave_no_dead_rows_and_
     sizes: list[dict[str, int]] = []
     for _ in range(5):
         # Statistics are counted when a connection ends.
-        async with measured(real_database) as store:
+        store = await open_store(f"{real_database}?pool=1&notify=off", SystemClock())
+        try:
             await store.register_clogs([ClogRecord(CLOG, "1", False)])
             await store.create_run(a_run("sleeper"), None)
             for number in range(LIVES):
                 await a_life(store, f"r-{number}")
             await emptied(db, store)
+        finally:
+            await store.close()
         await db.execute("VACUUM")
         assert await db.fetch(DEAD) == []
         sizes.append({row[0]: row[1] for row in await db.fetch(SIZES)})
