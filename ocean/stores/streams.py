@@ -5,8 +5,8 @@ order: the database walks it, sorts nothing, and stops with the page. What no in
 Statements are put together from fixed pieces only.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from ocean.kernel.filters import RunFilter, Span
@@ -16,27 +16,12 @@ Key = tuple[int | str, ...]
 """Where a run stands in the order: the values of the order's columns, its id last."""
 
 
-class Dialect(Protocol):
-    """What databases say differently."""
-
-    def place(self, number: int, value: Any) -> str:
-        """Where a statement's value goes, counted from 1."""
-
-    def source(self, table: str, index: str) -> str:
-        """A table, to be walked along an index."""
-
-    def beside(self, table: str) -> str:
-        """A second table, of which a row is looked up for each row of the first."""
-
-    def unindexed(self, column: str) -> str:
-        """A column, in a way that makes nobody think of an index for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Lead:
     """Stretches of one index, one for each choice of a value from every set; a set that is None has every clog.
 
-    `order` are the columns that come next in the index, and `span` is that of the first of them.
+    `order` are the columns that come next in the index, and `span` is that of the first of them. The index has only
+    rows in which `present` is not null.
     """
 
     table: Literal["runs r", "ocean_attributes a"]
@@ -46,6 +31,35 @@ class Lead:
     span: Span[Any]
     answers: frozenset[str]
     """The parts of the filter that need not be asked of each row."""
+    present: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a stretch begins or ends: how the first columns of its order compare, and the places of their values."""
+
+    sign: str
+    places: tuple[str, ...]
+
+
+class Dialect(Protocol):
+    """What databases say differently, and how each is told by which index to go."""
+
+    def place(self, number: int, value: Any) -> str:
+        """Where a statement's value goes, counted from 1."""
+
+    def source(self, lead: Lead) -> str: ...
+
+    def beside(self, table: str) -> str:
+        """A second table, of which a row is looked up for each row of the first."""
+
+    def stretch(self, lead: Lead, fixed: Mapping[str, str], low: End | None, high: End | None) -> list[str]:
+        """The conditions for one stretch. `fixed` has what each column of the sets is equal to."""
+
+    def order(self, lead: Lead) -> tuple[str, ...]: ...
+
+    def unindexed(self, column: str) -> str:
+        """A column, in a way that makes nobody think of an index for it."""
 
 
 @dataclass(slots=True)
@@ -60,9 +74,8 @@ class Statement:
         self.values.append(value)
         return self.dialect.place(len(self.values), value)
 
-    def compare(self, columns: tuple[str, ...], sign: str, values: Key) -> None:
-        left = ", ".join(columns[: len(values)])
-        self.conditions.append(f"({left}) {sign} ({', '.join(map(self.value, values))})")
+    def end(self, sign: str, values: Key | None) -> End | None:
+        return None if values is None else End(sign, tuple(map(self.value, values)))
 
     def any_of(self, column: str, values: tuple[Any, ...]) -> str:
         return f"{column} IN ({', '.join(map(self.value, values))})"
@@ -82,7 +95,8 @@ def lead_of(where: RunFilter) -> Lead:
     if not where.ended.is_any:
         return _by_end(where)
     if where.parent_run_ids is not None:
-        return _by_creation("runs_parent", where, parent_run_id=where.parent_run_ids, status=_statuses(where))
+        lead = _by_creation("runs_parent", where, parent_run_id=where.parent_run_ids, status=_statuses(where))
+        return replace(lead, present="r.parent_run_id")
     if where.attributes:
         return _by_attribute(where)
     if where.session_ids is not None:
@@ -104,7 +118,7 @@ def _by_end(where: RunFilter) -> Lead:
     ended = tuple(status for status in _statuses(where) if status in ENDED)
     sets = {"r.clog_id": where.clog_ids, "r.status": ended}
     order, answers = ("r.ended_at", "r.run_id"), frozenset({"clog_id", "status", "ended"})
-    return Lead("runs r", "runs_clog_ended", sets, order, where.ended, answers)
+    return Lead("runs r", "runs_clog_ended", sets, order, where.ended, answers, present="r.ended_at")
 
 
 def _by_attribute(where: RunFilter) -> Lead:
@@ -130,25 +144,40 @@ def _statuses(where: RunFilter) -> tuple[RunStatus, ...]:
     return tuple(RunStatus) if where.statuses is None else where.statuses
 
 
-def keys_in_order(statement: Statement, lead: Lead, where: RunFilter, after: Key | None, is_descending: bool) -> str:
-    """The keys of one stretch, after the one given. What fixes the stretch is among the conditions already."""
-    _bound(statement, lead, after, is_descending)
+def keys_in_order(
+    statement: Statement,
+    lead: Lead,
+    fixed: Mapping[str, str],
+    where: RunFilter,
+    after: Key | None,
+    is_descending: bool,
+) -> str:
+    """The keys of one stretch, after the one given."""
+    dialect = statement.dialect
+    statement.conditions += dialect.stretch(lead, fixed, *_ends(statement, lead.span, after, is_descending))
     asks_of_runs = _ask_of_runs(statement, where, lead.answers)
     _ask_of_attributes(statement, where, lead)
-    source = statement.dialect.source(lead.table, lead.index)
+    source = dialect.source(lead)
     if asks_of_runs and lead.table != "runs r":
-        source += f" {statement.dialect.beside('runs r')} ON r.run_id = a.run_id"
+        source += f" {dialect.beside('runs r')} ON r.run_id = a.run_id"
     conditions = f" WHERE {' AND '.join(statement.conditions)}" if statement.conditions else ""
-    return f"SELECT {', '.join(lead.order)} FROM {source}{conditions} ORDER BY {ordered(lead.order, is_descending)}"
+    order = ordered(dialect.order(lead), is_descending)
+    return f"SELECT {', '.join(lead.order)} FROM {source}{conditions} ORDER BY {order}"
 
 
 def ordered(columns: Iterable[str], is_descending: bool) -> str:
     return ", ".join(f"{column} {'DESC' if is_descending else 'ASC'}" for column in columns)
 
 
-def _bound(statement: Statement, lead: Lead, after: Key | None, is_descending: bool) -> None:
+def compared(columns: Sequence[str], sign: str, places: Sequence[str]) -> str:
+    """As rows: by the first column, then by the next."""
+    return f"({', '.join(columns[: len(places)])}) {sign} ({', '.join(places)})"
+
+
+def _ends(
+    statement: Statement, span: Span[Any], after: Key | None, is_descending: bool
+) -> tuple[End | None, End | None]:
     """The span's ends. The cursor replaces the end that it has passed: of two, a walk may begin at the wrong one."""
-    span = lead.span
     low: Key | None = None if span.low is None else (span.low,)
     high: Key | None = None if span.high is None else (span.high,)
     above, below = ">=" if span.has_low else ">", "<=" if span.has_high else "<"
@@ -156,13 +185,7 @@ def _bound(statement: Statement, lead: Lead, after: Key | None, is_descending: b
         high, below = after, "<"
     elif after is not None and not is_descending and span.goes_down_to(after[0]):
         low, above = after, ">"
-    if low is not None:
-        statement.compare(lead.order, above, low)
-    if lead.order[0] == "r.ended_at" and (low is None or low == after):
-        # Neither an end nor a cursor tells the planner that the rows are among those that the index has.
-        statement.conditions.append("r.ended_at IS NOT NULL")
-    if high is not None:
-        statement.compare(lead.order, below, high)
+    return statement.end(above, low), statement.end(below, high)
 
 
 def _ask_of_runs(statement: Statement, where: RunFilter, answers: frozenset[str]) -> bool:

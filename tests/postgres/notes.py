@@ -18,6 +18,7 @@ from tests.postgres.server import blank_database, blocking
 VERBS = """
 DROP FUNCTION IF EXISTS ocean_perform(text, jsonb, jsonb, bigint);
 DROP FUNCTION IF EXISTS ocean_claim(text, jsonb, boolean);
+DROP FUNCTION IF EXISTS ocean_settle_claim(text);
 CREATE TABLE notes (place BIGINT GENERATED ALWAYS AS IDENTITY, word TEXT);
 CREATE TABLE page (text TEXT);
 INSERT INTO page VALUES ('');
@@ -38,7 +39,7 @@ BEGIN
   END IF;
   INSERT INTO notes (word) VALUES (args->>'word');
   CASE verb
-    WHEN 'refuse' THEN PERFORM ocean_refuse('no_such_word', json_build_object('word', args->>'word'));
+    WHEN 'refuse' THEN PERFORM ocean_refuse('run_not_found', json_build_object('run_id', args->>'word'));
     WHEN 'fail' THEN PERFORM 1 / 0;
     WHEN 'wait' THEN RAISE lock_not_available;
     ELSE NULL;
@@ -49,12 +50,17 @@ END $$;
 -- A claim that waits for no lock.
 CREATE FUNCTION ocean_claim(token text, ask jsonb, is_told boolean) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  found json := json_build_object('claims', ask->'words', 'more', false);
+  found json := json_build_object('claims', ask->'words', 'again', false);
 BEGIN
+  IF ask ? 'refused' THEN
+    RETURN ask;
+  END IF;
   INSERT INTO notes (word) SELECT jsonb_array_elements_text(ask->'words');
   PERFORM ocean_keep(token, found, is_told);
   RETURN found;
 END $$;
+
+CREATE FUNCTION ocean_settle_claim(token text) RETURNS json LANGUAGE sql AS $$ SELECT ocean_settle(token)::json $$;
 """
 
 

@@ -8,6 +8,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 BACKENDS = 2
 SSL_REQUEST = 80877103
+CANCEL_REQUEST = 80877102
+GONE = (OSError, asyncio.IncompleteReadError)
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Pooled:
@@ -15,54 +18,74 @@ class Pooled:
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
-        self._backends: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._backends: list[Ends] = []
         self._turn = 0
         self._current: int | None = None
         self.switches = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        startup = await _startup(reader, writer)
-        for _ in range(BACKENDS):
-            backend = await asyncio.open_connection(self._host, self._port)
-            backend[1].write(startup)
-            answer = b""
-            while not answer.endswith(b"Z\0\0\0\5I"):
-                answer += await backend[0].read(1 << 16)
-            self._backends.append(backend)
-        writer.write(answer)
-        downs = [asyncio.create_task(self._down(place, writer)) for place in range(BACKENDS)]
-        with suppress(OSError):
-            while chunk := await reader.read(1 << 16):
-                if chunk == b"X\0\0\0\4":
-                    break
-                if self._current is None:
-                    self._turn, self._current = self._turn + 1, self._turn % BACKENDS
-                    self.switches += 1
-                self._backends[self._current][1].write(chunk)
-        for task in downs:
-            task.cancel()
-        for _, there in self._backends:
-            there.transport.abort()
-        writer.transport.abort()
+        downs: list[asyncio.Task[None]] = []
+        try:
+            startup = await _startup(reader, writer)
+            if startup is None:
+                return
+            self._backends = [await self._connected(startup, writer, place) for place in range(BACKENDS)]
+            downs = [asyncio.create_task(self._down(place, writer)) for place in range(BACKENDS)]
+            await self._up(reader)
+        except GONE:
+            pass
+        finally:
+            for _, there in self._backends:
+                there.transport.abort()
+            writer.transport.abort()
+            # They end because nothing comes any more. Whoever is cancelled instead makes noise at the loop's end.
+            await asyncio.gather(*downs)
+
+    async def _connected(self, startup: bytes, writer: asyncio.StreamWriter, place: int) -> Ends:
+        """The client is greeted by the first."""
+        there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
+        there_writer.write(startup)
+        kind = b""
+        while kind != b"Z":
+            kind, message = await _message(there_reader)
+            if not place:
+                writer.write(message)
+        return there_reader, there_writer
+
+    async def _up(self, reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(1 << 16):
+            if chunk == b"X\0\0\0\4":
+                return
+            if self._current is None:
+                self._turn, self._current = self._turn + 1, self._turn % BACKENDS
+                self.switches += 1
+            self._backends[self._current][1].write(chunk)
 
     async def _down(self, place: int, writer: asyncio.StreamWriter) -> None:
-        reader = self._backends[place][0]
-        with suppress(OSError, asyncio.IncompleteReadError):
+        with suppress(*GONE):
             while True:
-                head = await reader.readexactly(5)
-                body = await reader.readexactly(struct.unpack("!i", head[1:])[0] - 4)
-                if head[:1] == b"Z" and body == b"I":
+                kind, message = await _message(self._backends[place][0])
+                if kind == b"Z" and message.endswith(b"I"):
                     self._current = None
-                writer.write(head + body)
+                writer.write(message)
 
 
-async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    head = await reader.readexactly(5)
+    return head[:1], head + await reader.readexactly(struct.unpack("!i", head[1:])[0] - 4)
+
+
+async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
+    """How the client begins; None if it only wants a statement to be cancelled, which takes as long as it takes."""
     while True:
         head = await reader.readexactly(4)
         body = await reader.readexactly(struct.unpack("!i", head)[0] - 4)
-        if struct.unpack("!i", body[:4])[0] != SSL_REQUEST:
+        code = struct.unpack("!i", body[:4])[0]
+        if code == CANCEL_REQUEST:
+            return None
+        if code != SSL_REQUEST:
             # As a pooler does: a setting for one connection would be everybody's.
-            assert b"statement_timeout" not in body
+            assert b"_timeout" not in body
             return head + body
         writer.write(b"N")
 
@@ -71,8 +94,13 @@ async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 async def pooled(url: str) -> AsyncIterator[tuple[str, list[Pooled]]]:
     parts = urlsplit(url)
     clients: list[Pooled] = []
+    served: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        served[task] = writer
+        task.add_done_callback(served.pop)
         clients.append(Pooled(parts.hostname or "", parts.port or 5432))
         await clients[-1].serve(reader, writer)
 
@@ -83,4 +111,7 @@ async def pooled(url: str) -> AsyncIterator[tuple[str, list[Pooled]]]:
         yield urlunsplit((parts.scheme, f"{user}127.0.0.1:{port}", parts.path, parts.query, "")), clients
     finally:
         server.close()
-        await server.wait_closed()
+        while served:
+            for writer in served.values():
+                writer.transport.abort()
+            await asyncio.wait(served)

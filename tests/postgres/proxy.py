@@ -22,6 +22,7 @@ class Proxy:
         self._host, self._port = host, port
         self._handlers: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
+        self._wires: set[Wire] = set()
         self._cut: Cut | None = None
         self._marker = b""
         self.has_cut = asyncio.Event()
@@ -30,6 +31,7 @@ class Proxy:
         self.requests = 0
         self.connections = 0
         self.is_down = False
+        self.is_down_once_cut = False
         self.is_black_hole = False
 
     def arm(self, cut: Cut, marker: bytes) -> None:
@@ -41,6 +43,11 @@ class Proxy:
         """Every connection there is, from both ends."""
         for end in list(self._ends):
             end.transport.abort()
+
+    def freeze(self, marker: bytes) -> None:
+        """The connections that have carried these bytes stay open, and nothing comes through any more."""
+        for wire in self._wires:
+            wire.is_frozen = wire.is_frozen or marker in wire.carried
 
     async def end(self) -> None:
         """Until nobody is served any more: a task that is left to the loop's end makes noise there."""
@@ -56,7 +63,7 @@ class Proxy:
         task.add_done_callback(self._handlers.discard)
         self._ends.add(writer)
         try:
-            if not self.is_down:
+            if not self.is_down and not (self.is_down_once_cut and self.has_cut.is_set()):
                 self.connections += 1
                 await self._serve(reader, writer)
         except OSError:
@@ -69,6 +76,7 @@ class Proxy:
         there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
         self._ends.add(there_writer)
         wire = Wire(reader, writer, there_reader, there_writer)
+        self._wires.add(wire)
         up, down = asyncio.create_task(self._up(wire)), asyncio.create_task(self._down(wire))
         try:
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
@@ -79,12 +87,14 @@ class Proxy:
             await asyncio.wait({up, down})
             there_writer.transport.abort()
             self._ends.discard(there_writer)
+            self._wires.discard(wire)
 
     async def _up(self, wire: "Wire") -> None:
         with suppress(OSError):
             while chunk := await wire.from_client.read(CHUNK):
                 self.requests += 1
-                if self.is_black_hole:
+                wire.carried += chunk
+                if self.is_black_hole or wire.is_frozen:
                     continue
                 if self._cut is not None and self._marker in chunk:
                     cut, self._cut = self._cut, None
@@ -111,7 +121,7 @@ class Proxy:
     async def _down(self, wire: "Wire") -> None:
         with suppress(OSError):
             while chunk := await wire.from_server.read(CHUNK):
-                if self.is_black_hole:
+                if self.is_black_hole or wire.is_frozen:
                     continue
                 if wire.drops_answers:
                     # The server has committed, or refused to; nobody hears of it.
@@ -133,6 +143,8 @@ class Wire:
     to_server: asyncio.StreamWriter
     drops_answers: bool = False
     is_late: bool = False
+    is_frozen: bool = False
+    carried: bytes = b""
     has_answer: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -2,19 +2,35 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
 
-from ocean import Clog, Done, Ocean, Ok, Outcome, SystemClock, Tick
-from ocean.compose import open_store
-from ocean.kernel.records import Claim, ClogRecord
+from ocean import Clog, Done, Ocean, OceanError, Outcome, SystemClock, Tick
+from ocean.compose import open_store, open_test_store
+from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Committed, RowsAsk, Store
-from ocean.testing import world
-from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, claim, commit_of, pending, run_row, writes
+from ocean.testing import ManualClock
+from tests.conformance.kit import (
+    CLOG,
+    a_run,
+    a_signal,
+    an_ask,
+    claim,
+    commit,
+    commit_of,
+    pending,
+    run_row,
+    the_run,
+    writes,
+)
 from tests.postgres.proxy import Proxy, proxied
+from tests.postgres.tables import of_postgres
 
 pytestmark = pytest.mark.anyio
+
+MANY = 32
 
 
 @asynccontextmanager
@@ -32,95 +48,176 @@ async def counted(url: str) -> AsyncIterator[tuple[Store, Proxy]]:
             await store.close()
 
 
-async def a_tick(store: Store, run_id: str | None = None) -> Claim:
+async def a_tick(store: Store, run_id: str | None = None) -> None:
     held = await claim(store, run_id)
     key = run_row(held.run.run_id)
     rows = await store.read_rows(RowsAsk(CLOG, "s", held.run.run_id, keys=(key,)))
-    commit = commit_of(held, Done(1), writes((key, rows.rows[key].version, "1")))
-    answer = await store.commit_tick(commit)
+    answer = await commit(store, held, Done(1), writes((key, rows.rows[key].version, "1")))
     assert isinstance(answer, Committed)
-    return held
 
 
-@pytest.mark.parametrize("rows", [{"run": True}, {"run": True, "session": True, "global_": True}, {}])
-async def test_a_lone_tick_is_three_round_trips(real_database: str, rows: dict[str, bool]) -> None:
-    """The claim looks, and writes; what a handler begins by reading has come along; the commit writes."""
-    counts: list[int] = []
-    clog = Clog("c")
-    async with proxied(f"{real_database}?pool=1&notify=off") as (url, proxy):
+async def at_once(*deeds: Any) -> list[Any]:
+    answers: list[Any] = [None] * len(deeds)
 
-        @clog.on_advance
-        async def advance(tick: Tick) -> Outcome:
-            counts.append(proxy.requests)
-            if rows:
-                await tick.read(run=True, session=rows.get("session", False), global_=rows.get("global_", False))
-                await tick.write(run=tick.number)
-            counts.append(proxy.requests)
-            return Done()
+    async def do(place: int, deed: Any) -> None:
+        answers[place] = await deed
 
-        async with Ocean.open(url, clogs=[clog]) as ocean:
-            for _ in range(2):
-                await ocean.create_run(session_id="s", clog_id="c", input={})
-                proxy.requests = 0
-                counts.clear()
-                poked = await ocean.advance(max_ticks=1)
-                assert poked.advanced == 1
-            assert counts == [2, 2]
-            # And one more to say when to poke again.
-            assert proxy.requests == 3 + 1
+    async with anyio.create_task_group() as tasks:
+        for place, deed in enumerate(deeds):
+            tasks.start_soon(do, place, deed)
+    return answers
 
 
-async def test_a_tick_that_reads_other_rows_or_reads_later_is_four_round_trips(real_database: str) -> None:
+async def test_a_look_that_finds_nothing_is_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
-        await pending(store, "r")
-        proxy.requests = 0
-        await a_tick(store)
-        assert proxy.requests == 4
-
-
-async def test_who_has_waited_for_anything_reads_what_is_there_now(database: str) -> None:
-    """A handler that lets the rows that came with its claim change, and then reads, finds them changed."""
-    clog = Clog("c")
-    found: list[object] = []
-
-    @clog.method
-    async def put(tick: Tick, payload: int) -> None:
-        await tick.read(run=True)
-        await tick.write(run=payload)
-
-    @clog.on_advance
-    async def advance(tick: Tick) -> Outcome:
-        await w.ocean.call_clog(run_id=tick.run_id, method="put", payload=7)
-        found.append((await tick.read(run=True)).run)
-        await tick.write(run=8)
-        return Done()
-
-    async with world([clog], url=database) as w:
-        await w.ocean.create_run(session_id="s", clog_id="c", input={})
-        await w.drain()
-        assert found == [7]
-
-
-async def test_a_creation_a_signal_and_a_look_that_finds_nothing(real_database: str) -> None:
-    async with counted(real_database) as (store, proxy):
-        await store.claim_due(an_ask())
-        assert proxy.requests == 1
-        await store.create_run(a_run("r"), None)
+        assert await store.claim_due(an_ask()) == []
+        assert await store.claim_due(an_ask(run_id="first")) == []
+        await store.agenda((CLOG,))
         assert proxy.requests == 3
+
+
+async def test_create_signal_claim_read_and_commit_are_one_each(real_database: str) -> None:
+    async with counted(real_database) as (store, proxy):
+        await store.create_run(a_run("r", concurrency_keys=["k"], dedupe_key="d", attributes={"size": 1}), None)
+        assert proxy.requests == 1
         await store.deliver_signal(a_signal("r", 1, signal_id="s"), None)
+        assert proxy.requests == 2
+        await a_tick(store)
         assert proxy.requests == 5
-        await store.deliver_signal(a_signal("r", 1, signal_id="s"), None)
+
+
+async def test_what_is_refused_or_was_done_before_is_one_each(real_database: str) -> None:
+    async with counted(real_database) as (store, proxy):
+        for _ in range(2):
+            await store.create_run(a_run("r"), None)
+            await store.deliver_signal(a_signal("r", 1, signal_id="s"), None)
+        assert proxy.requests == 4
+        for target in ("first", "nobody"):
+            with pytest.raises(OceanError):
+                await store.deliver_signal(a_signal(target), None)
         assert proxy.requests == 6
 
 
-async def test_a_batch_is_claimed_and_committed_in_the_same_number(real_database: str) -> None:
+async def test_what_is_sent_at_once_shares_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
-        for number in range(8):
-            await pending(store, f"r-{number}")
+        await at_once(*(store.create_run(a_run(f"r-{number}"), None) for number in range(MANY)))
+        assert proxy.requests == 1
+        await at_once(*(store.deliver_signal(a_signal(f"r-{number}"), None) for number in range(MANY)))
+        assert proxy.requests == 2
+
+
+async def test_a_batch_is_claimed_in_one_and_committed_in_one(real_database: str) -> None:
+    async with counted(real_database) as (store, proxy):
+        await at_once(*(pending(store, f"r-{number:02}") for number in range(MANY)))
         proxy.requests = 0
-        claims = await store.claim_due(an_ask(limit=8))
-        assert (len(claims), proxy.requests) == (8, 2)
+        claims = await store.claim_due(an_ask(limit=MANY))
+        assert (len(claims), proxy.requests) == (MANY, 1)
+        answers = await at_once(*(store.commit_tick(commit_of(held, Done(1))) for held in claims))
+        assert all(isinstance(answer, Committed) for answer in answers)
+        assert proxy.requests == 2
+
+
+@pytest.mark.parametrize("keys", [[], ["k"]], ids=["plain", "behind a key"])
+async def test_a_claim_that_first_makes_ends_that_are_owed_is_one(database: str, keys: list[str]) -> None:
+    """Here time is a row, and to tell it is a statement too: so they are counted where they are sent."""
+    clock = ManualClock()
+    store = of_postgres(await open_test_store(database, clock))
+    try:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        await store.create_run(a_run("overdue", deadline_at=clock.now() + 1), None)
+        await pending(store, "r", concurrency_keys=keys)
+        clock.advance(1)
+        before = store.link.round_trips
+        assert [held.run.run_id for held in await store.claim_due(an_ask())] == ["r"]
+        assert store.link.round_trips == before + 1
+        assert (await the_run(store, "overdue")).status == "failed"
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def poked(url: str, clog: Clog) -> AsyncIterator[tuple[Ocean, Proxy]]:
+    """An instance that has had a tick of each kind before."""
+    async with proxied(f"{url}?pool=1&notify=off") as (there, proxy), Ocean.open(there, clogs=[clog]) as ocean:
+        await ocean.create_run(session_id="s", clog_id="c", input={})
+        await ocean.advance()
+        yield ocean, proxy
+
+
+async def spoken(ocean: Ocean, proxy: Proxy) -> int:
+    """How often they speak for one tick; and once to say when to poke again, which is not the tick's."""
+    await ocean.create_run(session_id="s", clog_id="c", input={})
+    proxy.requests = 0
+    assert (await ocean.advance(max_ticks=1)).advanced == 1
+    return proxy.requests - 1
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_lone_tick_is_at_most_three(real_database: str, reads: bool) -> None:
+    clog = Clog("c")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        if reads:
+            await tick.read(run=True, session=True, global_=True)
+            await tick.write(run=tick.number)
+        await tick.emit("told", {})
+        return Done()
+
+    async with poked(real_database, clog) as (ocean, proxy):
+        assert await spoken(ocean, proxy) == (3 if reads else 2)
+
+
+async def test_a_step_is_one_more(real_database: str) -> None:
+    clog = Clog("c")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        await tick.read(run=True)
+        await tick.step("once", lambda key: 1)
+        await tick.write(run=tick.number)
+        return Done()
+
+    async with poked(real_database, clog) as (ocean, proxy):
+        assert await spoken(ocean, proxy) == 4
+
+
+async def test_a_streamed_batch_is_one_more(real_database: str) -> None:
+    clog = Clog("c")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        await tick.read(run=True)
         async with anyio.create_task_group() as tasks:
-            for held in claims:
-                tasks.start_soon(store.commit_tick, commit_of(held, Ok()))
-        assert proxy.requests <= 4
+            for word in ("a", "b", "c"):
+                tasks.start_soon(tick.stream, "word", word)
+        return Done()
+
+    async with poked(real_database, clog) as (ocean, proxy):
+        assert await spoken(ocean, proxy) == 4
+
+
+async def test_a_function_whose_row_has_moved_is_one_more_and_no_second_call(real_database: str) -> None:
+    clog = Clog("c")
+    calls: list[int] = []
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        calls.append(tick.number)
+        await tick.read(global_=True)
+        if len(calls) > 1:
+            await other.call_clog(clog_id="c", session_id="s", method="add", payload=10)
+        await tick.write(global_=lambda old: (old or 0) + 1)
+        return Done()
+
+    @clog.method
+    async def add(tick: Tick, payload: int) -> int:
+        found = (await tick.read(global_=True)).global_
+        await tick.write(global_=lambda old: (old or 0) + payload)
+        return found or 0
+
+    async with poked(real_database, clog) as (ocean, proxy), Ocean.open(real_database, clogs=[clog]) as other:
+        calls[:] = [0]
+        assert await spoken(ocean, proxy) == 4
+        assert len(calls) == 2
+        assert (await ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0)) == 1 + 10 + 1

@@ -21,11 +21,13 @@ class Asking(ABC):
         """What there is, or None; and the server's time then."""
         text = json.dumps(given)
 
-        async def ask(db: Connection) -> str:
-            return str(await db.fetchval(READ, verb, text))
+        async def ask(db: Connection) -> tuple[Any, int]:
+            asked_at = self.link.host_time()
+            answer = json.loads(await db.fetchval(READ, verb, text))
+            self.link.heard(answer["now"], asked_at)
+            return answer["found"], answer["now"]
 
-        answer = json.loads(await self.link.read(ask))
-        return answer["found"], answer["now"]
+        return await self.link.read(ask)
 
     async def _walk(self, statement: str, values: list[Any]) -> list[Any]:
         """The rows of a statement that was put together from fixed pieces, each a JSON value."""

@@ -14,10 +14,15 @@ from ocean.stores.postgres.link import Link
 from ocean.stores.postgres.options import Options
 from ocean.stores.postgres.writing import Writing
 
+STATEMENT_MS, LOCK_MS = 6_000, 4_000
+PATIENCE_MS = (0, 50, 200, 800)
+"""Sooner than elsewhere it must be said that locks could not be renewed: they lapse meanwhile."""
+
 
 class Courier:
     def __init__(self, options: Options, clock: Clock) -> None:
-        self._options = replace(options, pool=1)
+        statement_ms, lock_ms = min(options.statement_ms, STATEMENT_MS), min(options.lock_ms, LOCK_MS)
+        self._options = replace(options, pool=1, statement_ms=statement_ms, lock_ms=lock_ms)
         self._clock = clock
         self._starting = threading.Lock()
         self._is_closed = False
@@ -29,9 +34,6 @@ class Courier:
 
     def write(self, verb: str, args: Any) -> Any:
         """Blocks until the verb is committed. From any thread but this one; nobody else is told."""
-        return asyncio.run_coroutine_threadsafe(self._write(verb, args), self._started()).result()
-
-    def _started(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._is_closed:
                 raise StoreUnusable("this Ocean is closed")
@@ -39,7 +41,9 @@ class Courier:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="ocean-courier", daemon=True)
                 self._thread.start()
-            return self._loop
+            # Before anybody may close: what is on its way by then is done first.
+            writing = asyncio.run_coroutine_threadsafe(self._write(verb, args), self._loop)
+        return writing.result()
 
     async def _write(self, verb: str, args: Any) -> Any:
         return await (await self._opened()).write(verb, args)
@@ -47,7 +51,7 @@ class Courier:
     async def _opened(self) -> Writing:
         async with self._opening:
             if self._writing is None:
-                link = Link(self._options, self._clock, name="ocean courier")
+                link = Link(self._options, self._clock, name="ocean courier", patience_ms=PATIENCE_MS)
                 await link.open()
                 self._link, self._writing = link, Writing(link, is_told=False)
             return self._writing

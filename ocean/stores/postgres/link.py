@@ -6,11 +6,12 @@ simply asked again when its answer is lost; what changes something goes by way o
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 import asyncpg
-from asyncpg.exceptions import _base as client_errors
 
 from ocean.kernel.clock import Clock
 from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
@@ -44,8 +45,6 @@ BUSY = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
 )
-UNSENDABLE = client_errors.DataError
-"""The driver cannot put a value into bytes. It says so by an error of the kind that a closed connection raises, too."""
 REFUSAL = "OC001"
 """The SQLSTATE by which a function says no: see `ocean_refuse`."""
 
@@ -82,7 +81,8 @@ class Link:
         try:
             self._pool = await asyncpg.create_pool(
                 self.options.url,
-                min_size=1,
+                # One that is lost is not missed before it is needed: the driver would go on about it in its log.
+                min_size=0,
                 max_size=self.options.pool,
                 reset=_leave_as_it_is,
                 **self.options.connecting(self._name),
@@ -139,8 +139,6 @@ class Link:
                 break
             try:
                 return await self._reach_once(use)
-            except UNSENDABLE as error:
-                raise StoreFailed(f"this cannot be sent to PostgreSQL: {error}") from error
             except BUSY as error:
                 raise StoreBusy(f"PostgreSQL has no time: {error}; try again") from error
             except (*LOST, *REFUSED) as error:
@@ -152,18 +150,27 @@ class Link:
         raise StoreBusy("PostgreSQL cannot be reached; try again") from last
 
     async def _reach_once(self, use: Callable[[Connection], Awaitable[T]]) -> T:
-        self.check_open()
-        assert self._pool is not None
-        async with self._pool.acquire() as db:
+        async with self._connection() as db:
             try:
                 if self._follows_clock:
                     await self._tell_time(db)
                 return await use(db)
-            except UNSENDABLE:
-                raise
             except (*LOST, *REFUSED):
                 db.terminate()
                 raise
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        self.check_open()
+        assert self._pool is not None
+        pool = self._pool
+        with anyio.CancelScope(shield=True):
+            # The driver cannot be stopped well while it connects: what it has begun would fail later, unattended.
+            db = await pool.acquire()
+        try:
+            yield db
+        finally:
+            await pool.release(db)
 
     def heard(self, now: int, asked_at: int) -> None:
         """What time the server says it is, in an answer to what was asked then by this host's clock."""

@@ -5,6 +5,7 @@ the token is asked for first: either the answer was kept, and is the answer; or 
 void from that moment on, so that the statement can be sent again under another, and a late arrival changes nothing.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -14,25 +15,30 @@ from ocean.kernel.ids import new_token
 from ocean.stores.postgres.link import LOST, REFUSED, Connection, Link
 
 
-async def send_once(link: Link, statement: str, settle: str, text: str, is_told: bool) -> Any:
-    """`statement` takes a token, a text, and whether listeners are to be told; it answers a JSON object.
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`sends` takes a token, a text, and whether listeners are to be told; `settles` takes the token. Both answer the
+    same JSON object, the second nothing if there is none."""
 
-    `settle` takes a token: it answers the same object again, or null.
-    """
+    sends: str
+    settles: str
+
+
+async def send_once(link: Link, statement: Statement, text: str, is_told: bool) -> Any:
     token = new_token()
     is_unsure = False
 
     async def send(db: Connection) -> Any:
         nonlocal token, is_unsure
         if is_unsure:
-            kept = await link.ask(db, settle, token)
+            kept = await link.ask(db, statement.settles, token)
             if kept is not None:
                 return kept
             token = new_token()
         is_unsure = True
         asked_at = link.host_time()
         try:
-            answer = await link.ask(db, statement, token, text, is_told)
+            answer = await link.ask(db, statement.sends, token, text, is_told)
         except asyncpg.PostgresError as error:
             # The server has said no, and rolled it back; or it has said good-bye, which tells nothing.
             is_unsure = isinstance(error, (*LOST, *REFUSED))

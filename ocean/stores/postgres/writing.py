@@ -18,17 +18,15 @@ from ocean.kernel.errors import StoreBusy, StoreFailed
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.kernel.store import Request
 from ocean.stores.postgres.link import BUSY, Link
-from ocean.stores.postgres.sending import send_once
+from ocean.stores.postgres.sending import Statement, send_once
 from ocean.stores.refusals import refusal
 
 Guesses: TypeAlias = dict[str, str | None]
 """What rows will hold once the earlier items of a group have been done, as far as those could tell."""
 Args: TypeAlias = Any | Callable[[Guesses], Any]
 
-WRITE = "SELECT ocean_write($1, $2::text::jsonb, $3)::text"
-SETTLE = "SELECT ocean_settle($1)::text"
-CLAIM = "SELECT ocean_claim($1, $2::text::jsonb, $3)::text"
-SETTLE_CLAIM = "SELECT ocean_settle_claim($1)::text"
+WRITE = Statement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
+CLAIM = Statement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
 
 GROUP_LIMIT = 64
 GROUP_CHARACTERS = 4 * 1024 * 1024
@@ -102,7 +100,7 @@ class Writing:
         self._link.check_open()
         found: dict[str, Any] = {}
         with anyio.CancelScope(shield=True):
-            found = await send_once(self._link, CLAIM, SETTLE_CLAIM, _json(ask), self._is_told)
+            found = await send_once(self._link, CLAIM, _json(ask), self._is_told)
         if "refused" in found:
             raise refusal(found["refused"], found["facts"])
         if found["claims"] or found["again"]:
@@ -139,7 +137,7 @@ class Writing:
     async def _send(self, group: list[_Item]) -> None:
         text = f"[{','.join(item.text for item in group)}]"
         try:
-            done = await send_once(self._link, WRITE, SETTLE, text, self._is_told)
+            done = await send_once(self._link, WRITE, text, self._is_told)
         except BaseException as error:
             if isinstance(error, StoreFailed) and len(group) > 1:
                 # Each by itself, so that only the guilty one fails.

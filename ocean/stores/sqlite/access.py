@@ -80,11 +80,9 @@ class AccessStore(Units):
         return await self._write(lambda u: u.do("end_web_session", hash=hash) > 0)
 
     async def standing(self, run_id: str) -> Standing | None:
-        return await self._standing("standing_of_run", run_id=run_id)
+        row = await self._read(lambda u: u.one("standing_of_run", run_id=run_id))
+        return None if row is None else standing_from(row)
 
     async def standing_of_lease(self, lease_hash: str) -> Standing | None:
-        return await self._standing("standing_of_lease", lease_hash=lease_hash)
-
-    async def _standing(self, name: str, **values: str) -> Standing | None:
-        row = await self._read(lambda u: u.one(name, **values))
+        row = await self._read(lambda u: u.one("standing_of_lease", lease_hash=lease_hash))
         return None if row is None else standing_from(row)

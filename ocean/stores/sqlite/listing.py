@@ -1,7 +1,7 @@
 """Listing and counting runs: the streams of a filter, merged, a page of it or up to a cap."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from itertools import islice
 from typing import Any
@@ -12,7 +12,7 @@ from ocean.kernel.values import encode
 from ocean.stores.cursors import cursor_of, key_of
 from ocean.stores.sqlite.info import infos
 from ocean.stores.sqlite.unit import Unit
-from ocean.stores.streams import Key, Lead, Statement, keys_in_order, lead_of
+from ocean.stores.streams import End, Key, Lead, Statement, compared, keys_in_order, lead_of
 
 
 class Words:
@@ -21,12 +21,23 @@ class Words:
     def place(self, number: int, value: Any) -> str:
         return f":v{number}"
 
-    def source(self, table: str, index: str) -> str:
-        return f"{table} INDEXED BY {index}"
+    def source(self, lead: Lead) -> str:
+        return f"{lead.table} INDEXED BY {lead.index}"
 
     def beside(self, table: str) -> str:
         # CROSS keeps the order of the two.
         return f"CROSS JOIN {table}"
+
+    def stretch(self, lead: Lead, fixed: Mapping[str, str], low: End | None, high: End | None) -> list[str]:
+        conditions = [f"{column} = {place}" for column, place in fixed.items()]
+        conditions += [compared(lead.order, end.sign, end.places) for end in (low, high) if end is not None]
+        if lead.present in lead.order and (low is None or len(low.places) > 1):
+            # Neither a high end nor a row of values tells SQLite that the rows are among those that the index has.
+            conditions.append(f"{lead.present} IS NOT NULL")
+        return conditions
+
+    def order(self, lead: Lead) -> tuple[str, ...]:
+        return lead.order
 
     def unindexed(self, column: str) -> str:
         return f"+{column}"
@@ -70,9 +81,8 @@ def _streams(u: Unit, where: RunFilter, after: Key | None, is_descending: bool) 
     lead = lead_of(where)
     for fixed in _stretches(u, lead, {}):
         statement = Statement(Words())
-        for column, value in fixed.items():
-            statement.conditions.append(f"{column} = {statement.value(value)}")
-        sql = keys_in_order(statement, lead, where, after, is_descending)
+        places = {column: statement.value(value) for column, value in fixed.items()}
+        sql = keys_in_order(statement, lead, places, where, after, is_descending)
         yield sql, {f"v{number}": value for number, value in enumerate(statement.values, 1)}
 
 

@@ -13,7 +13,8 @@ BEGIN
     RETURN NULL;
   END IF;
   RETURN coalesce((SELECT json_agg(row_to_json(f)) FROM (
-    SELECT * FROM ocean_ticks t WHERE t.run_id = of_run AND t.tick > after ORDER BY t.run_id, t.tick LIMIT most) f), '[]');
+    SELECT * FROM ocean_ticks t WHERE t.run_id = of_run AND t.tick > after
+    ORDER BY t.run_id, t.tick LIMIT most) f), '[]');
 END $$;
 
 -- The list is null if there is no such run.
@@ -51,7 +52,8 @@ DECLARE
 BEGIN
   SELECT * INTO usage FROM ocean_keys k WHERE k.key = wanted;
   RETURN json_build_object('key', wanted, 'limit', coalesce(usage.slots, 1), 'in_use', coalesce(usage.in_use, 0),
-    'parked', (SELECT count(*) FROM (SELECT FROM runs r WHERE r.parked_on = wanted LIMIT 1000) parked));
+    'parked', (SELECT count(*) FROM (SELECT FROM runs r WHERE r.parked_on = wanted
+      ORDER BY r.clog_id, r.line LIMIT 1000) parked));
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_read_keys(after text, most bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$

@@ -1,10 +1,12 @@
 -- Everything that only reads: one call is one snapshot, and answers the time in it too.
 
--- Statistics are not asked. Where they are old or missing a plan by them may read a table from end to end, and it would
--- be kept for as long as the connection is.
+-- Statistics decide nothing. Where they are old or missing, a plan by them may read a table from end to end or walk
+-- along the wrong index, and it is kept for as long as the connection. So nothing is sorted here that an index has in
+-- order, and where several indexes would do, rows are compared and ordered by all columns of the one that is meant.
 CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   now bigint := ocean_now();
 BEGIN
@@ -33,11 +35,11 @@ BEGIN
   END);
 END $$;
 
--- A statement that was put together for a list or a feed; its values are `$1`. It is planned anew each time, and by the
--- same rules.
+-- A statement that was put together for a list or a feed, by the same rules; its values are `$1`.
 CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET jit = off AS $$
+SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   RETURN QUERY EXECUTE statement USING given;
 END $$;
@@ -52,7 +54,9 @@ BEGIN
     IF in_session IS NULL THEN
       SELECT r.clog_id INTO last FROM runs r WHERE r.clog_id > last ORDER BY r.clog_id LIMIT 1;
     ELSE
-      SELECT r.clog_id INTO last FROM runs r WHERE r.session_id = in_session AND r.clog_id > last
+      -- Only one index is in this order. By an equality, others might seem good enough.
+      SELECT r.clog_id INTO last FROM runs r
+      WHERE (r.session_id, r.clog_id) > (in_session, last) AND r.session_id <= in_session
       ORDER BY r.session_id, r.clog_id LIMIT 1;
     END IF;
     EXIT WHEN last IS NULL;
@@ -79,13 +83,16 @@ CREATE OR REPLACE FUNCTION ocean_read_agenda(now bigint) RETURNS json LANGUAGE p
 BEGIN
   RETURN json_build_object(
     'lanes', (SELECT json_agg(json_build_array(l.clog_id, l.first_due_at, (
-      SELECT count(*) FROM (SELECT FROM runs r
-        WHERE r.clog_id = l.clog_id AND r.priority = l.priority AND r.due_at <= now LIMIT 1000) due))) FROM ocean_lanes() l),
+      SELECT count(*) FROM (SELECT FROM runs r WHERE r.due_at IS NOT NULL
+        AND (r.clog_id, r.priority) >= (l.clog_id, l.priority)
+        AND (r.clog_id, r.priority, r.due_at) <= (l.clog_id, l.priority, now)
+        ORDER BY r.clog_id, r.priority, r.due_at LIMIT 1000) due))) FROM ocean_lanes() l),
     'paused', (SELECT json_object_agg(c.clog_id, json_build_array(
       (SELECT r.due_at FROM runs r WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at IS NOT NULL
        ORDER BY r.clog_id, r.due_at LIMIT 1),
       (SELECT count(*) FROM (SELECT FROM runs r
-        WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at <= now LIMIT 1000) due)))
+        WHERE r.clog_id = c.clog_id AND r.ending IS NOT NULL AND r.due_at <= now
+        ORDER BY r.clog_id, r.due_at LIMIT 1000) due)))
       FROM ocean_clogs c WHERE c.paused),
     'owed', least(
       (SELECT r.deadline_at FROM runs r WHERE r.deadline_at IS NOT NULL AND r.ended_at IS NULL AND r.ending IS NULL
@@ -104,7 +111,8 @@ CREATE OR REPLACE FUNCTION ocean_read_full_key(wanted text) RETURNS json LANGUAG
 BEGIN
   RETURN (
     SELECT json_build_object('key', k.key, 'limit', coalesce(u.slots, 1), 'in_use', coalesce(u.in_use, 0), 'holder', (
-      SELECT h.run_id FROM ocean_run_keys h WHERE h.key = k.key AND h.is_held ORDER BY h.key, h.run_id LIMIT 1))
+      SELECT h.run_id FROM ocean_run_keys h WHERE h.key BETWEEN k.key AND k.key AND h.is_held
+      ORDER BY h.key, h.run_id LIMIT 1))
     FROM ocean_run_keys k LEFT JOIN ocean_keys u ON u.key = k.key
     WHERE k.run_id = wanted AND NOT k.is_held AND coalesce(u.in_use, 0) >= coalesce(u.slots, 1)
     ORDER BY k.place LIMIT 1);
@@ -132,8 +140,12 @@ BEGIN
     RETURN NULL;
   END IF;
   IF run.tick_open THEN
-    SELECT json_agg(row_to_json(i) ORDER BY i.available_at, i.number) INTO inputs FROM ocean_inbox i
-    WHERE i.run_id = run.run_id AND i.assigned_tick = run.tick AND i.consumed_tick IS NULL;
+    SELECT json_agg(row_to_json(f) ORDER BY f.available_at, f.number) INTO inputs FROM (
+      SELECT * FROM ocean_inbox i
+      WHERE i.consumed_tick IS NULL AND i.assigned_tick IS NOT NULL
+        AND (i.run_id, i.assigned_tick) >= (run.run_id, run.tick)
+        AND (i.run_id, i.assigned_tick) <= (run.run_id, run.tick)
+      ORDER BY i.run_id, i.assigned_tick) f;
   ELSE
     SELECT json_agg(row_to_json(d) ORDER BY d.available_at, d.number) INTO inputs FROM (
       SELECT * FROM ocean_inbox i
@@ -143,7 +155,9 @@ BEGIN
   RETURN json_build_object(
     'survey', ocean_read_survey(run.run_id),
     'shown', ocean_shown(run),
-    'tick', (SELECT row_to_json(t) FROM ocean_ticks t WHERE t.run_id = run.run_id AND t.tick = run.tick),
+    'tick', (SELECT row_to_json(t) FROM ocean_ticks t
+      WHERE (t.run_id, t.tick) >= (run.run_id, run.tick) AND (t.run_id, t.tick) <= (run.run_id, run.tick)
+      ORDER BY t.run_id, t.tick),
     'inputs', coalesce(inputs, '[]'));
 END $$;
 
@@ -195,12 +209,31 @@ BEGIN
       FROM (SELECT ocean_read_holder(of_clog, given->>'session_id', k.dedupe_key) AS holder, k.place
         FROM jsonb_array_elements_text(given->'dedupe_keys') WITH ORDINALITY k (dedupe_key, place)) h),
     'ticks', (SELECT json_agg(json_build_array(s.tick, s.row_id, s.version, s.value) ORDER BY s.tick, s.row_id)
-      FROM jsonb_array_elements_text(given->'ticks') t (tick)
-      JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick::bigint),
+      FROM jsonb_array_elements_text(given->'ticks') t (tick), LATERAL ocean_rows_of_tick(of_run, of_clog, t.tick::bigint) s),
     'history', (SELECT json_agg(json_build_array(s.tick, s.row_id, s.value) ORDER BY s.tick, s.row_id)
-      FROM (SELECT DISTINCT n.tick FROM ocean_storage_tick n WHERE n.run_id = of_run AND n.clog_id = of_clog
-        ORDER BY n.tick DESC LIMIT (given->>'history')::bigint) t
-      JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick));
+      FROM ocean_newest_ticks(of_run, of_clog, (given->>'history')::bigint) t,
+        LATERAL ocean_rows_of_tick(of_run, of_clog, t) s));
+END $$;
+
+-- A function, so that no plan begins with all the rows that a run has.
+CREATE OR REPLACE FUNCTION ocean_rows_of_tick(of_run text, of_clog text, wanted bigint) RETURNS SETOF ocean_storage_tick
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM ocean_storage_tick s WHERE s.run_id = of_run AND s.clog_id = of_clog AND s.tick = wanted;
+END $$;
+
+-- The newest ticks that have rows, by one probe each.
+CREATE OR REPLACE FUNCTION ocean_newest_ticks(of_run text, of_clog text, most bigint) RETURNS SETOF bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  last bigint := 9223372036854775807;
+BEGIN
+  FOR place IN 1..coalesce(most, 0) LOOP
+    SELECT s.tick INTO last FROM ocean_storage_tick s
+    WHERE s.run_id = of_run AND s.clog_id = of_clog AND s.tick < last ORDER BY s.tick DESC LIMIT 1;
+    EXIT WHEN last IS NULL;
+    RETURN NEXT last;
+  END LOOP;
 END $$;
 
 -- What a run that repeats a failed one is made from, and what was answered to the same request.

@@ -1,0 +1,84 @@
+"""What is written from a thread that blocks the loop: locks are renewed this way."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio
+import anyio.to_thread
+import asyncpg
+import pytest
+
+from ocean import StoreUnusable, SystemClock
+from ocean.kernel.errors import StoreFailed
+from ocean.stores.postgres.courier import Courier
+from ocean.stores.postgres.options import options_from
+from tests.postgres.notes import notes_database, words_in
+from tests.postgres.proxy import proxied
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url() -> str:
+    return notes_database()
+
+
+async def test_it_writes_while_the_loop_is_blocked_and_tells_nobody(url: str) -> None:
+    heard: list[object] = []
+    db = await asyncpg.connect(url)
+    await db.add_listener("ocean", lambda *facts: heard.append(facts))
+    courier = Courier(options_from(url), SystemClock())
+    # No await: the loop of this test stands still until the courier is back.
+    assert courier.write("note", {"word": "a"})["word"] == "a"
+    with pytest.raises(StoreFailed):
+        courier.write("fail", {"word": "b"})
+    courier.close()
+    await db.execute("SELECT 1")
+    assert heard == []
+    await db.close()
+    assert await words_in(url) == ["a"]
+
+
+def test_many_threads_may_ask_at_once(url: str) -> None:
+    courier = Courier(options_from(url), SystemClock())
+    words = [f"w{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda word: courier.write("note", {"word": word})["word"], words))
+    assert answers == words
+    assert sorted(courier.write("look", {})) == sorted(words)
+    courier.close()
+
+
+def test_it_is_begun_when_needed_and_ended_for_good(url: str) -> None:
+    unused = Courier(options_from("postgresql://nobody@127.0.0.1:1/nothing"), SystemClock())
+    unused.close()
+    courier = Courier(options_from(url), SystemClock())
+    courier.write("note", {"word": "a"})
+    courier.close()
+    courier.close()
+    for closed in (unused, courier):
+        with pytest.raises(StoreUnusable, match="closed"):
+            closed.write("note", {"word": "b"})
+
+
+async def test_a_server_that_was_away_at_first_is_found_later(url: str) -> None:
+    async with proxied(url) as (there, proxy):
+        courier = Courier(options_from(there), SystemClock())
+        proxy.is_down = True
+        with pytest.raises(StoreUnusable, match="cannot open"):
+            await anyio.to_thread.run_sync(courier.write, "note", {"word": "a"})
+        proxy.is_down = False
+        await anyio.to_thread.run_sync(courier.write, "note", {"word": "a"})
+        await anyio.to_thread.run_sync(courier.close)
+    assert await words_in(url) == ["a"]
+
+
+async def test_what_is_on_its_way_is_done_before_the_end(url: str) -> None:
+    async with proxied(url) as (there, proxy):
+        courier = Courier(options_from(there), SystemClock())
+        proxy.arm("held", b"zanzibar")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, courier.write, "note", {"word": "zanzibar"})
+            await proxy.has_cut.wait()
+            tasks.start_soon(anyio.to_thread.run_sync, courier.close)
+            proxy.lets_go.set()
+    assert await words_in(url) == ["zanzibar"]

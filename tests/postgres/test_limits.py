@@ -1,0 +1,59 @@
+"""How long anything may take: set for each connection, so that nobody waits for ever, and nobody is waited for."""
+
+import anyio
+import asyncpg
+import pytest
+
+from ocean import StoreBusy
+from ocean.stores.postgres.options import options_from
+from tests.postgres.notes import desk, notes_database, words_in
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def url() -> str:
+    return notes_database()
+
+
+async def test_a_write_waits_only_so_long_for_anothers_commit(url: str) -> None:
+    db = await asyncpg.connect(url)
+    async with desk(f"{url}?lock_ms=100") as d:
+        async with db.transaction():
+            await db.execute("SELECT ocean_lock()")
+            with anyio.fail_after(20), pytest.raises(StoreBusy, match="no time"):
+                await d.note("a")
+        assert await words_in(url) == []
+        await d.note("b")
+        assert await words_in(url) == ["b"]
+        # What the server has refused need not be asked for.
+        assert d.link.round_trips == 2
+    await db.close()
+
+
+async def test_a_statement_takes_only_so_long(url: str) -> None:
+    async with desk(f"{url}?statement_ms=100") as d:
+        with anyio.fail_after(20), pytest.raises(StoreBusy, match="no time"):
+            await d.link.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
+        await d.note("a")
+
+
+async def test_whoever_keeps_a_transaction_open_and_does_nothing_is_thrown_out(url: str) -> None:
+    options = options_from(f"{url}?lock_ms=300")
+    idle = await asyncpg.connect(options.url, **options.connecting("idle"))
+    held = idle.transaction()
+    await held.start()
+    await idle.execute("SELECT ocean_lock()")
+    async with desk(url) as d:
+        with anyio.fail_after(20):
+            await d.note("a")
+    assert idle.is_closed()
+
+
+async def test_behind_a_pooler_the_driver_alone_keeps_the_time(url: str) -> None:
+    options = options_from(f"{url}?pooler=on&statement_ms=100")
+    assert "server_settings" not in options.connecting("x")
+    async with desk(f"{url}?pooler=on&statement_ms=100", patience_ms=(0,)) as d:
+        with anyio.fail_after(20), pytest.raises(StoreBusy, match="cannot be reached"):
+            await d.link.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
+        await d.note("a")
