@@ -9,6 +9,7 @@ from ocean.compose import Ocean, open_test_store
 from ocean.kernel.arguments import UNSET, checked_count
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog
+from ocean.kernel.errors import InvalidValue
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
 from ocean.kernel.records import TickResult
 from ocean.kernel.store import Store
@@ -105,6 +106,8 @@ async def world(
 
     With an `outside`, what ticks fetch is answered by it, and every call is kept.
     """
+    if outside is not None and private_hosts:
+        raise InvalidValue("private_hosts are of the real world: Outside(live=True, private_hosts=…) reaches that")
 
     def make(store: Store, clock: ManualClock) -> Ocean:
         return Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts, reach=outside)

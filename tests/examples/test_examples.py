@@ -5,14 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from clogs.counter import counter
 from ocean import RunStatus
 from ocean.kernel.eligibility import HoldCode
-from ocean.testing import world
+from ocean.testing import World, crash_everywhere, world
 from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +101,18 @@ def test_the_page_on_explain_is_what_its_program_prints_and_misses_no_hold(tmp_p
     for code in get_args(HoldCode):
         assert re.search(rf"^  (.*\b)?{code}\b", printed, re.MULTILINE), code
         assert f"`{code}`" in page
+
+
+async def a_count(w: World) -> Any:
+    made = await w.ocean.create_run(session_id="s", clog_id="counter", input={})
+    await w.drain()
+    return await w.ocean.result(made.run_id)
+
+
+@pytest.mark.anyio
+async def test_the_counter_counts_the_same_after_a_crash_at_any_place() -> None:
+    report = await crash_everywhere([counter], a_count)
+    assert {point.tick for point in report.killed} == {1, 2, 3}
 
 
 @pytest.mark.anyio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ocean import Clog, Done, Outcome, Tick, Wait
+from ocean import Clog, Done, InvalidValue, Outcome, Tick, Wait
 from ocean.testing import Outside, world
 from tests.testing.shops import CHARGE, charges_in_a_step, clog_of, paying
 
@@ -52,3 +52,9 @@ async def test_a_world_without_an_outside_says_how_to_give_it_one() -> None:
             w.outside.effects()
     async with world(outside=Outside()) as w:
         assert w.outside.calls == []
+
+
+async def test_a_world_is_not_told_of_hosts_that_its_outside_would_not_ask() -> None:
+    with pytest.raises(InvalidValue, match="live=True"):
+        async with world(outside=Outside(), private_hosts=["intranet:80"]):
+            pass
