@@ -45,6 +45,12 @@ LASTING = ("stream", "step")
 MOMENT_MS = 1
 """How long a lock lasts. Nobody else is here, and time stands still while a handler works."""
 
+PATIENCE_SECONDS = 5
+STUCK = (
+    "after the crash, a handler waited too long for something. If the killed call still holds it, a lock or a connection "
+    "of a module's, give crash_everywhere a function that makes it together with the clogs"
+)
+
 BEFORE_COMMIT = "after the handler had answered, before the commit"
 UNHEARD = "after the commit, before anybody heard of it"
 
@@ -178,9 +184,14 @@ async def _call_mortal(handler: Any, tick: Tick, course: Course) -> Any:
     life = Life(course, CrashPoint(tick.clog_id, tick.run_id, tick.number, tick.call_number, ""))
     _watch(tick, life)
     life.task = asyncio.create_task(_live(life, handler, tick))
+    patience = PATIENCE_SECONDS if course.is_killed else None
     try:
-        await asyncio.wait({life.task, life.death}, return_when=asyncio.FIRST_COMPLETED)
-    except BaseException:
+        ended = asyncio.FIRST_COMPLETED
+        done, _ = await asyncio.wait({life.task, life.death}, timeout=patience, return_when=ended)
+        if not done:
+            life.task.cancel()
+            raise TimeoutError(STUCK)
+    except asyncio.CancelledError:
         # The kernel stops this call: its time is over, or its lock lost.
         life.task.cancel()
         with anyio.CancelScope(shield=True):

@@ -522,6 +522,33 @@ async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
     assert whats(report)[0] == "while it waited"
 
 
+@pytest.mark.parametrize("is_per_process", [True, False])
+async def test_a_lock_that_the_killed_call_still_holds_stops_no_test_for_ever(
+    is_per_process: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ocean.testing.mortal.PATIENCE_SECONDS", 0.2)
+    of_the_module = anyio.Lock()
+
+    def make() -> list[Clog]:
+        lock = anyio.Lock() if is_per_process else of_the_module
+
+        async def works_alone(tick: Tick) -> Outcome:
+            async with lock:
+                await tick.emit("alone")
+            return Done()
+
+        return [clog_of(works_alone)]
+
+    async def scenario(w: World) -> None:
+        await w.ocean.create_run(session_id="s", clog_id="c", input={}, retry=RetryPolicy(max_attempts=2))
+        await w.wait(60_000)
+
+    report = await report_of(make, scenario)
+    killed = [finding.point.what for finding in report.findings]
+    assert killed == ([] if is_per_process else ["while it waited", "before tick.emit"])
+    assert is_per_process or "a function that makes it together with the clogs" in str(report)
+
+
 @pytest.mark.parametrize("ground", ["postgres"], indirect=True)
 async def test_it_works_on_postgresql_as_well(ground: str) -> None:
     report = await report_of([clog_of(charges_outside_of_a_step)], outside=paying, most_points=3)
