@@ -47,7 +47,7 @@ MOMENT_MS = 1
 
 PATIENCE_SECONDS = 5
 STUCK = (
-    "after the crash, a handler waited too long for something. If the killed call still holds it, a lock or a connection "
+    "after the crash, a handler waited too long for something. If the killed call still holds it, a lock or connection "
     "of a module's, give crash_everywhere a function that makes it together with the clogs"
 )
 
