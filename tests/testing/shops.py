@@ -1,20 +1,18 @@
 """Clogs with and without mistakes, for the tests of the testing kit."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
 from typing import Any
 
-from ocean import Clog, Done, Outcome, Tick
-from ocean.testing import Outside, World
+from ocean import Clog, Done, Ok, Outcome, Tick
+from ocean.kernel.tools import TOOLS
+from ocean.testing import CrashFound, CrashReport, Outside, World, crash_everywhere
 
 URL = "https://pay.example/charges"
 CHARGE = f"POST {URL}"
-Handler = Callable[[Tick], Awaitable[Outcome]]
 
 
 def clog_of(handler: Any, **options: Any) -> Clog:
     """A clog called c with this handler, which may reach out."""
-    from ocean.kernel.tools import TOOLS
-
     clog = Clog("c", tools=list(TOOLS), **options)
     clog.on_advance(handler)
     return clog
@@ -29,6 +27,32 @@ def paying() -> Outside:
 async def one_run(w: World) -> None:
     await w.ocean.create_run(session_id="s", clog_id="c", input={"amount": 40})
     await w.drain()
+
+
+class Renewed:
+    """The world outside of the play that is on."""
+
+    now: Outside
+
+    def __call__(self) -> Outside:
+        self.now = Outside()
+        return self.now
+
+
+async def report_of(clogs: Any, scenario: Any = one_run, **options: Any) -> CrashReport:
+    """What it found; and nothing is left running after it."""
+    before = asyncio.all_tasks()
+    try:
+        report = await crash_everywhere(clogs, scenario, **options)
+        assert report.findings == ()
+    except CrashFound as found:
+        report = found.report
+    assert asyncio.all_tasks() - before == set()
+    return report
+
+
+def whats(report: CrashReport) -> list[str]:
+    return [point.what for point in report.killed]
 
 
 async def charges_in_a_step(tick: Tick) -> Outcome:
@@ -49,3 +73,20 @@ async def charges_outside_of_a_step(tick: Tick) -> Outcome:
     await tick.emit("paid", paid)
     await tick.write(run={"paid": paid["id"]})
     return Done(paid)
+
+
+async def two_inputs(w: World) -> None:
+    run = await w.ocean.create_run(session_id="s", clog_id="c", input="first")
+    await w.drain()
+    await w.ocean.signal(run.run_id, "last")
+    await w.drain()
+
+
+def make_rememberer() -> list[Clog]:
+    told: list[Any] = []
+
+    async def remembers(tick: Tick) -> Outcome:
+        told.append(tick.input)
+        return Done(told) if tick.input == "last" else Ok()
+
+    return [clog_of(remembers)]
