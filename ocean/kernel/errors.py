@@ -173,7 +173,11 @@ class BadCursor(OceanError):
 
 
 class StoreBusy(OceanError):
-    """Another process held the database's write lock for too long."""
+    """Others kept the database busy for too long, or its server is away.
+
+    If it went away in the middle of a change and did not come back, nobody knows whether that was made: then the
+    message says so, and a request key makes it safe to ask again.
+    """
 
     code = "store_busy"
     http_status = 503

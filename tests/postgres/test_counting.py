@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ocean.kernel.counters import MOST, MOST_OWED, MOST_UNITS, Counter, CounterKind, Take, decide, reserve
@@ -72,7 +72,9 @@ def row(counter: Counter | None, key: str = "k") -> dict[str, Any] | None:
 
 
 @compared
-@given(cases())
+@given(given=cases())
+@example(given=[(Counter(CounterKind.TOTAL, MOST, NOW), Take("k", 1), NOW)])
+@example(given=[(Counter(CounterKind.TOTAL, MOST - 1, NOW), Take("k", 1), NOW)])
 def test_a_take_is_answered_alike(ask: Asking, given: list[tuple[Counter | None, Take, int]]) -> None:
     sent = [(row(counter), asdict(take), now) for counter, take, now in given]
     asked = """SELECT jsonb_agg(pg_temp.decided(c->0, c->1, (c->>2)::bigint) ORDER BY place)::text

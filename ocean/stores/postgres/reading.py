@@ -6,7 +6,7 @@ from typing import Any
 from ocean.kernel.counters import Take, Taken
 from ocean.kernel.effects import ABSENT, RowKey, StoredRow
 from ocean.kernel.eligibility import FullKey, Surroundings
-from ocean.kernel.records import Agenda, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, RunStatus, TickInfo
+from ocean.kernel.records import Agenda, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, TickInfo
 from ocean.kernel.store import ClaimAsk, NotClaimable, Request, RowsAnswer, RowsAsk
 from ocean.stores.deciding import holder_from, kept_answer, looked_at
 from ocean.stores.planning import (
@@ -123,8 +123,7 @@ class Reads(AccessReads, Lists):
 def _surveyed(found: Any, clog_ids: Collection[str]) -> tuple[Run, Surroundings]:
     run = run_from(found["run"])
     clog = None if found["clog"] is None else clog_from(found["clog"])
-    needs_no_slot = found["full_key"] is None or run.status is RunStatus.ACTIVE
-    full_key = None if needs_no_slot else FullKey(**found["full_key"])
+    full_key = None if found["full_key"] is None else FullKey(**found["full_key"])
     return run, surroundings_of(run, clog, full_key, clog_ids)
 
 

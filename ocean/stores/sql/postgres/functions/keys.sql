@@ -94,18 +94,18 @@ BEGIN
   RETURN freed;
 END $$;
 
--- The first of the run's keys of which it holds no slot and none is left: its name and limit, or null.
-CREATE OR REPLACE FUNCTION ocean_full_key(r runs) RETURNS json LANGUAGE plpgsql AS $$
-DECLARE
-  full_key json;
+-- The first of the run's keys of which it holds no slot and none is left, with a run that holds one; or null.
+CREATE OR REPLACE FUNCTION ocean_full_key(r runs) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF r.key_count > 0 AND r.status <> 'active' THEN
-    SELECT json_build_object('key', k.key, 'limit', coalesce(c.slots, 1)) INTO full_key
-    FROM ocean_run_keys k LEFT JOIN ocean_keys c ON c.key = k.key
-    WHERE k.run_id = r.run_id AND NOT k.is_held AND coalesce(c.in_use, 0) >= coalesce(c.slots, 1)
-    ORDER BY k.place LIMIT 1;
+  IF r.key_count = 0 OR r.status = 'active' THEN
+    RETURN NULL;
   END IF;
-  RETURN full_key;
+  RETURN (
+    SELECT json_build_object('key', k.key, 'limit', coalesce(u.slots, 1), 'in_use', coalesce(u.in_use, 0), 'holder', (
+      SELECT h.run_id FROM ocean_run_keys h WHERE h.key = k.key AND h.is_held ORDER BY h.key, h.run_id LIMIT 1))
+    FROM ocean_run_keys k LEFT JOIN ocean_keys u ON u.key = k.key
+    WHERE k.run_id = r.run_id AND NOT k.is_held AND coalesce(u.in_use, 0) >= coalesce(u.slots, 1)
+    ORDER BY k.place LIMIT 1);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_park_if_full(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
@@ -172,13 +172,6 @@ BEGIN
       ORDER BY r.parked_at, r.run_id LIMIT most) first);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_key_shown(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN (SELECT json_build_object('key', wanted, 'limit', coalesce(k.slots, 1), 'in_use', coalesce(k.in_use, 0), 'parked',
-      (SELECT count(*) FROM (SELECT 1 FROM runs r WHERE r.parked_on = wanted LIMIT 1000) p))
-    FROM (SELECT 1) here LEFT JOIN ocean_keys k ON k.key = wanted);
-END $$;
-
 CREATE OR REPLACE FUNCTION ocean_set_limit(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   wanted text := a->>'key';
@@ -193,5 +186,5 @@ BEGIN
   END IF;
   PERFORM ocean_flush(now);
   PERFORM ocean_wake(wanted, asked, now);
-  RETURN ocean_key_shown(wanted);
+  RETURN ocean_read_key(wanted);
 END $$;

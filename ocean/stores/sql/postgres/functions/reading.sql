@@ -106,25 +106,13 @@ BEGIN
   RETURN (SELECT ocean_shown(r) FROM runs r WHERE r.run_id = wanted);
 END $$;
 
--- The first of a run's concurrency keys of which it holds no slot and none is left.
-CREATE OR REPLACE FUNCTION ocean_read_full_key(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN (
-    SELECT json_build_object('key', k.key, 'limit', coalesce(u.slots, 1), 'in_use', coalesce(u.in_use, 0), 'holder', (
-      SELECT h.run_id FROM ocean_run_keys h WHERE h.key BETWEEN k.key AND k.key AND h.is_held
-      ORDER BY h.key, h.run_id LIMIT 1))
-    FROM ocean_run_keys k LEFT JOIN ocean_keys u ON u.key = k.key
-    WHERE k.run_id = wanted AND NOT k.is_held AND coalesce(u.in_use, 0) >= coalesce(u.slots, 1)
-    ORDER BY k.place LIMIT 1);
-END $$;
-
 CREATE OR REPLACE FUNCTION ocean_read_survey(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
     SELECT json_build_object(
       'run', row_to_json(r),
       'clog', (SELECT row_to_json(c) FROM ocean_clogs c WHERE c.clog_id = r.clog_id),
-      'full_key', CASE WHEN r.key_count > 0 THEN ocean_read_full_key(r.run_id) END)
+      'full_key', ocean_full_key(r))
     FROM runs r WHERE r.run_id = wanted);
 END $$;
 
@@ -172,27 +160,12 @@ BEGIN
     FROM ocean_dedupe d WHERE d.clog_id = of_clog AND d.session_id = in_session AND d.dedupe_key = wanted);
 END $$;
 
--- A storage row by its address: [scope, clog, session, run, tick, row]. Answers its version and value.
+-- The version and value of a storage row, or null.
 CREATE OR REPLACE FUNCTION ocean_read_row(address jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  version bigint;
-  value text;
+  stored record := ocean_row(address);
 BEGIN
-  CASE address->>0
-    WHEN 'global' THEN
-      SELECT s.version, s.value INTO version, value FROM ocean_storage_global s WHERE s.clog_id = address->>1;
-    WHEN 'session' THEN
-      SELECT s.version, s.value INTO version, value FROM ocean_storage_session s
-      WHERE s.clog_id = address->>1 AND s.session_id = address->>2;
-    WHEN 'run' THEN
-      SELECT s.version, s.value INTO version, value FROM ocean_storage_run s
-      WHERE s.run_id = address->>3 AND s.clog_id = address->>1;
-    WHEN 'tick' THEN
-      SELECT s.version, s.value INTO version, value FROM ocean_storage_tick s
-      WHERE s.run_id = address->>3 AND s.clog_id = address->>1 AND s.tick = (address->>4)::bigint
-        AND s.row_id = address->>5;
-  END CASE;
-  RETURN CASE WHEN version IS NOT NULL THEN json_build_array(version, value) END;
+  RETURN CASE WHEN stored.version > 0 THEN json_build_array(stored.version, stored.value) END;
 END $$;
 
 -- Exact rows, holders of dedupe keys with their rows, whole earlier ticks, and the newest ticks that have rows.
