@@ -99,11 +99,12 @@ class Database:
             if connection._thread.is_alive():
                 await anyio.to_thread.run_sync(connection._thread.join)
 
+    connect: Callable[..., sqlite3.Connection] = staticmethod(sqlite3.connect)
+    """Whoever sets another before `open` chooses the disk: how tests cut its power and let it fail."""
+
     def _connection(self) -> aiosqlite.Connection:
         def connect() -> sqlite3.Connection:
-            db = sqlite3.connect(
-                self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512
-            )
+            db = self.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512)
             db.row_factory = sqlite3.Row
             for pragma in (
                 "synchronous=FULL",
