@@ -1,0 +1,113 @@
+"""A disk that fails: whoever asked is told so clearly, and once it is well again everything happens once."""
+
+import random
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from ocean import Clog, Done, Ocean, Outcome, RetryPolicy, RunStatus, StoreFailed, Tick
+from ocean.testing import ManualClock
+from tests.disk.driver import Before, Driver, coded
+from tests.disk.failing import Fault, day, empty_database, ordinary_day
+from tests.disk.power import FILE, memory_folder, store_on
+from tests.disk.vfs import Disk
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_whichever_call_of_the_disk_fails_the_caller_is_told_and_the_story_is_the_same() -> None:
+    """One call of each kind in each deed; `python -m tests.disk.failing` lets every single one fail."""
+    empty, chance = await empty_database(), random.Random(6)
+    wanted, calls = await ordinary_day(empty)
+    places: dict[tuple[str, str], list[int]] = {}
+    for nth, call in enumerate(calls, 1):
+        places.setdefault(call, []).append(nth)
+    struck: Counter[str] = Counter()
+    told: Counter[str] = Counter()
+    for number, nths in enumerate(places.values()):
+        fault = Fault(chance.choice(nths), "until_noticed" if number % 2 else "once")
+        assert await day(fault, empty) == wanted, f"after call {fault.nth} failed: {fault.failed[:1]}"
+        struck.update(fault.failed[:1])
+        told += fault.told
+    assert struck.keys() >= {"open", "read", "write", "sync", "BEGIN IMMEDIATE"}
+    assert told.keys() == {"StoreBusy", "StoreFailed", "StoreUnusable"}
+
+
+@asynccontextmanager
+async def on_a_disk(
+    *clogs: Clog, before: Before = lambda sql: None, fails: Callable[[str], None] = lambda call: None
+) -> AsyncIterator[tuple[Ocean, Path]]:
+    disk, clock = Disk("on a disk", fails), ManualClock()
+    with memory_folder() as folder:
+        store = store_on(Driver(disk.name, before=before), folder / FILE, clock)
+        await store.open()
+        ocean = Ocean(store, clogs, clock)
+        try:
+            await ocean.start()
+            yield ocean, folder
+        finally:
+            await ocean.close()
+            disk.unregister()
+
+
+async def test_a_tick_that_cannot_read_its_rows_spends_no_attempt() -> None:
+    """The disk's failure is not the handler's: with one attempt only, the run would have failed for good."""
+    is_failing = True
+
+    def fail(sql: str) -> None:
+        if is_failing and "FROM ocean_storage_run" in sql:
+            raise coded(sqlite3.OperationalError("disk I/O error"), sqlite3.SQLITE_IOERR_READ)
+
+    clog = Clog("c")
+
+    @clog.on_advance
+    async def read(tick: Tick) -> Outcome:
+        return Done((await tick.read(run=True)).run)
+
+    async with on_a_disk(clog, before=fail) as (ocean, _):
+        once = RetryPolicy(max_attempts=1)
+        await ocean.create_run(session_id="s", clog_id="c", run_id="r", input={}, retry=once)
+        with pytest.raises(StoreFailed):
+            await ocean.advance()
+        run = await ocean.get_run("r")
+        assert run is not None
+        assert (run.status, run.attempt) == (RunStatus.PENDING, 0)
+        is_failing = False
+        await ocean.advance()
+        assert await ocean.result("r") is None
+
+
+async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and_is_found_by_its_key() -> None:
+    """What was written of it is still in the log. So who was told that it failed repeats it with the same key."""
+    is_failing = False
+
+    def fail(call: str) -> None:
+        if is_failing and call == "sync":
+            raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
+
+    async def create(ocean: Ocean) -> str:
+        made = await ocean.create_run(session_id="s", clog_id="c", input={}, request_key="once")
+        return made.run_id
+
+    clog = Clog("c")
+    async with on_a_disk(clog, fails=fail) as (ocean, folder):
+        is_failing = True
+        with pytest.raises(StoreFailed):
+            await create(ocean)
+        assert (await ocean.count_runs()).count == 0
+        crashed = folder / "crashed"
+        crashed.mkdir()
+        for name in (FILE, f"{FILE}-wal"):
+            shutil.copy(folder / name, crashed / name)
+        is_failing = False
+        async with Ocean.open(f"sqlite:///{crashed / FILE}", clogs=[clog]) as again:
+            found = (await again.list_runs()).runs
+            assert len(found) == 1
+            assert await create(again) == found[0].run_id
+            assert (await again.count_runs()).count == 1
