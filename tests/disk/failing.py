@@ -73,12 +73,16 @@ class Fault:
         return True
 
     def notice(self, error: BaseException) -> None:
-        """An error that says what is the matter; anything else is a failure of the store."""
-        for leaf in _leaves(error):
-            if not isinstance(leaf, CLEAR):
-                raise leaf
-            self.told[type(leaf).__name__] += 1
+        notice(error, self.told)
         self.is_healed = True
+
+
+def notice(error: BaseException, told: Counter[str]) -> None:
+    """An error that says what is the matter; anything else is a failure of the store."""
+    for leaf in _leaves(error):
+        if not isinstance(leaf, CLEAR):
+            raise leaf
+        told[type(leaf).__name__] += 1
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
