@@ -27,7 +27,7 @@ from tests.disk.vfs import Disk
 from tests.invariants import check_store, check_tables
 
 How = Literal["once", "until_noticed"]
-PATIENCE_S = 60
+PATIENCE_S = 30
 """For a caller who is never answered: a failure, not something anybody waits for."""
 CODES = {
     "open": [apsw.SQLITE_CANTOPEN],

@@ -6,17 +6,23 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import apsw
 import pytest
 
-from ocean import Clog, Done, Ocean, Outcome, RetryPolicy, RunStatus, StoreFailed, Tick
+from ocean import Clog, Done, Ocean, OceanError, Outcome, RetryPolicy, RunStatus, StoreFailed, StoreUnusable, Tick
+from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
+from ocean.testing.manual_clock import START
 from tests.disk.driver import Before, Driver, coded
-from tests.disk.failing import Fault, day, empty_database, ordinary_day
+from tests.disk.failing import PATIENCE_S, Fault, day, empty_database, ordinary_day
 from tests.disk.power import FILE, memory_folder, store_on
 from tests.disk.vfs import Disk
+from tests.invariants import check_store
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +59,6 @@ async def on_a_disk(
             yield ocean, folder
         finally:
             await ocean.close()
-            disk.unregister()
 
 
 async def test_a_tick_that_cannot_read_its_rows_spends_no_attempt() -> None:
@@ -111,3 +116,63 @@ async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and
             assert len(found) == 1
             assert await create(again) == found[0].run_id
             assert (await again.count_runs()).count == 1
+
+
+async def test_who_waits_for_another_process_is_woken_though_a_look_at_the_file_failed() -> None:
+    """Else it would wait for a commit that has long been made, until it made one itself."""
+    looks = 0
+
+    def fail(sql: str) -> None:
+        nonlocal looks
+        if sql == "PRAGMA data_version":
+            looks += 1
+            if looks > 1:
+                raise coded(sqlite3.OperationalError("disk I/O error"), sqlite3.SQLITE_IOERR)
+
+    clog = Clog("c")
+    async with on_a_disk(clog, before=fail) as (ocean, folder):
+        other = store_on(Driver("on a disk"), folder / FILE, ManualClock())
+        await other.open()
+        await ocean.create_run(session_id="s", clog_id="c", run_id="r")
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(ocean.next_change, ocean.commits_seen(), wait_ms=1_000))
+                while looks < 2:
+                    await anyio.lowlevel.checkpoint()
+                await Ocean(other, [clog], other.clock).signal("r")
+        await other.close()
+
+
+async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_left() -> None:
+    def fail(sql: str) -> None:
+        if sql == "PRAGMA data_version":
+            raise coded(sqlite3.OperationalError("disk I/O error"), sqlite3.SQLITE_IOERR)
+
+    with pytest.raises(StoreUnusable, match="cannot open"):
+        async with on_a_disk(before=fail):
+            pass
+
+
+async def test_a_database_whose_making_failed_anywhere_is_made_by_the_next() -> None:
+    fault = Fault()
+    with memory_folder() as folder:
+        await (await opened(fault, folder)).close()
+    for nth in range(1, len(fault.calls), 29):
+        failing = Fault(nth, "until_noticed")
+        with memory_folder() as folder:
+            store = await opened(failing, folder)
+            await check_store(store, START)
+            await store.close()
+        assert failing.failed
+
+
+async def opened(fault: Fault, folder: Path) -> SqliteStore:
+    """A blank file, which is made into a database; what fails is told, and then it is tried again."""
+    disk = Disk("making", fault.call)
+    while True:
+        store = store_on(Driver(disk.name, before=fault.statement), folder / FILE, ManualClock())
+        try:
+            await store.open()
+            return store
+        except OceanError as error:
+            fault.notice(error)

@@ -70,6 +70,7 @@ class Database:
             await self.on_writer(migrate)
             if not self._is_memory:
                 await self._reader
+            self._data_version = await self._look_at_data_version()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.close()
@@ -81,7 +82,6 @@ class Database:
             raise
         self._loop = asyncio.get_running_loop()
         self._is_open = True
-        self._data_version = await self._look_at_data_version()
 
     async def close(self) -> None:
         self._is_open = False
@@ -261,7 +261,11 @@ class Database:
     async def _watch_data_version(self) -> None:
         """While somebody waits: one cheap look at the file's version, in real time, as often as the hastiest asks."""
         while self._waiters and self._is_open:
-            version = await self._look_at_data_version()
+            try:
+                version = await self._look_at_data_version()
+            except sqlite3.Error:
+                # Nobody knows: whoever waits looks for itself, and is told what is the matter.
+                version = self._data_version - 1
             if version != self._data_version:
                 self._data_version = version
                 self._noticed_commit()
