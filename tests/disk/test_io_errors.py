@@ -143,6 +143,24 @@ async def test_who_waits_for_another_process_is_woken_though_a_look_at_the_file_
         await other.close()
 
 
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PROTOCOL])
+async def test_a_file_that_is_found_damaged_is_a_failing_store_to_who_reads_and_who_writes(code: int) -> None:
+    is_failing = False
+
+    def fail(sql: str) -> None:
+        if is_failing and "runs" in sql:
+            raise coded(sqlite3.DatabaseError("database disk image is malformed"), code)
+
+    async with on_a_disk(Clog("c"), before=fail) as (ocean, _):
+        is_failing = True
+        with pytest.raises(StoreFailed, match="cannot be read"):
+            await ocean.get_run("r")
+        with pytest.raises(StoreFailed, match="cannot be written"):
+            await ocean.create_run(session_id="s", clog_id="c", run_id="r")
+        is_failing = False
+        await ocean.create_run(session_id="s", clog_id="c", run_id="r")
+
+
 async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_left() -> None:
     def fail(sql: str) -> None:
         if sql == "PRAGMA data_version":

@@ -30,6 +30,16 @@ Unit = Callable[[sqlite3.Connection], T]
 GROUP_LIMIT = 128
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 38, 0)
+FAILURES = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PROTOCOL,
+)
+"""Of the file or its disk, and of nobody who asked."""
 
 
 @dataclass(eq=False, slots=True)
@@ -163,7 +173,7 @@ class Database:
 
         try:
             result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             if _is_busy(error):
                 raise StoreBusy("another process holds the database for itself; try again") from error
             if _is_failing(error):
@@ -331,8 +341,7 @@ def _run_alone(db: sqlite3.Connection, item: _Item, why: BaseException) -> None:
 
 
 def _is_failing(error: BaseException) -> bool:
-    failures = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in failures
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in FAILURES
 
 
 def _is_busy(error: BaseException) -> bool:
