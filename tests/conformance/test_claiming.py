@@ -382,6 +382,19 @@ async def test_a_child_whose_parents_end_has_just_cancelled_it_is_ended_once(
     assert child.error["code"] == "cancelled"
 
 
+async def test_a_child_that_is_ending_already_keeps_its_last_tick_when_its_parent_ends(store: Store) -> None:
+    await store.register_clogs([ClogRecord(OTHER_CLOG, "1", True)])
+    await pending(store, "mother")
+    await pending(store, "child", parent_run_id="mother", on_parent_end="cancel", clog_id=OTHER_CLOG)
+    await store.cancel_run("child", "enough", None, None)
+    await store.cancel_run("mother", None, None, None)
+    assert await statuses(store, ["mother", "child"]) == ["failed", "pending"]
+    child = await store.get_run("child")
+    assert child is not None
+    assert (child.ending, child.error) == ("cancel", {"code": "cancelled", "message": "enough", "details": None})
+    assert (await types(store, "child")).count("run.ending") == 1
+
+
 async def test_parent_and_child_that_crashed_on_their_last_calls_both_end(store: Store, clock: ManualClock) -> None:
     once = RetryPolicy(max_attempts=1)
     await claimed_run(store, "mother", retry=once)

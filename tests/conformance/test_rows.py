@@ -145,3 +145,11 @@ async def test_a_function_may_clear_a_row(store: Store) -> None:
     clear = Effects(writes=[RowWrite(SESSION, 0, apply=lambda old: None)])
     await store.commit_call(a_call(clear, run_id=None))
     assert await row(store, SESSION) == ABSENT
+
+
+async def test_a_function_is_applied_to_what_the_row_holds_by_then(store: Store) -> None:
+    """Whatever its caller has seen of it."""
+    await commit(store, await claimed_run(store, "first"), Done(), writes((SESSION, 0, "41")))
+    effects = Effects(writes=[RowWrite(SESSION, 0, apply=lambda old: str(int(old or "0") + 1), seen="7")])
+    await commit(store, await claimed_run(store, "second"), Done(), effects)
+    assert (await row(store, SESSION)).text == "42"

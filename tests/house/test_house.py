@@ -34,7 +34,7 @@ ALLOWED = {
     "ocean/kernel/fetch.py": {"time.monotonic", "anyio.fail_after"},
     "ocean/stores/sqlite/database.py": {"asyncio.sleep"},
     "ocean/stores/postgres/link.py": {"asyncio.sleep", "asyncio.timeout"},
-    "ocean/stores/postgres/waking.py": {"asyncio.sleep", "asyncio.timeout"},
+    "ocean/stores/postgres/waking.py": {"asyncio.timeout"},
 }
 """The seams themselves, the deadline of an outgoing request, the look for other processes' commits, the pause before a
 lost server is tried again, and how long a connection may take to be closed."""

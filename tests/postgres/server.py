@@ -36,7 +36,7 @@ SETTINGS = {
     "max_connections": "200",
     "autovacuum": "off",
 }
-KEEPER = '"$@" & server=$!; read _; kill -INT $server; wait $server'
+KEEPER = '"$@" & server=$!; read how; kill -${how:-INT} $server; wait $server'
 """A server lasts as long as a pipe from this process is open: it must not outlive one that is killed."""
 EMPTYING = """
 DO $$
@@ -160,7 +160,8 @@ def blocking(work: Coroutine[Any, Any, T]) -> T:
 class Server:
     """A server of our own, that ends with this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        self._settings = SETTINGS | settings
         self._base = Path(tempfile.mkdtemp(prefix="ocean-pg-", dir=_roomy_memory()))
         self._base.chmod(0o755)
         self._data = self._base / "data"
@@ -179,7 +180,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         place: list[str | Path] = ["-h", "127.0.0.1", "-p", str(self._port)]
         command: list[str | Path] = [self._binaries / "postgres", "-D", self._data, *place, "-k", self._data, *settings]
         with (self._base / "log").open("ab") as log:
@@ -198,9 +199,10 @@ class Server:
             if self._process.poll() is not None:
                 raise RuntimeError(f"PostgreSQL did not start: {(self._base / 'log').read_text()}")
 
-    def stop(self) -> None:
-        """At once: connections are cut, what has not committed is rolled back."""
-        if self._process.stdin is not None:
+    def stop(self, *, is_crash: bool = False) -> None:
+        """At once: connections are cut, what has not committed is rolled back. After a crash, by what the log says."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.write(b"QUIT\n" if is_crash else b"INT\n")
             self._process.stdin.close()
         self._process.wait(20)
 

@@ -1,7 +1,9 @@
 """The connection that listens: it dies with or without a word, and another takes its place."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import anyio
 import asyncpg
@@ -17,6 +19,10 @@ pytestmark = pytest.mark.anyio
 
 NEVER_MS = 3_600_000
 """Who looks for others' commits that seldom is told of them, or hears nothing."""
+END_LISTENERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE application_name = 'ocean listener' AND datname = current_database()"
+)
 EVENT = "INSERT INTO events (seq, ts, type, payload) VALUES (nextval('ocean_cursor'), 1, 'told', '{}')"
 
 
@@ -108,10 +114,7 @@ async def test_a_listener_whose_connection_is_closed_is_replaced_at_once(real_da
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.next_commit, w.commits_seen(), NEVER_MS)
-                await db.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE application_name = 'ocean listener' AND datname = current_database()"
-                )
+                await db.execute(END_LISTENERS)
                 await commit(real_database, is_told=False)
     await db.close()
 
@@ -125,3 +128,21 @@ async def test_whoever_waits_at_the_end_is_told_of_it(real_database: str) -> Non
 
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_server_that_ends_every_listener_is_not_asked_all_the_time(real_database: str) -> None:
+    """As behind a pooler that nobody has told us of: each pause is longer, though each listener has begun."""
+    db = await asyncpg.connect(real_database)
+    async with waking(real_database) as w, anyio.create_task_group() as tasks:
+        tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)
+        loop, begun = asyncio.get_running_loop(), []
+        with anyio.fail_after(20):
+            for number in range(1, 5):
+                while w.listeners < number:
+                    await anyio.lowlevel.checkpoint()
+                begun.append(loop.time())
+                await db.execute(END_LISTENERS)
+        pauses = [later - earlier for earlier, later in pairwise(begun)]
+        assert all(pause >= 0.05 * 2**number for number, pause in enumerate(pauses))
+        tasks.cancel_scope.cancel()
+    await db.close()

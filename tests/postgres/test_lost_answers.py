@@ -13,7 +13,13 @@ from tests.postgres.proxy import Cut, Proxy, proxied
 pytestmark = pytest.mark.anyio
 
 WORD = "zanzibar"
+CLAIM = b'"instance_id"'
+"""What a claim says, and no other statement."""
+SOON = "statement_ms=1000"
+"""A server that does not answer is given up before long."""
+TICK = ["run.created", "said", "tick.committed", "run.done"]
 Deed = Callable[[Ocean, str], Coroutine[Any, Any, Any]]
+cuts = pytest.mark.parametrize("cut", ["before", "after", "swallow", "late"])
 
 
 async def signal(ocean: Ocean, run_id: str) -> Any:
@@ -28,15 +34,26 @@ async def call(ocean: Ocean, run_id: str) -> Any:
     return await ocean.call_clog(run_id=run_id, method="say", payload=WORD)
 
 
-ONCE = {"signal": ["run.signalled"], "create": ["run.created"], "call": ["said", "call.committed"]}
+async def cancel(ocean: Ocean, run_id: str) -> Any:
+    return await ocean.cancel_run(run_id, reason=WORD)
+
+
+ONCE = {
+    "signal": ["run.signalled"],
+    "create": ["run.created"],
+    "call": ["said", "call.committed"],
+    "cancel": ["run.failed"],
+}
 
 
 @asynccontextmanager
-async def cut_off(url: str) -> AsyncIterator[tuple[Ocean, Proxy]]:
+async def cut_off(url: str) -> AsyncIterator[tuple[Ocean, Proxy, list[int]]]:
     clog = Clog("c")
+    calls: list[int] = []
 
     @clog.on_advance
     async def advance(tick: Tick) -> Done:
+        calls.append(tick.number)
         await tick.emit("said", {"word": WORD})
         return Done({"word": WORD})
 
@@ -45,38 +62,54 @@ async def cut_off(url: str) -> AsyncIterator[tuple[Ocean, Proxy]]:
         await tick.emit("said", {"word": payload})
         return payload
 
-    async with proxied(url) as (there, proxy), Ocean.open(there, clogs=[clog]) as ocean:
-        yield ocean, proxy
+    async with proxied(f"{url}?{SOON}") as (there, proxy), Ocean.open(there, clogs=[clog]) as ocean:
+        yield ocean, proxy, calls
 
 
-@pytest.mark.parametrize("cut", ["before", "after"])
-@pytest.mark.parametrize("deed", [signal, create, call], ids=lambda deed: deed.__name__)
+async def arrives_late(proxy: Proxy, cut: Cut) -> None:
+    """What was cut off and held up reaches the server after all, which refuses it."""
+    assert proxy.has_cut.is_set()
+    if cut == "late":
+        proxy.lets_go.set()
+        with anyio.fail_after(20):
+            assert b"ERROR" in await proxy.unheard.get()
+
+
+@cuts
+@pytest.mark.parametrize("deed", [signal, create, call, cancel], ids=lambda deed: deed.__name__)
 async def test_what_is_cut_off_at_its_commit_happens_once(real_database: str, deed: Deed, cut: Cut) -> None:
-    async with cut_off(real_database) as (ocean, proxy):
+    async with cut_off(real_database) as (ocean, proxy, _):
         run = await ocean.create_run(session_id="s", clog_id="c")
         before = await ocean.read_events(limit=1_000)
-        # The marker is the token's statement: what is read beforehand does not have the word in it.
         proxy.arm(cut, WORD.encode())
         await deed(ocean, run.run_id)
-        assert proxy.has_cut.is_set()
+        await arrives_late(proxy, cut)
         news = [event.type for event in (await ocean.read_events(limit=1_000))[len(before) :]]
         assert news == ONCE[deed.__name__]
 
 
-@pytest.mark.parametrize("cut", ["before", "after"])
-async def test_a_tick_that_is_cut_off_at_its_commit_is_committed_once(real_database: str, cut: Cut) -> None:
-    async with cut_off(real_database) as (ocean, proxy):
+@cuts
+@pytest.mark.parametrize("marker", [WORD.encode(), CLAIM], ids=["commit", "claim"])
+async def test_a_tick_that_is_cut_off_at_its_claim_or_commit_is_called_and_committed_once(
+    real_database: str, marker: bytes, cut: Cut
+) -> None:
+    async with cut_off(real_database) as (ocean, proxy, calls):
         run = await ocean.create_run(session_id="s", clog_id="c", input={})
-        proxy.arm(cut, WORD.encode())
-        result = await ocean.advance(run_id=run.run_id)
+        proxy.arm(cut, marker)
+        result = await ocean.advance()
         assert [outcome.outcome for outcome in result.outcomes] == ["done"]
-        assert proxy.has_cut.is_set()
-        types = [event.type for event in await ocean.read_events(run.run_id)]
-        assert types == ["run.created", "said", "tick.committed", "run.done"]
+        # Something that a late claim would find.
+        due = await ocean.create_run(session_id="s", clog_id="c", input={})
+        await arrives_late(proxy, cut)
+        assert calls == [1]
+        assert [event.type for event in await ocean.read_events(run.run_id)] == TICK
+        found = await ocean.get_run(due.run_id)
+        assert found is not None
+        assert (found.status, found.tick) == ("pending", 0)
 
 
 async def test_a_server_that_comes_back_is_found_again(real_database: str) -> None:
-    async with cut_off(real_database) as (ocean, proxy):
+    async with cut_off(real_database) as (ocean, proxy, _):
         run = await ocean.create_run(session_id="s", clog_id="c")
         proxy.is_down = True
         proxy.cut_all()

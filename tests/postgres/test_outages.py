@@ -1,9 +1,12 @@
-"""Servers that stop answering, and servers that are restarted while everybody is at work."""
+"""Servers that stop answering, throw everybody out, are restarted or crash while everybody is at work."""
 
-import threading
 from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import anyio
+import anyio.to_thread
+import asyncpg
 import pytest
 
 from ocean import Clog, Ocean, Ok, Outcome, StoreBusy, Tick
@@ -12,12 +15,22 @@ from tests.postgres.server import Server
 
 pytestmark = pytest.mark.anyio
 
-SENDERS, EACH = 6, 8
+SENDERS, EACH = 6, 12
+THROWS = 11
+Disturb = Callable[[Server, "Load"], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """One of its own; what it has answered is written down before."""
+    server = Server(synchronous_commit="on")
+    yield server
+    server.remove()
 
 
 async def test_an_answer_that_never_comes_is_found_out(real_database: str) -> None:
     async with (
-        proxied(f"{real_database}?statement_ms=300") as (url, proxy),
+        proxied(f"{real_database}?statement_ms=1000") as (url, proxy),
         Ocean.open(url, clogs=[Clog("c")]) as ocean,
     ):
         run = await ocean.create_run(session_id="s", clog_id="c")
@@ -27,9 +40,70 @@ async def test_an_answer_that_never_comes_is_found_out(real_database: str) -> No
         assert [entry.body for entry in await ocean.list_inputs(run.run_id)] == ["zanzibar"]
 
 
-async def test_a_restart_under_load_loses_and_doubles_nothing() -> None:
-    """Whatever was acknowledged is there once; whatever was not, is there once or not at all."""
-    server = Server()
+class Load:
+    """Two instances: signals are sent to a run by some, while both move it."""
+
+    def __init__(self, *oceans: Ocean) -> None:
+        self._oceans = oceans
+        self.acknowledged: list[str] = []
+        self.unsure: list[str] = []
+        self.is_over = False
+        self._has_sent_one = anyio.Event()
+
+    async def send(self, run_id: str) -> None:
+        async with anyio.create_task_group() as senders:
+            for number in range(SENDERS):
+                senders.start_soon(self._send, self._oceans[number % len(self._oceans)], run_id, number)
+        self.is_over = True
+
+    async def _send(self, ocean: Ocean, run_id: str, sender: int) -> None:
+        for number in range(EACH):
+            word = f"{sender}-{number}"
+            try:
+                await ocean.signal(run_id, word)
+                self.acknowledged.append(word)
+            except StoreBusy:
+                self.unsure.append(word)
+            self._has_sent_one.set()
+            self._has_sent_one = anyio.Event()
+
+    async def poke(self, ocean: Ocean) -> None:
+        while not self.is_over:
+            try:
+                await ocean.advance(budget_ms=200)
+            except StoreBusy:
+                continue
+
+    async def has_sent(self, count: int) -> None:
+        while len(self.acknowledged) + len(self.unsure) < count:
+            await self._has_sent_one.wait()
+
+
+async def restart(server: Server, load: Load) -> None:
+    await load.has_sent(SENDERS)
+    await anyio.to_thread.run_sync(server.stop)
+    await anyio.to_thread.run_sync(server.start)
+
+
+async def crash(server: Server, load: Load) -> None:
+    await load.has_sent(SENDERS)
+    await anyio.to_thread.run_sync(lambda: server.stop(is_crash=True))
+    await anyio.to_thread.run_sync(server.start)
+
+
+async def throw_out(server: Server, load: Load) -> None:
+    """Everybody, after each few signals, whatever they are in the middle of."""
+    db = await asyncpg.connect(f"{server.url}/postgres")
+    for number in range(1, THROWS + 1):
+        await load.has_sent(number * SENDERS * EACH // (THROWS + 1))
+        await db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'ocean%' AND pid <> pg_backend_pid()"
+        )
+    await db.close()
+
+
+def hearing() -> Clog:
     clog = Clog("c")
 
     @clog.on_advance
@@ -37,51 +111,26 @@ async def test_a_restart_under_load_loses_and_doubles_nothing() -> None:
         await tick.emit("heard", tick.input)
         return Ok()
 
-    acknowledged: list[str] = []
-    unsure: list[str] = []
-    sent = anyio.Event()
+    return clog
 
-    async def send(ocean: Ocean, run_id: str, sender: int) -> None:
-        for number in range(EACH):
-            word = f"{sender}-{number}"
-            try:
-                await ocean.signal(run_id, word)
-                acknowledged.append(word)
-            except StoreBusy:
-                unsure.append(word)
-            if len(acknowledged) + len(unsure) > SENDERS:
-                sent.set()
 
-    async def poke(ocean: Ocean) -> None:
-        while not done.is_set():
-            try:
-                await ocean.advance(budget_ms=200)
-            except StoreBusy:
-                continue
-
-    def restart() -> None:
-        server.stop()
-        server.start()
-        restarted.set()
-
-    done, restarted = anyio.Event(), threading.Event()
-    async with Ocean.open(f"{server.url}/postgres", clogs=[clog]) as ocean:
+@pytest.mark.parametrize("disturb", [restart, crash, throw_out], ids=lambda disturb: disturb.__name__)
+async def test_trouble_under_load_loses_and_doubles_nothing(server: Server, disturb: Disturb) -> None:
+    """Whatever was acknowledged is there once; whatever was not, is there once or not at all."""
+    url = f"{server.url}/postgres"
+    async with Ocean.open(url, clogs=[hearing()]) as ocean, Ocean.open(url, clogs=[hearing()]) as other:
         run = await ocean.create_run(session_id="s", clog_id="c")
+        load = Load(ocean, other)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(poke, ocean)
-            async with anyio.create_task_group() as senders:
-                for sender in range(SENDERS):
-                    senders.start_soon(send, ocean, run.run_id, sender)
-                await sent.wait()
-                await anyio.to_thread.run_sync(restart)
-            done.set()
-        assert restarted.is_set()
+            for each in (ocean, other):
+                tasks.start_soon(load.poke, each)
+            tasks.start_soon(disturb, server, load)
+            tasks.start_soon(load.send, run.run_id)
         while (await ocean.advance(budget_ms=5_000)).advanced:
             pass
         events = await ocean.read_events(run.run_id, limit=1_000)
         heard = Counter(event.payload for event in events if event.type == "heard")
         assert set(heard.values()) == {1}
-        assert set(acknowledged) <= heard.keys() <= {*acknowledged, *unsure}
-        assert len(acknowledged) + len(unsure) == SENDERS * EACH
+        assert set(load.acknowledged) <= heard.keys() <= {*load.acknowledged, *load.unsure}
+        assert len(load.acknowledged) + len(load.unsure) == SENDERS * EACH
         assert [event.run_seq for event in events] == list(range(1, len(events) + 1))
-    server.remove()

@@ -1,116 +1,279 @@
-"""What a claim touches: the due runs it looks at, however many sleep or have ended, and whatever statistics say."""
+"""What verbs cost the server: as much as they do, however many runs sleep or have ended, however old a run is, however
+long the log, and whatever statistics say."""
 
-import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from functools import cache
 from typing import Any
 
 import asyncpg
 import pytest
 
-from ocean.kernel.store import ClaimableClog, ClaimAsk
-from ocean.stores.postgres.hints import hints
-from ocean.stores.postgres.link import FETCH
+from ocean import Done, Ok
+from ocean.kernel.effects import Effects, NewEvent, RowWrite, SetTimer
+from ocean.kernel.filters import FeedFilter, RunFilter, Span
+from ocean.kernel.records import Claim, ClogRecord, RunStatus
+from ocean.kernel.store import RowsAsk, SweepAsk
+from tests.conformance.kit import CLOG, LOCK_MS, a_run, a_signal, an_ask, commit_of, pending, run_row, tick_row
+from tests.postgres.costs import Cost, MeasuredStore, measured
+from tests.postgres.crowd import AGE, OLD, make_burst, make_crowd
 from tests.postgres.server import blocking, fresh_database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("plans")]
 
-ENDED, ASLEEP, BURST = 1_000_000, 100_000, 20_000
-FAR = 9_000_000_000_000
-ASK = ClaimAsk({"c": ClaimableClog("c", 30_000, "1", False)}, "i", 8)
+Costs = dict[str, Cost]
 
 
-async def make(db: Any, prefix: str, count: int, status: str, *, due_at: str = "NULL", ended_at: str = "NULL") -> None:
-    wake_at, ready_at = (due_at if status == wanted else "NULL" for wanted in ("waiting", "pending"))
-    await db.execute(
-        "INSERT INTO runs (run_id, session_id, clog_id, correlation_id, priority, status, attempt, due_at, wake_at,"
-        " ready_at, last_call, lock_epoch, tick, tick_open, paused, event_count, inbox_count, pending_count,"
-        " created_at, updated_at, ended_at)"
-        f" SELECT '{prefix}-' || g, 's', 'c', 'x', 5, '{status}', 0, {due_at}, {wake_at}, {ready_at}, 0, 0, 0, 0, 0,"
-        f" 1, 0, 0, g, g, {ended_at} FROM generate_series(1, {count}) g"
-    )
-
-
-async def prepare(db: Any) -> None:
-    await db.execute("INSERT INTO ocean_sessions VALUES ('s', 1) ON CONFLICT DO NOTHING")
-    await db.execute(
-        "INSERT INTO ocean_clogs (clog_id, version, has_on_end, registered_at) VALUES ('c', '1', 0, 1)"
-        " ON CONFLICT DO NOTHING"
-    )
-
-
-async def build(url: str) -> None:
-    """A million rows are made fast without triggers and indexes; these are made again afterwards."""
-    db = await asyncpg.connect(url, command_timeout=600)
-    await prepare(db)
-    indexes = await db.fetch(
-        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'runs' AND indexname <> 'runs_pkey'"
-    )
-    await db.execute("ALTER TABLE runs DISABLE TRIGGER ALL")
-    for index in indexes:
-        await db.execute(f"DROP INDEX {index['indexname']}")
-    await make(db, "ended", ENDED, "done", ended_at="g")
-    await make(db, "asleep", ASLEEP, "waiting", due_at=f"{FAR} + g")
-    for index in indexes:
-        await db.execute(index["indexdef"])
-    await db.execute("ALTER TABLE runs ENABLE TRIGGER ALL")
-    await db.close()
-
-
-@pytest.fixture(scope="module")
-def full() -> str:
-    """100,000 runs that sleep and 1,000,000 that have ended. Never returned: nobody else could use it."""
+@cache
+def crowd() -> str:
+    """Sleepers, finished runs, and old ones. Never returned: nobody else could use it."""
     url = fresh_database(has_test_clock=False)
-    blocking(build(url))
+    blocking(make_crowd(url))
     return url
 
 
-@pytest.fixture
-async def db(full: str, anyio_backend: Any) -> AsyncIterator[Any]:
-    found = await asyncpg.connect(full)
-    yield found
-    await found.execute("DELETE FROM runs WHERE run_id LIKE 'due-%'")
-    await found.close()
-
-
-async def looked_at(db: Any, sql: str, *values: Any) -> tuple[Any, int, int]:
-    """The answer, and how many walks through the whole table and how many rows by index it took."""
-    async with db.transaction():
-        answer = await db.fetchval(sql, *values)
-        row = await db.fetchrow("SELECT seq_scan, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'runs'")
-    return answer, row["seq_scan"], row["idx_tup_fetch"]
-
-
-async def look(db: Any) -> tuple[list[Any], int, int]:
-    needs = json.dumps([need.as_json() for need in hints(ASK)])
-    found, seq_scans, rows = await looked_at(db, f"SELECT found FROM ({FETCH}) f", needs)
-    return json.loads(found), seq_scans, rows
-
-
-async def test_an_idle_look_costs_a_few_rows_however_many_sleep_or_have_ended(db: Any) -> None:
-    found, seq_scans, rows = await look(db)
-    assert [name for name, *_ in found if name == "run"] == []
-    assert seq_scans == 0
-    assert rows < 20
-
-
-@pytest.mark.parametrize("is_analyzed", [False, True])
-async def test_a_claim_costs_what_it_claims(db: Any, is_analyzed: bool) -> None:
-    await make(db, "due", 3, "pending", due_at="g")
-    if is_analyzed:
-        await db.execute("ANALYZE runs")
-    found, seq_scans, rows = await look(db)
-    assert len([name for name, *_ in found if name == "run"]) == 3
-    assert seq_scans == 0
-    assert rows < 60
-
-
-async def test_a_claim_right_after_a_burst_needs_no_statistics(real_database: str) -> None:
-    db = await asyncpg.connect(real_database)
-    await prepare(db)
-    assert await db.fetchval("SELECT count(*) FROM pg_stats WHERE tablename = 'runs'") == 0
-    await make(db, "due", BURST, "pending", due_at="g")
-    found, seq_scans, rows = await look(db)
-    assert len([name for name, *_ in found if name == "run"]) == 8
-    assert seq_scans == 0
-    assert rows < 150
+async def analyze(url: str) -> None:
+    db = await asyncpg.connect(url, command_timeout=60)
+    await db.execute("VACUUM ANALYZE")
     await db.close()
+
+
+@pytest.fixture(scope="module", params=["no statistics", "statistics"])
+def place(request: pytest.FixtureRequest) -> int:
+    """First without, then with: which of the two it is."""
+    if request.param == "statistics":
+        blocking(analyze(crowd()))
+    return int(request.param == "statistics")
+
+
+@pytest.fixture
+async def full(place: int, anyio_backend: Any) -> AsyncIterator[MeasuredStore]:
+    async with measured(crowd()) as store:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        yield store
+
+
+class Life:
+    """Every verb that a run meets, on one that is idle; and on runs that are created here."""
+
+    def __init__(self, store: MeasuredStore, run_id: str, name: str) -> None:
+        self.store, self.run_id, self.name = store, run_id, name
+        self.costs: Costs = {}
+
+    async def count(self, verb: str, deed: Any) -> None:
+        self.costs[verb] = await self.store.cost(deed)
+
+    async def begin(self) -> None:
+        store, run_id, name = self.store, self.run_id, self.name
+        new = a_run(f"{name}-all", input={}, concurrency_keys=["k"], dedupe_key=name, attributes={"size": 1})
+        await self.count("create", store.create_run(a_run(name), None))
+        await self.count("create with all", store.create_run(new, None))
+        await self.count("signal", store.deliver_signal(a_signal(run_id, signal_id=name), None))
+        await self.count("signal again", store.deliver_signal(a_signal(run_id, signal_id=name), None))
+        await self.count("get", store.get_run(run_id))
+        await self.count("standing", store.standing(run_id))
+        await self.count("survey", store.survey(run_id, (CLOG,)))
+        await self.count("preview", store.preview_claim(an_ask(run_id=run_id)))
+
+    async def claim(self, verb: str) -> Claim:
+        claims: list[Claim] = []
+        await self.count(verb, kept(claims, self.store.claim_due(an_ask(run_id=self.run_id))))
+        (held,) = claims
+        return held
+
+    async def work(self, held: Claim) -> None:
+        store, run_id, name = self.store, self.run_id, self.name
+        key, tick_key = run_row(run_id), tick_row(held.tick, name, run_id)
+        ask = RowsAsk(CLOG, "s", run_id, keys=(key, tick_key), ticks=(1, 2), history=3, dedupe_keys=(name,))
+        await self.count("read rows", store.read_rows(ask))
+        await self.count("store step", store.store_step(held.lock, held.tick, name, "1"))
+        await self.count("read step", store.read_step(run_id, held.tick, name))
+        await self.count("stream", store.append_streamed(held.lock, held.tick, 1, [NewEvent("x", "1", CLOG)]))
+        await self.count("renew", store.writing.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
+        effects = Effects(
+            writes=[RowWrite(key, 0, apply=lambda old: "1"), RowWrite(tick_key, 0, "1")],
+            events=[NewEvent("x", "1", CLOG)],
+            signals=[a_signal(name)],
+            timers=[SetTimer("later", held.claimed_at + 10_000_000, "1")],
+            attributes={"size": 2},
+        )
+        await self.count("commit", store.commit_tick(commit_of(held, Ok(), effects)))
+        await self.count("commit again", store.commit_tick(commit_of(held, Ok(), effects)))
+        _, last = await store.event_bounds()
+        await self.count("bounds", store.event_bounds())
+        await self.count("feed", store.read_events(FeedFilter(run_id=run_id), last - 10, 10))
+        await self.count("ticks", store.list_ticks(run_id, held.tick - 1, 10))
+        await self.count("inputs", store.list_inputs(run_id, held.tick - 1, 10))
+
+    async def end(self) -> None:
+        store, name = self.store, self.name
+        await store.deliver_signal(a_signal(self.run_id), None)
+        held = await self.claim("claim again")
+        await self.count("commit of an end", store.commit_tick(commit_of(held, Done(1))))
+        await self.count("cancel", store.cancel_run(f"{name}-all", None, None, None))
+        await self.count("delete", store.delete_run(f"{name}-all", None, None))
+        await self.count("delete alive", store.delete_run(name, None, None))
+        await self.count("sweep", store.sweep(SweepAsk(0, 0, 0, 100)))
+        await self.count("agenda", store.agenda((CLOG,)))
+
+
+async def life(store: MeasuredStore, run_id: str, name: str) -> Costs:
+    lived = Life(store, run_id, name)
+    await lived.begin()
+    await lived.work(await lived.claim("claim"))
+    await lived.end()
+    return lived.costs
+
+
+async def kept(claims: list[Claim], claiming: Awaitable[list[Claim]]) -> None:
+    claims.extend(await claiming)
+
+
+def assert_no_dearer(costs: Costs, small: Costs) -> None:
+    """Indexes are deeper, and dead entries may be on the way. All the rest would cost thousands."""
+    dear = {
+        verb: (cost, small[verb])
+        for verb, cost in costs.items()
+        if cost.walked or cost.pages > 3 * small[verb].pages + 30 or cost.rows > 2 * small[verb].rows + 300
+    }
+    assert not dear, [f"{verb}: {cost}" for verb, cost in dear.items()]
+
+
+async def small_life(url: str) -> Costs:
+    """In a database that has nothing else, on a connection that knows all the plans."""
+    async with measured(url) as store:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        await store.create_run(a_run("first"), None)
+        await life(store, "first", "once")
+        await store.create_run(a_run("second"), None)
+        return await life(store, "second", "twice")
+
+
+async def test_verbs_cost_the_same_beside_a_million_runs_and_on_an_old_one(
+    full: MeasuredStore, place: int, real_database: str
+) -> None:
+    small = await small_life(real_database)
+    assert all(not cost.walked for cost in small.values())
+    await full.create_run(a_run(f"young-{place}"), None)
+    assert_no_dearer(await life(full, f"young-{place}", f"a-{place}"), cold(small))
+    assert_no_dearer(await life(full, OLD[place], f"b-{place}"), small)
+
+
+def cold(costs: Costs) -> Costs:
+    """A plan that is made looks at every index once."""
+    return {verb: Cost(cost.pages + 60, cost.rows, cost.walked, cost.indexes) for verb, cost in costs.items()}
+
+
+async def test_an_idle_look_costs_a_few_rows(full: MeasuredStore) -> None:
+    for look in (full.claim_due(an_ask()), full.agenda((CLOG,)), full.claim_due(an_ask(limit=64))):
+        cost = await full.cost(look)
+        assert not cost.walked
+        assert cost.pages < 120
+        assert cost.rows < 300
+    cost = await full.cost(full.claim_due(an_ask(limit=64)))
+    assert (cost.pages < 60, cost.rows < 20) == (True, True), cost
+
+
+async def test_a_claim_costs_what_it_claims(full: MeasuredStore, place: int) -> None:
+    costs: list[Cost] = []
+    for count in (8, 8, 64):
+        for number in range(count):
+            await pending(full, f"due-{place}-{len(costs)}-{number:02}")
+        claims: list[Claim] = []
+        costs.append(await full.cost(kept(claims, full.claim_due(an_ask(limit=64)))))
+        assert len(claims) == count
+        for held in claims:
+            await full.commit_tick(commit_of(held, Done(1)))
+    assert not any(cost.walked for cost in costs)
+    _, few, many = costs
+    assert few.pages < 8 * 100
+    assert few.rows < 8 * 40
+    assert many.pages < 10 * few.pages
+    assert many.rows < 10 * few.rows
+
+
+@pytest.mark.parametrize("analyzed_after", [0, 1, 3, None])
+async def test_a_burst_needs_no_statistics(real_database: str, analyzed_after: int | None) -> None:
+    """Neither plans that were made when there was next to nothing, nor statistics of that, make anything dear."""
+    async with measured(real_database) as store:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        for number, name in enumerate(("first", "second", "third", "last")):
+            if number == analyzed_after:
+                await analyze(real_database)
+            await store.create_run(a_run(name), None)
+        await life(store, "first", "once")
+        small = await life(store, "second", "twice")
+        await make_burst(real_database)
+        costs = await life(store, "third", "thrice")
+        # It counts what is due, up to a thousand.
+        assert costs.pop("agenda").rows < 1_200
+        assert_no_dearer(costs, small)
+        async with measured(real_database) as other:
+            for claimer in (store, other):
+                claims: list[Claim] = []
+                cost = await claimer.cost(kept(claims, claimer.claim_due(an_ask(limit=32))))
+                assert len(claims) == 32
+                assert not cost.walked
+                assert cost.pages < 32 * 100
+                assert cost.rows < 32 * 40
+
+
+LISTS: dict[str, tuple[str, RunFilter]] = {
+    "all": ("runs_created", RunFilter()),
+    "created": ("runs_created", RunFilter(created=Span(5, 25))),
+    "clog": ("runs_clog", RunFilter(clog_ids=(CLOG,))),
+    "status": ("runs_clog", RunFilter(statuses=(RunStatus.DONE,))),
+    "a status that is rare": ("runs_clog", RunFilter(statuses=(RunStatus.FAILED,))),
+    "clog, status and created": (
+        "runs_clog",
+        RunFilter(clog_ids=(CLOG, "other"), statuses=(RunStatus.WAITING, RunStatus.FAILED), created=Span(5, 25)),
+    ),
+    "session": ("runs_session", RunFilter(session_ids=("s",))),
+    "another session": ("runs_session", RunFilter(session_ids=("t",))),
+    "session and a rare status": ("runs_session", RunFilter(session_ids=("s",), statuses=(RunStatus.FAILED,))),
+    "parent": ("runs_parent", RunFilter(parent_run_ids=("asleep-0000001",))),
+    "another parent": ("runs_parent", RunFilter(parent_run_ids=("asleep-0000002",))),
+    "ended": ("runs_clog_ended", RunFilter(ended=Span(5, None))),
+    "ended and a rare status": ("runs_clog_ended", RunFilter(ended=Span(5, 25), statuses=(RunStatus.FAILED,))),
+    "attribute": ("ocean_attributes_value", RunFilter(clog_ids=(CLOG,), attributes={"size": ("n000000007",)})),
+    "an attribute's range": ("ocean_attributes_value", RunFilter(clog_ids=(CLOG,), ranged=("size", Span("n", "o")))),
+}
+
+
+@pytest.mark.parametrize("is_descending", [False, True])
+@pytest.mark.parametrize("name", LISTS)
+async def test_a_list_walks_its_index(full: MeasuredStore, name: str, is_descending: bool) -> None:
+    index, where = LISTS[name]
+    cursor = None
+    for _ in range(2):
+        page = await full.list_runs(where, 10, cursor, is_descending)
+        assert_walks(full.measured.last, index)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert_walks(await full.cost(full.count_runs(where, 10)), index)
+
+
+def assert_walks(cost: Cost, index: str) -> None:
+    assert not cost.walked
+    assert index in cost.indexes
+    assert cost.pages < 300, cost
+    assert cost.rows < 600, cost
+
+
+FEEDS = {
+    "events_run": FeedFilter(run_id=OLD[0]),
+    "events_session": FeedFilter(session_id=OLD[0]),
+    "events_clog": FeedFilter(clog_id=OLD[0]),
+    "events_correlation": FeedFilter(correlation_id=OLD[0]),
+    "events_pkey": FeedFilter(),
+}
+
+
+@pytest.mark.parametrize("index", FEEDS)
+async def test_a_feed_walks_its_index_from_its_cursor(full: MeasuredStore, index: str) -> None:
+    """Also at its end, behind which others' events are: those of the second old run, as many as its own."""
+    for after in (0, AGE // 2, AGE + 100):
+        cost = await full.cost(full.read_events(FEEDS[index], after, 10))
+        assert cost.indexes == {index}
+        assert cost.pages < 60, cost
+        assert cost.rows < 20, cost

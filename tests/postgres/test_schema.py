@@ -1,19 +1,31 @@
 """The schema: the same tables as on SQLite, made once however many come at once, and with the server's own time."""
 
+import hashlib
+import json
+import os
+import re
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import asyncpg
 import pytest
 
-from ocean import Clog, Ocean, StoreUnusable
+from ocean import Clog, Done, Ocean, OceanError, Outcome, StoreUnusable, Tick
 from ocean.stores.migrate import migrate as migrate_sqlite
-from ocean.stores.postgres.migrate import migrations
+from ocean.stores.postgres.migrate import MIGRATING, functions, migrate, migrations, schema_version
 from tests.postgres.server import blank_database
 
 pytestmark = pytest.mark.anyio
 
 OWN = {"ocean_schema", "ocean_groups"}
+RECORD = Path(__file__).with_name("schema_digests.json")
+ROOT = Path(__file__).parents[2]
+NEWEST = migrations()[-1][0]
 
 
 async def test_both_databases_have_the_same_tables_with_the_same_columns(real_database: str) -> None:
@@ -56,6 +68,76 @@ async def test_the_time_that_is_shipped_is_the_servers(real_database: str) -> No
     assert has_test_clock is None
 
 
+def digests() -> dict[str, str]:
+    """Of every migration, and of the functions that go with the newest."""
+    scripts = {f"{number:04}": script for number, script in migrations()}
+    texts = {**scripts, f"{NEWEST:04} functions": functions()}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+
+
+def test_what_has_landed_is_not_edited() -> None:
+    """A change to functions or tables brings a new number, once the newest one has landed: databases that have it would
+    not see the change. Until then, and when a number is added: python -m tests.postgres.test_schema
+    """
+    assert json.loads(RECORD.read_text()) | digests() == json.loads(RECORD.read_text())
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Any]:
+    db = await asyncpg.connect(url)
+    try:
+        yield db
+    finally:
+        await db.close()
+
+
+async def shape(db: Any) -> list[Any]:
+    """Columns, indexes, constraints, functions and settings of tables."""
+    queries = (
+        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns"
+        " WHERE table_schema = 'public' ORDER BY 1, 2",
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
+        "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2",
+        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1",
+        "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1",
+        "SELECT version FROM ocean_schema",
+    )
+    return [[tuple(row) for row in await db.fetch(query)] for query in queries]
+
+
+@pytest.mark.parametrize("number", range(NEWEST))
+async def test_an_older_schema_is_brought_up_to_date(number: int, real_database: str) -> None:
+    """From nothing, and from every number since."""
+    steps = [step for step in migrations() if step[0] <= number]
+    async with connected(blank_database()) as db, connected(real_database) as fresh:
+        if steps:
+            await migrate(db, steps)
+        assert (await schema_version(db) or 0) == number
+        await migrate(db)
+        assert await shape(db) == await shape(fresh)
+
+
+async def test_the_next_number_runs_what_is_new_and_makes_the_functions_anew() -> None:
+    following = [*migrations(), (NEWEST + 1, "ALTER TABLE runs ADD COLUMN mood TEXT; DROP FUNCTION ocean_last_event")]
+    async with connected(blank_database()) as db:
+        await migrate(db)
+        await migrate(db, following)
+        assert await schema_version(db) == NEWEST + 1
+        assert await db.fetchval("SELECT count(mood) FROM runs") == 0
+        assert await db.fetchval("SELECT count(*) FROM pg_proc WHERE proname = 'ocean_last_event'") == 1
+
+
+async def test_a_migration_that_fails_leaves_the_schema_as_it_was() -> None:
+    failing = [*migrations(), (NEWEST + 1, "ALTER TABLE runs ADD COLUMN mood TEXT; SELECT 1 / 0")]
+    async with connected(blank_database()) as db:
+        await migrate(db)
+        before = await shape(db)
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await migrate(db, failing)
+        assert await shape(db) == before
+
+
 async def test_a_blank_database_is_prepared_once_by_many_at_once() -> None:
     url = blank_database()
     opened = []
@@ -68,21 +150,111 @@ async def test_a_blank_database_is_prepared_once_by_many_at_once() -> None:
         for _ in range(5):
             tasks.start_soon(open_one)
     assert len(opened) == 5
+    async with connected(url) as db:
+        assert [row["version"] for row in await db.fetch("SELECT version FROM ocean_schema")] == [NEWEST]
+
+
+async def test_to_open_again_does_nothing(real_database: str) -> None:
+    """Not even a transaction that could be seen: functions keep theirs."""
+    made_by = "SELECT array_agg(xmin::text ORDER BY oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+    async with connected(real_database) as db:
+        before = await db.fetchval(made_by)
+        async with Ocean.open(real_database):
+            pass
+        assert await db.fetchval(made_by) == before
+
+
+async def test_whoever_finds_another_preparing_it_waits_longer_than_for_anything_else() -> None:
+    url = blank_database()
     db = await asyncpg.connect(url)
-    assert [row["version"] for row in await db.fetch("SELECT version FROM ocean_schema")] == [migrations()[-1][0]]
+    opened: list[str] = []
+
+    async def open_one() -> None:
+        async with Ocean.open(f"{url}?lock_ms=100&statement_ms=400", clogs=[Clog("c")]):
+            opened.append("late")
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks, db.transaction():
+            await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+            tasks.start_soon(open_one)
+            # Longer than any statement of theirs may take, and than the driver waits for one.
+            await db.execute("SELECT pg_sleep(1)")
+            assert opened == []
+    assert opened == ["late"]
     await db.close()
 
 
 async def test_a_newer_schema_is_left_alone(real_database: str) -> None:
-    db = await asyncpg.connect(real_database)
-    await db.execute("UPDATE ocean_schema SET version = version + 1")
-    try:
-        with pytest.raises(StoreUnusable, match="upgrade ocean-runtime"):
-            async with Ocean.open(real_database):
+    async with connected(real_database) as db:
+        await db.execute("UPDATE ocean_schema SET version = version + 1")
+        try:
+            with pytest.raises(StoreUnusable, match="upgrade ocean-runtime"):
+                async with Ocean.open(real_database):
+                    pass
+        finally:
+            await db.execute("UPDATE ocean_schema SET version = version - 1")
+
+
+@asynccontextmanager
+async def restricted(url: str, grants: str) -> AsyncIterator[str]:
+    """The same database, for a role that owns nothing and may create nothing."""
+    role = f"worker_{os.getpid()}"
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    async with connected(url) as db:
+        await db.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'word'")
+        try:
+            await db.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+            await db.execute(re.sub(r"\bworker\b", role, grants))
+            yield urlunsplit(parts._replace(netloc=f"{role}:word@{place}"))
+        finally:
+            await db.execute(f"GRANT USAGE ON SCHEMA public TO PUBLIC; DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def documented_grants() -> str:
+    found = re.search(r"^```sql\n(GRANT .*?)^```", (ROOT / "docs" / "operating.md").read_text(), re.M | re.S)
+    assert found
+    return found[1]
+
+
+async def test_a_role_that_may_create_nothing_can_run(real_database: str) -> None:
+    clog = Clog("c")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        await tick.read(run=True, global_=True)
+        await tick.write(run=1, global_=lambda old: (old or 0) + 1)
+        await tick.step("once", lambda key: 1)
+        await tick.stream("word", 1)
+        return Done(tick.input)
+
+    async with restricted(real_database, documented_grants()) as url:
+        async with connected(url) as db:
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await db.execute("CREATE TABLE mine ()")
+        async with Ocean.open(url, clogs=[clog]) as ocean:
+            run = await ocean.create_run(
+                session_id="s",
+                clog_id="c",
+                input=7,
+                concurrency_keys=["k"],
+                dedupe_key="d",
+                attributes={"size": 1},
+            )
+            assert await ocean.result(run.run_id, timeout_ms=5_000) == 7
+            assert len((await ocean.list_runs(clog_id="c", attributes={"size": 1})).runs) == 1
+            with pytest.raises(OceanError, match="ended"):
+                await ocean.signal(run.run_id)
+            assert await ocean.read_events(run.run_id)
+            assert await ocean.delete_session("s") == 1
+            await ocean.sweep(events_older_than_ms=0)
+
+
+async def test_a_role_that_may_create_nothing_is_told_that_it_cannot_bring_the_schema_up() -> None:
+    async with restricted(blank_database(), "GRANT USAGE ON SCHEMA public TO worker") as url:
+        with pytest.raises(StoreUnusable, match="permission denied"):
+            async with Ocean.open(url):
                 pass
-    finally:
-        await db.execute("UPDATE ocean_schema SET version = version - 1")
-        await db.close()
 
 
 async def test_a_server_that_is_not_there_is_said_without_its_password() -> None:
@@ -90,3 +262,7 @@ async def test_a_server_that_is_not_there_is_said_without_its_password() -> None
         async with Ocean.open("postgresql://someone:secret@127.0.0.1:1/nothing"):
             pass
     assert "secret" not in str(refused.value)
+
+
+if __name__ == "__main__":
+    RECORD.write_text(json.dumps(json.loads(RECORD.read_text()) | digests(), indent=1, sort_keys=True) + "\n")

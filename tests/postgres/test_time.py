@@ -5,6 +5,10 @@ import asyncpg
 import pytest
 
 from ocean import Clog, Done, Ocean, Ok, Outcome, SystemClock, Tick, Wait
+from ocean.compose import open_store
+from ocean.kernel.records import ClogRecord
+from ocean.stores.postgres.store import PostgresStore
+from tests.conformance.kit import CLOG, an_ask
 
 pytestmark = pytest.mark.anyio
 
@@ -15,10 +19,10 @@ class Wrong(SystemClock):
     """A host whose clock is off."""
 
     def __init__(self, by_ms: int) -> None:
-        self._by_ms = by_ms
+        self.by_ms = by_ms
 
     def now(self) -> int:
-        return super().now() + self._by_ms
+        return super().now() + self.by_ms
 
 
 async def server_time(url: str) -> int:
@@ -82,3 +86,19 @@ async def test_a_wrong_host_writes_the_servers_time_and_waits_for_it(real_databa
         assert all(abs(event.ts - now) < HOUR_MS / 2 for event in events)
         swept = await ocean.sweep(events_older_than_ms=HOUR_MS // 2)
         assert swept.events == 0
+
+
+async def test_the_servers_time_is_known_from_the_beginning_and_from_every_answer(real_database: str) -> None:
+    clock = Wrong(HOUR_MS)
+    store = await open_store(real_database, clock)
+    assert isinstance(store, PostgresStore)
+    try:
+        assert abs(store.clock.now() - await server_time(real_database)) < 5_000
+        for off_ms in (-HOUR_MS, 0):
+            clock.by_ms = off_ms
+            before = store.link.round_trips
+            await (store.claim_due(an_ask()) if off_ms else store.register_clogs([ClogRecord(CLOG, "1", False)]))
+            assert store.link.round_trips == before + 1
+            assert abs(store.clock.now() - await server_time(real_database)) < 5_000
+    finally:
+        await store.close()

@@ -7,83 +7,102 @@ import anyio
 import asyncpg
 import pytest
 
-from ocean import Clog, Ocean
-from ocean.stores.postgres.store import PostgresStore
+from ocean import Clog, Ocean, Ok, RunNotFound, Tick
+from tests.postgres.proxy import proxied
 
 pytestmark = pytest.mark.anyio
 
 
-@asynccontextmanager
-async def two(url: str) -> AsyncIterator[tuple[Ocean, Ocean]]:
-    async with Ocean.open(url, clogs=[Clog("c")]) as one, Ocean.open(url, clogs=[Clog("c")]) as other:
-        yield one, other
-
-
-async def listeners(db: "asyncpg.Connection[asyncpg.Record]") -> list[int]:
-    rows = await db.fetch(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'ocean listener' AND query LIKE 'LISTEN%'"
-        " AND datname = current_database()"
-    )
-    return [row["pid"] for row in rows]
-
-
 async def test_a_follower_hears_of_another_instances_event(real_database: str) -> None:
-    async with two(real_database) as (one, other):
+    async with (
+        Ocean.open(real_database, clogs=[Clog("c")]) as one,
+        Ocean.open(real_database, clogs=[Clog("c")]) as other,
+    ):
         run = await one.create_run(session_id="s", clog_id="c")
-        async with anyio.create_task_group() as tasks:
-            seen: list[str] = []
+        seen: list[str] = []
 
-            async def follow() -> None:
-                async for event in other.follow(run.run_id):
-                    seen.append(event.type)
-                    if event.type == "run.signalled":
-                        return
+        async def follow() -> None:
+            async for event in other.follow(run.run_id):
+                seen.append(event.type)
+                if event.type == "run.signalled":
+                    return
 
-            tasks.start_soon(follow)
-            await one.signal(run.run_id, {})
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(follow)
+                await one.signal(run.run_id, {})
         assert seen == ["run.created", "run.signalled"]
 
 
-async def test_a_listener_that_is_killed_is_not_missed(real_database: str) -> None:
-    async with two(real_database) as (one, other):
-        run = await one.create_run(session_id="s", clog_id="c")
-        db = await asyncpg.connect(real_database)
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as tasks:
-                heard = anyio.Event()
+class Ear:
+    def __init__(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self._db = db
+        self._heard: list[object] = []
 
-                async def wait() -> None:
-                    assert isinstance(other._store, PostgresStore)
-                    await other._store.next_commit(other._store.commits_seen(), look_ms=20)
-                    await other._store.next_commit(other._store.commits_seen(), look_ms=20)
-                    heard.set()
+    async def listen(self) -> None:
+        await self._db.add_listener("ocean", lambda *facts: self._heard.append(facts))
 
-                tasks.start_soon(wait)
-                while not (pids := await listeners(db)):
-                    pass
-                await db.execute("SELECT pg_terminate_backend($1)", pids[0])
-                await one.signal(run.run_id, 1)
-                while not heard.is_set():
-                    await one.signal(run.run_id, 2)
+    async def heard(self) -> int:
+        """How many notifications have come since it was last asked: they come before the answer to anything else."""
+        await self._db.execute("SELECT 1")
+        heard, self._heard = self._heard, []
+        return len(heard)
+
+
+@asynccontextmanager
+async def listening(url: str) -> AsyncIterator[Ear]:
+    db = await asyncpg.connect(url)
+    ear = Ear(db)
+    await ear.listen()
+    try:
+        yield ear
+    finally:
         await db.close()
 
 
-async def test_a_group_notifies_at_most_once(real_database: str) -> None:
-    heard: list[str] = []
-    db = await asyncpg.connect(real_database)
-    await db.add_listener("ocean", lambda *facts: heard.append(str(facts[2])))
-    async with Ocean.open(real_database, clogs=[Clog("c")]) as ocean:
-        assert isinstance(ocean._store, PostgresStore)
+async def test_a_group_notifies_once_however_much_is_in_it(real_database: str) -> None:
+    async with (
+        listening(real_database) as ear,
+        proxied(real_database) as (url, proxy),
+        Ocean.open(url, clogs=[Clog("c")]) as ocean,
+    ):
         run = await ocean.create_run(session_id="s", clog_id="c")
-        await db.execute("SELECT 1")
-        heard.clear()
-        groups = await db.fetchval("SELECT count(*) FROM ocean_groups")
+        await ear.heard()
+        proxy.arm("held", b"first")
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ocean.signal, run.run_id, "first")
+            await proxy.has_cut.wait()
             for number in range(20):
                 tasks.start_soon(ocean.signal, run.run_id, number)
-        await db.execute("SELECT 1")
-        assert len(heard) <= await db.fetchval("SELECT count(*) FROM ocean_groups") - groups
+            await anyio.wait_all_tasks_blocked()
+            proxy.lets_go.set()
+        assert await ear.heard() == 2
         found = await ocean.get_run(run.run_id)
         assert found is not None
-        assert found.pending_count == 20
-    await db.close()
+        assert found.pending_count == 21
+
+
+async def test_nobody_is_told_of_what_nobody_waits_for(real_database: str) -> None:
+    """A poke that finds nothing, a claim, and what is refused: no event comes of them."""
+    clog = Clog("c")
+    claimed: list[int] = []
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Ok:
+        claimed.append(await ear.heard())
+        for number in range(10):
+            await tick.emit("said", number)
+        return Ok()
+
+    async with listening(real_database) as ear, Ocean.open(real_database, clogs=[clog]) as ocean:
+        run = await ocean.create_run(session_id="s", clog_id="c")
+        await ear.heard()
+        await ocean.advance()
+        with pytest.raises(RunNotFound):
+            await ocean.signal("nobody", {})
+        await ocean.read_events(run.run_id)
+        assert await ear.heard() == 0
+        await ocean.signal(run.run_id, {})
+        assert await ear.heard() == 1
+        await ocean.advance()
+        assert (claimed, await ear.heard()) == ([0], 1)

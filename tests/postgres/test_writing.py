@@ -148,6 +148,22 @@ async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str)
     await db.close()
 
 
+async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str) -> None:
+    db = await asyncpg.connect(url)
+    await db.execute(
+        "INSERT INTO ocean_groups (token, at, answer)"
+        " SELECT 'old-' || i, extract(epoch FROM now()) - 700, '{}' FROM generate_series(1, 9) i"
+        " UNION ALL SELECT 'void', extract(epoch FROM now()) - 300, NULL"
+    )
+    async with desk(url) as d:
+        for number in range(4):
+            # A few with each: it is nobody's work to sweep them all.
+            await (d.note("a") if number % 2 else d.writing.claim({"words": ["b"]}))
+    left = await db.fetch("SELECT token FROM ocean_groups WHERE token LIKE 'old%' OR token = 'void'")
+    assert [row["token"] for row in left] == ["void"]
+    await db.close()
+
+
 async def test_a_claim_may_be_refused(url: str) -> None:
     async with desk(url) as d:
         with pytest.raises(InvalidValue, match="'a' is not external"):

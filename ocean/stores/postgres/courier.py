@@ -21,8 +21,8 @@ PATIENCE_MS = (0, 50, 200, 800)
 
 class Courier:
     def __init__(self, options: Options, clock: Clock) -> None:
-        limits = {"statement_ms": min(options.statement_ms, STATEMENT_MS), "lock_ms": min(options.lock_ms, LOCK_MS)}
-        self._options = replace(options, pool=1, **limits)
+        statement_ms, lock_ms = min(options.statement_ms, STATEMENT_MS), min(options.lock_ms, LOCK_MS)
+        self._options = replace(options, pool=1, statement_ms=statement_ms, lock_ms=lock_ms)
         self._clock = clock
         self._starting = threading.Lock()
         self._is_closed = False

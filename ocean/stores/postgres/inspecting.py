@@ -21,9 +21,10 @@ def look_at_server(url: str) -> StoreFacts:
 
 
 async def _look(url: str) -> StoreFacts:
-    facts = StoreFacts("PostgreSQL", "?", True, shown(options_from(url).url).strip("'"), migrations()[-1][0])
+    options = options_from(url)
+    facts = StoreFacts("PostgreSQL", "?", True, shown(options.url).strip("'"), migrations()[-1][0])
     try:
-        db = await asyncpg.connect(options_from(url).url, timeout=PATIENCE_S)
+        db = await asyncpg.connect(options.url, **options.connecting("ocean doctor") | {"timeout": PATIENCE_S})
         try:
             version = db.get_server_version()
             facts = replace(

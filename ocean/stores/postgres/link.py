@@ -6,9 +6,11 @@ simply asked again when its answer is lost; what changes something goes by way o
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 import asyncpg
 
 from ocean.kernel.clock import Clock
@@ -148,9 +150,7 @@ class Link:
         raise StoreBusy("PostgreSQL cannot be reached; try again") from last
 
     async def _reach_once(self, use: Callable[[Connection], Awaitable[T]]) -> T:
-        self.check_open()
-        assert self._pool is not None
-        async with self._pool.acquire() as db:
+        async with self._connection() as db:
             try:
                 if self._follows_clock:
                     await self._tell_time(db)
@@ -158,6 +158,19 @@ class Link:
             except (*LOST, *REFUSED):
                 db.terminate()
                 raise
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        self.check_open()
+        assert self._pool is not None
+        pool = self._pool
+        with anyio.CancelScope(shield=True):
+            # The driver cannot be stopped well while it connects: what it has begun would fail later, unattended.
+            db = await pool.acquire()
+        try:
+            yield db
+        finally:
+            await pool.release(db)
 
     def heard(self, now: int, asked_at: int) -> None:
         """What time the server says it is, in an answer to what was asked then by this host's clock."""

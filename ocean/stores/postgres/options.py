@@ -36,17 +36,23 @@ class Options:
         return self.statement_ms / 1000 * 1.25
 
     @property
+    def _connect_s(self) -> float:
+        return min(max(self._gone_s, 2), 10)
+
+    @property
     def longest_s(self) -> float:
-        """How long to go on about one thing: time for an answer that never comes, and to find out what became of it."""
-        return 2 * self._gone_s + 10
+        """How long to go on about one thing: time for an answer that never comes, to connect, and to find out more."""
+        return 2 * self._gone_s + self._connect_s
 
     def connecting(self, name: str) -> dict[str, Any]:
         """How every connection is made. Time limits are the server's; the driver's own is for a server that is gone."""
-        limits: dict[str, Any] = {"command_timeout": self._gone_s, "timeout": min(max(self._gone_s, 2), 10)}
+        limits: dict[str, Any] = {"command_timeout": self._gone_s, "timeout": self._connect_s}
         if self.pooler:
             return {**limits, "statement_cache_size": 0}
         settings = {
             "application_name": name,
+            # Who has waited for the writers' lock must see what was written meanwhile.
+            "default_transaction_isolation": "read committed",
             "statement_timeout": str(self.statement_ms),
             "lock_timeout": str(self.lock_ms),
             "idle_in_transaction_session_timeout": str(max(self.lock_ms // 3, 1)),

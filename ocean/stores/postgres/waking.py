@@ -4,7 +4,6 @@ A notification only shortens the wait: whoever waits looks every so often in any
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ CHANNEL = "ocean"
 PROBE_MS = 5_000
 """How often a listener that hears nothing is asked whether it is still there, and how long it may take to answer."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 50, 5_000
-"""Before a lost listener is replaced; doubled each time until one listens."""
+"""Before a lost listener is replaced; doubled each time until one has lasted."""
 CLOSING_S = 5
 
 
@@ -39,7 +38,10 @@ class Waking:
         self._watcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._ending = asyncio.Event()
         self._is_open = False
+        self._pause_ms = FIRST_PAUSE_MS
         self.listeners = 0
 
     def open(self) -> None:
@@ -49,15 +51,14 @@ class Waking:
         self._is_open = False
         for waiter in self._waiters:
             _finish(waiter)
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.wait({self._listener})
-        if self._watcher is not None:
-            # Its last look may end: a statement that is cancelled costs another connection.
-            self._told.set()
-            await asyncio.wait({self._watcher}, timeout=CLOSING_S)
-            self._watcher.cancel()
-            await asyncio.wait({self._watcher})
+        for event in (self._told, self._lost, self._ending):
+            event.set()
+        for task in (self._watcher, self._listener):
+            if task is not None:
+                # Mostly they end by themselves: to stop the driver in the middle costs more than to let it finish.
+                await asyncio.wait({task}, timeout=CLOSING_S)
+                task.cancel()
+                await asyncio.wait({task})
 
     def commits_seen(self) -> int:
         return self._commits
@@ -100,43 +101,36 @@ class Waking:
                     self._cursor = cursor
                     self.noticed()
             self._look_ms = min(self._waiters.values(), default=self._look_ms)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._look_ms / 1000):
-                    await self._told.wait()
+            await _set(self._told, self._look_ms / 1000)
 
     async def _listen(self) -> None:
         """One connection that only listens, made again when it is lost."""
-        pause_ms = FIRST_PAUSE_MS
         while self._is_open:
+            self._lost.clear()
             with suppress(*LOST, asyncpg.PostgresError):
                 options = self._link.options
                 db = await asyncpg.connect(options.url, **options.connecting("ocean listener"))
                 try:
                     await db.add_listener(CHANNEL, self._heard)
-                    pause_ms = FIRST_PAUSE_MS
                     self.listeners += 1
                     # Nobody was told of what was committed before.
                     self._told.set()
                     await self._until_lost(db)
                 finally:
                     db.terminate()
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
+            await _set(self._ending, self._pause_ms / 1000)
+            self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
 
     async def _until_lost(self, db: Listener) -> None:
         """A connection that nothing comes from may be closed, or dead without a word: so it is made to answer."""
-        lost = asyncio.Event()
-        db.add_termination_listener(_setter(lost))
-        while not lost.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._probe_s):
-                    await lost.wait()
-                    return
+        db.add_termination_listener(lambda _: self._lost.set())
+        while self._is_open and not await _set(self._lost, self._probe_s):
             probe = asyncio.ensure_future(db.fetchval("SELECT 1"))
             answered, _ = await asyncio.wait({probe}, timeout=self._probe_s)
             if not answered:
                 db.terminate()
             await probe
+            self._pause_ms = FIRST_PAUSE_MS
 
     def _heard(self, *_: Any) -> None:
         self._told.set()
@@ -146,8 +140,12 @@ async def _cursor(db: Connection) -> int:
     return int(await db.fetchval(CURSOR))
 
 
-def _setter(event: asyncio.Event) -> Callable[[Any], None]:
-    return lambda _: event.set()
+async def _set(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, so long at most; whether it came."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _finish(future: asyncio.Future[None]) -> None:

@@ -6,10 +6,10 @@ CREATE TABLE ocean_sessions (
 
 -- The narrow row: everything that decides whether and when a run moves.
 CREATE TABLE runs (
-  run_id TEXT COLLATE "C" PRIMARY KEY,
+  run_id TEXT COLLATE "C" NOT NULL,
   session_id TEXT COLLATE "C" NOT NULL REFERENCES ocean_sessions ON DELETE CASCADE,
   clog_id TEXT COLLATE "C" NOT NULL,
-  parent_run_id TEXT COLLATE "C" REFERENCES runs ON DELETE CASCADE,
+  parent_run_id TEXT COLLATE "C",
   correlation_id TEXT COLLATE "C" NOT NULL,
   priority SMALLINT NOT NULL CHECK (priority BETWEEN 0 AND 9),
   status TEXT COLLATE "C" NOT NULL CHECK (status IN ('idle', 'pending', 'active', 'waiting', 'done', 'failed')),
@@ -74,6 +74,10 @@ CREATE INDEX runs_queue ON runs (clog_id, queue, priority, due_at, lock_epoch, r
   WHERE due_at IS NOT NULL AND queue IS NOT NULL;
 -- Leases that any advance gives back once they have lapsed.
 CREATE INDEX runs_leased ON runs (lock_expires_at) WHERE leased AND NOT paused;
+-- A primary key is made last where another index ends with its columns. In a table of a row or none all indexes seem
+-- equal, and the newest is taken: a plan that was made then, and kept, must not walk the wrong one later.
+ALTER TABLE runs ADD PRIMARY KEY (run_id);
+ALTER TABLE runs ADD FOREIGN KEY (parent_run_id) REFERENCES runs ON DELETE CASCADE;
 
 -- The wide half of a run: read when it is shown, ended or retried.
 CREATE TABLE ocean_run_details (
@@ -122,7 +126,8 @@ CREATE TABLE ocean_inbox (
   PRIMARY KEY (run_id, number)
 );
 CREATE INDEX ocean_inbox_next ON ocean_inbox (run_id, available_at, number) WHERE assigned_tick IS NULL;
-CREATE INDEX ocean_inbox_open ON ocean_inbox (run_id, assigned_tick) WHERE consumed_tick IS NULL;
+-- No index knows consumed_tick: to consume an input changes its row in place.
+CREATE INDEX ocean_inbox_tick ON ocean_inbox (run_id, assigned_tick) WHERE assigned_tick IS NOT NULL;
 CREATE UNIQUE INDEX ocean_inbox_signal ON ocean_inbox (run_id, signal_id) WHERE signal_id IS NOT NULL;
 CREATE UNIQUE INDEX ocean_inbox_timer ON ocean_inbox (run_id, timer)
   WHERE timer IS NOT NULL AND assigned_tick IS NULL;
@@ -144,9 +149,9 @@ CREATE TABLE ocean_ticks (
   outcome TEXT COLLATE "C",
   committed_at BIGINT,
   CHECK ((outcome IS NULL) = (committed_at IS NULL)),
-  PRIMARY KEY (run_id, tick),
   UNIQUE (run_id, epoch)
 );
+ALTER TABLE ocean_ticks ADD PRIMARY KEY (run_id, tick);
 
 -- Results of steps, written once. tick 0 holds those that last as long as the run.
 CREATE TABLE ocean_steps (
@@ -208,10 +213,10 @@ CREATE TABLE ocean_attributes (
   clog_id TEXT COLLATE "C" NOT NULL,
   sort_key TEXT COLLATE "C" NOT NULL,
   value TEXT COLLATE "C" NOT NULL,
-  created_at BIGINT NOT NULL,
-  PRIMARY KEY (run_id, name)
+  created_at BIGINT NOT NULL
 );
 CREATE INDEX ocean_attributes_value ON ocean_attributes (clog_id, name, sort_key, created_at, run_id);
+ALTER TABLE ocean_attributes ADD PRIMARY KEY (run_id, name);
 
 -- The append-only log. No foreign key: it outlives what it tells of.
 CREATE TABLE events (
@@ -341,15 +346,23 @@ CREATE TABLE ocean_web_sessions (
 CREATE INDEX ocean_web_sessions_expires ON ocean_web_sessions (expires_at);
 CREATE INDEX ocean_web_sessions_key ON ocean_web_sessions (key_id);
 
--- Rows that change often: room for the next version beside the last, and a vacuum before there are many dead ones.
+-- Rows that change often: room for the next version beside the last, and a vacuum before there are many dead ones. A run's
+-- claim and its commit move it in the due index, so they are new entries in its indexes whatever is done; what is left
+-- (streams, steps, inputs consumed, ticks and ends told) changes in place.
 ALTER TABLE runs SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
-ALTER TABLE ocean_inbox SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE ocean_run_details SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE ocean_inbox SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE ocean_ticks SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE ocean_storage_run SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE ocean_storage_session SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
-ALTER TABLE ocean_storage_global SET (fillfactor = 50, autovacuum_vacuum_threshold = 200);
-ALTER TABLE ocean_keys SET (fillfactor = 50, autovacuum_vacuum_threshold = 200);
-ALTER TABLE ocean_counters SET (fillfactor = 50, autovacuum_vacuum_threshold = 200);
+ALTER TABLE ocean_run_keys SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);
+-- Few rows that everybody changes, or that come and go.
+ALTER TABLE ocean_storage_global SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ocean_keys SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ocean_counters SET (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE ocean_turns SET (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.02);
+-- A log that only grows is frozen piece by piece, not all at once when its age demands it.
+ALTER TABLE events SET (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scale_factor = 0.05);
 
 -- The log's cursor. It is drawn from under the feed lock only, so its order is the order of commits.
 CREATE SEQUENCE ocean_cursor AS BIGINT MINVALUE 0 START 0;
@@ -365,7 +378,7 @@ CREATE TABLE ocean_groups (
   answer TEXT
 );
 CREATE INDEX ocean_groups_at ON ocean_groups (at);
-ALTER TABLE ocean_groups SET (autovacuum_vacuum_scale_factor = 0.05);
+ALTER TABLE ocean_groups SET (autovacuum_vacuum_scale_factor = 0.05, toast.autovacuum_vacuum_scale_factor = 0.05);
 
 -- Time, in milliseconds UTC: this server's, and nobody else's.
 CREATE FUNCTION ocean_now() RETURNS BIGINT LANGUAGE sql VOLATILE AS

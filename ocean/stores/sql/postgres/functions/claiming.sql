@@ -5,8 +5,8 @@
 -- the writers' lock, which it takes before any row.
 
 CREATE OR REPLACE FUNCTION ocean_claim(token text, ask jsonb, is_told boolean) RETURNS json
-LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   now bigint := ocean_now();
   is_alone boolean := ask->>'run_id' IS NOT NULL;
@@ -46,14 +46,17 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_settle_claim(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   kept json := ocean_settle(token);
+  claims json;
 BEGIN
   IF kept IS NULL THEN
     RETURN NULL;
   END IF;
-  RETURN json_build_object('claims', (
-    SELECT coalesce(json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place), '[]')
-    FROM json_array_elements(kept) WITH ORDINALITY k(value, place) JOIN runs r ON r.run_id = k.value->>0
-    WHERE ocean_is_held(r, (k.value->>1)::bigint)), 'again', false);
+  SELECT json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place) INTO claims
+  FROM json_array_elements(kept) WITH ORDINALITY k(value, place),
+    LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
+  WHERE ocean_is_held(r, (k.value->>1)::bigint);
+  -- None, if it only made ends that were owed, or others have them by now: there may be work for another.
+  RETURN json_build_object('claims', coalesce(claims, '[]'), 'again', claims IS NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_is_anything_owed(now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
@@ -168,15 +171,16 @@ BEGIN
   LOOP
     wanted := most - cardinality(claims);
     EXIT WHEN wanted <= 0 OR cardinality(passed) >= 1000;
-    SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id),
-      array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id) INTO urgent, aged
+    -- Ids in the order of their bytes, as in the index: what a function answers has lost its column's collation.
+    SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id COLLATE "C"),
+      array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id COLLATE "C") INTO urgent, aged
     FROM ocean_due(ask, passed, wanted, now) d;
     EXIT WHEN urgent IS NULL;
     chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
     FOREACH id IN ARRAY chosen LOOP
       passed := passed || id;
-      SELECT * INTO r FROM runs q WHERE q.run_id = id AND q.due_at <= now FOR UPDATE SKIP LOCKED;
-      IF FOUND AND (is_alone OR ocean_is_plain(r, now)) THEN
+      SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
+      IF r.due_at <= now AND (is_alone OR ocean_is_plain(r, now)) THEN
         claim := ocean_claim_one(r, ask, now, cardinality(claims));
         IF claim IS NOT NULL THEN
           claims := claims || claim;
@@ -194,9 +198,10 @@ CREATE OR REPLACE FUNCTION ocean_is_worth_claiming(ask jsonb, now bigint) RETURN
 DECLARE
   r runs;
 BEGIN
-  SELECT * INTO r FROM runs q WHERE q.run_id = ask->>'run_id' AND q.due_at <= now;
-  RETURN FOUND AND (ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now)
-    OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL));
+  SELECT * INTO r FROM runs q WHERE q.run_id = ask->>'run_id';
+  RETURN coalesce(r.due_at <= now, false) AND (ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now)
+    OR (ask->'clogs' ? r.clog_id AND ocean_full_key(r) IS NULL AND (r.ending IS NOT NULL
+      OR NOT EXISTS (SELECT 1 FROM ocean_clogs c WHERE c.clog_id = r.clog_id AND c.paused))));
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_claim_named(ask jsonb, now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
@@ -270,10 +275,9 @@ DECLARE
   first ocean_inbox;
 BEGIN
   IF r.ending IS NULL AND r.pending_count > 0 THEN
-    WITH due AS (
-      SELECT i.number FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.assigned_tick IS NULL AND i.available_at <= now
-      ORDER BY i.available_at, i.number LIMIT CASE WHEN (terms->>'takes_all_inputs')::boolean THEN 256 ELSE 1 END)
-    UPDATE ocean_inbox i SET assigned_tick = r.tick FROM due WHERE i.run_id = r.run_id AND i.number = due.number;
+    UPDATE ocean_inbox i SET assigned_tick = r.tick WHERE i.run_id = r.run_id AND i.number = ANY (ARRAY(
+      SELECT d.number FROM ocean_inbox d WHERE d.run_id = r.run_id AND d.assigned_tick IS NULL AND d.available_at <= now
+      ORDER BY d.available_at, d.number LIMIT CASE WHEN (terms->>'takes_all_inputs')::boolean THEN 256 ELSE 1 END));
     SELECT * INTO first FROM ocean_inbox i
     WHERE i.run_id = r.run_id AND i.assigned_tick = r.tick AND i.consumed_tick IS NULL
     ORDER BY i.available_at, i.number LIMIT 1;

@@ -21,16 +21,16 @@ BEGIN
   o := ROW(now, t.tick, (a->>'call')::bigint, NULL, t.caused_by)::ocean_origin;
   IF a->'outcome'->>0 = 'retry' THEN
     RETURN ocean_commit_retry(r, a, t, a->'outcome'->>1, (a->'outcome'->>2)::bigint, o);
-  ELSIF ocean_is_behind(ocean_list(e, 'writes'), r.run_id, r.lock_epoch, now) THEN
+  ELSIF ocean_is_behind(e->'writes', r.run_id, r.lock_epoch, now) THEN
     RETURN '{"behind": true}';
   ELSIF ocean_must_run_again(e, r.run_id, now) THEN
     RETURN ocean_restart(r, a, t, o);
   END IF;
-  refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
-  IF refused <> '{}' THEN
+  refused := ocean_refused_takes(e->'takes', now);
+  IF refused <> '[]' THEN
     RETURN ocean_call_again(r, t, refused, o);
   END IF;
-  stale := ocean_stale(ocean_list(e, 'writes'));
+  stale := ocean_stale(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;
@@ -100,7 +100,6 @@ RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   policy jsonb := (SELECT d.retry::jsonb FROM ocean_run_details d WHERE d.run_id = r.run_id);
   attempt bigint := r.attempt + 1;
-  payload jsonb := jsonb_build_object('error', error::jsonb, 'attempt', attempt) || ocean_provenance(a);
   reason text := r.ending;
 BEGIN
   IF reason IS NULL AND (o.now - t.first_claimed_at >= (policy->>'max_elapsed_ms')::bigint
@@ -109,15 +108,18 @@ BEGIN
   END IF;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   IF reason IS NOT NULL THEN
-    r := ocean_event(r, o, 'tick.failed', payload::text);
+    -- As json, not jsonb: what a clog has said stays as it was said, numbers and order and all.
+    r := ocean_event(r, o, 'tick.failed', json_build_object('error', error::json, 'attempt', attempt,
+      'claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id', 'version', a->'version')::text);
     r.attempt := attempt;
     r := ocean_request_end(r, reason, error, o);
     RETURN json_build_object('committed', r.status);
   END IF;
   r := ocean_retried(r, coalesce(after_ms, ocean_delay_for(policy, r.run_id, r.tick, attempt)), o.now);
   PERFORM ocean_save_error(r.run_id, error);
-  r := ocean_event(r, o, 'run.retrying',
-    (payload || jsonb_build_object('wake_at', r.wake_at, 'status', r.status))::text);
+  r := ocean_event(r, o, 'run.retrying', json_build_object('error', error::json, 'attempt', attempt,
+    'wake_at', r.wake_at, 'status', r.status, 'claimed_at', a->'claimed_at', 'epoch', a->'epoch',
+    'instance', a->'instance_id', 'version', a->'version')::text);
   PERFORM ocean_save(r);
   RETURN json_build_object('committed', r.status);
 END $$;
@@ -155,9 +157,9 @@ BEGIN
   UPDATE ocean_ticks k SET calls = k.calls + 1 WHERE k.run_id = r.run_id AND k.tick = t.tick RETURNING k.* INTO t;
   o.call := t.calls;
   r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', r.attempt,
-    'keys', ARRAY(SELECT jsonb_object_keys(refused)))::text);
+    'keys', jsonb_path_query_array(refused, '$[*][0]'))::text);
   PERFORM ocean_save(r);
-  RETURN json_build_object('contended', json_build_array(t.calls, false, refused));
+  RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_by_key(refused)));
 END $$;
 
 -- A call was stopped by its caller. Two are free; from the third on each counts as an attempt.
@@ -219,7 +221,7 @@ DECLARE
 BEGIN
   IF (a->>'is_empty')::boolean THEN
     RETURN CASE WHEN ocean_must_run_again(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
-  ELSIF ocean_is_behind(ocean_list(e, 'writes'), NULL, 0, now) THEN
+  ELSIF ocean_is_behind(e->'writes', NULL, 0, now) THEN
     RETURN '{"behind": true}';
   END IF;
   IF a->>'run_id' IS NOT NULL THEN
@@ -229,11 +231,11 @@ BEGIN
   IF ocean_must_run_again(e, a->>'run_id', now) THEN
     RETURN '{"conflict": {}}';
   END IF;
-  refused := ocean_refused_takes(ocean_list(e, 'takes'), now);
-  IF refused <> '{}' THEN
-    RETURN json_build_object('conflict', refused);
+  refused := ocean_refused_takes(e->'takes', now);
+  IF refused <> '[]' THEN
+    RETURN json_build_object('conflict', ocean_by_key(refused));
   END IF;
-  stale := ocean_stale(ocean_list(e, 'writes'));
+  stale := ocean_stale(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;

@@ -112,14 +112,15 @@ BEGIN
   RETURN json_build_array(taken.ok, taken.used, taken.retry_after_ms);
 END $$;
 
--- The keys of which not everything can be had that these takes ask for, one after another: [[key, ok, used, retry], …].
+-- The keys of which not everything can be had that these takes ask for, one after another, in the order in which they
+-- refused: [[key, [take, ok, used, retry]], …].
 CREATE OR REPLACE FUNCTION ocean_refused_takes(takes jsonb, now bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   t jsonb;
   known jsonb := '{}';
   c ocean_counters;
   taken ocean_taken;
-  refused jsonb := '{}';
+  refused jsonb := '[]';
 BEGIN
   FOR t IN SELECT jsonb_array_elements(takes) LOOP
     IF known ? (t->>'key') THEN
@@ -130,13 +131,18 @@ BEGIN
     taken := ocean_decide(c, t, now);
     IF taken.ok AND (t->>'n')::bigint > 0 THEN
       c := ROW(t->>'key', taken.kind, taken.owed, taken.at, taken.per_ms, taken.rate, NULL)::ocean_counters;
-    ELSIF NOT taken.ok AND NOT refused ? (t->>'key') THEN
-      refused := refused || jsonb_build_object(t->>'key',
-        jsonb_build_array(t, taken.ok, taken.used, taken.retry_after_ms));
+    ELSIF NOT taken.ok AND NOT refused @> jsonb_build_array(jsonb_build_array(t->>'key')) THEN
+      refused := refused || jsonb_build_array(jsonb_build_array(t->>'key',
+        jsonb_build_array(t, taken.ok, taken.used, taken.retry_after_ms)));
     END IF;
     known := known || jsonb_build_object(t->>'key', to_jsonb(c));
   END LOOP;
   RETURN refused;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_by_key(refused jsonb) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN (SELECT json_object_agg(each->>0, each->1) FROM jsonb_array_elements(refused) each);
 END $$;
 
 -- Take tokens that may be free only later; answers when they are.

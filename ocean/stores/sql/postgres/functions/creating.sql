@@ -26,11 +26,8 @@ BEGIN
   r := ocean_insert(n, queue, now);
   r := ocean_tell_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
   IF r.key_count > 0 THEN
-    PERFORM ocean_note_unsettled(r.run_id, NULL);
-  END IF;
-  PERFORM ocean_put(r);
-  IF r.key_count > 0 THEN
     -- What the creator is told includes whether a full concurrency key has parked it.
+    PERFORM ocean_note_unsettled(r.run_id, NULL);
     PERFORM ocean_flush(now);
     r := ocean_find(r.run_id);
   END IF;
@@ -62,8 +59,8 @@ CREATE OR REPLACE FUNCTION ocean_holder_of_key(clog text, session text, key text
 DECLARE
   is_debounced boolean;
 BEGIN
-  SELECT d.run_id, w.body_hash, d.debounced INTO run_id, body_hash, is_debounced
-  FROM ocean_dedupe d JOIN ocean_run_details w ON w.run_id = d.run_id
+  SELECT d.run_id, (SELECT w.body_hash FROM ocean_run_details w WHERE w.run_id = d.run_id), d.debounced
+  INTO run_id, body_hash, is_debounced FROM ocean_dedupe d
   WHERE d.clog_id = clog AND d.session_id = session AND d.dedupe_key = key
     AND (d.expires_at IS NULL OR d.expires_at > now);
   IF is_debounced AND NOT ocean_is_debounced(ocean_find(run_id), now) THEN
@@ -154,12 +151,13 @@ BEGIN
   r.key_count := jsonb_array_length(n->'concurrency_keys');
   r.queue := queue;
   r := ocean_delayed_at_creation(r, n, now);
+  -- Its first event and its input are counted already, so that the row is written once.
   INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
     due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
     pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
   VALUES (r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
     r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
-    r.event_count, 0, 0, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
+    r.event_count + 1, has_input::int, has_input::int, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
   INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
   VALUES (r.run_id, n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
     n->>'retry_of', n->>'rate_kept');

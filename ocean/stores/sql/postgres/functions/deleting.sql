@@ -12,7 +12,8 @@ BEGIN
     WITH RECURSIVE below(run_id, depth) AS (
       SELECT id COLLATE "C", 0
       UNION ALL
-      SELECT c.run_id, below.depth + 1 FROM runs c JOIN below ON c.parent_run_id = below.run_id)
+      SELECT c.run_id, below.depth + 1 FROM below, LATERAL (
+        SELECT q.run_id FROM runs q WHERE q.parent_run_id = below.run_id OFFSET 0) c)
     SELECT b.run_id FROM below b ORDER BY b.depth, b.run_id);
   FOREACH each IN ARRAY doomed LOOP
     r := ocean_run(each);

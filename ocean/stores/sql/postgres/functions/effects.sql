@@ -1,21 +1,14 @@
 -- What a tick or a direct call changes, applied in one go inside its commit.
 
-CREATE OR REPLACE FUNCTION ocean_list(e jsonb, name text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  RETURN coalesce(e->name, '[]');
-END $$;
-
 -- Whether what the call saw has changed: a row's version, or who holds a dedupe key.
 CREATE OR REPLACE FUNCTION ocean_must_run_again(e jsonb, own text, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-  made_here text[] := ARRAY(SELECT n->>'run_id' FROM jsonb_array_elements(ocean_list(e, 'runs')) n);
   freed text := CASE WHEN e ? 'release_dedupe_key' THEN own END;
 BEGIN
-  RETURN ocean_have_moved(ocean_list(e, 'writes'), ocean_list(e, 'guards'), made_here)
-    OR EXISTS (
-      SELECT 1 FROM jsonb_array_elements(ocean_list(e, 'runs')) n,
+  RETURN ocean_have_moved(e, own) OR (e ? 'runs' AND EXISTS (
+      SELECT 1 FROM jsonb_array_elements(e->'runs') n,
         LATERAL ocean_holder_of_key(n->>'clog_id', n->>'session_id', n->>'dedupe_key', now) holder
-      WHERE n->>'dedupe_key' IS NOT NULL AND holder.run_id IS NOT NULL AND holder.run_id IS DISTINCT FROM freed);
+      WHERE n->>'dedupe_key' IS NOT NULL AND holder.run_id IS NOT NULL AND holder.run_id IS DISTINCT FROM freed));
 END $$;
 
 -- Everything but deletions, which come last. The run is null for a call on a clog alone.
@@ -27,17 +20,19 @@ BEGIN
   IF e ? 'release_dedupe_key' AND r.run_id IS NOT NULL THEN
     PERFORM ocean_release_dedupe_key(r.run_id);
   END IF;
-  FOR each IN SELECT jsonb_array_elements(ocean_list(e, 'takes')) LOOP
+  FOR each IN SELECT jsonb_array_elements(e->'takes') LOOP
     PERFORM ocean_take(each, o.now);
   END LOOP;
-  FOR each IN SELECT jsonb_array_elements(ocean_list(e, 'runs')) LOOP
+  FOR each IN SELECT jsonb_array_elements(e->'runs') LOOP
     PERFORM ocean_create(each, o.now, o.caused_by);
   END LOOP;
-  PERFORM ocean_write_rows(ocean_list(e, 'writes'), r.run_id, o.now);
-  FOR each IN SELECT jsonb_array_elements(ocean_list(e, 'events')) LOOP
+  IF e ? 'writes' THEN
+    PERFORM ocean_write_rows(e->'writes', r.run_id, o.now);
+  END IF;
+  FOR each IN SELECT jsonb_array_elements(e->'events') LOOP
     r := ocean_log(r, o, each->>0, each->>1, each->>2, session);
   END LOOP;
-  FOR each IN SELECT jsonb_array_elements(ocean_list(e, 'signals')) LOOP
+  FOR each IN SELECT jsonb_array_elements(e->'signals') LOOP
     r := ocean_signal(r, each, o, clog, session);
   END LOOP;
   IF e ? 'timers' THEN
@@ -124,7 +119,7 @@ DECLARE
   each jsonb;
   r runs;
 BEGIN
-  FOR each IN SELECT jsonb_array_elements(ocean_list(e, 'delete_ticks')) LOOP
+  FOR each IN SELECT jsonb_array_elements(e->'delete_ticks') LOOP
     r := ocean_run(id);
     IF r.tick_open AND r.tick = each::bigint THEN
       PERFORM ocean_refuse('tick_is_open', json_build_object('run_id', id, 'tick', each));
@@ -132,7 +127,7 @@ BEGIN
     DELETE FROM ocean_ticks t WHERE t.run_id = id AND t.tick = each::bigint;
   END LOOP;
   PERFORM ocean_flush(o.now);
-  FOR each IN SELECT jsonb_array_elements(ocean_list(e, 'delete_runs')) LOOP
+  FOR each IN SELECT jsonb_array_elements(e->'delete_runs') LOOP
     r := ocean_find(each->>1);
     IF r.clog_id <> each->>0 THEN
       PERFORM ocean_refuse('run_of_another', json_build_object('run_id', r.run_id, 'owner', r.clog_id, 'clog_id', each->0));

@@ -7,9 +7,12 @@ DECLARE
   gone bigint;
 BEGIN
   r := ocean_ended(r, status, o.now);
-  DELETE FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.timer IS NOT NULL AND i.consumed_tick IS NULL;
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  r.pending_count := r.pending_count - gone;
+  IF r.pending_count > 0 THEN
+    DELETE FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.number = ANY (ARRAY(
+      SELECT u.number FROM ocean_unconsumed(r) u WHERE u.timer IS NOT NULL));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    r.pending_count := r.pending_count - gone;
+  END IF;
   DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
   UPDATE ocean_run_details d SET output = coalesce(ocean_end_one.output, d.output), error = ocean_end_one.error
   WHERE d.run_id = r.run_id;
@@ -25,6 +28,15 @@ BEGIN
   RETURN r;
 END $$;
 
+-- What no tick has, and what the last ticks have left: a tick that was broken off by the run's end is followed by one more
+-- at most. Older ticks have consumed theirs.
+CREATE OR REPLACE FUNCTION ocean_unconsumed(r runs) RETURNS SETOF ocean_inbox LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.assigned_tick IS NULL;
+  RETURN QUERY SELECT * FROM ocean_inbox i
+    WHERE i.run_id = r.run_id AND i.assigned_tick >= r.tick - 1 AND i.consumed_tick IS NULL;
+END $$;
+
 CREATE OR REPLACE FUNCTION ocean_name_undelivered(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   count bigint;
@@ -35,8 +47,7 @@ BEGIN
   END IF;
   SELECT count(*), json_agg(json_build_object('number', i.number, 'kind', i.kind, 'signal_id', i.signal_id)
       ORDER BY i.number) FILTER (WHERE i.place <= 100) INTO count, named
-  FROM (SELECT *, row_number() OVER (ORDER BY number) AS place FROM ocean_inbox
-    WHERE run_id = r.run_id AND consumed_tick IS NULL) i;
+  FROM (SELECT *, row_number() OVER (ORDER BY number) AS place FROM ocean_unconsumed(r)) i;
   IF count > 0 THEN
     r := ocean_event(r, ocean_origin(now), 'signal.undelivered',
       json_build_object('to', r.run_id, 'count', count, 'inputs', named)::text);
@@ -92,9 +103,9 @@ BEGIN
     parents := parents[2:];
     PERFORM ocean_flush(now);
     FOR child_id IN
-      SELECT c.run_id FROM runs c JOIN ocean_run_details d ON d.run_id = c.run_id
-      WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting')
-        AND c.ending IS NULL AND d.on_parent_end = 'cancel'
+      SELECT c.run_id FROM runs c
+      WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting') AND c.ending IS NULL
+        AND (SELECT d.on_parent_end FROM ocean_run_details d WHERE d.run_id = c.run_id) = 'cancel'
       ORDER BY c.status, c.created_at, c.run_id
     LOOP
       error := json_build_object('code', 'cancelled', 'message',

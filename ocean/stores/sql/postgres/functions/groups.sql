@@ -1,9 +1,16 @@
 -- Groups of changes: how every write arrives, and how it is found out what became of one whose answer was lost.
 
 -- Writers go one after another: the order of cursors is the order of commits, nobody waits for a lock while holding
--- one that is wanted, and a group does what its items would do one by one.
-CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE sql AS
-$$ SELECT pg_advisory_xact_lock(1328960853, 'events'::regclass::oid::int) $$;
+-- one that is wanted, and a group does what its items would do one by one. Whoever has waited must see what was written
+-- meanwhile; behind a pooler only the database itself can be told so.
+CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'transactions are %, and must be read committed: set default_transaction_isolation',
+      current_setting('transaction_isolation');
+  END IF;
+  PERFORM pg_advisory_xact_lock(1328960853, 'events'::regclass::oid::int);
+END $$;
 
 -- A refusal: an answer, not an error of the database. What was changed on the way to it is undone.
 CREATE OR REPLACE FUNCTION ocean_refuse(code text, facts json DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
@@ -11,11 +18,15 @@ BEGIN
   RAISE EXCEPTION USING ERRCODE = 'OC001', MESSAGE = code, DETAIL = facts::text;
 END $$;
 
--- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone only
--- if one was. Answers the time, whether anything has changed, and an answer per item.
+-- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone
+-- only if one was. Answers the time, whether anything has changed, and an answer per item.
+--
+-- Statistics are not asked, here and in ocean_claim. A plan is made once for a connection, maybe when the tables are
+-- empty: so only walks along indexes are left to choose from, and where two tables meet, the statement says which is
+-- first (a LATERAL with OFFSET 0 stays behind what it refers to).
 CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean) RETURNS json
-LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   item jsonb;
   answers json[] := '{}';
@@ -36,7 +47,8 @@ BEGIN
     is_alone := true;
   END;
   IF is_alone THEN
-    -- A sequence is not undone by itself. Nobody else can have drawn from it.
+    -- A sequence is not undone by itself. Nobody else can have drawn from it. A server that is not the primary any more
+    -- fails here for all of them: it was no item's fault, and another server may do.
     PERFORM setval('ocean_cursor', cursor);
     answers := '{}';
     FOR item IN SELECT jsonb_array_elements(items) LOOP
@@ -64,9 +76,6 @@ EXCEPTION
     PERFORM setval('ocean_cursor', cursor);
     GET STACKED DIAGNOSTICS facts = PG_EXCEPTION_DETAIL;
     RETURN json_build_object('refused', SQLERRM, 'facts', facts::json);
-  WHEN read_only_sql_transaction THEN
-    -- Not the item's fault: this server is not the primary any more, and another is.
-    RAISE;
   WHEN OTHERS THEN
     PERFORM setval('ocean_cursor', cursor);
     RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);
@@ -81,8 +90,9 @@ BEGIN
   END IF;
 END $$;
 
--- The answer of a group stays for an hour, in case it is asked for again; and whoever waits is told of the commit. If
--- the group was given up meanwhile, its token is taken: that undoes all of it.
+-- The answer of a group stays for ten minutes, which is longer than anybody goes on asking for it, or than a request
+-- may be on its way; and whoever waits is told of the commit. If the group was given up, its token is taken: that
+-- undoes it.
 CREATE OR REPLACE FUNCTION ocean_keep(token text, answer json, is_told boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   seconds bigint := floor(extract(epoch FROM clock_timestamp()));
@@ -92,20 +102,22 @@ BEGIN
   END IF;
   INSERT INTO ocean_groups (token, at, answer) VALUES (token, seconds, answer::text);
   DELETE FROM ocean_groups WHERE ocean_groups.token = ANY (ARRAY(
-    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 3600 ORDER BY g.at LIMIT 3 FOR UPDATE SKIP LOCKED));
+    SELECT g.token FROM ocean_groups g WHERE g.at < seconds - 600 ORDER BY g.at LIMIT 3 FOR UPDATE SKIP LOCKED));
   IF is_told THEN
     NOTIFY ocean;
   END IF;
 END $$;
 
--- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on. One that is still
--- at work is waited for; a claim may be at work without the lock, and then either this or that finds the token taken.
+-- What became of a group whose answer was lost. If nothing, then nothing will: it is void from now on. One that is
+-- still at work is waited for; a claim may be at work without the lock, and then either this or that finds the token
+-- taken.
 CREATE OR REPLACE FUNCTION ocean_settle(given text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   kept text;
 BEGIN
   PERFORM ocean_lock();
-  INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp()))) ON CONFLICT DO NOTHING;
+  INSERT INTO ocean_groups (token, at) VALUES (given, floor(extract(epoch FROM clock_timestamp())))
+  ON CONFLICT DO NOTHING;
   SELECT g.answer INTO kept FROM ocean_groups g WHERE g.token = given;
   RETURN kept;
 END $$;

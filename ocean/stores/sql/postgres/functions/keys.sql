@@ -22,6 +22,9 @@ DECLARE
   noted jsonb;
   woken record;
 BEGIN
+  IF cardinality(vacated) = 0 AND coalesce(current_setting('ocean.unsettled', true), '') IN ('', '[]') THEN
+    RETURN;
+  END IF;
   LOOP
     noted := ocean_unsettled();
     EXIT WHEN noted = '[]';

@@ -54,6 +54,7 @@ BEGIN
     IF in_session IS NULL THEN
       SELECT r.clog_id INTO last FROM runs r WHERE r.clog_id > last ORDER BY r.clog_id LIMIT 1;
     ELSE
+      -- Only one index is in this order. By an equality, others might seem good enough.
       SELECT r.clog_id INTO last FROM runs r
       WHERE (r.session_id, r.clog_id) > (in_session, last) AND r.session_id <= in_session
       ORDER BY r.session_id, r.clog_id LIMIT 1;
@@ -141,7 +142,8 @@ BEGIN
   IF run.tick_open THEN
     SELECT json_agg(row_to_json(f) ORDER BY f.available_at, f.number) INTO inputs FROM (
       SELECT * FROM ocean_inbox i
-      WHERE i.consumed_tick IS NULL AND (i.run_id, i.assigned_tick) >= (run.run_id, run.tick)
+      WHERE i.consumed_tick IS NULL AND i.assigned_tick IS NOT NULL
+        AND (i.run_id, i.assigned_tick) >= (run.run_id, run.tick)
         AND (i.run_id, i.assigned_tick) <= (run.run_id, run.tick)
       ORDER BY i.run_id, i.assigned_tick) f;
   ELSE
@@ -207,13 +209,31 @@ BEGIN
       FROM (SELECT ocean_read_holder(of_clog, given->>'session_id', k.dedupe_key) AS holder, k.place
         FROM jsonb_array_elements_text(given->'dedupe_keys') WITH ORDINALITY k (dedupe_key, place)) h),
     'ticks', (SELECT json_agg(json_build_array(s.tick, s.row_id, s.version, s.value) ORDER BY s.tick, s.row_id)
-      FROM jsonb_array_elements_text(given->'ticks') t (tick)
-      JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick::bigint),
+      FROM jsonb_array_elements_text(given->'ticks') t (tick), LATERAL ocean_rows_of_tick(of_run, of_clog, t.tick::bigint) s),
     'history', (SELECT json_agg(json_build_array(s.tick, s.row_id, s.value) ORDER BY s.tick, s.row_id)
-      FROM (SELECT DISTINCT n.run_id, n.clog_id, n.tick FROM ocean_storage_tick n
-        WHERE (n.run_id, n.clog_id) >= (of_run, of_clog) AND (n.run_id, n.clog_id) <= (of_run, of_clog)
-        ORDER BY n.run_id DESC, n.clog_id DESC, n.tick DESC LIMIT (given->>'history')::bigint) t
-      JOIN ocean_storage_tick s ON s.run_id = of_run AND s.clog_id = of_clog AND s.tick = t.tick));
+      FROM ocean_newest_ticks(of_run, of_clog, (given->>'history')::bigint) t,
+        LATERAL ocean_rows_of_tick(of_run, of_clog, t) s));
+END $$;
+
+-- A function, so that no plan begins with all the rows that a run has.
+CREATE OR REPLACE FUNCTION ocean_rows_of_tick(of_run text, of_clog text, wanted bigint) RETURNS SETOF ocean_storage_tick
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM ocean_storage_tick s WHERE s.run_id = of_run AND s.clog_id = of_clog AND s.tick = wanted;
+END $$;
+
+-- The newest ticks that have rows, by one probe each.
+CREATE OR REPLACE FUNCTION ocean_newest_ticks(of_run text, of_clog text, most bigint) RETURNS SETOF bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  last bigint := 9223372036854775807;
+BEGIN
+  FOR place IN 1..coalesce(most, 0) LOOP
+    SELECT s.tick INTO last FROM ocean_storage_tick s
+    WHERE s.run_id = of_run AND s.clog_id = of_clog AND s.tick < last ORDER BY s.tick DESC LIMIT 1;
+    EXIT WHEN last IS NULL;
+    RETURN NEXT last;
+  END LOOP;
 END $$;
 
 -- What a run that repeats a failed one is made from, and what was answered to the same request.

@@ -53,21 +53,22 @@ BEGIN
   END CASE;
 END $$;
 
--- Whether any row that must be as it was read is not. Runs that come into being with this commit are `made_here`.
-CREATE OR REPLACE FUNCTION ocean_have_moved(writes jsonb, guards jsonb, made_here text[]) RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- Whether any row that must be as it was read is not. A run whose row is written must be there, or come into being with
+-- this commit.
+CREATE OR REPLACE FUNCTION ocean_have_moved(e jsonb, own text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   w jsonb;
 BEGIN
-  FOR w IN SELECT jsonb_array_elements(writes) LOOP
-    IF w->'at'->>0 = 'run' AND NOT w->'at'->>3 = ANY (made_here) THEN
+  FOR w IN SELECT jsonb_array_elements(e->'writes') LOOP
+    IF w->'at'->>0 = 'run' AND w->'at'->>3 IS DISTINCT FROM own
+      AND NOT coalesce(e->'runs' @> jsonb_build_array(jsonb_build_object('run_id', w->'at'->3)), false) THEN
       PERFORM ocean_run(w->'at'->>3);
     END IF;
     IF NOT w ? 'from' AND (ocean_row(w->'at')).version <> (w->>'version')::bigint THEN
       RETURN true;
     END IF;
   END LOOP;
-  FOR w IN SELECT jsonb_array_elements(guards) LOOP
+  FOR w IN SELECT jsonb_array_elements(e->'guards') LOOP
     IF (ocean_row(w->0)).version <> (w->>1)::bigint THEN
       RETURN true;
     END IF;
@@ -88,12 +89,8 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_write_rows(writes jsonb, own text, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   w jsonb;
-  version bigint;
+  version bigint := nextval('ocean_versions');
 BEGIN
-  IF writes = '[]' THEN
-    RETURN;
-  END IF;
-  version := nextval('ocean_versions');
   FOR w IN SELECT jsonb_array_elements(writes) LOOP
     IF w->'at'->>0 = 'run' AND w->'at'->>3 IS DISTINCT FROM own AND ocean_is_ended(ocean_run(w->'at'->>3)) THEN
       PERFORM ocean_refuse('row_of_ended_run', json_build_object('run_id', w->'at'->3));
@@ -112,15 +109,17 @@ END $$;
 -- The tick that has its turn on a row, as long as its lock holds.
 CREATE OR REPLACE FUNCTION ocean_turn_holder(wanted text, now bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN (SELECT t.run_id FROM ocean_turns t JOIN runs r ON r.run_id = t.run_id
-    WHERE t.row_key = wanted AND r.status = 'active' AND r.lock_epoch = t.epoch AND r.lock_expires_at > now);
+  RETURN (SELECT t.run_id FROM ocean_turns t, LATERAL (
+      SELECT FROM runs r WHERE r.run_id = t.run_id AND r.status = 'active' AND r.lock_epoch = t.epoch
+        AND r.lock_expires_at > now OFFSET 0) held
+    WHERE t.row_key = wanted);
 END $$;
 
 -- Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody.
 CREATE OR REPLACE FUNCTION ocean_is_behind(writes jsonb, id text, epoch bigint, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF writes = '[]' OR NOT EXISTS (SELECT 1 FROM ocean_turns)
+  IF writes IS NULL OR NOT EXISTS (SELECT 1 FROM ocean_turns)
     OR EXISTS (SELECT 1 FROM ocean_turns t WHERE t.run_id = id AND t.epoch = ocean_is_behind.epoch) THEN
     RETURN false;
   END IF;

@@ -98,22 +98,26 @@ BEGIN
   RETURN to_json(FOUND);
 END $$;
 
--- Extend all of them in one statement; answers the places of the lost ones.
+-- Extend all of them; answers the places of the lost ones.
 CREATE OR REPLACE FUNCTION ocean_renew_locks(locks jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  kept bigint[];
+  lock jsonb;
+  until bigint;
+  place bigint := 0;
+  lost bigint[] := '{}';
 BEGIN
-  WITH lock AS (
-    SELECT l.value->>0 AS run_id, (l.value->>1)::bigint AS epoch, now + (l.value->>2)::bigint AS until, l.place - 1 AS place
-    FROM jsonb_array_elements(locks) WITH ORDINALITY l(value, place)),
-  renewed AS (
-    UPDATE runs r SET lock_expires_at = greatest(lock.until, r.lock_expires_at), due_at = least(
+  FOR lock IN SELECT jsonb_array_elements(locks) LOOP
+    until := now + (lock->>2)::bigint;
+    UPDATE runs r SET lock_expires_at = greatest(until, r.lock_expires_at), due_at = least(
       CASE WHEN r.ending IS NULL THEN r.deadline_at END,
-      CASE WHEN NOT r.paused OR r.ending IS NOT NULL THEN greatest(lock.until, r.lock_expires_at) END)
-    FROM lock WHERE r.run_id = lock.run_id AND r.status = 'active' AND r.lock_epoch = lock.epoch RETURNING lock.place)
-  SELECT array_agg(place) INTO kept FROM renewed;
-  RETURN (SELECT coalesce(json_agg(place), '[]') FROM generate_series(0, jsonb_array_length(locks) - 1) place
-    WHERE NOT coalesce(place = ANY (kept), false));
+      CASE WHEN NOT r.paused OR r.ending IS NOT NULL THEN greatest(until, r.lock_expires_at) END)
+    WHERE r.run_id = lock->>0 AND r.status = 'active' AND r.lock_epoch = (lock->>1)::bigint;
+    IF NOT FOUND THEN
+      lost := lost || place;
+    END IF;
+    place := place + 1;
+  END LOOP;
+  RETURN to_json(lost);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_append_streamed(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
