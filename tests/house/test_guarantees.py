@@ -31,6 +31,17 @@ def test_a_guarantee_names_its_stores_and_its_tests(number: str, text: str) -> N
     assert re.search(r"Both|SQLite|PostgreSQL|both", text), f"guarantee {number} does not say on which stores"
 
 
+ON_BOTH = ("conformance", "lifecycle", "races", "crash", "linearizability")
+"""Rooms whose tests run on SQLite and on PostgreSQL, but for a few."""
+
+
+@pytest.mark.parametrize(("number", "text"), GUARANTEE.findall(PROMISES), ids=lambda part: part[:2].strip())
+def test_what_is_said_of_both_stores_has_tests_on_both(number: str, text: str) -> None:
+    rooms = {path.split("/")[1] for path, _ in NAMED.findall(text)}
+    is_on_both = bool(rooms & set(ON_BOTH)) or {"postgres"} < rooms
+    assert is_on_both or "Both" not in text, f"guarantee {number} has tests in {rooms} only"
+
+
 def test_every_test_that_the_page_names_is_there() -> None:
     missing = [f"{path}::{name}" for path, name in NAMED.findall(PAGE) if name not in names_in(path)]
     assert missing == []
