@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
 
-from ocean.kernel.errors import Abort, InvalidValue, LockLost
+from ocean.kernel.errors import Abort, InvalidValue, LockLost, StoreBusy, StoreFailed
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info
 from ocean.kernel.values import encode
 
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
-    """The handler's outcome; a handler that raises, or answers something else, has failed this attempt."""
+    """The handler's outcome; a handler that raises, or answers something else, has failed this attempt.
+
+    But not one that the database has failed: that is nobody's attempt, as little as if the commit had met it.
+    """
     try:
         return checked_outcome(await invoke(handler, tick))
-    except LockLost:
+    except (LockLost, StoreBusy, StoreFailed):
         raise
     except get_cancelled_exc_class():
         if anyio.current_effective_deadline() == -math.inf:

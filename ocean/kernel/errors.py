@@ -185,7 +185,10 @@ class StoreBusy(OceanError):
 
 
 class StoreFailed(OceanError):
-    """The database could not do its work: a disk that is full, or failing. Nothing of it was committed."""
+    """The database could not do its work: a disk that is full, or failing. Nothing of it is committed here.
+
+    But a commit that failed while it was being synced may be found again if this process dies before the next one.
+    """
 
     code = "store_failed"
     http_status = 503

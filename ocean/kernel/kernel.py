@@ -21,7 +21,7 @@ from ocean.kernel.arguments import (
 )
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
-from ocean.kernel.direct_calls import DirectCall
+from ocean.kernel.direct_calls import DirectCall, answered
 from ocean.kernel.dry_run import DryRun
 from ocean.kernel.eligibility import Explanation, holds
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
@@ -48,7 +48,7 @@ from ocean.kernel.records import (
     TickResult,
 )
 from ocean.kernel.rehearsing import rehearsed
-from ocean.kernel.store import ClaimAsk, Store
+from ocean.kernel.store import ClaimAsk, Request, Store
 from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
 from ocean.kernel.transitions import due_at
 from ocean.kernel.values import checked_id, decode, encode
@@ -326,7 +326,10 @@ class Kernel(Operating, Receiving, Lending):
         checked_id(method, "method")
         optional_id(session_id, "session_id")
         optional_id(clog_id, "clog_id")
-        run = await self._require(run_id) if run_id is not None else None
+        request = request_of(request_key, "call", [run_id, clog_id, session_id, method, decode(text)])
+        run = await self._store.get_run(checked_id(run_id, "run_id")) if run_id is not None else None
+        if run is None and run_id is not None:
+            return await self._answered_before(run_id, request)
         clog = self._registry.get(clog_id if clog_id is not None else run.clog_id if run else "")
         call = DirectCall(
             store=self._store,
@@ -338,12 +341,19 @@ class Kernel(Operating, Receiving, Lending):
             session_id=run.session_id if run else session_id or "",
             payload=text,
             caller=checked_caller(caller),
-            request=request_of(request_key, "call", [run_id, clog.clog_id, session_id, method, decode(text)]),
+            request=request,
             seed=request_key or self._ids.new(self._clock.now()),
             reach=self._crew.reach,
             observed=self.observed,
         )
         return await call.run_to_end()
+
+    async def _answered_before(self, run_id: str, request: Request | None) -> Any:
+        """What was answered stays answered, as with every other verb, though the run is gone."""
+        stored = await self._store.stored_answer(request) if request is not None else None
+        if stored is None:
+            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
+        return answered(stored)
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""

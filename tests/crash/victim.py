@@ -15,6 +15,7 @@ from ocean import Clog, Done, Lease, Ocean, Outcome, SystemClock, Tick
 from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
 from tests.crash.places import history_of, slower, url_of
 from tests.crash.porters import carry
+from tests.linearizability.deciding import decide
 
 LOCK_MS = 200
 POLL_MS = 50
@@ -190,7 +191,7 @@ async def worker(db: str, lease_ms: str, limit: str, pace: str) -> None:
                 return
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers, worker)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers, worker, decide)}
 
 
 def live(args: list[str]) -> None:

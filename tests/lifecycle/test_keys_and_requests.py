@@ -79,6 +79,17 @@ async def test_a_repeated_request_gets_the_first_answer_and_has_no_new_effect(na
 
 
 @pytest.mark.parametrize("name", VERBS)
+async def test_a_repeated_request_gets_the_first_answer_also_when_its_run_is_gone(name: str) -> None:
+    async with stage(adder(), Script(clog_id="d")) as w:
+        run_id = await start_idle(w, run_id="one", session_id="s")
+        first = await _answer(VERBS[name], w.ocean, run_id)
+        await w.ocean.delete_session("s")
+        before = await dump(w)
+        assert await _answer(VERBS[name], w.ocean, run_id) == first
+        assert await dump(w) == before
+
+
+@pytest.mark.parametrize("name", VERBS)
 async def test_a_request_key_with_another_body_is_refused(name: str) -> None:
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")

@@ -30,6 +30,16 @@ Unit = Callable[[sqlite3.Connection], T]
 GROUP_LIMIT = 128
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 38, 0)
+FAILURES = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PROTOCOL,
+)
+"""Of the file or its disk, and of nobody who asked."""
 
 
 @dataclass(eq=False, slots=True)
@@ -70,6 +80,7 @@ class Database:
             await self.on_writer(migrate)
             if not self._is_memory:
                 await self._reader
+            self._data_version = await self._look_at_data_version()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.close()
@@ -81,7 +92,6 @@ class Database:
             raise
         self._loop = asyncio.get_running_loop()
         self._is_open = True
-        self._data_version = await self._look_at_data_version()
 
     async def close(self) -> None:
         self._is_open = False
@@ -99,11 +109,12 @@ class Database:
             if connection._thread.is_alive():
                 await anyio.to_thread.run_sync(connection._thread.join)
 
+    connect: Callable[..., sqlite3.Connection] = staticmethod(sqlite3.connect)
+    """Whoever sets another before `open` chooses the disk: how tests cut its power and let it fail."""
+
     def _connection(self) -> aiosqlite.Connection:
         def connect() -> sqlite3.Connection:
-            db = sqlite3.connect(
-                self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512
-            )
+            db = self.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512)
             db.row_factory = sqlite3.Row
             for pragma in (
                 "synchronous=FULL",
@@ -162,7 +173,7 @@ class Database:
 
         try:
             result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             if _is_busy(error):
                 raise StoreBusy("another process holds the database for itself; try again") from error
             if _is_failing(error):
@@ -260,7 +271,11 @@ class Database:
     async def _watch_data_version(self) -> None:
         """While somebody waits: one cheap look at the file's version, in real time, as often as the hastiest asks."""
         while self._waiters and self._is_open:
-            version = await self._look_at_data_version()
+            try:
+                version = await self._look_at_data_version()
+            except sqlite3.Error:
+                # Nobody knows: whoever waits looks for itself, and is told what is the matter.
+                version = self._data_version - 1
             if version != self._data_version:
                 self._data_version = version
                 self._noticed_commit()
@@ -326,8 +341,7 @@ def _run_alone(db: sqlite3.Connection, item: _Item, why: BaseException) -> None:
 
 
 def _is_failing(error: BaseException) -> bool:
-    failures = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in failures
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in FAILURES
 
 
 def _is_busy(error: BaseException) -> bool:

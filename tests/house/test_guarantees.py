@@ -1,0 +1,51 @@
+"""Every guarantee names tests, and they are there."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "guarantees.md").read_text()
+PROMISES, _, REST = PAGE.partition("## How hard they are tried")
+COUNT = 40
+GUARANTEE = re.compile(r"^(\d+)\. \*\*(.*?)(?=^\d+\. |^## |\Z)", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+@cache
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_there_are_forty_in_order() -> None:
+    assert [int(number) for number, _ in GUARANTEE.findall(PROMISES)] == list(range(1, COUNT + 1))
+
+
+@pytest.mark.parametrize(("number", "text"), GUARANTEE.findall(PROMISES), ids=lambda part: part[:2].strip())
+def test_a_guarantee_names_its_stores_and_its_tests(number: str, text: str) -> None:
+    assert NAMED.findall(text), f"guarantee {number} has no test"
+    assert re.search(r"Both|SQLite|PostgreSQL|both", text), f"guarantee {number} does not say on which stores"
+
+
+ON_BOTH = ("conformance", "lifecycle", "races", "crash", "linearizability")
+"""Rooms whose tests run on SQLite and on PostgreSQL, but for a few."""
+
+
+@pytest.mark.parametrize(("number", "text"), GUARANTEE.findall(PROMISES), ids=lambda part: part[:2].strip())
+def test_what_is_said_of_both_stores_has_tests_on_both(number: str, text: str) -> None:
+    rooms = {path.split("/")[1] for path, _ in NAMED.findall(text)}
+    is_on_both = bool(rooms & set(ON_BOTH)) or {"postgres"} < rooms
+    assert is_on_both or "Both" not in text, f"guarantee {number} has tests in {rooms} only"
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    missing = [f"{path}::{name}" for path, name in NAMED.findall(PAGE) if name not in names_in(path)]
+    assert missing == []
+
+
+def test_what_is_not_promised_is_said() -> None:
+    assert REST.partition("## What is not promised")[2].count("\n- **") > 5

@@ -1,0 +1,77 @@
+"""The log tells everything: a run is what its events add up to, and no event is ever changed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ocean import Event, Ocean, RunStatus
+from ocean.testing import world
+from tests.disk.scenario import DEEDS, Stage, clogs
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Told:
+    """What somebody knows of a run who has only read its log."""
+
+    status: str = ""
+    ticks: int = 0
+    attempt: int = 0
+    wake_at: int | None = None
+    paused: bool = False
+    output: Any = None
+    code: str | None = None
+    is_there: bool = True
+
+    def hear(self, event: Event) -> None:
+        said = event.payload
+        if event.type.startswith(("run.", "tick.", "call.")) and "status" in said:
+            self.status = said["status"]
+            self.wake_at = said.get("wake_at")
+        match event.type:
+            case "tick.committed":
+                self.ticks, self.attempt = self.ticks + 1, 0
+            case "run.retrying":
+                self.attempt = said["attempt"]
+            case "run.waiting":
+                self.wake_at = said["wake_at"]
+            case "run.paused" | "run.resumed":
+                self.paused = event.type == "run.paused"
+            case "run.done":
+                self.status, self.output = "done", said["output"]
+            case "run.failed":
+                self.status, self.code = "failed", said["error"]["code"]
+            case "run.deleted":
+                self.is_there = False
+
+
+async def check_fold(ocean: Ocean, log: list[Event]) -> set[RunStatus]:
+    told: dict[str, Told] = {}
+    for event in log:
+        assert event.run_id is not None
+        told.setdefault(event.run_id, Told()).hear(event)
+    for run_id, heard in told.items():
+        run = await ocean.get_run(run_id)
+        assert (run is not None) == heard.is_there, run_id
+        if run is None:
+            continue
+        error = run.error["code"] if run.error and run.status is RunStatus.FAILED else None
+        seen = (run.status, run.attempt, run.wake_at, run.paused, run.output, error)
+        assert seen == (heard.status, heard.attempt, heard.wake_at, heard.paused, heard.output, heard.code), run_id
+        assert sum(tick.committed_at is not None for tick in await ocean.list_ticks(run_id)) == heard.ticks, run_id
+    return {RunStatus(heard.status) for heard in told.values()}
+
+
+async def test_a_run_is_what_its_events_add_up_to_and_the_log_only_grows() -> None:
+    async with world(clogs=clogs()) as w:
+        stage = Stage(w.ocean, w.clock)
+        log: list[Event] = []
+        seen: set[RunStatus] = set()
+        for deed in DEEDS.values():
+            await deed(stage)
+            before, log = log, await w.ocean.read_events(limit=1_000)
+            assert log[: len(before)] == before
+            seen |= await check_fold(w.ocean, log)
+        assert seen >= {RunStatus.PENDING, RunStatus.IDLE, RunStatus.WAITING, RunStatus.DONE, RunStatus.FAILED}

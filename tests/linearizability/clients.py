@@ -1,0 +1,62 @@
+"""Clients that compete for decisions, and write down what they asked and were answered."""
+
+import itertools
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ocean import Conflict, Ocean, StoreBusy, StoreFailed
+from tests.linearizability.checker import Operation, explanation
+from tests.linearizability.decisions import OPEN, PEOPLE, after
+
+
+@dataclass
+class History:
+    """Of each decision; the order of its entries is the order in time."""
+
+    clock: "itertools.count[int]" = field(default_factory=itertools.count)
+    of: dict[str, list[Operation]] = field(default_factory=dict)
+
+    async def make(self, ocean: Ocean, run_id: str, what: tuple[str, ...]) -> list[str] | None:
+        """Call, and write down the answer. None: there was none, and whether it happened is known or not."""
+        mine = self.of.setdefault(run_id, [])
+        mine.append(asked := Operation(what, next(self.clock)))
+        place = len(mine) - 1
+        try:
+            answer: list[str] = await ocean.call_clog(
+                run_id=run_id, method=what[0], payload=what[1] if len(what) > 1 else None
+            )
+        except Conflict:
+            # Nothing was done, and that is certain.
+            mine[place] = Operation(("nothing",), asked.invoked_at)
+            return None
+        except (StoreBusy, StoreFailed):
+            return None
+        mine[place] = replace(asked, answered_at=next(self.clock), answer=answer)
+        return answer
+
+
+def drawn(chance: random.Random, who: str) -> tuple[str, ...]:
+    name = chance.choice(["claim", "claim", "render", "render", "expire", "look"])
+    return (name, who) if name in ("claim", "render") else (name,)
+
+
+def anybody(chance: random.Random) -> str:
+    return chance.choice(PEOPLE)
+
+
+def unexplained(histories: dict[str, list[Operation]]) -> Iterable[str]:
+    """The decisions whose history no order explains. Each is an object of its own."""
+    return [run_id for run_id, history in histories.items() if explanation(history, after, OPEN) is None]
+
+
+async def check_ends(ocean: Ocean, run_ids: Iterable[str]) -> int:
+    """Each decision was rendered or has expired, never both, never twice. Answers how many have ended."""
+    ended = 0
+    for run_id in run_ids:
+        types = [event.type for event in await ocean.read_events(run_id, limit=1_000)]
+        ends = [type for type in types if type in ("rendered", "expired")]
+        assert len(ends) <= 1, f"{run_id}: {ends}"
+        assert types.count("claimed") <= 1, f"{run_id} was claimed {types.count('claimed')} times"
+        ended += len(ends)
+    return ended

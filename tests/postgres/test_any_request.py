@@ -1,0 +1,22 @@
+"""A connection that is cut at any request of a day changes nothing about the day's story."""
+
+import random
+
+import pytest
+
+from tests.postgres.proxy import Cut
+from tests.postgres.severing import NEVER, day
+
+pytestmark = pytest.mark.anyio
+
+DAYS = 5
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_a_day_on_a_wire_that_is_cut_anywhere_has_the_same_story(cut: Cut) -> None:
+    """`python -m tests.postgres.severing` cuts at every single request."""
+    wanted, requests, told = await day("before", NEVER)
+    assert not told
+    for nth in random.Random(cut).sample(range(1, requests), DAYS):
+        seen, _, _ = await day(cut, nth)
+        assert seen == wanted, f"cut {cut} request {nth}"
