@@ -1,7 +1,8 @@
 """Request keys: key, body hash and answer, stored in the transaction that has the effect."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -18,10 +19,17 @@ def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[
         return act()
     stored = stored_answer(u, request)
     if stored is not None:
-        return TypeAdapter(answer_type).validate_json(stored)
+        kept: T = _adapter(answer_type).validate_json(stored)
+        return kept
     answer = act()
-    keep_answer(u, request, TypeAdapter(answer_type).dump_json(answer).decode())
+    keep_answer(u, request, _adapter(answer_type).dump_json(answer).decode())
     return answer
+
+
+@cache
+def _adapter(answer_type: type[Any]) -> TypeAdapter[Any]:
+    """To make one costs more than the whole transaction."""
+    return TypeAdapter(answer_type)
 
 
 def stored_answer(u: Unit, request: Request) -> str | None:

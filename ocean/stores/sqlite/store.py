@@ -70,13 +70,15 @@ from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.lease_verbs import LeaseStore
 from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.units import Transactions
 
 T = TypeVar("T")
 
 
 class SqliteStore(AccessStore, LeaseStore):
-    def __init__(self, path: str, clock: Clock) -> None:
-        self.database = Database(path)
+    def __init__(self, database: str | Transactions, clock: Clock) -> None:
+        """A database is a path, or whatever else runs whole units."""
+        self.database: Transactions = Database(database) if isinstance(database, str) else database
         self._clock = clock
 
     @property
