@@ -42,7 +42,7 @@ async def check_store(store: Store, now: int) -> None:
 def check_tables(db: sqlite3.Connection, now: int) -> None:
     assert db.execute("PRAGMA foreign_key_check").fetchall() == []
     for row in db.execute("SELECT * FROM runs").fetchall():
-        _check_run(db, row, now)
+        check_run(db, row, now)
     _check_events(db)
     _check_ticks(db)
     _check_leases(db)
@@ -50,7 +50,7 @@ def check_tables(db: sqlite3.Connection, now: int) -> None:
     _check_keys(db, now)
 
 
-def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
+def check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
     run = run_from(row)
     one = {"run_id": run.run_id}
     assert row["due_at"] == due_at(run), f"due_at is not its function: {run}"
