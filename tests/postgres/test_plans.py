@@ -6,9 +6,9 @@ from typing import Any
 
 import asyncpg
 import pytest
+from ocean.stores.postgres.hints import hints
 
 from ocean.kernel.store import ClaimableClog, ClaimAsk
-from ocean.stores.postgres.hints import hints
 from ocean.stores.postgres.link import FETCH
 from tests.postgres.server import blocking, fresh_database
 

@@ -5,7 +5,7 @@ python -m tests.simulation --seed 17 --trace            one seed, and everything
 import argparse
 import sys
 
-from tests.simulation.batches import run_batch, show
+from tests.simulation.batches import mode_of, run_batch, show
 from tests.simulation.world import simulate
 
 
@@ -21,10 +21,9 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="with --seed: show what happened")
     asked = parser.parse_args()
     if asked.seed is not None:
-        mode = asked.mode if asked.mode != "both" else "liveness" if asked.seed % 2 else "safety"
-        result = simulate(asked.seed, mode)
+        result = simulate(asked.seed, mode_of(asked.seed, asked.mode))
         lines = result.trace if asked.trace else []
-        lines.append(f"seed {result.seed} ({mode}): {result.failure or 'nothing found'}; trace {result.digest}")
+        lines.append(f"seed {result.seed} ({result.mode}): {result.failure or 'nothing found'}; trace {result.digest}")
         sys.stdout.write("\n".join(lines) + "\n")
         return int(result.failure is not None)
     batch = run_batch(range(asked.first, asked.first + asked.seeds), asked.mode, asked.jobs)

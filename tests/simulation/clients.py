@@ -97,9 +97,10 @@ async def poker(world: "World", instance: Instance) -> None:
 async def _poke(world: "World", instance: Instance) -> None:
     chance = world.chance
     options: dict[str, Any] = {"budget_ms": chance.choice((0, 100, 1_000))}
-    if not world.is_calm:
-        options |= {"hard_ms": chance.choice((50, 400))} if chance.random() < 0.1 else {}
-        options |= {"max_ticks": chance.randint(1, 3)} if chance.random() < 0.3 else {}
+    if world.strikes("hasty_poke"):
+        options["hard_ms"] = chance.choice((20, 400))
+    if not world.is_calm and chance.random() < 0.3:
+        options["max_ticks"] = chance.randint(1, 3)
     options["concurrency"] = chance.choice((1, 2, 8))
     cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_poke") else None
     try:

@@ -125,6 +125,7 @@ class Act:
     async def _suffer(self) -> None:
         """What may go wrong in the middle of a call."""
         world = self._world
+        await sleep(world.clock, world.chance.choice((0, 0, 5, 60)))
         if world.strikes("block"):
             self._instance.process.block(world.chance.randint(1, 3 * world.plan.lock_ms))
             await sleep(world.clock, 0)
@@ -173,6 +174,9 @@ class Act:
         place = (tick.run_id, tick.number if scope == "tick" else 0, scope)
 
         async def effect(key: str) -> str:
+            sql = "SELECT result FROM ocean_steps WHERE run_id = ? AND tick = ?"
+            if world.db.execute(sql, place[:2]).fetchone():
+                world.fail("steps are taken once", f"{place} is stored, and its effect is repeated")
             await sleep(world.clock, world.chance.choice((0, 5)))
             return world.history.token()
 
@@ -196,12 +200,12 @@ class Act:
         if self._tick.run.parent_run_id is not None:
             return
         notify = self._chance.random() < 0.7
-        self._did["notify"] = notify
+        self._did |= {"notify": notify, "fate": self._chance.choice(("live", "cancel"))}
         self._did["child"] = await self._tick.create_run(
             clog_id=self._chance.choice(("actor", "gatherer", "errand")),
             input={"t": f"{self._tick.run_id}/{self._tick.number}"},
             notify_parent=notify,
-            on_parent_end=self._chance.choice(("live", "cancel")),
+            on_parent_end=self._did["fate"],
             concurrency_keys=self._chance.choice(((), (), ("k1",))),
         )
 

@@ -16,6 +16,7 @@ class Asked:
     answers: list[Any] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     is_unknown: bool = False
+    deliver_at: int | None = None
 
 
 @dataclass
@@ -34,6 +35,8 @@ class History:
         self.sessions = ("s1", "s2")
         self.calls: dict[tuple[str, int], list[Called]] = defaultdict(list)
         self.steps: dict[tuple[str, int, str], list[Any]] = defaultdict(list)
+        self.lost: list[tuple[str, int, int]] = []
+        """Run, tick and epoch of those who were told that their lock was lost."""
         self.followed: dict[str, list[Any]] = defaultdict(list)
         self._count = 0
 

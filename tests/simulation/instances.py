@@ -5,7 +5,8 @@ import contextvars
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ocean import Clog, Ocean, OceanError, StoreUnusable
+from ocean import Clog, LockLost, Ocean, OceanError, StoreUnusable
+from ocean.kernel.store import TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import Unit
 from ocean.testing.inline_database import InlineDatabase
@@ -43,6 +44,13 @@ class WatchedStore(SqliteStore):
             return act(u)
 
         return await super()._write(noted)
+
+    async def commit_tick(self, commit: TickCommit) -> TickAnswer:
+        try:
+            return await super().commit_tick(commit)
+        except LockLost:
+            self._instance.world.history.lost.append((commit.lock.run_id, commit.tick, commit.lock.epoch))
+            raise
 
 
 class Instance:
@@ -132,7 +140,8 @@ def _answer(task: "asyncio.Task[T]", reply: "asyncio.Future[T]") -> None:
 
 async def _cancelled_at(work: Coroutine[Any, Any, T], steps: int) -> T:
     """Let its own task be cancelled when it has come to await for that many times."""
-    return await _Counted(work, steps)
+    result: T = await _Counted(work, steps)
+    return result
 
 
 class _Counted:

@@ -23,6 +23,7 @@ FAULTS = (
     "jump",
     "cancel_request",
     "cancel_poke",
+    "hasty_poke",
     "duplicate",
     "lost_answer",
     "late_request",
@@ -32,9 +33,22 @@ FAULTS = (
     "handler_retries",
 )
 
+RATES = {
+    "cancel_poke": (0.05, 0.3),
+    "hasty_poke": (0.05, 0.3, 0.9),
+    "block": (0.1, 0.4),
+    "handler_raises": (0.1, 0.5),
+    "handler_retries": (0.1, 0.4),
+    "broken_group": (0.5,),
+    "busy_renewal": (0.3, 0.7),
+    "duplicate": (0.1, 0.5),
+}
+"""Of those that have few occasions."""
+
 VERBS = (
     "create",
     "create_same",
+    "create_kept",
     "create_idle",
     "create_keyed",
     "create_debounced",
@@ -80,7 +94,7 @@ DEEDS = (
     "attribute",
 )
 
-ENDS = ("ok", "wait", "continue", "done", "failed", "abort")
+ENDS = {"ok": (4, 8), "wait": (2, 6), "continue": (2, 6), "done": (1, 2), "failed": (1,), "abort": (1,)}
 
 SELDOM = ("pause_clog", "pause", "delete", "delete_session", "cancel")
 """What leaves little to do for the others."""
@@ -108,14 +122,14 @@ class Plan:
 
 def drawn(chance: Random) -> Plan:
     share = chance.choice((0.0, 0.15, 0.3, 0.5))
-    rates = {name: chance.choice((0.02, 0.06, 0.15)) for name in FAULTS if chance.random() < share}
+    rates = {name: chance.choice(RATES.get(name, (0.02, 0.06, 0.15))) for name in FAULTS if chance.random() < share}
     verbs = {
         name: (1 if name in SELDOM else chance.choice((2, 4, 8)))
         for name in VERBS
         if name in ALWAYS or chance.random() < 0.5
     }
     deeds = {name: chance.choice((0.1, 0.3, 0.6)) for name in DEEDS if chance.random() < 0.5}
-    ends = {name: chance.choice((1, 2, 6)) for name in ENDS if name in ("ok", "done") or chance.random() < 0.7}
+    ends = {name: chance.choice(ENDS[name]) for name in ENDS if name in ("ok", "done") or chance.random() < 0.7}
     return Plan(
         rates=rates,
         verbs=verbs,
@@ -126,6 +140,6 @@ def drawn(chance: Random) -> Plan:
         requests=chance.randint(6, 20),
         lock_ms=chance.choice((300, 1_000)),
         tick_ms=chance.choice((1_500, 5_000)),
-        pokes_ms=chance.choice((100, 300, 1_000)),
+        pokes_ms=chance.choice((150, 600, 2_000)),
         is_crowded=chance.random() < 0.5,
     )

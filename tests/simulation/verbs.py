@@ -52,8 +52,10 @@ def _create(world: "World", verb: str) -> Drawn:
         case "create_same":
             same = chance.choice(("same-1", "same-2"))
             options = {"session_id": "s1", "clog_id": "actor", "input": {"t": same}}
-            options |= chance.choice(({"run_id": same}, {"dedupe_key": same}, {"dedupe_key": same, "dedupe_ms": 900}))
+            options |= chance.choice(({"run_id": same}, {"dedupe_key": same, "dedupe_ms": 900}))
             asked.run_id = options.get("run_id")
+        case "create_kept":
+            options = {"session_id": "s1", "clog_id": "actor", "input": {"t": "kept"}, "dedupe_key": "kept"}
         case "create_idle":
             del options["input"]
         case "create_keyed":
@@ -71,7 +73,7 @@ def _create(world: "World", verb: str) -> Drawn:
                 "queue": chance.choice((None, "q")),
                 "concurrency_keys": chance.choice(((), ("k1",))),
             }
-    is_repeatable = key is not None or verb == "create_same"
+    is_repeatable = key is not None or verb in ("create_same", "create_kept")
     return asked, lambda ocean: ocean.create_run(**options, request_key=key), is_repeatable
 
 
@@ -79,11 +81,16 @@ def _signal(world: "World", verb: str, more: dict[str, Any]) -> Drawn | None:
     if not world.history.runs:
         return None
     run_id = world.chance.choice(world.history.runs)
-    asked, key = _ask(world, verb, run_id=run_id)
+    asked, key = _ask(world, verb, run_id=run_id, deliver_at=more.get("deliver_at"))
     signal_id = f"id-{asked.token}" if world.chance.random() < 0.5 else None
     options = {"signal_id": signal_id, "request_key": key, **more}
     is_repeatable = key is not None or (signal_id is not None and not more)
     return asked, lambda ocean: ocean.signal(run_id, {"t": asked.token}, **options), is_repeatable
+
+
+def _signal_later(world: "World") -> Drawn | None:
+    deliver_at = world.clock.now() + world.chance.randint(-500, 3_000)
+    return _signal(world, "signal_later", {"deliver_at": deliver_at})
 
 
 def _on_a_run(world: "World", verb: str) -> Drawn | None:
@@ -113,7 +120,8 @@ async def _rehearse(ocean: Ocean, run_id: str) -> Any:
 
 def _call_clog(world: "World") -> Drawn:
     asked, key = _ask(world, "call_clog")
-    options = {"clog_id": "actor", "session_id": world.chance.choice(world.history.sessions), "method": "add"}
+    session_id = world.chance.choice(world.history.sessions)
+    options: dict[str, Any] = {"clog_id": "actor", "session_id": session_id, "method": "add"}
     work: Work = lambda ocean: ocean.call_clog(**options, payload={"t": asked.token}, request_key=key)  # noqa: E731
     return asked, work, key is not None
 
@@ -157,9 +165,7 @@ def _sweep(world: "World") -> Drawn:
 
 OTHERS: dict[str, Callable[["World"], Drawn | None]] = {
     "signal": lambda world: _signal(world, "signal", {}),
-    "signal_later": lambda world: _signal(
-        world, "signal_later", {"deliver_at": world.clock.now() + world.chance.randint(-500, 3_000)}
-    ),
+    "signal_later": _signal_later,
     "signal_if_idle": lambda world: _signal(world, "signal_if_idle", {"if_idle": True}),
     "signal_unknown": lambda world: (_ask(world, "signal_unknown")[0], lambda ocean: ocean.signal("nobody"), True),
     "call_clog": _call_clog,

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ocean.kernel.eligibility import holds, is_lapsed_lease, kernel_end
+from ocean.kernel.lanes import FAIR_EVERY
 from ocean.kernel.records import ENDED, Run, RunStatus
-from ocean.kernel.store import ClaimAsk
-from ocean.kernel.transitions import next_call_at
+from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.kernel.transitions import due_at, next_call_at
 from ocean.stores.rows import run_from
 from ocean.stores.sqlite.claiming import claim_due, surroundings
 from ocean.stores.sqlite.unit import Unit
@@ -51,6 +52,7 @@ class Watcher:
         touched |= {event["run_id"]: None for event in events if event["run_id"]}
         try:
             self._check_log(events)
+            self._check_give_backs(events)
             for run_id in touched:
                 self._check_run(run_id, events, now, len(units) == 1)
             if self._commits % CLAIMS_EVERY == 0:
@@ -104,6 +106,15 @@ class Watcher:
                 place = (run_id, event["tick"], event["call"])
                 assert place in committed, f"atomic tick: {place} says {event['type']!r} and does not commit"
 
+    def _check_give_backs(self, events: list[dict[str, Any]]) -> None:
+        """Two of a tick are free."""
+        for event in events:
+            payload = json.loads(event["payload"]) if event["type"] == "tick.given_back" else {}
+            before = self.rows.get(event["run_id"])
+            if "give_backs" in payload and before is not None and before.status is RunStatus.ACTIVE:
+                counted = payload["attempt"] - before.attempt
+                assert counted == (payload["give_backs"] > 2), f"attempt budget: {event} after {before}"
+
     def _check_run(self, run_id: str, events: Iterable[dict[str, Any]], now: int, is_alone: bool) -> None:
         row = self._db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         before = self.rows.pop(run_id, None)
@@ -142,6 +153,7 @@ class Watcher:
 
     def _check_claim(self, before: Run, run: Run, now: int) -> None:
         assert run.lock_epoch == before.lock_epoch + 1, f"epoch: {before.lock_epoch} became {run.lock_epoch}"
+        assert not before.paused or before.ending, f"claimed though it is paused: {before}"
         # By the unit that claims it a slot may have been freed for it.
         due = next_call_at(before)
         assert due is not None, f"claimed though it is not due: {before}"
@@ -195,9 +207,27 @@ class Watcher:
                 assert not odd, f"explain ⇔ claim: {odd} are claimed, and should not be"
         finally:
             self._db.rollback()
+        if not has_ends and free and not any(run.key_count for run in free.values()):
+            self._check_order(clogs, list(free.values()), now)
+
+    def _check_order(self, clogs: dict[str, ClaimableClog], free: list[Run], now: int) -> None:
+        """The urgent go first; every eighth time whoever has been due for longest."""
+        for slot, order in ((0, lambda run: (run.priority, *_age(run))), (FAIR_EVERY - 1, _age)):
+            self._db.execute("BEGIN")
+            try:
+                claims = claim_due(Unit(self._db, now), ClaimAsk(clogs, "watcher", 1, slot))
+            finally:
+                self._db.rollback()
+            first = min(free, key=order)
+            assert [claim.run.run_id for claim in claims] == [first.run_id], f"order: {first} should be next of {free}"
+
+
+def _age(run: Run) -> tuple[int, int, str]:
+    return (due_at(run) or 0, run.lock_epoch, run.run_id)
 
 
 def _check_of(error: AssertionError) -> str:
     """The first words of a message name the invariant."""
     words = str(error).split("\n")[0]
-    return words.split(":")[0][:60] if words else "an invariant"
+    name = words.split(":")[0].split(" of ")[0]
+    return name[:60] if words else "an invariant"

@@ -12,6 +12,8 @@ from ocean.testing.inline_database import Weather
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
 
+SLOW_READS = 0.2
+
 
 class Storm(Weather):
     def __init__(self, instance: "Instance") -> None:
@@ -56,7 +58,8 @@ class Storm(Weather):
         world = self._world
         if world.strikes("crash"):
             await self._instance.die()
-        await sleep(world.clock, world.chance.choice((0, 0, 1)))
+        if world.chance.random() < SLOW_READS:
+            await sleep(world.clock, 1)
 
 
 def _failing_once(unit: Callable[[sqlite3.Connection], Any]) -> Callable[[sqlite3.Connection], Any]:

@@ -55,8 +55,8 @@ async def _work(world: "World", lease: Lease) -> None:
     row["ticks"] += 1
     outcomes: tuple[Outcome, ...] = (Done(1), Done(1), Ok(), Failed("no"), Retry("again"), Wait(for_ms=200))
     outcome = Done(1) if row["ticks"] > 5 else chance.choice(outcomes)
-    says = [("did", {"deeds": [], "ticks": row["ticks"]})]
-    writes = {} if isinstance(outcome, Retry) else {"row": row, "events": says}
+    says: list[tuple[str, Any]] = [("did", {"deeds": [], "ticks": row["ticks"]})]
+    writes: dict[str, Any] = {} if isinstance(outcome, Retry) else {"row": row, "events": says}
 
     async def complete(ocean: Ocean) -> Any:
         return await ocean.complete_work(lease.lease_id, outcome, **writes)

@@ -96,7 +96,12 @@ class World:
         """Something that belongs to no instance: the world outside."""
         task: asyncio.Task[Any] = self.loop.create_task(work, context=contextvars.Context())
         self._tasks.append(task)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail("nobody expected", repr(error))
 
     def at(self, ms: int, then: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.loop.call_later(ms / 1000, lambda: self.start(then()), context=contextvars.Context())
@@ -118,7 +123,7 @@ class World:
         await self._until(busy, LONGEST_MS)
         if self.failure is None:
             # What was asked last is still to be done.
-            await self._until([self.start(sleep(self.clock, self.chance.choice((500, 4_000, 10_000))))], LONGEST_MS)
+            await self._until([self.start(sleep(self.clock, self.chance.choice((300, 1_500, 5_000))))], LONGEST_MS)
         if self.failure is None and self.mode == "liveness":
             await self._until([self.start(healing.heal(self))], healing.LONGEST_MS)
         if self.failure is None:

@@ -1,7 +1,6 @@
 """Request keys: key, body hash and answer, stored in the transaction that has the effect."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -12,6 +11,8 @@ from ocean.stores.sqlite.unit import Unit
 
 T = TypeVar("T")
 
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
 
 def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[], T]) -> T:
     """Act and remember the answer, or answer what was answered before."""
@@ -19,17 +20,17 @@ def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[
         return act()
     stored = stored_answer(u, request)
     if stored is not None:
-        kept: T = _adapter(answer_type).validate_json(stored)
-        return kept
+        return _adapter(answer_type).validate_json(stored)
     answer = act()
     keep_answer(u, request, _adapter(answer_type).dump_json(answer).decode())
     return answer
 
 
-@cache
-def _adapter(answer_type: type[Any]) -> TypeAdapter[Any]:
-    """To make one costs more than the whole transaction."""
-    return TypeAdapter(answer_type)
+def _adapter(answer_type: type[T]) -> TypeAdapter[T]:
+    """Made once: to make one costs more than the whole transaction."""
+    if answer_type not in _adapters:
+        _adapters[answer_type] = TypeAdapter(answer_type)
+    return _adapters[answer_type]
 
 
 def stored_answer(u: Unit, request: Request) -> str | None:

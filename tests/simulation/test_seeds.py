@@ -1,0 +1,21 @@
+"""CI's share of the seeds. The long mode: python -m tests.simulation --seeds 100000 --from N --jobs 2"""
+
+import pytest
+
+from tests.simulation.batches import EXPECTED, run_batch, show
+
+SEEDS = 240
+SHARES = 4
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_seed_finds_anything(share: int) -> None:
+    batch = run_batch(range(share, SEEDS, SHARES))
+    assert not batch.failures, show(batch)
+
+
+def test_what_a_batch_has_not_seen_is_told() -> None:
+    batch = run_batch(range(1))
+    assert batch.missing
+    assert set(batch.missing) < set(EXPECTED)
+    assert f"never occurred: {batch.missing[0]}" in show(batch)
