@@ -23,6 +23,10 @@ def home_of(context: contextvars.Context) -> "Process | None":
     return context.get(_home)
 
 
+def is_off_loop(context: contextvars.Context) -> bool:
+    return context.get(_is_off_loop) is True
+
+
 class Process:
     """`blocked`: its event loop stands still, but its threads go on. `paused`: all of it stands still."""
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVarTuple
 
-from ocean.testing.processes import home_of, on_the_loop
+from ocean.testing.processes import home_of, is_off_loop, on_the_loop
 
 Ts = TypeVarTuple("Ts")
 
@@ -110,6 +110,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 home.hold(handle)
             elif isinstance(task, _Numbered):
                 self._waiting.append((task.number, handle))
+            elif is_off_loop(context):
+                # A thread: it goes before or after any task.
+                self._waiting.append((-1, handle))
             else:
                 callbacks.append(handle)
         return callbacks

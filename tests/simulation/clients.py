@@ -1,11 +1,13 @@
 """Those outside who ask: each draws a verb, sends it to some instance, perhaps twice, and perhaps hears nothing."""
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ocean import Ocean, OceanError, StoreBusy, StoreFailed
 from ocean.kernel.clock import sleep
+from ocean.ticking import Ticker
 from tests.simulation import verbs
 from tests.simulation.history import Asked
 from tests.simulation.instances import Instance, Unreachable
@@ -36,7 +38,7 @@ async def client(world: "World", number: int) -> None:
             continue
         request = Request(*drawn)
         world.history.asked.append(request.asked)
-        world.say(f"c{number} asks {verb} {request.asked.run_id or ''} {request.asked.token or ''}")
+        world.say(f"c{number} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
         if request.is_repeatable and world.strikes("duplicate"):
             world.start(send(world, request))
         for _ in range(TRIES):
@@ -78,6 +80,8 @@ async def send(world: "World", request: Request) -> bool:
 
 async def poker(world: "World", instance: Instance) -> None:
     """Whoever comes along pokes."""
+    if world.plan.has_ticker and instance is world.instances[0]:
+        await _tick_for_ever(world, instance)
     at_work = 0
 
     async def poke() -> None:
@@ -90,8 +94,15 @@ async def poker(world: "World", instance: Instance) -> None:
 
     while True:
         await sleep(world.clock, world.chance.randint(1, 2 * world.plan.pokes_ms))
-        if at_work < MOST_POKES:
+        if at_work < MOST_POKES and not (world.is_calm and world.plan.has_ticker):
             world.start(poke())
+
+
+async def _tick_for_ever(world: "World", instance: Instance) -> None:
+    while True:
+        with suppress(Unreachable):
+            await instance.ask(lambda ocean: Ticker(ocean, budget_ms=1_000, look_ms=1_000).run())
+        await sleep(world.clock, 100)
 
 
 async def _poke(world: "World", instance: Instance) -> None:

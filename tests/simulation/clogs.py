@@ -74,6 +74,16 @@ def _add_methods(clog: Clog) -> None:
         return payload["t"]
 
     @clog.method
+    async def remind(tick: Tick, payload: Any) -> Any:
+        """Timers that a call sets and cancels, for a run that may be asleep."""
+        chance = Random(payload["t"])
+        if chance.random() < 0.3:
+            await tick.cancel_timer("x")
+        else:
+            await tick.set_timer("x", after_ms=chance.randint(0, 2_000), input={"t": "!"})
+        return payload["t"]
+
+    @clog.method
     async def nested(tick: Tick, payload: Any) -> Any:
         await tick.emit("nested", {"t": payload["t"]})
         return payload["t"]
@@ -107,7 +117,13 @@ class Act:
             world.say(f"{self._instance.process.name} calls {tick.run_id} {tick.number}.{called.call} {tick.reason}")
         world.saw(f"reason {tick.reason}")
         does_bump, does_look = "bump" in self._deeds, "look" in self._deeds
-        rows = await tick.read(run=True, session="add" in self._deeds, global_=does_bump or does_look, guard=does_look)
+        rows = await tick.read(
+            run=True,
+            session="add" in self._deeds,
+            global_=does_bump or does_look,
+            tick=["row"] if "tick_row" in self._deeds else [],
+            guard=does_look,
+        )
         row = _row(rows.run)
         row["ticks"] += 1
         self._did |= {"ticks": row["ticks"], "seen": rows.global_ or 0} if does_look else {"ticks": row["ticks"]}
@@ -122,13 +138,21 @@ class Act:
         await tick.emit("did", self._did)
         return self._outcome(row["ticks"])
 
+    async def _hiccup(self) -> None:
+        """Time passes between two things that a handler does, for it or for its whole process."""
+        world, process = self._world, self._instance.process
+        await sleep(world.clock, world.chance.choice((0, 0, 5, 60)))
+        if world.strikes("block"):
+            process.block(world.chance.randint(1, 3 * world.plan.lock_ms))
+            await sleep(world.clock, 0)
+        elif world.strikes("pause"):
+            process.pause(world.chance.randint(1, 5 * world.plan.lock_ms))
+            await sleep(world.clock, 0)
+
     async def _suffer(self) -> None:
         """What may go wrong in the middle of a call."""
         world = self._world
-        await sleep(world.clock, world.chance.choice((0, 0, 5, 60)))
-        if world.strikes("block"):
-            self._instance.process.block(world.chance.randint(1, 3 * world.plan.lock_ms))
-            await sleep(world.clock, 0)
+        await self._hiccup()
         if world.strikes("handler_raises"):
             raise ValueError("the handler raises")
         if world.strikes("handler_times_out"):
@@ -186,9 +210,9 @@ class Act:
         self._did[f"step_{scope}"] = got
 
     async def _stream(self) -> None:
-        for part in range(2):
+        for part in range(3):
             await self._tick.stream("part", {"part": part})
-            await sleep(self._world.clock, self._chance.choice((0, 20)))
+            await self._hiccup()
 
     async def _timer(self) -> None:
         await self._tick.set_timer(self._chance.choice("xy"), after_ms=self._chance.randint(0, 4_000), input={"t": "!"})
@@ -215,6 +239,12 @@ class Act:
             to = others[self._chance.randrange(len(others))]
             signal_id = self._chance.choice((None, f"{self._tick.run_id}:{self._tick.number}"))
             await self._tick.signal(to, {"t": f"from {self._tick.run_id}"}, signal_id=signal_id)
+
+    async def _release(self) -> None:
+        await self._tick.release_dedupe_key()
+
+    async def _tick_row(self) -> None:
+        self._wants["tick"] = {"row": self._tick.number}
 
     async def _sleep(self) -> None:
         await sleep(self._world.clock, self._chance.choice((0, 10, 200, self._world.plan.lock_ms * 2)))

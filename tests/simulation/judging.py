@@ -11,6 +11,7 @@ from tests.simulation.story import Story
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+NOT_KEPT = ("explain", "dry_run", "advance_run", "sweep", "settle", "result")
 SIGNALS = ("signal", "signal_later", "signal_if_idle")
 
 
@@ -38,7 +39,7 @@ def acknowledged_signals_are_there_once(story: Story) -> None:
 
 def the_same_request_is_answered_the_same(story: Story) -> None:
     for asked in story.history.asked:
-        if asked.key is not None and asked.verb not in ("explain", "dry_run", "advance_run", "sweep"):
+        if asked.key is not None and asked.verb not in NOT_KEPT:
             first = asked.answers[:1] * len(asked.answers)
             assert asked.answers == first, f"{asked.verb} {asked.key} was answered {asked.answers}"
 

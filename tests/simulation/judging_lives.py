@@ -71,7 +71,9 @@ def answered_creations_are_there(story: Story) -> None:
 
 
 def a_dedupe_key_makes_one_run(story: Story) -> None:
-    """Until that run is deleted; this key is never released, and does not expire."""
+    """Until that run is deleted; this key does not expire, and where no tick does so it is not released."""
+    if "release" in story.world.plan.deeds:
+        return
     made = [asked.answers[0].run_id for asked in story.history.asked if asked.verb == "create_kept" and asked.answers]
     alive = dict.fromkeys(run_id for run_id in made if run_id not in story.deleted)
     assert len(alive) <= 1, f"one dedupe key, and {list(alive)}"
@@ -133,7 +135,7 @@ def healthy_instances_keep_their_locks(story: Story) -> None:
 def back_offs_are_kept(story: Story) -> None:
     for event in story.of("run.retrying"):
         run = story.world.watcher.rows.get(event["run_id"])
-        if run is not None and event["payload"]["error"]["message"] == "the handler raises":
+        if run is not None and "the handler raises" in event["payload"]["error"]["message"]:
             base = 100 if run.max_attempts == 2 else 1_000
             least = base * 2 ** (event["payload"]["attempt"] - 1)
             delay = event["payload"]["wake_at"] - event["ts"]

@@ -4,12 +4,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ocean.kernel import advancing, eligibility, lanes, locks, tick, transitions
 from ocean.kernel.effects import Effects
 from ocean.kernel.outcomes import Retry
-from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
+from ocean.kernel.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
 from ocean.stores.sqlite import committing, counters, creating, effects, ending, inbox, keys, log, requests, storage
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import QUERIES, Unit
@@ -108,7 +109,7 @@ _function(
     lambda old: lambda u, writes, guards, made: old(u, writes, (), made),
 )
 _query("consume at claim", "assign_input", "assigned_tick = :tick", "assigned_tick = :tick, consumed_tick = :tick")
-_function("lost wake-up", transitions.input_arrived, _keeps("status"))
+_function("lost wake-up", transitions.input_arrived, lambda old: lambda run, available_at, now: run)
 _function("attempt not counted on crash", transitions.claimed, _keeps("attempt"))
 _function("epoch not raised", transitions.claimed, _keeps("lock_epoch"))
 _method("event before commit", tick.Tick, "emit", lambda old: tick.Tick.stream)
@@ -211,7 +212,8 @@ def _wake_at_kept(undo: ExitStack) -> None:
 
     def arrived(run: Run, available_at: int, now: int) -> Run:
         following = old(run, available_at, now)
-        return changed(following, wake_at=run.wake_at) if following.status is RunStatus.PENDING else following
+        is_woken = following.status is RunStatus.PENDING and run.status is RunStatus.WAITING
+        return changed(following, wake_at=run.wake_at, ready_at=None) if is_woken else following
 
     _everywhere(undo, old, arrived)
 
@@ -240,22 +242,17 @@ def _no_priority(undo: ExitStack) -> None:
 
 @_named("locks ignored")
 def _locks_ignored(undo: ExitStack) -> None:
-    old = eligibility._status_holds
-    _put(undo, eligibility, "_status_holds", lambda run, now: [] if run.status is RunStatus.ACTIVE else old(run, now))
-    _everywhere(undo, transitions.due_at, lambda run: 0 if run.status is RunStatus.ACTIVE else due_at(run))
-
-
-due_at = transitions.due_at
+    starts_at, holds = transitions.next_call_at, eligibility._status_holds
+    held = RunStatus.ACTIVE
+    _everywhere(undo, starts_at, lambda run: run.updated_at if run.status is held else starts_at(run))
+    _everywhere(undo, holds, lambda run, now: [] if run.status is held else holds(run, now))
 
 
 @_named("paused runs go on")
 def _paused_go_on(undo: ExitStack) -> None:
-    _everywhere(undo, transitions.next_call_at, lambda run: next_call_at(changed(run, paused=False)))
-    old = eligibility.holds
-    _everywhere(undo, old, lambda run, around, now: old(changed(run, paused=False), around, now))
-
-
-next_call_at = transitions.next_call_at
+    starts_at, holds = transitions.next_call_at, eligibility.holds
+    _everywhere(undo, starts_at, lambda run: starts_at(changed(run, paused=False)))
+    _everywhere(undo, holds, lambda run, around, now: holds(changed(run, paused=False), around, now))
 
 
 @_named("debounce ignored")
@@ -296,7 +293,11 @@ def _signal_forgotten(undo: ExitStack) -> None:
     async def deliver(self: SqliteStore, signal: Any, request: Any) -> Any:
         receipt = await old(self, signal, request)
         if receipt.number % 5 == 0:
-            await self._write(lambda u: u.db.execute("DELETE FROM ocean_inbox WHERE rowid = last_insert_rowid()"))
+            await self._write(partial(_forget, receipt=receipt))
         return receipt
+
+    def _forget(u: Unit, receipt: SignalReceipt) -> None:
+        where = (receipt.run_id, receipt.number)
+        u.db.execute("DELETE FROM ocean_inbox WHERE run_id = ? AND number = ? AND assigned_tick IS NULL", where)
 
     _put(undo, SqliteStore, "deliver_signal", deliver)

@@ -37,6 +37,7 @@ RATES = {
     "cancel_poke": (0.05, 0.3),
     "hasty_poke": (0.05, 0.3, 0.9),
     "block": (0.1, 0.4),
+    "pause": (0.05, 0.3),
     "handler_raises": (0.1, 0.5),
     "handler_retries": (0.1, 0.4),
     "broken_group": (0.5,),
@@ -60,7 +61,10 @@ VERBS = (
     "signal_if_idle",
     "signal_unknown",
     "call",
+    "remind",
     "call_clog",
+    "settle",
+    "result",
     "take",
     "cancel",
     "pause",
@@ -92,6 +96,8 @@ DEEDS = (
     "sleep",
     "call",
     "attribute",
+    "release",
+    "tick_row",
 )
 
 ENDS = {"ok": (4, 8), "wait": (2, 6), "continue": (2, 6), "done": (1, 2), "failed": (1,), "abort": (1,)}
@@ -116,6 +122,8 @@ class Plan:
     lock_ms: int
     tick_ms: int
     pokes_ms: int
+    has_ticker: bool
+    """The first instance has a ticker; when nothing goes wrong any more, nobody else pokes."""
     is_crowded: bool
     """Few runs, and much to do with each."""
 
@@ -141,5 +149,6 @@ def drawn(chance: Random) -> Plan:
         lock_ms=chance.choice((300, 1_000)),
         tick_ms=chance.choice((1_500, 5_000)),
         pokes_ms=chance.choice((150, 600, 2_000)),
+        has_ticker=chance.random() < 0.3,
         is_crowded=chance.random() < 0.5,
     )

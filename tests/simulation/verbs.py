@@ -101,6 +101,9 @@ def _on_a_run(world: "World", verb: str) -> Drawn | None:
     payload = {"t": asked.token}
     works: dict[str, Work] = {
         "call": lambda ocean: ocean.call_clog(run_id=run_id, method="note", payload=payload, request_key=key),
+        "remind": lambda ocean: ocean.call_clog(run_id=run_id, method="remind", payload=payload, request_key=key),
+        "settle": lambda ocean: ocean.settle(run_id, timeout_ms=500),
+        "result": lambda ocean: ocean.result(run_id, timeout_ms=500),
         "cancel": lambda ocean: ocean.cancel_run(run_id, request_key=key),
         "pause": lambda ocean: ocean.pause_run(run_id, request_key=key),
         "resume": lambda ocean: ocean.resume_run(run_id, request_key=key),

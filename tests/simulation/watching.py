@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocean.kernel.eligibility import holds, is_lapsed_lease, kernel_end
 from ocean.kernel.lanes import FAIR_EVERY
-from ocean.kernel.records import ENDED, Run, RunStatus
+from ocean.kernel.records import ENDED, Ending, Run, RunStatus
 from ocean.kernel.store import ClaimableClog, ClaimAsk
 from ocean.kernel.transitions import due_at, next_call_at
 from ocean.stores.rows import run_from
@@ -199,7 +199,7 @@ class Watcher:
             u.flush()
             for run_id, run in free.items():
                 after = u.find(run_id)
-                is_moved = after is None or after.status is not run.status or after.attempt != run.attempt
+                is_moved = after is None or (after.status, after.attempt, after.ending) != _place(run)
                 is_left = run_id not in claimed and not is_moved and not run.key_count
                 assert not is_left, f"explain ⇔ claim: nothing is against {run}, and it is not claimed"
             if not has_ends:
@@ -220,6 +220,10 @@ class Watcher:
                 self._db.rollback()
             first = min(free, key=order)
             assert [claim.run.run_id for claim in claims] == [first.run_id], f"order: {first} should be next of {free}"
+
+
+def _place(run: Run) -> tuple[RunStatus, int, Ending | None]:
+    return (run.status, run.attempt, run.ending)
 
 
 def _age(run: Run) -> tuple[int, int, str]:
