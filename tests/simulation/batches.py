@@ -3,11 +3,13 @@
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 
+from tests.simulation.grounds import GroundName
 from tests.simulation.plan import DEEDS, ENDS, FAULTS, VERBS
 from tests.simulation.world import Mode, Result, simulate
 
@@ -74,21 +76,28 @@ def mode_of(seed: int, mode: str) -> Mode:
     return "liveness" if mode == "liveness" else "safety"
 
 
-def run_batch(seeds: Iterable[int], mode: str = "both", jobs: int = 1) -> Batch:
+def ground_of(seed: int, ground: str) -> GroundName:
+    """Of both grounds each tenth seed has PostgreSQL."""
+    if ground == "both":
+        return "postgres" if seed % 10 == 9 else "sqlite"
+    return "postgres" if ground == "postgres" else "sqlite"
+
+
+def run_batch(seeds: Sequence[int], mode: str = "both", ground: str = "sqlite", jobs: int = 1) -> Batch:
     batch, began = Batch(), time.perf_counter()
     if jobs == 1:
-        for result in (_one(seed, mode) for seed in seeds):
+        for result in (_one(seed, mode, ground) for seed in seeds):
             batch.add(result)
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for result in pool.map(_one, seeds, [mode] * len(list(seeds)), chunksize=10):
+            for result in pool.map(partial(_one, mode=mode, ground=ground), seeds, chunksize=10):
                 batch.add(result)
     batch.seconds = time.perf_counter() - began
     return batch
 
 
-def _one(seed: int, mode: str) -> Result:
-    result = simulate(seed, mode_of(seed, mode))
+def _one(seed: int, mode: str, ground: str) -> Result:
+    result = simulate(seed, mode_of(seed, mode), ground_of(seed, ground))
     result.trace.clear()
     if seed % COLLECT_EVERY == 0:
         gc.collect()
@@ -105,5 +114,7 @@ def show(batch: Batch) -> str:
     for result in batch.failures:
         assert result.failure is not None
         lines.append(f"seed {result.seed} failed, {result.failure.check}: {result.failure.message[:300]}")
-        lines.append(f"  python -m tests.simulation --seed {result.seed} --mode {result.mode} --trace")
+        lines.append(
+            f"  python -m tests.simulation --seed {result.seed} --mode {result.mode} --ground {result.ground} --trace"
+        )
     return "\n".join(lines)

@@ -134,5 +134,5 @@ async def trouble(world: "World", instance: Instance) -> None:
             instance.crash()
         if instance.is_up and world.strikes("pause"):
             instance.process.pause(world.chance.randint(1, 4 * world.plan.lock_ms))
-        if instance.is_up and world.strikes("jump"):
+        if instance.is_up and world.is_on_sqlite and world.strikes("jump"):
             instance.clock.ahead_ms += world.chance.randint(-4_000, 8_000)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocean import Clog, LockLost, Ocean, OceanError, StoreUnusable
-from ocean.kernel.store import TickAnswer, TickCommit
+from ocean.kernel.store import Store, TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import Unit
 from ocean.testing.inline_database import InlineDatabase
 from ocean.testing.processes import Process
 from ocean.testing.virtual_clock import VirtualClock
-from tests.simulation.weather import Storm
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -63,7 +62,7 @@ class Instance:
         self.is_up = False
         self.is_ready = False
         self.ocean: Ocean
-        self.store: WatchedStore
+        self.store: Store
         self.process: Process
         self.clock: VirtualClock
 
@@ -71,7 +70,8 @@ class Instance:
         """A fresh process, which registers its clogs; it may be dead before it has."""
         world = self.world
         self._lives += 1
-        ahead_ms = world.chance.randint(-3_000, 3_000) if world.strikes("skew", always=True) else 0
+        is_skewed = world.is_on_sqlite and world.strikes("skew", always=True)
+        ahead_ms = world.chance.randint(-3_000, 3_000) if is_skewed else 0
         self.process = Process(world.loop, f"{self.name}.{self._lives}")
         self.clock = VirtualClock(world.loop, self.process, ahead_ms)
         world.processes.append(self.process)
@@ -84,8 +84,9 @@ class Instance:
             self.crash()
 
     async def _open(self) -> None:
-        self.store = WatchedStore(self, InlineDatabase(self.world.db, Storm(self)), self.clock)
-        await self.store.open()
+        self.store = self.world.ground.store(self)
+        if isinstance(self.store, WatchedStore):
+            await self.store.open()
         self.ocean = Ocean(
             self.store, self._clogs(self), self.clock, lock_ms=self.world.plan.lock_ms, instance_id=self.process.name
         )

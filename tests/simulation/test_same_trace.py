@@ -19,6 +19,11 @@ def test_a_seed_has_the_same_trace_again() -> None:
         assert first.coverage == again.coverage
 
 
+def test_a_seed_has_the_same_trace_again_on_postgres() -> None:
+    first, again = (simulate(4, "safety", "postgres") for _ in range(2))
+    assert first.trace == again.trace
+
+
 def test_the_hashes_of_a_process_decide_nothing() -> None:
     told = {_told_by_a_process_with("1"), _told_by_a_process_with("2")}
     here = "".join(f"{simulate(seed, mode_of(seed, 'both')).digest}\n" for seed in SEEDS)

@@ -5,12 +5,19 @@ import pytest
 from tests.simulation.batches import EXPECTED, run_batch, show
 
 SEEDS = 240
+ON_POSTGRES = 12
 SHARES = 4
 
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_no_seed_finds_anything(share: int) -> None:
     batch = run_batch(range(share, SEEDS, SHARES))
+    assert not batch.failures, show(batch)
+
+
+@pytest.mark.parametrize("share", range(2))
+def test_no_seed_finds_anything_on_postgres(share: int) -> None:
+    batch = run_batch(range(share, ON_POSTGRES, 2), ground="postgres")
     assert not batch.failures, show(batch)
 
 

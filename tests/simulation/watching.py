@@ -30,7 +30,6 @@ FINAL = ("status", "tick", "lock_epoch", "attempt", "inbox_count", "ended_at")
 class Watcher:
     def __init__(self, world: "World") -> None:
         self._world = world
-        self._db = world.db
         self._last = 0
         self._commits = 0
         self._run_seq: dict[str, int] = {}
@@ -43,36 +42,43 @@ class Watcher:
     def after_commit(self, instance: "Instance") -> None:
         if self._world.over.done() or self._world.failure is not None:
             return
-        units, instance.store.units = instance.store.units, []
+        # Of PostgreSQL it is not known what a unit has touched: it may be any run.
+        units: list[tuple[str, Unit | None]] = list(instance.store.units)  # type: ignore[attr-defined]
+        instance.store.units.clear()  # type: ignore[attr-defined]
         now = instance.clock.now()
         self.latest = max(self.latest, now)
         self._commits += 1
         events = self._new_events(instance, [verb for verb, _ in units])
-        touched = {run_id: None for _, unit in units for run_id in unit._runs}
+        touched = {run_id: None for _, unit in units if unit for run_id in unit._runs}
+        touched |= {} if self._world.is_on_sqlite else self._all_runs()
         touched |= {event["run_id"]: None for event in events if event["run_id"]}
         try:
             self._check_log(events)
             self._check_give_backs(events)
             for run_id in touched:
                 self._check_run(run_id, events, now, len(units) == 1)
-            if self._commits % CLAIMS_EVERY == 0:
+            if self._world.is_on_sqlite and self._commits % CLAIMS_EVERY == 0:
                 self._check_claims(instance, now)
             if self._commits % ALL_EVERY == 0:
-                invariants.check_tables(self._db, self.latest)
+                invariants.check_tables(self._world.db, self.latest)
         except AssertionError as error:
             self._world.fail(_check_of(error), str(error))
 
+    def _all_runs(self) -> dict[str, None]:
+        stored = [row["run_id"] for row in self._world.db.execute("SELECT run_id FROM runs ORDER BY run_id")]
+        return dict.fromkeys([*self.rows, *stored])
+
     def check_all(self) -> None:
         try:
-            invariants.check_tables(self._db, self.latest)
-            kept = [dict(row) for row in self._db.execute("SELECT * FROM events ORDER BY seq").fetchall()]
+            invariants.check_tables(self._world.db, self.latest)
+            kept = [dict(row) for row in self._world.db.execute("SELECT * FROM events ORDER BY seq").fetchall()]
             assert kept == self.log[len(self.log) - len(kept) :], "the log is not what was appended, cut from the front"
         except AssertionError as error:
             self._world.fail(_check_of(error), str(error))
 
     def _new_events(self, instance: "Instance", verbs: list[str]) -> list[dict[str, Any]]:
         sql = "SELECT * FROM events WHERE seq > ? ORDER BY seq"
-        events = [dict(row) for row in self._db.execute(sql, (self._last,)).fetchall()]
+        events = [dict(row) for row in self._world.db.execute(sql, (self._last,)).fetchall()]
         self.log += events
         said = "".join(
             f"\n{'':9}  {event['seq']} {event['type']} {event['run_id']} {event['run_seq']} "
@@ -116,12 +122,12 @@ class Watcher:
                 assert counted == (payload["give_backs"] > 2), f"attempt budget: {event} after {before}"
 
     def _check_run(self, run_id: str, events: Iterable[dict[str, Any]], now: int, is_alone: bool) -> None:
-        row = self._db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        row = self._world.db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         before = self.rows.pop(run_id, None)
         if row is None:
             self._consumed.pop(run_id, None)
             return
-        invariants.check_run(self._db, row, self.latest)
+        invariants.check_run(self._world.db, row, self.latest)
         run = self.rows[run_id] = run_from(row)
         if before is not None:
             self._check_move(before, run, now, is_alone)
@@ -164,7 +170,7 @@ class Watcher:
         if run.tick == before.tick:
             assert before.tick_open, f"tick identity: {run.tick} is called again after its commit: {run}"
             return
-        inputs = self._db.execute(
+        inputs = self._world.db.execute(
             "SELECT number, available_at, assigned_tick FROM ocean_inbox WHERE run_id = ? AND consumed_tick IS NULL"
             " ORDER BY available_at, number",
             (run.run_id,),
@@ -179,7 +185,7 @@ class Watcher:
     def _check_consumption(self, run_id: str, numbers: list[int]) -> None:
         """Inputs are consumed by the commit of their tick, each once."""
         sql = "SELECT number, consumed_tick FROM ocean_inbox WHERE run_id = ? AND consumed_tick IS NOT NULL"
-        consumed = {row["number"]: row["consumed_tick"] for row in self._db.execute(sql, (run_id,)).fetchall()}
+        consumed = {row["number"]: row["consumed_tick"] for row in self._world.db.execute(sql, (run_id,)).fetchall()}
         before = self._consumed.get(run_id, {})
         assert before.items() <= consumed.items(), f"no double delivery: {before} became {consumed} in {run_id}"
         fresh = sorted(consumed.keys() - before.keys())
@@ -188,12 +194,12 @@ class Watcher:
 
     def _check_claims(self, instance: "Instance", now: int) -> None:
         """Explain ⇔ claim: who has nothing against it is claimed, and nobody else is. Then it is undone."""
-        u = Unit(self._db, now)
+        u = Unit(self._world.db, now)
         clogs = instance.ocean._crew.claimable(None)
-        runs = [run_from(row) for row in self._db.execute(UNENDED).fetchall()]
+        runs = [run_from(row) for row in self._world.db.execute(UNENDED).fetchall()]
         free = {run.run_id: run for run in runs if not holds(run, surroundings(u, run, clogs), now)}
         has_ends = any(kernel_end(run, now) or is_lapsed_lease(run, now) for run in runs)
-        self._db.execute("BEGIN")
+        self._world.db.execute("BEGIN")
         try:
             claimed = {claim.run.run_id for claim in claim_due(u, ClaimAsk(clogs, "watcher", 500))}
             u.flush()
@@ -206,18 +212,18 @@ class Watcher:
                 odd = claimed - free.keys()
                 assert not odd, f"explain ⇔ claim: {odd} are claimed, and should not be"
         finally:
-            self._db.rollback()
+            self._world.db.rollback()
         if not has_ends and free and not any(run.key_count for run in free.values()):
             self._check_order(clogs, list(free.values()), now)
 
     def _check_order(self, clogs: dict[str, ClaimableClog], free: list[Run], now: int) -> None:
         """The urgent go first; every eighth time whoever has been due for longest."""
         for slot, order in ((0, lambda run: (run.priority, *_age(run))), (FAIR_EVERY - 1, _age)):
-            self._db.execute("BEGIN")
+            self._world.db.execute("BEGIN")
             try:
-                claims = claim_due(Unit(self._db, now), ClaimAsk(clogs, "watcher", 1, slot))
+                claims = claim_due(Unit(self._world.db, now), ClaimAsk(clogs, "watcher", 1, slot))
             finally:
-                self._db.rollback()
+                self._world.db.rollback()
             first = min(free, key=order)
             assert [claim.run.run_id for claim in claims] == [first.run_id], f"order: {first} should be next of {free}"
 

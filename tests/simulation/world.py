@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from ocean.kernel.clock import sleep
 from ocean.kernel.ids import drawing_from
-from ocean.testing.inline_database import private_connection
 from ocean.testing.processes import Process
 from ocean.testing.virtual_clock import VirtualClock
 from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
 from tests.simulation import clients, healing, judging, workers
 from tests.simulation.clogs import clogs_of
+from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteGround
 from tests.simulation.history import History
 from tests.simulation.instances import Instance
 from tests.simulation.plan import Plan, drawn
@@ -42,6 +42,7 @@ class Failure:
 class Result:
     seed: int
     mode: Mode
+    ground: GroundName
     failure: Failure | None
     coverage: Counter[str]
     digest: str
@@ -50,14 +51,15 @@ class Result:
 
 
 class World:
-    def __init__(self, seed: int, mode: Mode, loop: VirtualLoop, chance: Random, db: sqlite3.Connection) -> None:
+    def __init__(self, seed: int, mode: Mode, loop: VirtualLoop, chance: Random, ground: GroundName) -> None:
         self.seed = seed
         self.mode = mode
         self.loop = loop
         self.chance = chance
-        self.db = db
         self.plan: Plan = drawn(chance)
         self.clock = VirtualClock(loop)
+        self.is_on_sqlite = ground == "sqlite"
+        self.ground: Ground = SqliteGround() if self.is_on_sqlite else PostgresGround(self.clock)
         self.trace: list[str] = []
         self.coverage: Counter[str] = Counter()
         self.failure: Failure | None = None
@@ -69,6 +71,10 @@ class World:
         self.watcher = Watcher(self)
         self.instances = [Instance(self, f"i{n}", clogs_of) for n in range(self.plan.instances)]
         self._tasks: list[asyncio.Task[Any]] = []
+
+    @property
+    def db(self) -> sqlite3.Connection:
+        return self.ground.db
 
     def say(self, line: str) -> None:
         self.trace.append(f"{round(self.loop.time() * 1000):>8} {line}")
@@ -164,16 +170,15 @@ def _silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def simulate(seed: int, mode: Mode = "safety") -> Result:
+def simulate(seed: int, mode: Mode = "safety", ground: GroundName = "sqlite") -> Result:
     chance = Random(seed)
-    db = private_connection()
     failure: Failure | None = None
     with _silence(), drawing_from(chance), asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
         errors: list[str] = []
         loop.set_exception_handler(lambda _, told: errors.append(str(told.get("exception") or told["message"])))
-        world = World(seed, mode, loop, chance, db)
+        world = World(seed, mode, loop, chance, ground)
         try:
             runner.run(world.live())
         except LostWakeUp as error:
@@ -183,6 +188,6 @@ def simulate(seed: int, mode: Mode = "safety") -> Result:
         failure = world.failure or failure
         text = "\n".join(world.trace)
         runner.run(world.end())
-    db.close()
+    world.ground.close()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Result(seed, mode, failure, world.coverage, digest, loop.steps, world.trace)
+    return Result(seed, mode, ground, failure, world.coverage, digest, loop.steps, world.trace)
