@@ -106,7 +106,7 @@ def _check_events(db: sqlite3.Connection) -> None:
 def _status_after(db: sqlite3.Connection, event: sqlite3.Row) -> str | None:
     if event["type"] in ("run.done", "run.failed"):
         return str(event["type"].removeprefix("run."))
-    if event["type"].split(".")[0] not in ("run", "tick"):
+    if event["type"].split(".")[0] not in ("run", "tick", "call"):
         return None
     status: str | None = db.execute("SELECT json_extract(?, '$.status')", (event["payload"],)).fetchone()[0]
     return status

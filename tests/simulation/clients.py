@@ -109,7 +109,7 @@ async def _poke(world: "World", instance: Instance) -> None:
     chance = world.chance
     options: dict[str, Any] = {"budget_ms": chance.choice((0, 100, 1_000))}
     if world.strikes("hasty_poke"):
-        options["hard_ms"] = chance.choice((20, 400))
+        options["hard_ms"] = chance.choice((10, 30, 400))
     if not world.is_calm and chance.random() < 0.3:
         options["max_ticks"] = chance.randint(1, 3)
     options["concurrency"] = chance.choice((1, 2, 8))

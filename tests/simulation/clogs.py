@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from tests.simulation.instances import Instance
     from tests.simulation.world import World
 
-CAP = 4
+CAP = 2
 """Of each counter that ticks and others take from."""
+COUNTERS = tuple(f"cap-{number}" for number in range(6))
 LONGEST_LIFE = 14
 """Ticks after which a run answers nothing but done."""
 
@@ -183,7 +184,7 @@ class Act:
         self._did["added"] = True
 
     async def _take(self) -> None:
-        key = self._chance.choice(("cap-1", "cap-2"))
+        key = self._chance.choice(COUNTERS)
         taken = await self._tick.take(key, limit=CAP)
         self._did["took"] = [key, taken.ok, taken.used]
 

@@ -37,7 +37,11 @@ async def heal(world: "World") -> None:
 
 
 def _unfinished(world: "World") -> list[str]:
-    sql = "SELECT run_id FROM runs WHERE status IN ('pending', 'active', 'waiting') ORDER BY run_id"
+    """Who has something to do, or a deadline."""
+    sql = (
+        "SELECT run_id FROM runs WHERE status IN ('pending', 'active', 'waiting')"
+        " OR (deadline_at IS NOT NULL AND ended_at IS NULL) ORDER BY run_id"
+    )
     return [row["run_id"] for row in world.db.execute(sql).fetchall()]
 
 

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import judging_lives
-from tests.simulation.clogs import CAP
+from tests.simulation.clogs import CAP, COUNTERS
 from tests.simulation.story import Story
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def counters_admit_what_they_say(story: Story) -> None:
             key, is_granted, used = event["payload"]["took"]
             granted[key] += is_granted
             assert is_granted or used == CAP, f"refused though there was room: {event}"
-    for key in ("cap-1", "cap-2"):
+    for key in COUNTERS:
         takes = [asked for asked in story.history.asked if asked.verb == "take" and asked.run_id == key]
         sure = granted[key] + sum(any(taken.ok for taken in asked.answers) for asked in takes)
         perhaps = sum(asked.is_unknown and not asked.answers for asked in takes)

@@ -35,7 +35,7 @@ FAULTS = (
 
 RATES = {
     "cancel_poke": (0.05, 0.3),
-    "hasty_poke": (0.05, 0.3, 0.9),
+    "hasty_poke": (0.3, 0.9),
     "block": (0.1, 0.4),
     "pause": (0.05, 0.3),
     "handler_raises": (0.1, 0.5),
@@ -136,7 +136,10 @@ def drawn(chance: Random) -> Plan:
         for name in VERBS
         if name in ALWAYS or chance.random() < 0.5
     }
-    deeds = {name: chance.choice((0.1, 0.3, 0.6)) for name in DEEDS if chance.random() < 0.5}
+    deeds = {name: chance.choice((0.2, 0.5, 0.9)) for name in DEEDS if chance.random() < 0.4}
+    if "look" in deeds:
+        # Who looks at a row must see something there.
+        deeds["bump"] = 0.5
     ends = {name: chance.choice(ENDS[name]) for name in ENDS if name in ("ok", "done") or chance.random() < 0.7}
     return Plan(
         rates=rates,

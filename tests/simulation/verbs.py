@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ocean import Key, Ocean, RetryPolicy, RunInfo
-from tests.simulation.clogs import CAP
+from tests.simulation.clogs import CAP, COUNTERS
 from tests.simulation.history import Asked
 from tests.simulation.instances import is_rehearsal
 
@@ -130,7 +130,7 @@ def _call_clog(world: "World") -> Drawn:
 
 
 def _take(world: "World") -> Drawn:
-    counter = world.chance.choice(("cap-1", "cap-2"))
+    counter = world.chance.choice(COUNTERS)
     asked, key = _ask(world, "take", run_id=counter)
     return asked, lambda ocean: ocean.take(counter, limit=CAP, request_key=key), key is not None
 
