@@ -42,7 +42,7 @@ async def check_store(store: Store, now: int) -> None:
 def check_tables(db: sqlite3.Connection, now: int) -> None:
     assert db.execute("PRAGMA foreign_key_check").fetchall() == []
     for row in db.execute("SELECT * FROM runs").fetchall():
-        _check_run(db, row, now)
+        check_run(db, row, now)
     _check_events(db)
     _check_ticks(db)
     _check_leases(db)
@@ -50,7 +50,7 @@ def check_tables(db: sqlite3.Connection, now: int) -> None:
     _check_keys(db, now)
 
 
-def _check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
+def check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
     run = run_from(row)
     one = {"run_id": run.run_id}
     assert row["due_at"] == due_at(run), f"due_at is not its function: {run}"
@@ -106,7 +106,7 @@ def _check_events(db: sqlite3.Connection) -> None:
 def _status_after(db: sqlite3.Connection, event: sqlite3.Row) -> str | None:
     if event["type"] in ("run.done", "run.failed"):
         return str(event["type"].removeprefix("run."))
-    if event["type"].split(".")[0] not in ("run", "tick"):
+    if event["type"].split(".")[0] not in ("run", "tick", "call"):
         return None
     status: str | None = db.execute("SELECT json_extract(?, '$.status')", (event["payload"],)).fetchone()[0]
     return status

@@ -10,12 +10,16 @@ ticks, and compares the results.
 """
 
 from ocean.testing.crashing import CrashFinding, CrashFound, CrashReport, crash_everywhere
+from ocean.testing.inline_database import InlineDatabase, Weather
 from ocean.testing.leaks import OpenWorld
 from ocean.testing.lives import CrashPoint, Place
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
 from ocean.testing.outside_calls import OutsideCall
+from ocean.testing.processes import Process
 from ocean.testing.results import Difference
+from ocean.testing.virtual_clock import VirtualClock
+from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
 from ocean.testing.worlds import World, world
 
 __all__ = [
@@ -24,11 +28,17 @@ __all__ = [
     "CrashPoint",
     "CrashReport",
     "Difference",
+    "InlineDatabase",
+    "LostWakeUp",
     "ManualClock",
     "OpenWorld",
     "Outside",
     "OutsideCall",
     "Place",
+    "Process",
+    "VirtualClock",
+    "VirtualLoop",
+    "Weather",
     "World",
     "crash_everywhere",
     "world",

@@ -81,10 +81,9 @@ def memory_folder() -> Iterator[Path]:
 
 
 def store_on(driver: Driver, path: Path, clock: ManualClock) -> SqliteStore:
-    store = SqliteStore(str(path), clock)
-    store.database = Database(str(path))
-    store.database.connect = driver.connect
-    return store
+    database = Database(str(path))
+    database.connect = driver.connect
+    return SqliteStore(database, clock)
 
 
 async def checkpoint(store: SqliteStore, how: str) -> None:

@@ -30,7 +30,7 @@ AMBIENT = re.compile(
 
 ALLOWED = {
     "ocean/kernel/clock.py": {"time.time_ns"},
-    "ocean/kernel/ids.py": {"secrets", "secrets.randbits", "secrets.token_hex", "secrets.token_urlsafe"},
+    "ocean/kernel/ids.py": {"secrets", "secrets.SystemRandom"},
     "ocean/kernel/fetch.py": {"time.monotonic", "anyio.fail_after"},
     "ocean/stores/sqlite/database.py": {"asyncio.sleep"},
     "ocean/stores/postgres/link.py": {"asyncio.sleep", "asyncio.timeout"},

@@ -5,9 +5,9 @@ import sqlite3
 from typing import Any
 
 from ocean.kernel.store import Store
-from ocean.stores.migrate import migrate
 from ocean.stores.postgres.link import Connection
 from ocean.stores.postgres.store import PostgresStore
+from ocean.testing.inline_database import private_connection
 from tests.stores.dump import Tables, dump, table_names
 
 
@@ -18,9 +18,7 @@ def of_postgres(store: Store) -> PostgresStore:
 
 async def copy(store: Store) -> sqlite3.Connection:
     """A database in memory with every row; whoever asks for it closes it."""
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    db.row_factory = sqlite3.Row
-    migrate(db)
+    db = private_connection()
     db.execute("DELETE FROM ocean_log_floor")
     names = [name for name in table_names(db) if not name.startswith("sqlite_")]
     found, cursor = await _rows(store, names)
@@ -40,14 +38,13 @@ async def copy(store: Store) -> sqlite3.Connection:
 
 async def _rows(store: Store, names: list[str]) -> tuple[dict[str, list[dict[str, Any]]], int]:
     """Of one moment, by table; and the cursor of the log."""
+    tables = ", ".join(f"'{name}', (SELECT coalesce(jsonb_agg(t), '[]') FROM {name} t)" for name in names)
 
     async def ask(db: Connection) -> tuple[dict[str, list[dict[str, Any]]], int]:
-        async with db.transaction(isolation="repeatable_read", readonly=True):
-            rows = {
-                name: json.loads(await db.fetchval(f"SELECT coalesce(jsonb_agg(t), '[]')::text FROM {name} t"))
-                for name in names
-            }
-            return rows, await db.fetchval("SELECT last_value FROM ocean_cursor")
+        sql = f"SELECT jsonb_build_object({tables})::text AS rows, last_value FROM ocean_cursor"
+        row = await db.fetchrow(sql)
+        assert row is not None
+        return json.loads(row["rows"]), row["last_value"]
 
     return await of_postgres(store).link.read(ask)
 

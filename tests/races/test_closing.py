@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Clog, Event, Ok, StoreUnusable, Tick
-from ocean.stores.sqlite.database import _Item
+from ocean.stores.sqlite.groups import Item
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import world
 
@@ -40,7 +40,7 @@ async def test_a_unit_that_slips_in_while_the_database_closes_is_refused_not_for
         assert isinstance(w.store, SqliteStore)
         database = w.store.database
         await database.close()
-        late = _Item(lambda db: None, threading.Event())
+        late = Item(lambda db: None, threading.Event())
         database._submit(late)
         assert isinstance(late.waiter, threading.Event)
         assert late.waiter.is_set()

@@ -13,8 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import aiosqlite
 import anyio
@@ -23,45 +22,20 @@ import anyio.to_thread
 from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
+from ocean.stores.sqlite.groups import Item, Unit, is_busy, is_failing, run_items
 
 T = TypeVar("T")
-Unit = Callable[[sqlite3.Connection], T]
 
 GROUP_LIMIT = 128
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 38, 0)
-FAILURES = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_PROTOCOL,
-)
-"""Of the file or its disk, and of nobody who asked."""
-
-
-@dataclass(eq=False, slots=True)
-class _Item:
-    """A unit in the queue, with whom to tell: a future of the event loop, or a thread that blocks."""
-
-    unit: Unit[Any]
-    waiter: asyncio.Future[None] | threading.Event
-    result: Any = None
-    error: BaseException | None = None
-
-    def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class Database:
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_memory = path == ":memory:"
-        self._queue: deque[_Item] = deque()
+        self._queue: deque[Item] = deque()
         self.batch_sizes = Histogram(BATCHES)
         self._commits = 0
         self._waiters: dict[asyncio.Future[None], int] = {}
@@ -85,7 +59,7 @@ class Database:
             with anyio.CancelScope(shield=True):
                 await self.close()
                 await self._join_threads()
-            if _is_busy(error):
+            if is_busy(error):
                 raise StoreBusy(f"another process holds database {self._path!r} for itself; try again") from error
             if isinstance(error, sqlite3.Error):
                 raise StoreUnusable(f"cannot open SQLite database {self._path!r}: {error}") from error
@@ -141,7 +115,7 @@ class Database:
         """Run a unit in a write transaction, perhaps shared. Its result is known even if the caller is cancelled."""
         self._check_open()
         future: asyncio.Future[None] = self._loop.create_future()
-        item = _Item(unit, future)
+        item = Item(unit, future)
         self._submit(item)
         with anyio.CancelScope(shield=True):
             await future
@@ -152,7 +126,7 @@ class Database:
         """The same from any thread, without an event loop: how locks are renewed while a handler blocks the loop."""
         self._check_open()
         done = threading.Event()
-        item = _Item(unit, done)
+        item = Item(unit, done)
         self._submit(item)
         done.wait()
         result: T = item.outcome()
@@ -174,9 +148,9 @@ class Database:
         try:
             result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
         except sqlite3.Error as error:
-            if _is_busy(error):
+            if is_busy(error):
                 raise StoreBusy("another process holds the database for itself; try again") from error
-            if _is_failing(error):
+            if is_failing(error):
                 raise StoreFailed(f"the database cannot be read: {error}; look at its disk") from error
             raise
         return result
@@ -190,7 +164,7 @@ class Database:
         if not self._is_open:
             raise StoreUnusable("this Ocean is closed")
 
-    def _submit(self, item: _Item) -> None:
+    def _submit(self, item: Item) -> None:
         self._queue.append(item)
         self._writer._tx.put_nowait((None, self._drain))
         if not self._is_open:
@@ -207,11 +181,7 @@ class Database:
             self._refuse(items)
             return
         before = db.total_changes
-        try:
-            _run_group(db, items)
-        except BaseException as error:
-            for item in items:
-                _run_alone(db, item, error)
+        run_items(db, items)
         self.batch_sizes.add(len(items))
         # A loop that is closed has nobody left to tell.
         with suppress(RuntimeError):
@@ -220,7 +190,7 @@ class Database:
             if isinstance(item.waiter, threading.Event):
                 item.waiter.set()
 
-    def _refuse(self, items: list[_Item]) -> None:
+    def _refuse(self, items: list[Item]) -> None:
         """Units that slipped in while the database was being closed."""
         for item in items:
             item.error = StoreUnusable("this Ocean is closed")
@@ -229,7 +199,7 @@ class Database:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._tell, items, False)
 
-    def _tell(self, items: list[_Item], has_changed: bool) -> None:
+    def _tell(self, items: list[Item], has_changed: bool) -> None:
         if has_changed:
             self._noticed_commit()
         for item in items:
@@ -296,7 +266,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
             db.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or not tries_left:
+            if not is_busy(error) or not tries_left:
                 raise
         db.execute("BEGIN IMMEDIATE")
         db.execute("ROLLBACK")
@@ -305,44 +275,3 @@ def _use_wal(db: sqlite3.Connection) -> None:
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _run_group(db: sqlite3.Connection, items: list[_Item]) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        for item in items:
-            item.error = None
-            db.execute("SAVEPOINT item")
-            try:
-                item.result = item.unit(db)
-            except sqlite3.Error:
-                raise
-            except BaseException as error:
-                item.error = error
-                db.execute("ROLLBACK TO item")
-            db.execute("RELEASE item")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.rollback()
-        raise
-
-
-def _run_alone(db: sqlite3.Connection, item: _Item, why: BaseException) -> None:
-    """After an unexpected error: once more, by itself, so that only the guilty one fails. Never raises."""
-    try:
-        if _is_busy(why):
-            raise why
-        _run_group(db, [item])
-    except BaseException as error:
-        busy = StoreBusy("another process holds the database's write lock; try again")
-        failed = StoreFailed(f"the database cannot be written: {error}; look at its disk")
-        item.error = busy if _is_busy(error) else failed if _is_failing(error) else error
-
-
-def _is_failing(error: BaseException) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in FAILURES
-
-
-def _is_busy(error: BaseException) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY

@@ -1,7 +1,7 @@
 """Request keys: key, body hash and answer, stored in the transaction that has the effect."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -11,6 +11,8 @@ from ocean.stores.sqlite.unit import Unit
 
 T = TypeVar("T")
 
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
 
 def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[], T]) -> T:
     """Act and remember the answer, or answer what was answered before."""
@@ -18,10 +20,17 @@ def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[
         return act()
     stored = stored_answer(u, request)
     if stored is not None:
-        return TypeAdapter(answer_type).validate_json(stored)
+        return _adapter(answer_type).validate_json(stored)
     answer = act()
-    keep_answer(u, request, TypeAdapter(answer_type).dump_json(answer).decode())
+    keep_answer(u, request, _adapter(answer_type).dump_json(answer).decode())
     return answer
+
+
+def _adapter(answer_type: type[T]) -> TypeAdapter[T]:
+    """Made once: to make one costs more than the whole transaction."""
+    if answer_type not in _adapters:
+        _adapters[answer_type] = TypeAdapter(answer_type)
+    return _adapters[answer_type]
 
 
 def stored_answer(u: Unit, request: Request) -> str | None:

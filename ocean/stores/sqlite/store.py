@@ -70,14 +70,21 @@ from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.lease_verbs import LeaseStore
 from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.units import Transactions
 
 T = TypeVar("T")
 
 
 class SqliteStore(AccessStore, LeaseStore):
-    def __init__(self, path: str, clock: Clock) -> None:
-        self.database = Database(path)
+    def __init__(self, database: str | Transactions, clock: Clock) -> None:
+        """On the file of this path, or on whatever else runs whole units."""
+        self._transactions = Database(database) if isinstance(database, str) else database
         self._clock = clock
+
+    @property
+    def database(self) -> Database:
+        assert isinstance(self._transactions, Database)
+        return self._transactions
 
     @property
     def clock(self) -> Clock:
@@ -85,19 +92,19 @@ class SqliteStore(AccessStore, LeaseStore):
 
     @property
     def batch_sizes(self) -> Histogram:
-        return self.database.batch_sizes
+        return self._transactions.batch_sizes
 
     async def open(self) -> None:
-        await self.database.open()
+        await self._transactions.open()
 
     async def close(self) -> None:
-        await self.database.close()
+        await self._transactions.close()
 
     def commits_seen(self) -> int:
-        return self.database.commits_seen()
+        return self._transactions.commits_seen()
 
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:
-        return await self.database.next_commit(seen, look_ms)
+        return await self._transactions.next_commit(seen, look_ms)
 
     def _unit(self, act: Callable[[Unit], T]) -> Callable[[sqlite3.Connection], T]:
         def run(db: sqlite3.Connection) -> T:
@@ -109,10 +116,10 @@ class SqliteStore(AccessStore, LeaseStore):
         return run
 
     async def _write(self, act: Callable[[Unit], T]) -> T:
-        return await self.database.write(self._unit(act))
+        return await self._transactions.write(self._unit(act))
 
     async def _read(self, act: Callable[[Unit], T]) -> T:
-        return await self.database.read(self._unit(act))
+        return await self._transactions.read(self._unit(act))
 
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         def act(u: Unit) -> None:
@@ -200,7 +207,7 @@ class SqliteStore(AccessStore, LeaseStore):
                     u.save(renewed(run, lock.lock_ms, u.now))
             return lost
 
-        return self.database.write_blocking(self._unit(act))
+        return self._transactions.write_blocking(self._unit(act))
 
     async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
         def act(u: Unit) -> None:

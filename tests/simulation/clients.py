@@ -1,0 +1,138 @@
+"""Those outside who ask: each draws a verb, sends it to some instance, perhaps twice, and perhaps hears nothing."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ocean import Ocean, OceanError, StoreBusy, StoreFailed
+from ocean.kernel.clock import sleep
+from ocean.ticking import Ticker
+from tests.simulation import verbs
+from tests.simulation.history import Asked
+from tests.simulation.instances import Instance, Unreachable
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Work = Callable[[Ocean], Coroutine[Any, Any, Any]]
+TRIES = 3
+MOST_AWAITS = 25
+MOST_POKES = 3
+
+
+@dataclass
+class Request:
+    asked: Asked
+    work: Work
+    is_repeatable: bool
+
+
+async def client(world: "World", number: int) -> None:
+    for _ in range(world.plan.requests):
+        await sleep(world.clock, world.chance.choice((0, 0, 3, 30, 200, 900)))
+        weights = world.plan.verbs
+        verb = world.chance.choices(list(weights), list(weights.values()))[0]
+        drawn = verbs.draw(world, verb)
+        if drawn is None:
+            continue
+        request = Request(*drawn)
+        world.history.asked.append(request.asked)
+        world.say(f"c{number} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
+        if request.is_repeatable and world.strikes("duplicate"):
+            world.start(send(world, request))
+        for _ in range(TRIES):
+            if await send(world, request) or not request.is_repeatable:
+                break
+
+
+async def send(world: "World", request: Request) -> bool:
+    """Whether an answer came, whatever it was."""
+    asked, chance = request.asked, world.chance
+    if world.strikes("late_request"):
+        await sleep(world.clock, chance.randint(1, 3_000))
+    cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_request") else None
+    try:
+        answer = await world.instance().ask(request.work, cancel_at=cancel_at)
+    except (Unreachable, StoreBusy, StoreFailed) as error:
+        asked.is_unknown = True
+        world.say(f"no answer to {asked.verb} {asked.token or ''}: {error}")
+        await sleep(world.clock, chance.choice((0, 20, 300)))
+        return False
+    except OceanError as error:
+        asked.refusals.append(error.code)
+        world.saw(f"refused {error.code}")
+        world.say(f"refused {asked.verb} {asked.token or ''}: {error.code}")
+        return True
+    except Exception as error:
+        world.fail("nobody expected", f"{asked.verb} raised {error!r}")
+        return True
+    if world.strikes("lost_answer"):
+        asked.is_unknown = True
+        return False
+    asked.answers.append(answer)
+    world.saw(f"verb {asked.verb}")
+    world.say(f"answer to {asked.verb} {asked.token or ''}: {verbs.shown(answer)}")
+    if asked.verb.startswith("create") or asked.verb == "retry":
+        world.history.knows(answer.run_id)
+    return True
+
+
+async def poker(world: "World", instance: Instance) -> None:
+    """Whoever comes along pokes."""
+    if world.plan.has_ticker and instance is world.instances[0]:
+        await _tick_for_ever(world, instance)
+    at_work = 0
+
+    async def poke() -> None:
+        nonlocal at_work
+        at_work += 1
+        try:
+            await _poke(world, instance)
+        finally:
+            at_work -= 1
+
+    while True:
+        await sleep(world.clock, world.chance.randint(1, 2 * world.plan.pokes_ms))
+        if at_work < MOST_POKES and not (world.is_calm and world.plan.has_ticker):
+            world.start(poke())
+
+
+async def _tick_for_ever(world: "World", instance: Instance) -> None:
+    while True:
+        with suppress(Unreachable):
+            await instance.ask(lambda ocean: Ticker(ocean, budget_ms=1_000, look_ms=1_000).run())
+        await sleep(world.clock, 100)
+
+
+async def _poke(world: "World", instance: Instance) -> None:
+    chance = world.chance
+    options: dict[str, Any] = {"budget_ms": chance.choice((0, 100, 1_000))}
+    if world.strikes("hasty_poke"):
+        options["hard_ms"] = chance.choice((10, 30, 400))
+    if not world.is_calm and chance.random() < 0.3:
+        options["max_ticks"] = chance.randint(1, 3)
+    options["concurrency"] = chance.choice((1, 2, 8))
+    cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_poke") else None
+    try:
+        advanced = await instance.ask(lambda ocean: ocean.advance(**options), cancel_at=cancel_at)
+    except (Unreachable, StoreBusy, StoreFailed):
+        return
+    except Exception as error:
+        world.fail("nobody expected", f"advance raised {error!r}")
+        return
+    for result in advanced.outcomes:
+        world.saw(f"outcome {result.outcome}")
+        world.say(f"{instance.name} {result.outcome} {result.run_id} {result.tick} → {result.status}")
+
+
+async def trouble(world: "World", instance: Instance) -> None:
+    """What befalls an instance from outside."""
+    while True:
+        await sleep(world.clock, world.chance.randint(50, 1_500))
+        if instance.is_up and world.strikes("crash"):
+            instance.crash()
+        if instance.is_up and world.strikes("pause"):
+            instance.process.pause(world.chance.randint(1, 4 * world.plan.lock_ms))
+        if instance.is_up and world.is_on_sqlite and world.strikes("jump"):
+            instance.clock.ahead_ms += world.chance.randint(-4_000, 8_000)

@@ -1,0 +1,64 @@
+"""Liveness: the faults are over, somebody pokes now and then, and everything that can end must end."""
+
+from typing import TYPE_CHECKING, Any
+
+from ocean import OceanError
+from ocean.kernel.clock import sleep
+from tests.simulation.instances import Unreachable
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LONGEST_MS = 600_000
+POKE_MS = 500
+ROUNDS = 400
+
+
+async def heal(world: "World") -> None:
+    world.is_calm = True
+    world.say("from here on nothing goes wrong")
+    for instance in world.instances:
+        instance.clock.ahead_ms = 0
+    # Those that are down come up by themselves, those that are paused or blocked go on.
+    await sleep(world.clock, 5_000)
+    for clog_id in ("actor", "gatherer", "errand"):
+        await _ask(world, lambda ocean: ocean.resume_clog(clog_id))  # noqa: B023
+    for key in ("k1", "k2", "k3"):
+        await _ask(world, lambda ocean: ocean.set_limit(key, 2))  # noqa: B023
+    for _ in range(ROUNDS):
+        for row in world.db.execute("SELECT run_id FROM runs WHERE paused = 1 ORDER BY run_id").fetchall():
+            await _ask(world, lambda ocean: ocean.resume_run(row["run_id"]))  # noqa: B023
+        await _free_kept_keys(world)
+        if not _unfinished(world):
+            return
+        await sleep(world.clock, POKE_MS)
+    stuck = [await _ask(world, lambda ocean: ocean.explain(run_id)) for run_id in _unfinished(world)]  # noqa: B023
+    world.fail("liveness", f"after {ROUNDS} pokes these have not come to rest: {stuck}")
+
+
+def _unfinished(world: "World") -> list[str]:
+    """Who has something to do, or a deadline."""
+    sql = (
+        "SELECT run_id FROM runs WHERE status IN ('pending', 'active', 'waiting')"
+        " OR (deadline_at IS NOT NULL AND ended_at IS NULL) ORDER BY run_id"
+    )
+    return [row["run_id"] for row in world.db.execute(sql).fetchall()]
+
+
+async def _free_kept_keys(world: "World") -> None:
+    """An idle run keeps by right what it holds for its life; others would wait for it for ever."""
+    sql = (
+        "SELECT DISTINCT r.run_id FROM runs r JOIN ocean_run_keys k ON k.run_id = r.run_id"
+        " WHERE k.hold = 'run' AND k.is_held = 1 AND r.status = 'idle' ORDER BY r.run_id"
+    )
+    for row in world.db.execute(sql).fetchall():
+        await _ask(world, lambda ocean: ocean.cancel_run(row["run_id"]))  # noqa: B023
+
+
+async def _ask(world: "World", work: Any) -> Any:
+    try:
+        return await world.instances[0].ask(work)
+    except Unreachable as error:
+        world.fail("liveness", f"an instance is away though nothing goes wrong: {error}")
+    except OceanError as error:
+        return error

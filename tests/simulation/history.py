@@ -1,0 +1,49 @@
+"""What those outside have asked, were told, and have done: the other half of what the tables must agree with."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Asked:
+    """One request, however often it was sent. `answers` are those that came; `is_unknown` if one may be missing."""
+
+    verb: str
+    key: str | None
+    run_id: str | None = None
+    token: str | None = None
+    answers: list[Any] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    is_unknown: bool = False
+    deliver_at: int | None = None
+
+
+@dataclass
+class Called:
+    """One call of a handler, as the handler saw it."""
+
+    call: int
+    reason: str
+    inputs: tuple[int, ...]
+
+
+class History:
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.runs: list[str] = []
+        self.sessions = ("s1", "s2")
+        self.calls: dict[tuple[str, int], list[Called]] = defaultdict(list)
+        self.steps: dict[tuple[str, int, str], list[Any]] = defaultdict(list)
+        self.lost: list[tuple[str, int, int]] = []
+        """Run, tick and epoch of those who were told that their lock was lost."""
+        self.followed: dict[str, list[Any]] = defaultdict(list)
+        self._count = 0
+
+    def token(self) -> str:
+        self._count += 1
+        return f"t{self._count}"
+
+    def knows(self, run_id: str) -> None:
+        if run_id not in self.runs:
+            self.runs.append(run_id)

@@ -1,0 +1,165 @@
+"""At the end: the histories of those outside, the log and the tables must tell one story."""
+
+import json
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import judging_lives
+from tests.simulation.clogs import CAP, COUNTERS
+from tests.simulation.story import Story
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+NOT_KEPT = ("explain", "dry_run", "advance_run", "sweep", "settle", "result")
+SIGNALS = ("signal", "signal_later", "signal_if_idle")
+
+
+def judge(world: "World") -> None:
+    story = Story(world)
+    for check in (*CHECKS, *judging_lives.CHECKS):
+        try:
+            check(story)
+        except AssertionError as error:
+            world.fail(check.__name__.replace("_", " "), str(error))
+            return
+
+
+def acknowledged_signals_are_there_once(story: Story) -> None:
+    rows: Counter[str] = Counter()
+    for row in story.db.execute("SELECT run_id, body FROM ocean_inbox WHERE kind = 'signal'").fetchall():
+        rows[json.loads(row["body"])["t"]] += 1
+    for asked in story.history.asked:
+        if asked.verb in SIGNALS and asked.run_id not in story.deleted:
+            count = rows[str(asked.token)]
+            assert count <= 1, f"{asked} is there {count} times"
+            assert count == 1 or not asked.answers, f"{asked} is gone"
+            assert count == 0 or asked.answers or asked.is_unknown, f"{asked} was refused, and is there"
+
+
+def the_same_request_is_answered_the_same(story: Story) -> None:
+    for asked in story.history.asked:
+        if asked.key is not None and asked.verb not in NOT_KEPT:
+            first = asked.answers[:1] * len(asked.answers)
+            assert asked.answers == first, f"{asked.verb} {asked.key} was answered {asked.answers}"
+
+
+def signal_ids_count_once(story: Story) -> None:
+    sql = "SELECT run_id, signal_id FROM ocean_inbox WHERE signal_id IS NOT NULL"
+    ids = Counter(map(tuple, story.db.execute(sql).fetchall()))
+    twice = [each for each, count in ids.items() if count > 1]
+    assert not twice, f"there twice: {twice}"
+
+
+def ticks_commit_once(story: Story) -> None:
+    ticks: Counter[Any] = Counter()
+    epochs: Counter[Any] = Counter()
+    for event in story.of("run.created", "tick.committed"):
+        run_id = event["run_id"]
+        if event["type"] == "run.created":
+            ticks.update({place: -ticks[place] for place in list(ticks) if place[0] == run_id})
+            epochs.update({place: -epochs[place] for place in list(epochs) if place[0] == run_id})
+            continue
+        ticks[run_id, event["tick"]] += 1
+        epochs[run_id, event["payload"]["epoch"]] += 1
+        assert ticks[run_id, event["tick"]] == 1, f"tick {event['tick']} of {run_id} commits twice"
+        assert epochs[run_id, event["payload"]["epoch"]] == 1, f"an epoch of {run_id} commits twice"
+
+
+def rows_are_the_sum_of_what_was_committed(story: Story) -> None:
+    ticks: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for event in story.of("run.created", "did", "noted"):
+        run_id = event["run_id"]
+        if event["type"] == "run.created":
+            ticks[run_id] = calls[run_id] = 0
+        elif event["type"] == "did":
+            ticks[run_id] += 1
+            assert event["payload"]["ticks"] == ticks[run_id], f"a row of {run_id} was lost: {event}"
+        else:
+            calls[run_id] += 1
+            assert event["payload"]["calls"] == calls[run_id], f"a row of {run_id} was lost: {event}"
+    for row in story.db.execute("SELECT run_id, value FROM ocean_storage_run").fetchall():
+        value, run_id = json.loads(row["value"]), row["run_id"]
+        assert value == {"ticks": ticks[run_id], "calls": calls[run_id]}, f"the row of {run_id} is {value}"
+
+
+def shared_rows_lose_nothing(story: Story) -> None:
+    bumped: Counter[str] = Counter()
+    added: Counter[tuple[str, str]] = Counter()
+    for event in story.of("did", "added", "session.deleted"):
+        payload, clog_id, session = event["payload"], event["clog_id"], event["session_id"]
+        if event["type"] == "session.deleted":
+            added.update({place: -added[place] for place in list(added) if place[1] == session})
+            continue
+        if "seen" in payload:
+            assert payload["seen"] == bumped[clog_id], f"guard: {event} has seen an old row"
+        if "bumped" in payload:
+            bumped[clog_id] += 1
+            assert payload["bumped"] == bumped[clog_id], f"lost update: {event}"
+        added[clog_id, session] += event["type"] == "added" or "added" in payload
+    for (clog_id, session), count in added.items():
+        sql = "SELECT value FROM ocean_storage_session WHERE clog_id = ? AND session_id = ?"
+        stored = json.loads(story.one(sql, clog_id, session) or "0")
+        assert stored == count, f"function adds: {clog_id} in {session} has {stored}, and {count} were committed"
+
+
+def counters_admit_what_they_say(story: Story) -> None:
+    granted: Counter[str] = Counter()
+    for event in story.of("did"):
+        if "took" in event["payload"]:
+            key, is_granted, used = event["payload"]["took"]
+            granted[key] += is_granted
+            assert is_granted or used == CAP, f"refused though there was room: {event}"
+    for key in COUNTERS:
+        takes = [asked for asked in story.history.asked if asked.verb == "take" and asked.run_id == key]
+        sure = granted[key] + sum(any(taken.ok for taken in asked.answers) for asked in takes)
+        perhaps = sum(asked.is_unknown and not asked.answers for asked in takes)
+        used = story.one("SELECT used FROM ocean_counters WHERE key = ?", key) or 0
+        assert sure <= used <= min(CAP, sure + perhaps), f"{key}: {used} taken, {sure} (+{perhaps}) told"
+
+
+def steps_are_taken_once(story: Story) -> None:
+    for (run_id, tick, scope), results in story.history.steps.items():
+        if run_id not in story.deleted:
+            assert len(set(results)) == 1, f"step of {run_id} {tick} ({scope}): {results}"
+            sql = "SELECT result FROM ocean_steps WHERE run_id = ? AND tick = ?"
+            assert json.loads(story.one(sql, run_id, tick) or "0") == results[0], f"step of {run_id} {tick} is gone"
+
+
+def streamed_events_have_a_living_call(story: Story) -> None:
+    """After a tick was called again, or has committed, nothing of an older call appears."""
+    newest: dict[Any, float] = defaultdict(int)
+    for event in story.of("part", "tick.restarted", "tick.committed", "run.created"):
+        place = (event["run_id"], event["tick"])
+        if event["type"] == "part":
+            assert event["call"] >= newest[place], f"fencing: {event} was streamed by a call that was over"
+        elif event["type"] == "run.created":
+            newest = defaultdict(int, {at: call for at, call in newest.items() if at[0] != event["run_id"]})
+        else:
+            newest[place] = event["call"] if event["type"] == "tick.restarted" else float("inf")
+
+
+def readers_miss_nothing(story: Story) -> None:
+    log = [event["seq"] for event in story.log]
+    for name, seen in story.history.followed.items():
+        got = [seq for seq, type in seen if type != "reset"]
+        if got and len(got) == len(seen):
+            expected = [seq for seq in log if seq <= got[-1]]
+            assert got == expected, f"{name} has read {got} of {expected}"
+        assert sorted(set(got)) == got, f"{name} has read twice, or in another order: {got}"
+        assert len(got) == len(seen) or story.floor, f"{name} was reset, and nothing was removed"
+
+
+CHECKS = (
+    acknowledged_signals_are_there_once,
+    the_same_request_is_answered_the_same,
+    signal_ids_count_once,
+    ticks_commit_once,
+    rows_are_the_sum_of_what_was_committed,
+    shared_rows_lose_nothing,
+    counters_admit_what_they_say,
+    steps_are_taken_once,
+    streamed_events_have_a_living_call,
+    readers_miss_nothing,
+)

@@ -1,0 +1,176 @@
+"""At the end: how runs were called, and how they lived and ended."""
+
+from collections import Counter
+
+from tests.simulation.story import Story
+
+GIVE_BACKS = 2
+CALLS_OF_A_CLAIM = 6
+"""The first, three for conflicts, one for each counter."""
+
+
+def parents_are_told_once(story: Story) -> None:
+    told: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    asks = {
+        event["payload"]["child"]: event["payload"]["notify"]
+        for event in story.of("did")
+        if "child" in event["payload"]
+    }
+    for event in story.of("run.signalled", "signal.undelivered", "run.done", "run.failed"):
+        payload = event["payload"]
+        if event["type"] in ("run.done", "run.failed"):
+            ended[event["run_id"]] += 1
+        elif payload.get("kind") == "child":
+            told[payload.get("child_run_id", event["run_id"])] += 1
+    for child, notify in asks.items():
+        assert told[child] == (ended[child] if notify else 0), f"{child} ended {ended[child]} times, told {told[child]}"
+
+
+def every_call_of_a_tick_is_the_same(story: Story) -> None:
+    lives = Counter(event["run_id"] for event in story.of("run.created"))
+    for (run_id, tick), calls in story.history.calls.items():
+        if lives[run_id] > 1:
+            continue
+        assert len({(call.reason, call.inputs) for call in calls}) == 1, f"same input: {run_id} {tick}: {calls}"
+        numbers = [call.call for call in calls]
+        assert len(set(numbers)) == len(numbers), f"call numbers of {run_id} {tick}: {numbers}"
+
+
+def waste_is_bounded(story: Story) -> None:
+    lives = Counter(event["run_id"] for event in story.of("run.created"))
+    for (run_id, tick), calls in story.history.calls.items():
+        run = story.world.watcher.rows.get(run_id)
+        if lives[run_id] == 1 and run is not None and run.max_attempts is not None:
+            most = (run.max_attempts + GIVE_BACKS) * CALLS_OF_A_CLAIM
+            assert len(calls) <= most, f"{run_id} {tick} was called {len(calls)} times"
+            claims = 1 + sum(
+                event["payload"]["because"] in ("crash", "retry", "give_back")
+                for event in story.of("tick.restarted")
+                if (event["run_id"], event["tick"]) == (run_id, tick)
+            )
+            assert claims <= run.max_attempts + GIVE_BACKS, f"{run_id} {tick} was claimed {claims} times"
+
+
+def same_keys_make_the_same_runs(story: Story) -> None:
+    """A run id makes one run for each of its lives."""
+    alive: set[str] = set()
+    for event in story.of("run.created", "run.deleted"):
+        if event["type"] == "run.created":
+            assert event["run_id"] not in alive, f"{event['run_id']} was created twice"
+            alive.add(event["run_id"])
+        else:
+            alive.discard(event["run_id"])
+
+
+def answered_creations_are_there(story: Story) -> None:
+    created = {event["run_id"] for event in story.of("run.created")}
+    for asked in story.history.asked:
+        if asked.verb.startswith("create") and asked.answers:
+            assert all(answer.run_id in created for answer in asked.answers), f"durable ack: {asked}"
+
+
+def a_dedupe_key_makes_one_run(story: Story) -> None:
+    """Until that run is deleted; this key does not expire, and where no tick does so it is not released."""
+    if "release" in story.world.plan.deeds:
+        return
+    made = [asked.answers[0].run_id for asked in story.history.asked if asked.verb == "create_kept" and asked.answers]
+    alive = dict.fromkeys(run_id for run_id in made if run_id not in story.deleted)
+    assert len(alive) <= 1, f"one dedupe key, and {list(alive)}"
+
+
+def signals_are_not_early(story: Story) -> None:
+    for asked in story.history.asked:
+        if asked.deliver_at is not None:
+            sql = "SELECT available_at FROM ocean_inbox WHERE body = ?"
+            at = story.one(sql, f'{{"t":"{asked.token}"}}')
+            assert at is None or at >= asked.deliver_at, f"{asked} is available at {at}"
+
+
+def a_continuation_comes_first(story: Story) -> None:
+    continued: dict[str, bool] = {}
+    for event in story.of("run.created", "tick.committed"):
+        run_id = event["run_id"]
+        if event["type"] == "run.created":
+            continued[run_id] = False
+            continue
+        reason = event["payload"]["reason"]
+        is_last = reason in ("cancel", "deadline", "exhausted")
+        assert not continued.get(run_id) or is_last or reason == "continue", f"something came before: {event}"
+        continued[run_id] = event["payload"]["outcome"] == "continue"
+
+
+def children_end_with_their_parents(story: Story) -> None:
+    rows = story.world.watcher.rows
+    for event in story.of("did"):
+        parent, child = rows.get(event["run_id"]), rows.get(event["payload"].get("child", ""))
+        if event["payload"].get("fate") == "cancel" and parent and child and parent.is_ended:
+            assert child.is_ended or child.ending, f"{child.run_id} lives on after its parent {parent.run_id}"
+
+
+def the_undelivered_are_named(story: Story) -> None:
+    named = {
+        event["run_id"]: event["payload"]["count"]
+        for event in story.of("signal.undelivered")
+        if event["payload"]["to"] == event["run_id"] and "count" in event["payload"]
+    }
+    sql = (
+        "SELECT i.run_id, count(*) AS n FROM ocean_inbox i JOIN runs r ON r.run_id = i.run_id"
+        " WHERE r.ended_at IS NOT NULL AND i.consumed_tick IS NULL GROUP BY i.run_id"
+    )
+    for row in story.db.execute(sql).fetchall():
+        count = named.get(row["run_id"], 0)
+        assert count == row["n"], f"{row['run_id']} ended with {row['n']} undelivered, and named {count}"
+
+
+def healthy_instances_keep_their_locks(story: Story) -> None:
+    """Where nothing goes wrong nothing lapses: renewals come in time, however long a handler works."""
+    if story.world.plan.rates:
+        return
+    for event in story.of("tick.restarted"):
+        is_ours = event["clog_id"] != "errand"
+        assert not (is_ours and event["payload"]["because"] == "crash"), f"a lock lapsed: {event}"
+
+
+def back_offs_are_kept(story: Story) -> None:
+    for event in story.of("run.retrying"):
+        run = story.world.watcher.rows.get(event["run_id"])
+        if run is not None and "the handler raises" in event["payload"]["error"]["message"]:
+            base = 100 if run.max_attempts == 2 else 1_000
+            least = base * 2 ** (event["payload"]["attempt"] - 1)
+            delay = event["payload"]["wake_at"] - event["ts"]
+            assert least <= delay <= 1.5 * least, f"attempt budget: waits {delay} ms: {event}"
+
+
+def a_commit_that_stood_is_known(story: Story) -> None:
+    committed = {
+        (event["run_id"], event["tick"], event["payload"]["epoch"])
+        for event in story.of("tick.committed")
+        if event["run_id"] not in story.deleted
+    }
+    for lost in story.history.lost:
+        assert lost not in committed, f"{lost} has committed, and was told that its lock was lost"
+
+
+def completed_work_stays_completed(story: Story) -> None:
+    for asked in story.history.asked:
+        if asked.verb == "complete_work" and asked.answers:
+            assert "lease_lost" not in asked.refusals, f"a repeated completion was refused: {asked}"
+
+
+CHECKS = (
+    parents_are_told_once,
+    every_call_of_a_tick_is_the_same,
+    waste_is_bounded,
+    same_keys_make_the_same_runs,
+    answered_creations_are_there,
+    a_dedupe_key_makes_one_run,
+    signals_are_not_early,
+    a_continuation_comes_first,
+    children_end_with_their_parents,
+    the_undelivered_are_named,
+    healthy_instances_keep_their_locks,
+    back_offs_are_kept,
+    a_commit_that_stood_is_known,
+    completed_work_stays_completed,
+)

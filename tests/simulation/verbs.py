@@ -1,0 +1,181 @@
+"""The verbs that clients draw from: what is asked, and how it is known again when it is asked twice."""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ocean import Key, Ocean, RetryPolicy, RunInfo
+from tests.simulation.clogs import CAP, COUNTERS
+from tests.simulation.history import Asked
+from tests.simulation.instances import is_rehearsal
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Work = Callable[[Ocean], Coroutine[Any, Any, Any]]
+Drawn = tuple[Asked, Work, bool]
+
+CROWD = 4
+POLICIES = (None, RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=2, backoff_ms=100), RetryPolicy(jitter=0.5))
+KEYS = (("k1",), (Key("k2", hold="run"),), ("k1", "k3"), (Key("k3", hold="run"), "k1"))
+
+
+def draw(world: "World", verb: str) -> Drawn | None:
+    """None if there is nobody yet to ask about."""
+    is_full = world.plan.is_crowded and len(world.history.runs) >= CROWD
+    if verb.startswith("create"):
+        return _signal(world, "signal", {}) if is_full else _create(world, verb)
+    return OTHERS[verb](world) if verb in OTHERS else _on_a_run(world, verb)
+
+
+def shown(answer: Any) -> str:
+    return f"{answer.run_id} {answer.status}" if isinstance(answer, RunInfo) else str(answer)[:120]
+
+
+def _ask(world: "World", verb: str, *, is_keyed: bool | None = None, **facts: Any) -> tuple[Asked, str | None]:
+    token = world.history.token()
+    is_keyed = world.chance.random() < 0.7 if is_keyed is None else is_keyed
+    key = f"key-{token}" if is_keyed else None
+    return Asked(verb, key, token=token, **facts), key
+
+
+def _create(world: "World", verb: str) -> Drawn:
+    chance, now = world.chance, world.clock.now()
+    asked, key = _ask(world, verb)
+    options: dict[str, Any] = {
+        "session_id": chance.choice(world.history.sessions),
+        "clog_id": chance.choice(("actor", "actor", "gatherer")),
+        "input": {"t": asked.token},
+        "priority": chance.choice((0, 5, 5, 9)),
+        "retry": chance.choice(POLICIES),
+    }
+    match verb:
+        case "create_same":
+            same = chance.choice(("same-1", "same-2"))
+            options = {"session_id": "s1", "clog_id": "actor", "input": {"t": same}}
+            options |= chance.choice(({"run_id": same}, {"dedupe_key": same, "dedupe_ms": 900}))
+            asked.run_id = options.get("run_id")
+        case "create_kept":
+            options = {"session_id": "s1", "clog_id": "actor", "input": {"t": "kept"}, "dedupe_key": "kept"}
+        case "create_idle":
+            del options["input"]
+        case "create_keyed":
+            options["concurrency_keys"] = chance.choice(KEYS)
+        case "create_debounced":
+            options |= {"session_id": "s1", "clog_id": "actor", "dedupe_key": "calm"}
+            options |= {"debounce_ms": 600, "debounce_max_ms": chance.choice((None, 1_500))}
+        case "create_rated":
+            options |= {"rate_key": "rate", "rate_limit": 2, "rate_per_ms": 1_000}
+        case "create_late":
+            options["deadline_at"] = now + chance.randint(4_000, 12_000)
+        case "create_errand":
+            options |= {
+                "clog_id": "errand",
+                "queue": chance.choice((None, "q")),
+                "concurrency_keys": chance.choice(((), ("k1",))),
+            }
+    is_repeatable = key is not None or verb in ("create_same", "create_kept")
+    return asked, lambda ocean: ocean.create_run(**options, request_key=key), is_repeatable
+
+
+def _signal(world: "World", verb: str, more: dict[str, Any]) -> Drawn | None:
+    if not world.history.runs:
+        return None
+    run_id = world.chance.choice(world.history.runs)
+    asked, key = _ask(world, verb, run_id=run_id, deliver_at=more.get("deliver_at"))
+    signal_id = f"id-{asked.token}" if world.chance.random() < 0.5 else None
+    options = {"signal_id": signal_id, "request_key": key, **more}
+    is_repeatable = key is not None or (signal_id is not None and not more)
+    return asked, lambda ocean: ocean.signal(run_id, {"t": asked.token}, **options), is_repeatable
+
+
+def _signal_later(world: "World") -> Drawn | None:
+    deliver_at = world.clock.now() + world.chance.randint(-500, 3_000)
+    return _signal(world, "signal_later", {"deliver_at": deliver_at})
+
+
+def _on_a_run(world: "World", verb: str) -> Drawn | None:
+    if not world.history.runs:
+        return None
+    run_id = world.chance.choice(world.history.runs)
+    asked, key = _ask(world, verb, run_id=run_id)
+    payload = {"t": asked.token}
+    works: dict[str, Work] = {
+        "call": lambda ocean: ocean.call_clog(run_id=run_id, method="note", payload=payload, request_key=key),
+        "remind": lambda ocean: ocean.call_clog(run_id=run_id, method="remind", payload=payload, request_key=key),
+        "settle": lambda ocean: ocean.settle(run_id, timeout_ms=500),
+        "result": lambda ocean: ocean.result(run_id, timeout_ms=500),
+        "cancel": lambda ocean: ocean.cancel_run(run_id, request_key=key),
+        "pause": lambda ocean: ocean.pause_run(run_id, request_key=key),
+        "resume": lambda ocean: ocean.resume_run(run_id, request_key=key),
+        "retry": lambda ocean: ocean.retry_run(run_id, request_key=key),
+        "delete": lambda ocean: ocean.delete_run(run_id, request_key=key),
+        "dry_run": lambda ocean: _rehearse(ocean, run_id),
+        "explain": lambda ocean: ocean.explain(run_id),
+        "advance_run": lambda ocean: ocean.advance(run_id=run_id, budget_ms=500),
+    }
+    return asked, works[verb], key is not None
+
+
+async def _rehearse(ocean: Ocean, run_id: str) -> Any:
+    is_rehearsal.set(True)
+    return await ocean.advance(run_id=run_id, dry_run=True)
+
+
+def _call_clog(world: "World") -> Drawn:
+    asked, key = _ask(world, "call_clog")
+    session_id = world.chance.choice(world.history.sessions)
+    options: dict[str, Any] = {"clog_id": "actor", "session_id": session_id, "method": "add"}
+    work: Work = lambda ocean: ocean.call_clog(**options, payload={"t": asked.token}, request_key=key)  # noqa: E731
+    return asked, work, key is not None
+
+
+def _take(world: "World") -> Drawn:
+    counter = world.chance.choice(COUNTERS)
+    asked, key = _ask(world, "take", run_id=counter)
+    return asked, lambda ocean: ocean.take(counter, limit=CAP, request_key=key), key is not None
+
+
+def _set_limit(world: "World") -> Drawn:
+    asked, key = _ask(world, "set_limit")
+    name, limit = world.chance.choice(("k1", "k2", "k3")), world.chance.randint(0, 3)
+    return asked, lambda ocean: ocean.set_limit(name, limit, request_key=key), key is not None
+
+
+def _clog(verb: str) -> Callable[["World"], Drawn]:
+    def drawn(world: "World") -> Drawn:
+        asked, key = _ask(world, verb)
+        clog_id = world.chance.choice(("actor", "gatherer", "errand"))
+        return asked, lambda ocean: getattr(ocean, verb)(clog_id, request_key=key), key is not None
+
+    return drawn
+
+
+def _delete_session(world: "World") -> Drawn | None:
+    if world.chance.random() < 0.8:
+        return None
+    asked, key = _ask(world, "delete_session")
+    return asked, lambda ocean: ocean.delete_session("s2", request_key=key), key is not None
+
+
+def _sweep(world: "World") -> Drawn:
+    asked, _ = _ask(world, "sweep", is_keyed=False)
+    ages = {
+        "events_older_than_ms": world.chance.choice((None, 1_000, 5_000)),
+        "runs_older_than_ms": world.chance.choice((None, 1_000, 5_000)),
+    }
+    return asked, lambda ocean: ocean.sweep(**ages, batch=world.chance.choice((2, 100))), True
+
+
+OTHERS: dict[str, Callable[["World"], Drawn | None]] = {
+    "signal": lambda world: _signal(world, "signal", {}),
+    "signal_later": _signal_later,
+    "signal_if_idle": lambda world: _signal(world, "signal_if_idle", {"if_idle": True}),
+    "signal_unknown": lambda world: (_ask(world, "signal_unknown")[0], lambda ocean: ocean.signal("nobody"), True),
+    "call_clog": _call_clog,
+    "take": _take,
+    "set_limit": _set_limit,
+    "pause_clog": _clog("pause_clog"),
+    "resume_clog": _clog("resume_clog"),
+    "delete_session": _delete_session,
+    "sweep": _sweep,
+}
