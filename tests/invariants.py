@@ -69,6 +69,8 @@ def check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
             db, "SELECT min(available_at) FROM ocean_inbox WHERE run_id = :run_id AND consumed_tick IS NULL", one
         )
         assert first is None or (run.wake_at is not None and run.wake_at <= first), f"lost wake-up: {run}"
+    if run.status is RunStatus.PENDING and run.wake_at is not None:
+        assert run.attempt or run.delayed_by, f"lost wake-up: pending, and asleep without a failure: {run}"
     if run.delayed_by is not None:
         assert (run.lock_epoch, run.tick_open) == (run.life, False), f"a run that was claimed is delayed: {run}"
     debounced = _value(db, "SELECT count(*) FROM ocean_dedupe WHERE run_id = :run_id AND debounced = 1", one)

@@ -222,7 +222,7 @@ class Act:
         await self._tick.cancel_timer(self._chance.choice("xy"))
 
     async def _child(self) -> None:
-        if self._tick.run.parent_run_id is not None:
+        if self._tick.run.parent_run_id is not None and self._chance.random() < 0.7:
             return
         notify = self._chance.random() < 0.7
         self._did |= {"notify": notify, "fate": self._chance.choice(("live", "cancel"))}
@@ -246,6 +246,27 @@ class Act:
 
     async def _tick_row(self) -> None:
         self._wants["tick"] = {"row": self._tick.number}
+
+    async def _forget(self) -> None:
+        if self._tick.number > 1 and not self._tick._scene.is_dry:
+            self._wants["delete_ticks"] = [self._tick.number - 1]
+
+    async def _kin(self) -> None:
+        """Another run of the same name is answered, whoever has made it."""
+        kin: dict[str, Any] = {"clog_id": "actor", "session_id": "s1", "input": {"t": "kin"}, "dedupe_key": "kin"}
+        self._did["kin"] = await self._tick.create_run(**kin)
+
+    async def _send_later(self) -> None:
+        others = self._world.history.runs
+        if others:
+            at = self._tick.now + self._chance.randint(-100, 2_000)
+            await self._tick.signal(self._chance.choice(others), {"t": "later"}, deliver_at=at)
+
+    async def _insist(self) -> None:
+        """If the other one has ended, this call fails with all that it did."""
+        others = self._world.history.runs
+        if others and self._chance.random() < 0.3:
+            await self._tick.signal(self._chance.choice(others), {"t": "insist"}, required=True)
 
     async def _sleep(self) -> None:
         await sleep(self._world.clock, self._chance.choice((0, 10, 200, self._world.plan.lock_ms * 2)))

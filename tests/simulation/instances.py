@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocean import Clog, LockLost, Ocean, OceanError, StoreUnusable
@@ -114,9 +115,9 @@ class Instance:
         """Have something done in this process, and wait for the answer. Perhaps it is cancelled at a certain await."""
         if not self.is_ready:
             raise Unreachable(self.name)
-        coroutine = work(self.ocean)
-        task = self.process.start(_cancelled_at(coroutine, cancel_at) if cancel_at is not None else coroutine)
-        return await self._reply(task)
+        if cancel_at is None:
+            return await self._reply(self.process.start(work(self.ocean)))
+        return await self._reply(self.process.start(_cancelled_at(partial(work, self.ocean), cancel_at)))
 
     async def _reply(self, task: "asyncio.Task[T]") -> T:
         reply: asyncio.Future[T] = self.world.loop.create_future()
@@ -139,9 +140,9 @@ def _answer(task: "asyncio.Task[T]", reply: "asyncio.Future[T]") -> None:
         reply.set_result(task.result())
 
 
-async def _cancelled_at(work: Coroutine[Any, Any, T], steps: int) -> T:
+async def _cancelled_at(work: Callable[[], Coroutine[Any, Any, T]], steps: int) -> T:
     """Let its own task be cancelled when it has come to await for that many times."""
-    result: T = await _Counted(work, steps)
+    result: T = await _Counted(work(), steps)
     return result
 
 

@@ -121,7 +121,7 @@ def counters_admit_what_they_say(story: Story) -> None:
 
 def steps_are_taken_once(story: Story) -> None:
     for (run_id, tick, scope), results in story.history.steps.items():
-        if run_id not in story.deleted:
+        if run_id not in story.deleted and not (tick and "forget" in story.world.plan.deeds):
             assert len(set(results)) == 1, f"step of {run_id} {tick} ({scope}): {results}"
             sql = "SELECT result FROM ocean_steps WHERE run_id = ? AND tick = ?"
             assert json.loads(story.one(sql, run_id, tick) or "0") == results[0], f"step of {run_id} {tick} is gone"

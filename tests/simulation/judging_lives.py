@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tests.simulation.story import Story
+from tests.simulation.verbs import LONGEST_REST_MS, REST_MS
 
 GIVE_BACKS = 2
 CALLS_OF_A_CLAIM = 6
@@ -100,6 +101,16 @@ def a_continuation_comes_first(story: Story) -> None:
         continued[run_id] = event["payload"]["outcome"] == "continue"
 
 
+def debounced_runs_wait_for_rest(story: Story) -> None:
+    created: dict[str, int] = {}
+    for event in story.of("run.created", "run.debounced"):
+        created.setdefault(event["run_id"], event["ts"])
+        if event["type"] == "run.debounced" or event["payload"].get("delayed_by") == "debounce":
+            rest_at = event["ts"] + REST_MS
+            allowed = (rest_at, min(rest_at, created[event["run_id"]] + LONGEST_REST_MS))
+            assert event["payload"]["wake_at"] in allowed, f"it starts too early: {event}"
+
+
 def children_end_with_their_parents(story: Story) -> None:
     rows = story.world.watcher.rows
     for event in story.of("did"):
@@ -135,7 +146,7 @@ def healthy_instances_keep_their_locks(story: Story) -> None:
 def back_offs_are_kept(story: Story) -> None:
     for event in story.of("run.retrying"):
         run = story.world.watcher.rows.get(event["run_id"])
-        if run is not None and "the handler raises" in event["payload"]["error"]["message"]:
+        if run is not None and run.max_attempts and "the handler raises" in event["payload"]["error"]["message"]:
             base = 100 if run.max_attempts == 2 else 1_000
             least = base * 2 ** (event["payload"]["attempt"] - 1)
             delay = event["payload"]["wake_at"] - event["ts"]
@@ -143,6 +154,8 @@ def back_offs_are_kept(story: Story) -> None:
 
 
 def a_commit_that_stood_is_known(story: Story) -> None:
+    if "forget" in story.world.plan.deeds:
+        return
     committed = {
         (event["run_id"], event["tick"], event["payload"]["epoch"])
         for event in story.of("tick.committed")
@@ -167,6 +180,7 @@ CHECKS = (
     a_dedupe_key_makes_one_run,
     signals_are_not_early,
     a_continuation_comes_first,
+    debounced_runs_wait_for_rest,
     children_end_with_their_parents,
     the_undelivered_are_named,
     healthy_instances_keep_their_locks,

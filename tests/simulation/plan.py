@@ -98,6 +98,10 @@ DEEDS = (
     "attribute",
     "release",
     "tick_row",
+    "forget",
+    "kin",
+    "send_later",
+    "insist",
 )
 
 ENDS = {"ok": (4, 8), "wait": (2, 6), "continue": (2, 6), "done": (1, 2), "failed": (1,), "abort": (1,)}

@@ -15,7 +15,14 @@ Work = Callable[[Ocean], Coroutine[Any, Any, Any]]
 Drawn = tuple[Asked, Work, bool]
 
 CROWD = 4
-POLICIES = (None, RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=2, backoff_ms=100), RetryPolicy(jitter=0.5))
+REST_MS, LONGEST_REST_MS = 600, 1_500
+POLICIES = (
+    None,
+    RetryPolicy(max_attempts=1),
+    RetryPolicy(max_attempts=2, backoff_ms=100),
+    RetryPolicy(jitter=0.5),
+    RetryPolicy(max_attempts=None, backoff_ms=200, max_elapsed_ms=4_000),
+)
 KEYS = (("k1",), (Key("k2", hold="run"),), ("k1", "k3"), (Key("k3", hold="run"), "k1"))
 
 
@@ -62,7 +69,7 @@ def _create(world: "World", verb: str) -> Drawn:
             options["concurrency_keys"] = chance.choice(KEYS)
         case "create_debounced":
             options |= {"session_id": "s1", "clog_id": "actor", "dedupe_key": "calm"}
-            options |= {"debounce_ms": 600, "debounce_max_ms": chance.choice((None, 1_500))}
+            options |= {"debounce_ms": REST_MS, "debounce_max_ms": chance.choice((None, LONGEST_REST_MS))}
         case "create_rated":
             options |= {"rate_key": "rate", "rate_limit": 2, "rate_per_ms": 1_000}
         case "create_late":
