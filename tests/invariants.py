@@ -101,7 +101,9 @@ def _check_events(db: sqlite3.Connection) -> None:
         after = _status_after(db, event)
         if after is not None:
             before = status.get(run_id)
-            assert before is None or after in ALLOWED[before], f"{run_id}: {before} → {after} at {event['seq']}"
+            assert before is None or after in ALLOWED[before], (
+                f"transitions: {run_id}: {before} → {after} at {event['seq']}"
+            )
             status[run_id] = after
 
 
@@ -164,8 +166,10 @@ def _check_keys(db: sqlite3.Connection, now: int) -> None:
         in_use[row["key"]] = in_use.get(row["key"], 0) + row["is_held"]
         was_claimed = run.lock_epoch > run.life
         may_hold = run.status is RunStatus.ACTIVE or (row["hold"] == "run" and was_claimed and not run.is_ended)
-        assert row["is_held"] <= may_hold, f"{run.run_id} holds {row['key']}: {run}"
-        assert row["is_held"] or run.status is not RunStatus.ACTIVE, f"at work without a slot of {row['key']}: {run}"
+        assert row["is_held"] <= may_hold, f"key slots: {run.run_id} holds {row['key']}: {run}"
+        assert row["is_held"] or run.status is not RunStatus.ACTIVE, (
+            f"key slots: at work without one of {row['key']}: {run}"
+        )
     for run in runs.values():
         assert len(keys_of.get(run.run_id, ())) == run.key_count, f"key_count of {run}"
         if run.parked_on is not None:
@@ -189,7 +193,7 @@ def _check_key_rows(db: sqlite3.Connection, in_use: dict[str, int]) -> dict[str,
                 "SELECT max(max(json_extract(payload, '$.before'), json_extract(payload, '$.limit'))) FROM events"
                 " WHERE type = 'key.limit_set' AND json_extract(payload, '$.key') = :key"
             )
-            assert used <= (_value(db, sql, {"key": key}) or 1), f"{used} runs hold {key!r}"
+            assert used <= (_value(db, sql, {"key": key}) or 1), f"key limit: {used} runs hold {key!r}"
     return limits
 
 
@@ -204,7 +208,7 @@ def _check_wake_up(key: str, runs: list[Run], now: int) -> None:
             line = (run.clog_id, run.queue)
             mates = [other for other in due if (other.clog_id, other.queue) == line]
             ahead = [other for other in mates if other.ending or not run.ending]
-            assert ahead, f"{key!r} has a free slot, and nobody of {line} is woken: {run}"
+            assert ahead, f"lost wake-up: {key!r} has a free slot, and nobody of {line} is woken: {run}"
 
 
 def _value(db: sqlite3.Connection, sql: str, values: dict[str, Any]) -> Any:

@@ -2,11 +2,22 @@
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.ids import IdSource, derived_id, even_roll, instance_id
+from ocean.kernel.ids import (
+    IdSource,
+    derived_id,
+    drawing_from,
+    even_roll,
+    instance_id,
+    new_api_key,
+    new_lease_id,
+    new_token,
+    new_web_token,
+)
 
 NOW = 1_700_000_000_000
 
@@ -93,3 +104,19 @@ def test_rolls_are_spread_evenly() -> None:
 def test_an_instance_has_another_id_after_every_start() -> None:
     assert instance_id() != instance_id()
     assert instance_id().startswith("i-")
+
+
+def test_ids_drawn_from_the_same_source_are_the_same() -> None:
+    def drawn(seed: int) -> list[str]:
+        with drawing_from(Random(seed)):
+            return [IdSource().new(1), new_lease_id(), instance_id(), new_token(), *new_api_key()]
+
+    assert drawn(1) == drawn(1)
+    assert not set(drawn(1)) & set(drawn(2))
+    assert instance_id() != instance_id()
+
+
+def test_secrets_are_as_long_as_ever() -> None:
+    assert len(new_lease_id()) == len("lease_") + 32
+    assert len(new_web_token()) == 43
+    assert len(new_token()) == 24

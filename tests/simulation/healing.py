@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 LONGEST_MS = 600_000
 POKE_MS = 500
-ROUNDS = 400
+ROUNDS = 200
 
 
 async def heal(world: "World") -> None:

@@ -163,7 +163,7 @@ class Watcher:
         # By the unit that claims it a slot may have been freed for it.
         due = next_call_at(before)
         assert due is not None, f"claimed though it is not due: {before}"
-        assert due <= now, f"claimed too early, at {now}: {before}"
+        assert due <= now, f"claimed too early: at {now} {before}"
         if before.status is RunStatus.ACTIVE:
             assert (before.lock_expires_at or 0) <= now, f"exclusion: claimed at {now} from {before}"
             assert run.attempt == before.attempt + 1, f"attempt budget: a crash was not counted: {run}"
@@ -177,7 +177,7 @@ class Watcher:
         ).fetchall()
         mine = [(each["available_at"], each["number"]) for each in inputs if each["assigned_tick"] == run.tick]
         others = [(each["available_at"], each["number"]) for each in inputs if each["assigned_tick"] is None]
-        assert all(at <= now for at, _ in mine), f"too early, at {now}: {mine}"
+        assert all(at <= now for at, _ in mine), f"delivered too early: at {now} {mine}"
         assert not mine or not others or max(mine) < min(others), f"order: {mine} before {others}"
         if run.ending is None:
             assert mine or not others or others[0][0] > now, f"order: nothing of {others} was delivered at {now}"
