@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.simulation.gate import SEEDS, killed
+from tests.simulation.gate import SEEDS, killed, recorded
 from tests.simulation.mutants import MUTANTS, mutated
 from tests.simulation.world import simulate
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_killed(name: str) -> None:
-    assert killed(name, SEEDS), f"{name} survives {SEEDS} seeds"
+    assert killed(name, SEEDS, recorded().get(name, 0)), f"{name} survives {SEEDS} seeds"
 
 
 def test_a_mutant_leaves_nothing_behind() -> None:
