@@ -68,9 +68,12 @@ def parked(run: Run, key: str, now: int) -> Run:
 
 
 def unparked(run: Run, now: int) -> Run:
-    """A slot is free, or the run no longer wants one. `parked_at` stays: if it must park again, it keeps its place."""
-    ready_at = None if run.ready_at is None else now
-    return changed(run, parked_on=None, ready_at=ready_at, updated_at=now)
+    """A slot is free, or the run no longer wants one. `parked_at` stays: if it must park again, it keeps its place.
+
+    By a clock that is behind it is not ready before it was: it would be called before its input is there.
+    """
+    ready_at = None if run.ready_at is None else max(now, run.ready_at)
+    return changed(run, parked_on=None, ready_at=ready_at, updated_at=max(now, run.updated_at))
 
 
 def _out_of_line(run: Run) -> Run:

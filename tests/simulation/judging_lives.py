@@ -106,7 +106,7 @@ def debounced_runs_wait_for_rest(story: Story) -> None:
     for event in story.of("run.created", "run.debounced"):
         created.setdefault(event["run_id"], event["ts"])
         if event["type"] == "run.debounced" or event["payload"].get("delayed_by") == "debounce":
-            rest_at = event["ts"] + REST_MS
+            rest_at = max(event["ts"] + REST_MS, created[event["run_id"]])
             allowed = (rest_at, min(rest_at, created[event["run_id"]] + LONGEST_REST_MS))
             assert event["payload"]["wake_at"] in allowed, f"it starts too early: {event}"
 

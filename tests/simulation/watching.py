@@ -180,6 +180,7 @@ class Watcher:
         assert all(at <= now for at, _ in mine), f"delivered too early: at {now} {mine}"
         assert not mine or not others or max(mine) < min(others), f"order: {mine} before {others}"
         if run.ending is None:
+            assert mine or before.wait_until is not None, f"called without an input, and it has not waited: {before}"
             assert mine or not others or others[0][0] > now, f"order: nothing of {others} was delivered at {now}"
 
     def _check_consumption(self, run_id: str, numbers: list[int]) -> None:

@@ -57,5 +57,6 @@ def _with_new_keys(u: Unit, run: Run, new: NewRun) -> Run:
 
 
 def _rest_at(debounce: Debounce, run: Run, now: int) -> int:
-    rest_at = now + debounce.ms
+    # Not before it was created, by a clock that was ahead of this one: its input would not be there yet.
+    rest_at = max(now + debounce.ms, run.created_at)
     return rest_at if debounce.max_ms is None else min(rest_at, run.created_at + debounce.max_ms)

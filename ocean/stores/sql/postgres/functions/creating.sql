@@ -225,7 +225,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_rest_at(debounce jsonb, r runs, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN least(now + (debounce->>'ms')::bigint, r.created_at + (debounce->>'max_ms')::bigint);
+  -- Not before it was created, by a clock that was ahead of this one: its input would not be there yet.
+  RETURN least(greatest(now + (debounce->>'ms')::bigint, r.created_at),
+    r.created_at + (debounce->>'max_ms')::bigint);
 END $$;
 
 -- A further creation of a debounced run: it says everything anew but the id, and moves the start.

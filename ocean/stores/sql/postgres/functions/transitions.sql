@@ -109,9 +109,10 @@ END $$;
 -- A slot is free, or the run no longer wants one. If it must park again, it keeps its place.
 CREATE OR REPLACE FUNCTION ocean_unparked(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  r.ready_at := CASE WHEN r.ready_at IS NOT NULL THEN now END;
+  -- By a clock that is behind it is not ready before it was: it would be called before its input is there.
+  r.ready_at := CASE WHEN r.ready_at IS NOT NULL THEN greatest(now, r.ready_at) END;
   r.parked_on := NULL;
-  r.updated_at := now;
+  r.updated_at := greatest(now, r.updated_at);
   RETURN r;
 END $$;
 
