@@ -1,7 +1,7 @@
 """Three processes that send and work, each killed again and again, and a checker of what is left.
 
 python -m tests.crash.storm --db postgresql://user@host/an_empty_database --seconds 45
-python -m tests.crash.storm --db /tmp/storm.db --seconds 45
+python -m tests.crash.storm --db storm.db --seconds 45
 """
 
 import argparse
