@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 SENDERS, EACH = 6, 12
 THROWS = 11
+CUTS = 5
 Disturb = Callable[[Server, "Load"], Coroutine[Any, Any, None]]
 
 
@@ -44,7 +45,7 @@ class Load:
     """Two instances: signals are sent to a run by some, while both move it."""
 
     def __init__(self, *oceans: Ocean) -> None:
-        self._oceans = oceans
+        self.oceans = oceans
         self.acknowledged: list[str] = []
         self.unsure: list[str] = []
         self.is_over = False
@@ -53,7 +54,7 @@ class Load:
     async def send(self, run_id: str) -> None:
         async with anyio.create_task_group() as senders:
             for number in range(SENDERS):
-                senders.start_soon(self._send, self._oceans[number % len(self._oceans)], run_id, number)
+                senders.start_soon(self._send, self.oceans[number % len(self.oceans)], run_id, number)
         self.is_over = True
 
     async def _send(self, ocean: Ocean, run_id: str, sender: int) -> None:
@@ -114,23 +115,44 @@ def hearing() -> Clog:
     return clog
 
 
+async def bear(load: Load, ocean: Ocean, trouble: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Whatever was acknowledged is there once; whatever was not, is there once or not at all."""
+    run = await ocean.create_run(session_id="s", clog_id="c")
+    async with anyio.create_task_group() as tasks:
+        for each in load.oceans:
+            tasks.start_soon(load.poke, each)
+        tasks.start_soon(trouble)
+        tasks.start_soon(load.send, run.run_id)
+    while (await ocean.advance(budget_ms=5_000)).advanced:
+        pass
+    events = await ocean.read_events(run.run_id, limit=1_000)
+    heard = Counter(event.payload for event in events if event.type == "heard")
+    assert set(heard.values()) == {1}
+    assert set(load.acknowledged) <= heard.keys() <= {*load.acknowledged, *load.unsure}
+    assert len(load.acknowledged) + len(load.unsure) == SENDERS * EACH
+    assert [event.run_seq for event in events] == list(range(1, len(events) + 1))
+
+
 @pytest.mark.parametrize("disturb", [restart, crash, throw_out], ids=lambda disturb: disturb.__name__)
 async def test_trouble_under_load_loses_and_doubles_nothing(server: Server, disturb: Disturb) -> None:
-    """Whatever was acknowledged is there once; whatever was not, is there once or not at all."""
     url = f"{server.url}/postgres"
     async with Ocean.open(url, clogs=[hearing()]) as ocean, Ocean.open(url, clogs=[hearing()]) as other:
-        run = await ocean.create_run(session_id="s", clog_id="c")
         load = Load(ocean, other)
-        async with anyio.create_task_group() as tasks:
-            for each in (ocean, other):
-                tasks.start_soon(load.poke, each)
-            tasks.start_soon(disturb, server, load)
-            tasks.start_soon(load.send, run.run_id)
-        while (await ocean.advance(budget_ms=5_000)).advanced:
-            pass
-        events = await ocean.read_events(run.run_id, limit=1_000)
-        heard = Counter(event.payload for event in events if event.type == "heard")
-        assert set(heard.values()) == {1}
-        assert set(load.acknowledged) <= heard.keys() <= {*load.acknowledged, *load.unsure}
-        assert len(load.acknowledged) + len(load.unsure) == SENDERS * EACH
-        assert [event.run_seq for event in events] == list(range(1, len(events) + 1))
+        await bear(load, ocean, lambda: disturb(server, load))
+
+
+async def test_commits_whose_answers_are_cut_off_under_load_are_made_once(real_database: str) -> None:
+    async with (
+        proxied(real_database) as (url, proxy),
+        Ocean.open(url, clogs=[hearing()]) as ocean,
+        Ocean.open(url, clogs=[hearing()]) as other,
+    ):
+        load = Load(ocean, other)
+
+        async def cut_off() -> None:
+            for _ in range(CUTS):
+                proxy.arm("after", b"deliver_signal")
+                await proxy.has_cut.wait()
+
+        await bear(load, ocean, cut_off)
+        assert load.unsure == []
