@@ -44,6 +44,9 @@ def before_opening(facts: StoreFacts) -> list[Finding]:
     schema = Finding("schema", f"{facts.schema} of {facts.newest_schema}")
     if facts.trouble is not None:
         return [*findings, Finding("database", f"{facts.place}: {facts.trouble}", "check --db, and the file's rights")]
+    if facts.schema is None and facts.engine != "SQLite":
+        found = f"{facts.place} has no tables of Ocean's yet"
+        return [*findings, Finding("database", found, "check --db, or make them: ocean migrate")]
     if facts.schema is None:
         return [*findings, Finding("database", f"there is no {facts.place}", "check --db, or make it: ocean migrate")]
     if facts.schema > facts.newest_schema:

@@ -29,7 +29,7 @@ async def _look(url: str) -> StoreFacts:
             version = db.get_server_version()
             facts = replace(
                 facts,
-                engine_version=f"{version.major}.{version.minor}",
+                engine_version=f"{version.major}.{version.micro}",
                 is_engine_new_enough=version.major >= OLDEST,
                 schema=await schema_version(db),
             )
