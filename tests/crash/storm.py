@@ -54,11 +54,13 @@ async def work(db: str, seed: int) -> None:
                 note(history, "sent", run_id, word)
                 await ocean.signal(run_id, word)
                 note(history, "acked", run_id, word)
+                # Each process has a pace of its own, so that kills meet them anywhere.
                 await anyio.sleep(chance.random() / 50)
 
         async def poke() -> None:
             while True:
                 await ocean.advance(budget_ms=500, concurrency=4)
+                # An idle poke must not take the processor from those who send.
                 await anyio.sleep(0.02)
 
         tasks.start_soon(send)
@@ -124,6 +126,7 @@ async def _drain(ocean: Ocean) -> None:
             continue
         if poked.next_wake_at is None:
             return
+        # By a real clock: on PostgreSQL it is the server's, and nobody can move it.
         await anyio.sleep(LOCK_MS / 1000)
 
 
