@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres.server import fresh_database, return_database
+from tests.postgres.server import fresh_database, new_database, return_database
 
 
 @pytest.fixture
@@ -19,5 +19,13 @@ def database() -> Iterator[str]:
 def real_database() -> Iterator[str]:
     """As it is shipped: time is the server's."""
     url = fresh_database(has_test_clock=False)
+    yield url
+    return_database(url)
+
+
+@pytest.fixture
+def unused_database() -> Iterator[str]:
+    """As it is shipped, and without the dead rows that another test has left: for whoever counts what is touched."""
+    url = new_database(has_test_clock=False)
     yield url
     return_database(url)

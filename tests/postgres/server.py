@@ -79,6 +79,11 @@ def fresh_database(*, has_test_clock: bool = True) -> str:
         url = _returned[has_test_clock].pop()
         blocking(_empty(url))
         return url
+    return new_database(has_test_clock=has_test_clock)
+
+
+def new_database(*, has_test_clock: bool = True) -> str:
+    """One that nobody has had before."""
     name = _new_name()
     blocking(_command(f'CREATE DATABASE "{name}" TEMPLATE "{_template(has_test_clock)}"'))
     _lent[database_url(name)] = has_test_clock

@@ -16,7 +16,7 @@ from ocean.kernel.store import RowsAsk, SweepAsk
 from tests.conformance.kit import CLOG, LOCK_MS, a_run, a_signal, an_ask, commit_of, pending, run_row, tick_row
 from tests.postgres.costs import Cost, MeasuredStore, measured
 from tests.postgres.crowd import AGE, OLD, make_burst, make_crowd
-from tests.postgres.server import blocking, fresh_database
+from tests.postgres.server import blocking, new_database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("plans")]
 
@@ -26,7 +26,7 @@ Costs = dict[str, Cost]
 @cache
 def crowd() -> str:
     """Sleepers, finished runs, and old ones. Never returned: nobody else could use it."""
-    url = fresh_database(has_test_clock=False)
+    url = new_database(has_test_clock=False)
     blocking(make_crowd(url))
     return url
 
@@ -149,9 +149,9 @@ async def small_life(url: str) -> Costs:
 
 
 async def test_verbs_cost_the_same_beside_a_million_runs_and_on_an_old_one(
-    full: MeasuredStore, place: int, real_database: str
+    full: MeasuredStore, place: int, unused_database: str
 ) -> None:
-    small = await small_life(real_database)
+    small = await small_life(unused_database)
     assert all(not cost.walked for cost in small.values())
     await full.create_run(a_run(f"young-{place}"), None)
     assert_no_dearer(await life(full, f"young-{place}", f"a-{place}"), cold(small))
@@ -192,22 +192,22 @@ async def test_a_claim_costs_what_it_claims(full: MeasuredStore, place: int) -> 
 
 
 @pytest.mark.parametrize("analyzed_after", [0, 1, 3, None])
-async def test_a_burst_needs_no_statistics(real_database: str, analyzed_after: int | None) -> None:
+async def test_a_burst_needs_no_statistics(unused_database: str, analyzed_after: int | None) -> None:
     """Neither plans that were made when there was next to nothing, nor statistics of that, make anything dear."""
-    async with measured(real_database) as store:
+    async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         for number, name in enumerate(("first", "second", "third", "last")):
             if number == analyzed_after:
-                await analyze(real_database)
+                await analyze(unused_database)
             await store.create_run(a_run(name), None)
         await life(store, "first", "once")
         small = await life(store, "second", "twice")
-        await make_burst(real_database)
+        await make_burst(unused_database)
         costs = await life(store, "third", "thrice")
         # It counts what is due, up to a thousand.
         assert costs.pop("agenda").rows < 1_200
         assert_no_dearer(costs, small)
-        async with measured(real_database) as other:
+        async with measured(unused_database) as other:
             for claimer in (store, other):
                 claims: list[Claim] = []
                 cost = await claimer.cost(kept(claims, claimer.claim_due(an_ask(limit=32))))
