@@ -31,14 +31,20 @@ class Row(Protocol):
 
 
 def run_from(row: Row) -> Run:
-    values = {name: row[name] for name in Run.__slots__}
-    values["status"] = RunStatus(row["status"])
-    values["ending"] = Ending(row["ending"]) if row["ending"] else None
-    values["delayed_by"] = Delay(row["delayed_by"]) if row["delayed_by"] else None
-    values["paused"] = bool(row["paused"])
-    values["tick_open"] = bool(row["tick_open"])
-    values["leased"] = bool(row["leased"])
-    return Run(**values)
+    return run_of([row[name] for name in Run._fields])
+
+
+def run_of(values: Iterable[Any]) -> Run:
+    """From all the columns of a run, in the order in which the record has them."""
+    run = Run._make(values)
+    return run._replace(
+        status=RunStatus(run.status),
+        ending=Ending(run.ending) if run.ending else None,
+        delayed_by=Delay(run.delayed_by) if run.delayed_by else None,
+        paused=bool(run.paused),
+        tick_open=bool(run.tick_open),
+        leased=bool(run.leased),
+    )
 
 
 def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], keys: tuple[Key, ...]) -> RunInfo:
@@ -55,7 +61,7 @@ def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], key
     )
 
 
-_SHARED = tuple(name for name in RunInfo.__slots__ if name in Run.__slots__)
+_SHARED = tuple(name for name in RunInfo.__slots__ if name in Run._fields)
 
 
 def shown_from(shown: Row, run: Run | None = None) -> RunInfo:

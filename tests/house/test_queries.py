@@ -8,6 +8,7 @@ import pytest
 
 from ocean.stores.migrate import migrate
 from ocean.stores.queries import load_queries
+from ocean.stores.sqlite.unit import QUERIES
 
 STORES = Path(__file__).parents[2] / "ocean" / "stores"
 CALL = re.compile(r"""(?:\.(?:all|one|do)\(\s*|QUERIES\[)(f?)"([\w{}.]+)\"""")
@@ -32,11 +33,11 @@ def test_every_query_is_used_and_every_used_name_exists() -> None:
     assert _used() - named == set()
 
 
-@pytest.mark.parametrize("name", load_queries("sqlite.sql"))
+@pytest.mark.parametrize("name", QUERIES)
 def test_a_query_fits_the_schema(name: str) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
-    statement = load_queries("sqlite.sql")[name]
+    statement = QUERIES[name]
     db.execute(f"EXPLAIN {statement}", dict.fromkeys(re.findall(r":(\w+)", statement), 1))
     db.close()
 

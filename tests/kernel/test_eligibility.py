@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ocean.kernel.eligibility import Explanation, FullKey, Hold, HoldCode, Surroundings, holds, kernel_end
-from ocean.kernel.records import Delay, Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
 from ocean.kernel.transitions import due_at
 from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.unit import Unit
@@ -33,7 +32,7 @@ DUE: dict[str, tuple[Run, int | None]] = {
     "backing off: when the back-off ends": (a_run("pending", wake_at=BACK), BACK),
     "rate limited: when its token is free": (RATED, BACK),
     "debounced: when the creations have come to rest": (DEBOUNCED, BACK),
-    "rate limited and paused: never": (replace(RATED, paused=True), None),
+    "rate limited and paused: never": (changed(RATED, paused=True), None),
     "waiting: at its wake time": (a_run("waiting"), WAKES),
     "active: when the lock lapses": (a_run("active"), LAPSES),
     "done: never": (a_run("done"), None),
@@ -103,24 +102,24 @@ def test_a_last_tick_needs_its_clog_here_but_no_clog_pause_holds_it() -> None:
     assert [hold.code for hold in held(last, NOW, is_here=False, is_clog_paused=True)] == ["clog_elsewhere"]
 
 
-PARKED = replace(a_run("pending"), key_count=1, parked_on="k", parked_at=BEFORE)
+PARKED = changed(a_run("pending"), key_count=1, parked_on="k", parked_at=BEFORE)
 FULL = FullKey("k", 2, 2, "another")
 
 AROUND: dict[str, tuple[Run, Surroundings, list[str]]] = {
     "parked on a full key": (PARKED, Surroundings(True, full_key=FULL), ["key_full"]),
     "parked behind others": (PARKED, Surroundings(True), ["key_full"]),
-    "due, and its key was taken": (replace(PARKED, parked_on=None), Surroundings(True, full_key=FULL), ["key_full"]),
-    "woken": (replace(PARKED, parked_on=None), Surroundings(True), []),
+    "due, and its key was taken": (changed(PARKED, parked_on=None), Surroundings(True, full_key=FULL), ["key_full"]),
+    "woken": (changed(PARKED, parked_on=None), Surroundings(True), []),
     "backing off, its key full": (
-        replace(a_run("pending", wake_at=BACK), key_count=1),
+        changed(a_run("pending", wake_at=BACK), key_count=1),
         Surroundings(True, full_key=FULL),
         ["backing_off"],
     ),
     "its clog is external": (a_run("pending"), Surroundings(False, is_external=True), ["needs_worker"]),
     "a worker asks": (a_run("pending"), Surroundings(True, is_external=True), []),
-    "a lease that lapsed": (replace(a_run("active"), lock_expires_at=NOW, leased=True), Surroundings(False), []),
+    "a lease that lapsed": (changed(a_run("active"), lock_expires_at=NOW, leased=True), Surroundings(False), []),
     "a lease that holds": (
-        replace(a_run("active"), lock_expires_at=NOW + 1, leased=True),
+        changed(a_run("active"), lock_expires_at=NOW + 1, leased=True),
         Surroundings(False, is_external=True),
         ["locked"],
     ),
@@ -286,6 +285,6 @@ def schema() -> Iterator[sqlite3.Connection]:
 def test_the_runs_generated_here_are_rows_the_schema_takes(schema: sqlite3.Connection, run: Run) -> None:
     schema.execute("BEGIN")
     try:
-        Unit(schema, NOW).insert(replace(run, run_id="r-generated"))
+        Unit(schema, NOW).insert(changed(run, run_id="r-generated"))
     finally:
         schema.execute("ROLLBACK")

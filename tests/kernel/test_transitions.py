@@ -7,7 +7,7 @@ letters the arrows and points here.
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
 from ocean.kernel.errors import LockLost, OceanError, RunEnded
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Delay, Ending, Run, RunStatus
+from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
 from ocean.kernel.transitions import (
     EndNow,
     claimed,
@@ -77,7 +77,7 @@ def a_run(status: str = "idle", **changes: Any) -> Run:
         ended_at=BEFORE if status in ("done", "failed") else None,
         wait_until=WAKES if status == "waiting" and "wake_at" not in changes else None,
     )
-    return replace(run, **changes)
+    return changed(run, **changes)
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ def deadline_passes(has_on_end: bool) -> Event:
     """As any `advance` does, whatever clogs it has."""
 
     def pass_deadline(run: Run) -> Answer:
-        overdue = replace(run, deadline_at=NOW)
+        overdue = changed(run, deadline_at=NOW)
         reason = kernel_end(overdue, NOW)
         if reason is None:
             return NothingOwed()
-        return replace(end_requested(overdue, reason, has_on_end, NOW), deadline_at=None)
+        return changed(end_requested(overdue, reason, has_on_end, NOW), deadline_at=None)
 
     return pass_deadline
 
@@ -188,7 +188,7 @@ EVENTS: dict[str, Event] = {
     "deadline": deadline_passes(False),
     "deadline, with on_end": deadline_passes(True),
     "pause": lambda run: paused(run, NOW),
-    "resume": lambda run: resumed(replace(run, paused=True), NOW),
+    "resume": lambda run: resumed(changed(run, paused=True), NOW),
 }
 
 TOUCHED: dict[str, Any] = {"updated_at": NOW}
@@ -348,7 +348,7 @@ def test_transition(before: str, event: str, cell: Cell) -> None:
     run, happen = STATES[before], EVENTS[event]
     match cell:
         case dict():
-            assert happen(run) == replace(run, **cell)
+            assert happen(run) == changed(run, **cell)
         case EndNow() | Held():
             assert happen(run) == cell
         case _ if issubclass(cell, NothingOwed):
@@ -373,7 +373,7 @@ def test_every_row_the_table_starts_from_or_makes_is_one_the_schema_takes(schema
     rows = [*STATES.values(), *(run for run in made if isinstance(run, Run))]
     assert len(rows) > len(STATES)
     for number, run in enumerate(rows):
-        Unit(schema, NOW).insert(replace(run, run_id=f"r-{number}"))
+        Unit(schema, NOW).insert(changed(run, run_id=f"r-{number}"))
 
 
 RETRIES: dict[str, tuple[dict[str, Any], RetryPolicy, int | None, int | EndNow]] = {
@@ -419,7 +419,7 @@ def test_a_failed_call(changes: dict[str, Any], policy: RetryPolicy, after_ms: i
         assert answer == follows
     else:
         backing_off = UNLOCKED | {"status": "pending", "attempt": run.attempt + 1, "wake_at": NOW + follows}
-        assert answer == replace(run, **backing_off)
+        assert answer == changed(run, **backing_off)
 
 
 def test_jitter_only_adds_and_is_the_same_for_the_same_failure() -> None:
@@ -451,7 +451,7 @@ CRASHES: dict[str, tuple[dict[str, Any], dict[str, Any] | EndNow]] = {
 def test_a_lapsed_lock_is_a_failed_attempt(changes: dict[str, Any], follows: dict[str, Any] | EndNow) -> None:
     run = a_run("active", **changes)
     answer = claimed(run, "i-me", LOCK_MS, LATER)
-    assert answer == (replace(run, **follows) if isinstance(follows, dict) else follows)
+    assert answer == (changed(run, **follows) if isinstance(follows, dict) else follows)
 
 
 @pytest.mark.parametrize(("changes", "follows"), CRASHES.values(), ids=CRASHES)
@@ -462,14 +462,14 @@ def test_the_last_call_is_known_before_it_is_lost(changes: dict[str, Any], follo
 
 @pytest.mark.parametrize("state", [name for name, run in STATES.items() if run.status is not RunStatus.ACTIVE])
 def test_only_an_active_run_has_a_last_call(state: str) -> None:
-    assert not is_last_call(replace(STATES[state], max_attempts=1))
+    assert not is_last_call(changed(STATES[state], max_attempts=1))
 
 
 def test_the_last_call_of_a_paused_run_is_not_lost_while_it_is_paused() -> None:
     run = a_run("active", attempt=2, paused=True)
     assert not is_last_call(run)
     assert is_last_call(resumed(run, NOW))
-    assert is_last_call(replace(run, ending=Ending.CANCEL))
+    assert is_last_call(changed(run, ending=Ending.CANCEL))
 
 
 GIVE_BACKS: dict[str, tuple[dict[str, Any], int, int | EndNow]] = {
@@ -496,16 +496,16 @@ def test_a_call_given_back(changes: dict[str, Any], times: int, follows: int | E
     if isinstance(follows, EndNow):
         assert answer == follows
     else:
-        assert answer == replace(run, **UNLOCKED | MADE_PENDING | {"attempt": follows})
+        assert answer == changed(run, **UNLOCKED | MADE_PENDING | {"attempt": follows})
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 96])
 def test_a_lease_that_lapses(attempt: int) -> None:
     run = a_run("active", leased=True, attempt=attempt, max_attempts=None)
     assert [is_lapsed_lease(run, at) for at in (LAPSES - 1, LAPSES)] == [False, True]
-    assert not is_lapsed_lease(replace(run, paused=True), LAPSES)
-    assert not is_lapsed_lease(replace(run, leased=False), LAPSES)
-    assert lease_lapsed(run, NOW) == replace(run, **UNLOCKED | MADE_PENDING | {"leased": False, "attempt": attempt + 1})
+    assert not is_lapsed_lease(changed(run, paused=True), LAPSES)
+    assert not is_lapsed_lease(changed(run, leased=False), LAPSES)
+    assert lease_lapsed(run, NOW) == changed(run, **UNLOCKED | MADE_PENDING | {"leased": False, "attempt": attempt + 1})
 
 
 def test_a_claim_is_a_lease_only_if_it_is_asked_as_one() -> None:
@@ -555,7 +555,7 @@ def test_a_handler_at_work_loses_its_lock_when_its_run_is_cancelled() -> None:
 
 def test_a_lock_is_renewed_to_its_full_time_and_never_shortened() -> None:
     run = a_run("active")
-    assert renewed(run, LOCK_MS, NOW) == replace(run, lock_expires_at=NOW + LOCK_MS)
+    assert renewed(run, LOCK_MS, NOW) == changed(run, lock_expires_at=NOW + LOCK_MS)
     assert renewed(run, 1, NOW) == run
 
 

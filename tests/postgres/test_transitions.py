@@ -1,7 +1,6 @@
 """The state machine in SQL is the one in Python: both are asked about the same made-up runs."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from random import Random
 from typing import Any
 
@@ -23,7 +22,7 @@ MANY = 2_000
 LATEST = 12
 """There are few times, so that they are often equal; `now` is one of them, and clocks go backwards."""
 OUTCOMES: list[Any] = [Ok(), Done(1), Failed("no"), Continue(2), Wait(until=5), Wait(for_ms=3), Wait(until=20)]
-COLUMNS = ", ".join([*Run.__slots__, "due_at", "last_call"])
+COLUMNS = ", ".join([*Run._fields, "due_at", "last_call"])
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +120,7 @@ def cases(dice: Random, **parts: Callable[[Random], Any]) -> list[Case]:
 
 def answers(ask: Asking, wanted: str, given: list[Case]) -> list[Any]:
     """What `wanted` says of each case: `r` is its run, `now` its time, `c` the whole of it."""
-    sent = [case | {"run": asdict(case["run"])} for case in given]
+    sent = [case | {"run": case["run"]._asdict()} for case in given]
     statement = (
         f"SELECT jsonb_agg({wanted} ORDER BY place)::text"
         " FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place),"
@@ -250,7 +249,7 @@ def numbered(dice: Random, count: int) -> list[Run]:
 def test_locks_are_renewed(ask: Asking, dice: Random) -> None:
     """One statement for all, that does not call the functions: it says the same."""
     runs, now = numbered(dice, MANY), 6
-    rows = [asdict(run) | {"due_at": t.due_at(run), "last_call": t.is_last_call(run)} for run in runs]
+    rows = [run._asdict() | {"due_at": t.due_at(run), "last_call": t.is_last_call(run)} for run in runs]
     locks = [(run.run_id, 1, a_time(dice)) for run in runs]
     lost, stored = ask(
         ("INSERT INTO ocean_sessions VALUES ('s', 0)", None),

@@ -1,10 +1,10 @@
 -- name: get_run
 -- The narrow row.
-SELECT * FROM runs WHERE run_id = :run_id;
+SELECT {run} FROM runs WHERE run_id = :run_id;
 
 -- name: get_runs
 -- A page of them, in no order.
-SELECT * FROM runs WHERE run_id IN (SELECT value FROM json_each(:run_ids));
+SELECT {run} FROM runs WHERE run_id IN (SELECT value FROM json_each(:run_ids));
 
 -- name: insert_run
 -- A new run.
@@ -137,7 +137,7 @@ FROM lanes WHERE clog_id IS NOT NULL;
 
 -- name: lane_due
 -- The due runs of one lane, longest due first, the less often claimed first among equals.
-SELECT * FROM runs WHERE clog_id = :clog_id AND priority = :priority AND due_at <= :now AND due_at IS NOT NULL
+SELECT {run} FROM runs WHERE clog_id = :clog_id AND priority = :priority AND due_at <= :now AND due_at IS NOT NULL
 ORDER BY due_at, lock_epoch, run_id LIMIT :limit;
 
 -- name: lane_due_count
@@ -147,13 +147,13 @@ SELECT count(*) AS n FROM (
 
 -- name: queue_due
 -- The due runs of one lane of a queue, longest due first.
-SELECT * FROM runs WHERE clog_id = :clog_id AND queue = :queue AND queue IS NOT NULL AND priority = :priority
+SELECT {run} FROM runs WHERE clog_id = :clog_id AND queue = :queue AND queue IS NOT NULL AND priority = :priority
   AND due_at <= :now AND due_at IS NOT NULL
 ORDER BY due_at, lock_epoch, run_id LIMIT :limit;
 
 -- name: endings_due
 -- Last ticks of a paused clog that are due.
-SELECT * FROM runs WHERE clog_id = :clog_id AND ending IS NOT NULL AND due_at IS NOT NULL AND due_at <= :now
+SELECT {run} FROM runs WHERE clog_id = :clog_id AND ending IS NOT NULL AND due_at IS NOT NULL AND due_at <= :now
 ORDER BY due_at LIMIT :limit;
 
 -- name: first_ending
@@ -162,16 +162,16 @@ SELECT min(due_at) AS due_at FROM runs WHERE clog_id = :clog_id AND ending IS NO
 
 -- name: overdue
 -- Runs whose deadline has passed.
-SELECT * FROM runs WHERE deadline_at IS NOT NULL AND ended_at IS NULL AND ending IS NULL AND deadline_at <= :now
+SELECT {run} FROM runs WHERE deadline_at IS NOT NULL AND ended_at IS NULL AND ending IS NULL AND deadline_at <= :now
 ORDER BY deadline_at LIMIT :limit;
 
 -- name: lost_on_last_call
 -- Runs whose last call has lost its lock.
-SELECT * FROM runs WHERE last_call = 1 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
+SELECT {run} FROM runs WHERE last_call = 1 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
 
 -- name: lapsed_leases
 -- Runs whose worker outside has stopped renewing.
-SELECT * FROM runs WHERE leased = 1 AND paused = 0 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
+SELECT {run} FROM runs WHERE leased = 1 AND paused = 0 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
 
 -- name: next_owed
 -- The next time that any advance has an end to make or a lease to take back.
@@ -237,7 +237,7 @@ LIMIT 1;
 
 -- name: parked_lane
 -- The runs of one lane that are parked on a key, longest parked first.
-SELECT * FROM runs WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND line = :line
+SELECT {run} FROM runs WHERE parked_on = :key AND parked_on IS NOT NULL AND clog_id = :clog_id AND line = :line
   AND priority = :priority
 ORDER BY parked_at, run_id LIMIT :limit;
 

@@ -9,10 +9,12 @@ from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
 from ocean.stores.queries import load_queries
 from ocean.stores.refusals import run_not_found
-from ocean.stores.rows import clog_from, run_from
+from ocean.stores.rows import clog_from, run_of
 from ocean.stores.sqlite.keys import settle_slots, wake
 
-QUERIES = load_queries("sqlite.sql")
+_COLUMNS = ", ".join(Run._fields)
+QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite.sql").items()}
+"""`{run}` stands for the columns of a run, in the order of the record."""
 
 
 class Unit:
@@ -41,7 +43,7 @@ class Unit:
     def find(self, run_id: str) -> Run | None:
         if run_id not in self._runs:
             row = self.one("get_run", run_id=run_id)
-            self._runs[run_id] = None if row is None else self._noted(run_from(row))
+            self._runs[run_id] = None if row is None else self._noted(run_of(row))
         return self._runs[run_id]
 
     def run(self, run_id: str) -> Run:
@@ -55,7 +57,7 @@ class Unit:
         runs = []
         for row in rows:
             known = self._runs.get(row["run_id"])
-            runs.append(known if known is not None else self._noted(run_from(row)))
+            runs.append(known if known is not None else self._noted(run_of(row)))
             self._runs[row["run_id"]] = runs[-1]
         return runs
 
@@ -162,7 +164,7 @@ _EVENT_COLUMNS = (
 
 
 def _columns(run: Run) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in Run.__slots__} | {
+    return run._asdict() | {
         "due_at": due_at(run),
         "last_call": is_last_call(run),
     }
