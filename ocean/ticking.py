@@ -48,6 +48,7 @@ class Ticker:
         self._is_stopping = False
         self._asleep = anyio.CancelScope()
         self._rest_ms = 0
+        self._has_looked_again = False
         self.pokes = 0
         self.ticks = 0
 
@@ -64,6 +65,8 @@ class Ticker:
                         await sleep(self._ocean.clock, self._rest_ms)
                     elif isinstance(poked, Agenda) or not poked.outcomes:
                         await self._sleep(seen, self._wake_at(poked))
+                    else:
+                        self._has_looked_again = False
 
     async def _turn(self, tasks: TaskGroup) -> AdvanceResult | Agenda | None:
         """What a poke did; or what there is to do besides, if its handlers take longer than its budget.
@@ -110,10 +113,15 @@ class Ticker:
         return answer
 
     def _wake_at(self, poked: AdvanceResult | Agenda) -> int | None:
-        if poked.due_now:
-            # Due, and yet not to be had: others are at it. Their commits are noticed; this is for when they die.
-            return max(poked.next_wake_at or 0, self._ocean.clock.now() + AGAIN_MS)
-        return poked.next_wake_at
+        if not poked.due_now:
+            self._has_looked_again = False
+            return poked.next_wake_at
+        if not self._has_looked_again:
+            # It may have become due just after the claim had looked.
+            self._has_looked_again = True
+            return self._ocean.clock.now()
+        # Due, and yet not to be had: others are at it. Their commits are noticed; this is for when they die.
+        return max(poked.next_wake_at or 0, self._ocean.clock.now() + AGAIN_MS)
 
     async def _sleep(self, seen: int, wake_at: int | None) -> None:
         while self._ocean.commits_seen() == seen:

@@ -1,6 +1,7 @@
 """A ticker pokes when something is due, and asks the database nothing while nothing is."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.testing import World
+from ocean.testing import ManualClock, World
 from ocean.ticking import Ticker, ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
@@ -68,16 +69,41 @@ class Beaten(Ocean):
         return AdvanceResult((), due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
 
 
-async def test_what_is_due_and_cannot_be_had_is_tried_once_a_second() -> None:
+async def test_what_is_due_and_cannot_be_had_is_tried_twice_and_then_once_a_second() -> None:
     async with stage(Script(Ok())) as w, ticker(Beaten(w.store, [], w.clock)) as one:
         await let_others_go_on(w)
-        assert one.pokes == 1
+        assert one.pokes == 2
         w.clock.advance(999)
         await let_others_go_on(w)
-        assert one.pokes == 1
+        assert one.pokes == 2
         w.clock.advance(1)
         await let_others_go_on(w)
-        assert one.pokes == 2
+        assert one.pokes == 3
+
+
+class Early(Ocean):
+    """A run that is due a moment after its claim was made is due by the time that `advance` counts."""
+
+    async def advance(self, **asked: Any) -> AdvanceResult:
+        poked = await super().advance(**asked)
+        if poked.next_wake_at == self.clock.now() + 1:
+            assert isinstance(self.clock, ManualClock)
+            self.clock.advance(1)
+            return replace(poked, due_now=1)
+        return poked
+
+
+async def test_what_becomes_due_just_after_a_claim_does_not_wait_for_a_second() -> None:
+    clog = Script(Wait(for_ms=1_000), Done())
+    async with stage(clog) as w:
+        run_id = await start(w)
+        await w.ocean.advance()
+        w.clock.advance(999)
+        early = Early(w.store, [clog], w.clock)
+        await early.start()
+        async with ticker(early) as one:
+            await until_ticks(w, one, 1)
+        assert (await look(w, run_id)).status is RunStatus.DONE
 
 
 async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
