@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from ocean.http.calls import Call
 from ocean.http.wire import Answer, record
 from ocean.kernel.errors import RunNotFound
-from ocean.kernel.records import RunStatus
+from ocean.kernel.records import RunInfo, RunStatus
 
 ONE_WAIT_MS = 1_000
 
@@ -37,6 +37,7 @@ class WhenSettled(Response):
         self._cursor = cursor
         self._wait_ms = wait_ms
         self._has_gone = False
+        self._settled: RunInfo | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         error: Exception | None = None
@@ -88,10 +89,11 @@ class WhenSettled(Response):
         while left >= 0 and not is_settled and not stopping.is_set and not self._has_gone:
             run = await ocean.settle(self._run_id, timeout_ms=min(left, ONE_WAIT_MS))
             is_settled = run.is_settled(ocean.clock.now())
+            self._settled = run if is_settled else None
             left = until - ocean.clock.now() if left else -1
 
     async def _answer(self) -> Response:
-        run = await self._call.ocean.get_run(self._run_id)
+        run = self._settled or await self._call.ocean.get_run(self._run_id)
         if run is None:
             raise RunNotFound(f"run {self._run_id!r} has been deleted meanwhile", run_id=self._run_id)
         if run.is_settled(self._call.ocean.clock.now()):

@@ -24,6 +24,7 @@ from ocean.kernel.store import Behind, ClaimableClog, ClaimAsk, Committed, Conte
 from ocean.kernel.tick import Tick
 
 COMMIT_TRIES = 3
+AT_REST = (RunStatus.IDLE, RunStatus.DONE, RunStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Advance:
             await self._finished.wait()
             # Commits of one group come back together: let all of them free their room first.
             await anyio.lowlevel.checkpoint()
-            return True
+            return self._at_work > 0 or not self._has_come_to_rest()
         return bool(claimed) or await self._waited_for_the_run(seen, sent_at)
 
     async def _claim(self, tasks: TaskGroup, sent_at: int) -> int:
@@ -124,6 +125,10 @@ class Advance:
             self._room += 1
             self._at_work -= 1
             self._finished.set()
+
+    def _has_come_to_rest(self) -> bool:
+        """The one run asked for has nothing due: its last commit has said so."""
+        return self._ask.run_id is not None and bool(self.results) and self.results[-1].status in AT_REST
 
     async def _waited_for_the_run(self, seen: int, sent_at: int) -> bool:
         """A named run is waited for while another holds it, within the budget."""

@@ -67,8 +67,8 @@ SELECT * FROM ocean_run_details WHERE run_id = :run_id;
 SELECT run_id, output, error, dedupe_key, retry_of FROM ocean_run_details
 WHERE run_id IN (SELECT value FROM json_each(:run_ids));
 
--- name: save_output
-UPDATE ocean_run_details SET output = :output WHERE run_id = :run_id;
+-- name: save_end
+UPDATE ocean_run_details SET output = :output, error = :error WHERE run_id = :run_id;
 
 -- name: save_error
 UPDATE ocean_run_details SET error = :error WHERE run_id = :run_id;

@@ -19,7 +19,7 @@ from ocean.stores.planning import (
     surroundings_of,
 )
 from ocean.stores.sqlite.inbox import due_inputs, fix_inputs, fixed_inputs
-from ocean.stores.sqlite.info import info
+from ocean.stores.sqlite.info import Wide
 from ocean.stores.sqlite.keys import full_key, park_if_full
 from ocean.stores.sqlite.owing import do_what_is_owed
 from ocean.stores.sqlite.unit import Unit
@@ -46,7 +46,7 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
         named = u.find(ask.run_id)
         if named is not None:
             do_what_is_owed(u, named)
-        claim = _claim(u, u.run(ask.run_id), ask) if named is not None else None
+        claim = _claim(u, u.run(ask.run_id), ask, Wide(u, [ask.run_id])) if named is not None else None
         return [] if claim is None else [claim]
     _do_all(u, u.all("overdue", now=u.now, limit=MOST_OWED))
     _do_all(u, u.all("lost_on_last_call", now=u.now, limit=MOST_OWED))
@@ -55,8 +55,9 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
     for _ in range(0, MOST_LOOKED_AT, ask.limit or 1):
         left = ask.limit - len(claims)
         chosen = pick(_candidates(u, replace(ask, limit=left)), left, ask.slot + len(claims))
+        wide = Wide(u, [run.run_id for run in chosen])
         # As it is now: an end made for one of them may have ended its children among the others.
-        claims += filter(None, [_claim(u, u.run(run.run_id), ask) for run in chosen])
+        claims += filter(None, [_claim(u, u.run(run.run_id), ask, wide) for run in chosen])
         u.flush()
         if len(chosen) < left or not any(u.run(run.run_id).parked_on for run in chosen):
             break
@@ -103,7 +104,7 @@ class Plan:
     caused_by: str | None
 
 
-def plan_claim(u: Unit, run: Run, ask: ClaimAsk) -> Plan | NotClaimable:
+def plan_claim(u: Unit, run: Run, ask: ClaimAsk, wide: Wide) -> Plan | NotClaimable:
     """Everything that a claim of this run decides. It only reads: what a plan says, the claim then writes."""
     following = once_claimed(run, surroundings(u, run, ask.clogs), ask, u.now)
     if isinstance(following, NotClaimable):
@@ -114,11 +115,11 @@ def plan_claim(u: Unit, run: Run, ask: ClaimAsk) -> Plan | NotClaimable:
         call = further_call(tick, fixed_inputs(u, run))
     else:
         call = first_call(following, due_inputs(u, following, ask.clogs[run.clog_id].takes_all_inputs))
-    return Plan(claim_of(following, info(u, following), call, ask, u.now), run, following, call.caused_by)
+    return Plan(claim_of(following, wide.info(following), call, ask, u.now), run, following, call.caused_by)
 
 
-def _claim(u: Unit, run: Run, ask: ClaimAsk) -> Claim | None:
-    plan = plan_claim(u, run, ask)
+def _claim(u: Unit, run: Run, ask: ClaimAsk, wide: Wide) -> Claim | None:
+    plan = plan_claim(u, run, ask, wide)
     if isinstance(plan, NotClaimable):
         if not plan.holds:
             do_what_is_owed(u, run)
@@ -148,6 +149,8 @@ def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
         fix_inputs(u, run, claim.inputs)
         u.do("insert_tick", **facts, reason=claim.reason, caused_by=plan.caused_by)
         return
+    # Its turns are void. Whoever commits looks for some only if this call has met a conflict.
+    u.do("release_turns", run_id=run.run_id)
     u.do("reclaim_tick", **facts, call=claim.call)
     was_given_back = before.status is RunStatus.PENDING and before.wake_at is None
     because = "crash" if before.status is RunStatus.ACTIVE else "give_back" if was_given_back else "retry"
@@ -156,7 +159,8 @@ def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
 
 
 def preview_claim(u: Unit, ask: ClaimAsk) -> Claim | NotClaimable:
-    plan = plan_claim(u, u.run(ask.run_id or ""), ask)
+    run = u.run(ask.run_id or "")
+    plan = plan_claim(u, run, ask, Wide(u, [run.run_id]))
     return plan.claim if isinstance(plan, Plan) else plan
 
 

@@ -63,7 +63,8 @@ def _settle(u: Unit, c: TickCommit, tick: sqlite3.Row, numbers: list[int]) -> No
     run = u.run(c.lock.run_id)
     following = u.save(settled(run, c.outcome, next_input_at(u, run.run_id), u.now))
     u.do("commit_tick", run_id=run.run_id, tick=c.tick, outcome=outcome_name(c.outcome), now=u.now)
-    u.do("release_turns", run_id=run.run_id)
+    if tick["conflicts"]:
+        u.do("release_turns", run_id=run.run_id)
     payload = {
         "outcome": outcome_name(c.outcome),
         "status": following.status,

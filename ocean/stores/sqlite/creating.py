@@ -1,14 +1,17 @@
 """Creating runs, and finding the one that an id or a dedupe key has made before."""
 
+from typing import Any
+
 from ocean.kernel.effects import NewRun
 from ocean.kernel.errors import OceanError
-from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunStatus
+from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunInfo, RunStatus
 from ocean.kernel.values import encode
 from ocean.stores import refusals
 from ocean.stores.deciding import holder_from, is_debounced
+from ocean.stores.rows import info_from
 from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation
-from ocean.stores.sqlite.inbox import append_input
-from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.inbox import store_input
+from ocean.stores.sqlite.info import info, put_attribute
 from ocean.stores.sqlite.keys import name_keys
 from ocean.stores.sqlite.unit import Unit
 
@@ -34,22 +37,25 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
         payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
     if new.retry_of is not None:
         payload["retry_of"] = new.retry_of
-    event, seq = u.event(run.run_id, "run.created", payload, actor=new.actor, caused_by=caused_by)
+    event, seq = u.tell(run, "run.created", encode(payload), actor=new.actor, caused_by=caused_by)
     if new.input is not None:
-        append_input(
-            u,
-            run.run_id,
-            InputKind.CREATED,
-            new.input,
-            available_at=u.now,
-            actor=new.actor,
-            caused_by=event,
-            event_seq=seq,
-        )
+        facts: dict[str, Any] = {"actor": new.actor, "caused_by": event, "event_seq": seq}
+        store_input(u, run, InputKind.CREATED, new.input, available_at=u.now, **facts)
     if run.key_count:
         # What the creator is told includes whether a full concurrency key has parked it.
+        u.save(run)
         u.flush()
     return u.run(run.run_id)
+
+
+def create_and_show(u: Unit, new: NewRun) -> RunInfo:
+    """Of a run just made nothing need be read."""
+    run = create(u, new)
+    if run.run_id not in u.made:
+        return info(u, run)
+    details = {"output": None, "error": None, "dedupe_key": new.dedupe_key, "retry_of": new.retry_of}
+    attributes = [(name, encode(value)) for name, value in sorted(new.attributes.items())]
+    return info_from(run, details, attributes, new.concurrency_keys)
 
 
 def holder_of_key(u: Unit, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
@@ -65,7 +71,7 @@ def release_key(u: Unit, run_id: str) -> None:
 
 
 def _earlier_run(u: Unit, new: NewRun) -> Run | None:
-    same_id = u.find(new.run_id)
+    same_id = u.find(new.run_id) if new.is_id_given else None
     if same_id is not None:
         details = u.one("get_details", run_id=new.run_id)
         if details is None or details["body_hash"] != new.body_hash:
@@ -110,9 +116,10 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         tick_open=False,
         paused=False,
         ending=None,
-        event_count=earlier["run_seq"] if earlier else 0,
-        inbox_count=0,
-        pending_count=0,
+        # It is inserted with what its creation tells and brings, so that it need not be changed for that.
+        event_count=(earlier["run_seq"] if earlier else 0) + 1,
+        inbox_count=int(has_input),
+        pending_count=int(has_input),
         created_at=u.now,
         updated_at=u.now,
         ended_at=None,

@@ -28,10 +28,7 @@ def end_run(
     """Drop timers, name the undelivered, tell the parent, write the last event, end the children that ask for it."""
     run = u.save(ended(u.run(run_id), status, u.now))
     drop_timers(u, run_id)
-    u.do("release_turns", run_id=run_id)
-    if output is not None:
-        u.do("save_output", run_id=run_id, output=output)
-    u.do("save_error", run_id=run_id, error=error)
+    u.do("save_end", run_id=run_id, output=output, error=error)
     _name_undelivered(u, run_id)
     told = _tell_parent(u, run, output, error)
     if not told:
@@ -60,6 +57,7 @@ def _end_children(u: Unit) -> None:
 def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, **where: Any) -> Run:
     """The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated."""
     run = u.run(run_id)
+    u.do("release_turns", run_id=run_id)
     if run.ending:
         return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), **where)
     text = encode(error.as_json()) if error is not None else _stored_error(u, run_id)
@@ -68,7 +66,6 @@ def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, *
     if following.is_ended:
         return end_run(u, run_id, RunStatus.FAILED, error=text, **where)
     u.save(following)
-    u.do("release_turns", run_id=run_id)
     u.do("save_error", run_id=run_id, error=text)
     payload = f'{{"reason":"{reason}","error":{text or "null"},"status":"pending"}}'
     u.event(run_id, "run.ending", None, text=payload, **where)
@@ -86,7 +83,7 @@ def _stored_error(u: Unit, run_id: str) -> str | None:
 
 
 def _name_undelivered(u: Unit, run_id: str) -> None:
-    rows = u.all("undelivered", run_id=run_id)
+    rows = u.all("undelivered", run_id=run_id) if u.run(run_id).pending_count else []
     if rows:
         named: list[dict[str, Any]] = [dict(row) for row in rows[:MOST_NAMED]]
         u.event(run_id, "signal.undelivered", {"to": run_id, "count": len(rows), "inputs": named})
@@ -94,7 +91,7 @@ def _name_undelivered(u: Unit, run_id: str) -> None:
 
 def _tell_parent(u: Unit, run: Run, output: str | None, error: str | None) -> bool:
     """The child's outcome becomes an input of its parent, in the child's own last commit."""
-    details = u.one("get_details", run_id=run.run_id)
+    details = u.one("get_details", run_id=run.run_id) if run.parent_run_id is not None else None
     if run.parent_run_id is None or details is None or not details["notify_parent"]:
         return True
     parent = u.find(run.parent_run_id)

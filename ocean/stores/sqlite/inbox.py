@@ -15,9 +15,17 @@ CONTINUATION_AT = -1
 """A continuation is available before anything else that may be in the inbox."""
 
 
-def append_input(
+def append_input(u: Unit, run_id: str, kind: InputKind, body: str | None, *, available_at: int, **facts: Any) -> int:
+    """Number and store one input. The run's status is the caller's business."""
+    run = u.run(run_id)
+    run = u.save(changed(run, inbox_count=run.inbox_count + 1, pending_count=run.pending_count + 1))
+    store_input(u, run, kind, body, available_at=available_at, **facts)
+    return run.inbox_count
+
+
+def store_input(
     u: Unit,
-    run_id: str,
+    run: Run,
     kind: InputKind,
     body: str | None,
     *,
@@ -29,13 +37,11 @@ def append_input(
     caused_by: str | None = None,
     event_seq: int | None = None,
     status_then: RunStatus | None = None,
-) -> int:
-    """Number and store one input. The run's status is the caller's business."""
-    run = u.run(run_id)
-    run = u.save(changed(run, inbox_count=run.inbox_count + 1, pending_count=run.pending_count + 1))
+) -> None:
+    """Store the input that the run has counted last."""
     u.do(
         "insert_input",
-        run_id=run_id,
+        run_id=run.run_id,
         number=run.inbox_count,
         kind=kind,
         body=body,
@@ -49,7 +55,6 @@ def append_input(
         event_seq=event_seq,
         status_then=status_then,
     )
-    return run.inbox_count
 
 
 def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalReceipt:
@@ -118,12 +123,14 @@ def cancel_timer(u: Unit, run_id: str, name: str) -> bool:
 
 
 def next_input_at(u: Unit, run_id: str) -> int | None:
-    row = u.one("next_input_at", run_id=run_id)
+    row = u.one("next_input_at", run_id=run_id) if u.run(run_id).pending_count else None
     return None if row is None else int(row["available_at"])
 
 
 def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
     """What a tick that began now would get: the first due input, or all."""
+    if not run.pending_count:
+        return ()
     rows = u.all("due_inputs", run_id=run.run_id, now=u.now, limit=MOST_INPUTS if takes_all else 1)
     return tuple(map(input_from, rows))
 
@@ -139,6 +146,8 @@ def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
 
 
 def consume_inputs(u: Unit, run: Run) -> list[int]:
+    if not run.pending_count:
+        return []
     numbers = [row["number"] for row in u.all("consume_inputs", run_id=run.run_id, tick=run.tick)]
     run = u.run(run.run_id)
     u.save(changed(run, pending_count=run.pending_count - len(numbers)))
@@ -146,6 +155,8 @@ def consume_inputs(u: Unit, run: Run) -> list[int]:
 
 
 def drop_timers(u: Unit, run_id: str) -> None:
+    if not u.run(run_id).pending_count:
+        return
     gone = len(u.all("drop_timers", run_id=run_id))
     run = u.run(run_id)
     u.save(changed(run, pending_count=run.pending_count - gone))

@@ -11,21 +11,29 @@ from ocean.stores.sqlite.keys import keys_of
 from ocean.stores.sqlite.unit import Unit
 
 
+class Wide:
+    """What is shown of some runs and is not in their narrow rows, read in two statements for all of them."""
+
+    def __init__(self, u: Unit, run_ids: Sequence[str]) -> None:
+        self._u = u
+        asked = encode(run_ids)
+        self._details = {row["run_id"]: row for row in u.all("get_details_of", run_ids=asked)}
+        self._attributes: dict[str, list[tuple[str, str]]] = {}
+        for row in u.all("get_attributes_of", run_ids=asked):
+            self._attributes.setdefault(row["run_id"], []).append((row["name"], row["value"]))
+
+    def info(self, run: Run) -> RunInfo:
+        attributes = self._attributes.get(run.run_id, ())
+        return info_from(run, self._details[run.run_id], attributes, keys_of(self._u, run))
+
+
 def info(u: Unit, run: Run) -> RunInfo:
-    details = u.one("get_details", run_id=run.run_id)
-    assert details is not None
-    attributes = [(row["name"], row["value"]) for row in u.all("get_attributes", run_id=run.run_id)]
-    return info_from(run, details, attributes, keys_of(u, run))
+    return Wide(u, [run.run_id]).info(run)
 
 
 def infos(u: Unit, runs: Sequence[Run]) -> list[RunInfo]:
-    """A page of them, in two statements."""
-    run_ids = encode([run.run_id for run in runs])
-    details = {row["run_id"]: row for row in u.all("get_details_of", run_ids=run_ids)}
-    attributes: dict[str, list[tuple[str, str]]] = {run.run_id: [] for run in runs}
-    for row in u.all("get_attributes_of", run_ids=run_ids):
-        attributes[row["run_id"]].append((row["name"], row["value"]))
-    return [info_from(run, details[run.run_id], attributes[run.run_id], keys_of(u, run)) for run in runs]
+    wide = Wide(u, [run.run_id for run in runs])
+    return [wide.info(run) for run in runs]
 
 
 def put_attribute(u: Unit, run: Run, name: str, value: Any) -> None:

@@ -52,8 +52,8 @@ def have_moved(
     return any(read_row(u, key).version != version for key, version in guards)
 
 
-def write_rows(u: Unit, writes: Iterable[RowWrite], own_run_id: str | None) -> None:
-    version = u.next_version()
+def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> None:
+    version = u.next_version() if writes else 0
     for write in writes:
         key = write.key
         if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:

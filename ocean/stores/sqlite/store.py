@@ -146,7 +146,7 @@ class SqliteStore(AccessStore, LeaseStore):
 
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         def act(u: Unit) -> RunInfo:
-            return requests.once(u, request, RunInfo, lambda: info(u, creating.create(u, new)))
+            return requests.once(u, request, RunInfo, lambda: creating.create_and_show(u, new))
 
         return await self._write(act)
 

@@ -26,6 +26,8 @@ class Unit:
         self._runs: dict[str, Run | None] = {}
         self._changed: dict[str, None] = {}
         self._stored: dict[str, Run] = {}
+        self._clogs: dict[str, ClogRecord | None] = {}
+        self.made: set[str] = set()
         self.vacated: dict[str, int] = {}
         self.ended_parents: list[tuple[str, str]] = []
         self.is_ending_children = False
@@ -70,6 +72,7 @@ class Unit:
     def insert(self, run: Run) -> None:
         self.do("insert_run", **_columns(run))
         self._runs[run.run_id] = run
+        self.made.add(run.run_id)
 
     def save(self, run: Run) -> Run:
         self._runs[run.run_id] = run
@@ -104,8 +107,11 @@ class Unit:
             wake(self, *self.vacated.popitem())
 
     def clog(self, clog_id: str) -> ClogRecord | None:
-        row = self.one("get_clog", clog_id=clog_id)
-        return None if row is None else clog_from(row)
+        """As it was when this unit first looked."""
+        if clog_id not in self._clogs:
+            row = self.one("get_clog", clog_id=clog_id)
+            self._clogs[clog_id] = None if row is None else clog_from(row)
+        return self._clogs[clog_id]
 
     def next_version(self) -> int:
         """Never used before and never again: it is the cursor of the event that this unit appends next."""
@@ -129,11 +135,35 @@ class Unit:
         """Append to a run's log; answers the event's id and cursor. `text` is a payload that is JSON already."""
         run = self.run(run_id)
         run = self.save(changed(run, event_count=run.event_count + 1))
+        return self.tell(
+            run,
+            type,
+            encode(payload) if text is None else text,
+            tick=tick,
+            call=call,
+            actor=actor,
+            caused_by=caused_by,
+            clog_id=clog_id,
+        )
+
+    def tell(
+        self,
+        run: Run,
+        type: str,
+        payload: str,
+        *,
+        tick: int | None = None,
+        call: int | None = None,
+        actor: str | None = None,
+        caused_by: str | None = None,
+        clog_id: str | None = None,
+    ) -> tuple[str, int]:
+        """Append the event that the run has counted last."""
         seq = self.append(
             type=type,
-            payload=encode(payload) if text is None else text,
+            payload=payload,
             session_id=run.session_id,
-            run_id=run_id,
+            run_id=run.run_id,
             run_seq=run.event_count,
             tick=tick,
             call=call,
@@ -142,7 +172,7 @@ class Unit:
             correlation_id=run.correlation_id,
             causation_id=caused_by,
         )
-        return f"{run_id}:{run.event_count}", seq
+        return f"{run.run_id}:{run.event_count}", seq
 
     def append(self, **event: Any) -> int:
         """Append any event; the ones without a run have no `run_seq`."""
