@@ -30,7 +30,12 @@ def run_words(new: NewRun) -> Words:
         "rate": None if rate is None else take_words(rate),
         "rate_kept": None if rate is None else encode([rate.key, rate.limit, rate.per_ms]),
         "debounce": None if debounce is None else {"ms": debounce.ms, "max_ms": debounce.max_ms},
+        "is_plain": not (new.is_id_given or any(getattr(new, name) is not None for name in _NOT_PLAIN))
+        and not (new.attributes or new.concurrency_keys),
     }
+
+
+_NOT_PLAIN = ("parent_run_id", "dedupe_key", "queue", "rate", "debounce", "deadline_at", "retry_of")
 
 
 def signal_words(signal: NewSignal) -> Words:
@@ -124,6 +129,7 @@ def _attribute_words(name: str, value: Any) -> list[str | None]:
 
 
 def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
+    effects = {} if isinstance(commit.outcome, Retry) else effects_words(commit.effects, rows, guesses)
     return {
         "run_id": commit.lock.run_id,
         "epoch": commit.lock.epoch,
@@ -131,12 +137,21 @@ def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
         "tick": commit.tick,
         "call": commit.call,
         "outcome": outcome_words(commit.outcome),
-        "effects": {} if isinstance(commit.outcome, Retry) else effects_words(commit.effects, rows, guesses),
+        "effects": effects,
+        "is_plain": not isinstance(commit.outcome, Retry) and _is_plain(effects, commit.lock.run_id),
         "contested": [key.text for key in commit.effects.contested_keys],
         "instance_id": commit.instance_id,
         "version": commit.version,
         "claimed_at": commit.claimed_at,
     }
+
+
+def _is_plain(effects: Words, run_id: str) -> bool:
+    """Whether the run's own row and its events are all that a tick changes of what there is besides its outcome."""
+    writes: list[Words] = effects.get("writes", [])
+    if len(writes) > 1 or not effects.keys() <= {"events", "writes"}:
+        return False
+    return all(each["at"][0] == "run" and each["at"][3] == run_id and each["text"] is not None for each in writes)
 
 
 def claim_words(ask: ClaimAsk) -> Words:

@@ -141,15 +141,21 @@ CREATE OR REPLACE FUNCTION ocean_pick(urgent text[], aged text[], most bigint, s
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   chosen text[] := '{}';
-  line text[];
+  is_chosen jsonb := '{}';
+  next_urgent int := 1;
+  next_aged int := 1;
   id text;
 BEGIN
   WHILE cardinality(chosen) < least(most, cardinality(urgent)) LOOP
-    line := CASE WHEN (slot + cardinality(chosen)) % 8 = 7 THEN aged ELSE urgent END;
-    FOREACH id IN ARRAY line LOOP
-      EXIT WHEN NOT id = ANY (chosen);
+    WHILE is_chosen ? urgent[next_urgent] LOOP
+      next_urgent := next_urgent + 1;
     END LOOP;
+    WHILE is_chosen ? aged[next_aged] LOOP
+      next_aged := next_aged + 1;
+    END LOOP;
+    id := CASE WHEN (slot + cardinality(chosen)) % 8 = 7 THEN aged[next_aged] ELSE urgent[next_urgent] END;
     chosen := chosen || id;
+    is_chosen := is_chosen || jsonb_build_object(id, NULL);
   END LOOP;
   RETURN chosen;
 END $$;
@@ -177,8 +183,13 @@ BEGIN
     FROM ocean_due(ask, passed, wanted, now) d;
     EXIT WHEN urgent IS NULL;
     chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
+    passed := passed || chosen;
+    IF NOT is_alone AND NOT ask ? 'lease' AND cardinality(chosen) > 1 THEN
+      claims := claims || ocean_claim_plain(chosen, ask, now);
+      EXIT WHEN cardinality(chosen) < wanted;
+      CONTINUE;
+    END IF;
     FOREACH id IN ARRAY chosen LOOP
-      passed := passed || id;
       SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
       IF r.due_at <= now AND (is_alone OR ocean_is_plain(r, now)) THEN
         claim := ocean_claim_one(r, ask, now, cardinality(claims));

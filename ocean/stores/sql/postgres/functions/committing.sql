@@ -64,12 +64,12 @@ BEGIN
   before := r;
   r := ocean_settled(r, answered,
     CASE WHEN answered = 'wait' THEN coalesce(said::bigint, o.now + (a->'outcome'->>2)::bigint) END,
-    ocean_next_input_at(r.run_id), o.now);
+    CASE WHEN r.pending_count > 0 THEN ocean_next_input_at(r.run_id) END, o.now);
   UPDATE ocean_ticks k SET outcome = answered, committed_at = o.now
   WHERE k.run_id = r.run_id AND k.tick = t.tick;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
-  r := ocean_event(r, o, 'tick.committed', (json_build_object('outcome', answered, 'status', r.status, 'reason', t.reason,
-    'attempt', before.attempt, 'inputs', numbers)::jsonb || ocean_provenance(a))::text);
+  r := ocean_event(r, o, 'tick.committed',
+    ocean_commit_told(answered, r.status, t.reason, before.attempt, to_jsonb(numbers), a));
   IF before.ending IS NOT NULL THEN
     -- Whatever a last tick has answered, the run ends with the error that began its end.
     RETURN ocean_end_run(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
@@ -88,11 +88,12 @@ BEGIN
   RETURN r;
 END $$;
 
--- Who made this call, when, under which epoch and which version of the clog.
-CREATE OR REPLACE FUNCTION ocean_provenance(a jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+-- What came of a call, and who made it, when, under which epoch and which version of the clog.
+CREATE OR REPLACE FUNCTION ocean_commit_told(outcome text, status text, reason text, attempt bigint, inputs jsonb, a jsonb)
+RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN jsonb_build_object('claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id',
-    'version', a->'version');
+  RETURN jsonb_build_object('outcome', outcome, 'status', status, 'reason', reason, 'attempt', attempt, 'inputs', inputs,
+    'claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id', 'version', a->'version')::text;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_commit_retry(r runs, a jsonb, t ocean_ticks, error text, after_ms bigint, o ocean_origin)

@@ -35,6 +35,16 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_tell_creation(r runs, n jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
+BEGIN
+  r := ocean_event(r, o, 'run.created', ocean_creation_told(r, n));
+  IF n->>'input' IS NOT NULL THEN
+    r := ocean_append_input(r, o.now, 'created', n->>'input', o.now, o.actor, ocean_last_event(r),
+      currval('ocean_cursor'));
+  END IF;
+  RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_creation_told(r runs, n jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   payload jsonb := jsonb_build_object('status', r.status, 'parent_run_id', r.parent_run_id, 'priority', r.priority);
 BEGIN
@@ -45,12 +55,7 @@ BEGIN
   IF n->>'retry_of' IS NOT NULL THEN
     payload := payload || jsonb_build_object('retry_of', n->>'retry_of');
   END IF;
-  r := ocean_event(r, o, 'run.created', payload::text);
-  IF n->>'input' IS NOT NULL THEN
-    r := ocean_append_input(r, o.now, 'created', n->>'input', o.now, o.actor, ocean_last_event(r),
-      currval('ocean_cursor'));
-  END IF;
-  RETURN r;
+  RETURN payload::text;
 END $$;
 
 -- The run that holds a dedupe key now, with the hash of the body that made it; null if nobody does.
@@ -112,6 +117,29 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
+  r runs := ocean_new_run(n, queue, now);
+  counted runs := r;
+BEGIN
+  -- Its first event and its input are counted already, so that the row is written once.
+  counted.event_count := r.event_count + 1;
+  counted.inbox_count := (n->>'input' IS NOT NULL)::int;
+  counted.pending_count := counted.inbox_count;
+  PERFORM ocean_insert_all(ARRAY[counted], ARRAY[n]);
+  IF n->'concurrency_keys' <> '[]' THEN
+    PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
+  END IF;
+  IF n->'attributes' <> '[]' THEN
+    PERFORM ocean_put_attributes(r, n->'attributes');
+  END IF;
+  IF n->>'dedupe_key' IS NOT NULL THEN
+    PERFORM ocean_hold_dedupe_key(n, now);
+  END IF;
+  RETURN r;
+END $$;
+
+-- The run as it is inserted, but for its first event and its input.
+CREATE OR REPLACE FUNCTION ocean_new_run(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
   r runs;
   seen bigint;
   has_input boolean := n->>'input' IS NOT NULL;
@@ -121,7 +149,8 @@ BEGIN
   r.clog_id := n->>'clog_id';
   r.parent_run_id := n->>'parent_run_id';
   r.correlation_id := coalesce(n->>'correlation_id',
-    (SELECT p.correlation_id FROM runs p WHERE p.run_id = r.parent_run_id), r.run_id);
+    CASE WHEN r.parent_run_id IS NOT NULL THEN (SELECT p.correlation_id FROM runs p WHERE p.run_id = r.parent_run_id) END,
+    r.run_id);
   r.priority := (n->>'priority')::smallint;
   r.status := CASE WHEN has_input THEN 'pending' ELSE 'idle' END;
   r.attempt := 0;
@@ -150,23 +179,23 @@ BEGIN
   r.updated_at := now;
   r.key_count := jsonb_array_length(n->'concurrency_keys');
   r.queue := queue;
-  r := ocean_delayed_at_creation(r, n, now);
-  -- Its first event and its input are counted already, so that the row is written once.
+  RETURN ocean_delayed_at_creation(r, n, now);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_insert_all(made runs[], news jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
     due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
     pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
-  VALUES (r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
+  SELECT r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
     r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
-    r.event_count + 1, has_input::int, has_input::int, now, now, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
+    r.event_count, r.inbox_count, r.pending_count, r.created_at, r.updated_at, r.key_count, r.queue, false, r.delayed_by,
+    r.delay_key
+  FROM unnest(made) r;
   INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
-  VALUES (r.run_id, n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
-    n->>'retry_of', n->>'rate_kept');
-  PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
-  PERFORM ocean_put_attributes(r, n->'attributes');
-  IF n->>'dedupe_key' IS NOT NULL THEN
-    PERFORM ocean_hold_dedupe_key(n, now);
-  END IF;
-  RETURN r;
+  SELECT n->>'run_id', n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
+    n->>'retry_of', n->>'rate_kept'
+  FROM unnest(news) n;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_name_keys(id text, keys jsonb) RETURNS void LANGUAGE plpgsql AS $$

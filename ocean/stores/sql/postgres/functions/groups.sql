@@ -29,6 +29,8 @@ LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off S
 SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   item jsonb;
+  stretch jsonb[];
+  together json[];
   answers json[] := '{}';
   is_alone boolean := false;
   has_changed boolean;
@@ -40,8 +42,13 @@ BEGIN
   now := ocean_now();
   cursor := (SELECT last_value FROM ocean_cursor);
   BEGIN
-    FOR item IN SELECT jsonb_array_elements(items) LOOP
-      answers := answers || json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now));
+    WHILE cardinality(answers) < jsonb_array_length(items) LOOP
+      item := items->(cardinality(answers));
+      stretch := ocean_plain_stretch(items, cardinality(answers));
+      -- One alone gains nothing.
+      together := CASE WHEN cardinality(stretch) > 1 THEN ocean_perform_plain(item->>0, stretch, now) END;
+      answers := answers || coalesce(together,
+        ARRAY[json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now))]);
     END LOOP;
   EXCEPTION WHEN OTHERS THEN
     is_alone := true;

@@ -5,14 +5,39 @@ CREATE OR REPLACE FUNCTION ocean_append_input(r runs, now bigint, kind text, bod
   actor text DEFAULT NULL, caused_by text DEFAULT NULL, event_seq bigint DEFAULT NULL, timer text DEFAULT NULL,
   signal_id text DEFAULT NULL, body_hash text DEFAULT NULL, status_then text DEFAULT NULL)
 RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  i ocean_inbox;
 BEGIN
   r.inbox_count := r.inbox_count + 1;
   r.pending_count := r.pending_count + 1;
-  INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at,
-    created_at, event_seq, status_then)
-  VALUES (r.run_id, r.inbox_count, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at, now, event_seq,
+  i := ocean_input_row(r, now, kind, body, available_at, actor, caused_by, event_seq, timer, signal_id, body_hash,
     status_then);
+  INSERT INTO ocean_inbox VALUES (i.*);
   RETURN r;
+END $$;
+
+-- The input that the run has counted last.
+CREATE OR REPLACE FUNCTION ocean_input_row(r runs, now bigint, kind text, body text, available_at bigint,
+  actor text DEFAULT NULL, caused_by text DEFAULT NULL, event_seq bigint DEFAULT NULL, timer text DEFAULT NULL,
+  signal_id text DEFAULT NULL, body_hash text DEFAULT NULL, status_then text DEFAULT NULL)
+RETURNS ocean_inbox LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  i ocean_inbox;
+BEGIN
+  i.run_id := r.run_id;
+  i.number := r.inbox_count;
+  i.kind := kind;
+  i.body := body;
+  i.body_hash := body_hash;
+  i.signal_id := signal_id;
+  i.timer := timer;
+  i.actor := actor;
+  i.caused_by := caused_by;
+  i.available_at := available_at;
+  i.created_at := now;
+  i.event_seq := event_seq;
+  i.status_then := status_then;
+  RETURN i;
 END $$;
 
 -- The receipt of the signal that this id has made before, or null.

@@ -53,13 +53,35 @@ END $$;
 -- Append to a run's log. The event's id is the run's and its count, its cursor the sequence's current value.
 CREATE OR REPLACE FUNCTION ocean_event(r runs, o ocean_origin, type text, payload text, clog_id text DEFAULT NULL)
 RETURNS runs LANGUAGE plpgsql AS $$
+DECLARE
+  e events;
 BEGIN
   r.event_count := r.event_count + 1;
-  INSERT INTO events (seq, ts, session_id, run_id, run_seq, tick, call, clog_id, type, payload, actor, correlation_id,
-    causation_id)
-  VALUES (nextval('ocean_cursor'), o.now, r.session_id, r.run_id, r.event_count, o.tick, o.call,
-    coalesce(clog_id, r.clog_id), type, payload, o.actor, r.correlation_id, o.caused_by);
+  e := ocean_event_row(r, nextval('ocean_cursor'), o, type, payload, clog_id);
+  INSERT INTO events VALUES (e.*);
   RETURN r;
+END $$;
+
+-- The event that the run has counted last.
+CREATE OR REPLACE FUNCTION ocean_event_row(r runs, seq bigint, o ocean_origin, type text, payload text,
+  clog_id text DEFAULT NULL) RETURNS events LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  e events;
+BEGIN
+  e.seq := seq;
+  e.ts := o.now;
+  e.session_id := r.session_id;
+  e.run_id := r.run_id;
+  e.run_seq := r.event_count;
+  e.tick := o.tick;
+  e.call := o.call;
+  e.clog_id := coalesce(clog_id, r.clog_id);
+  e.type := type;
+  e.payload := payload;
+  e.actor := o.actor;
+  e.correlation_id := r.correlation_id;
+  e.causation_id := o.caused_by;
+  RETURN e;
 END $$;
 
 -- Append an event that no run has.

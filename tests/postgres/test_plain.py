@@ -1,0 +1,198 @@
+"""What is done in bulk, because it is plain, is done as it would be one by one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ocean.kernel.effects import Effects, NewEvent, RowWrite
+from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Wait
+from ocean.kernel.records import ClogRecord
+from ocean.kernel.store import Store
+from ocean.stores.postgres.store import PostgresStore
+from ocean.testing import ManualClock
+from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending, run_row
+from tests.postgres.test_groups import Rows, Scene, as_one_group, compare
+from tests.stores.group_items import Claims, Item, add_one
+
+PLAIN = ["p-1", "p-2", "p-3", "p-4"]
+KINDS = ["signalled", "timed", "again", "keyed", "parent", "child", "paused", "stored"]
+"""The next input is there, or comes later; a second attempt, keys and kin, which are not plain; and what nearly is not."""
+CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
+
+
+async def arrange(store: Store, clock: ManualClock) -> Claims:
+    await store.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", True, external=True)])
+    await pending(store, "again")
+    await claim(store, "again")
+    clock.advance(LOCK_MS)
+    claims = {"again": await claim(store, "again")}
+    for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored"):
+        await pending(store, run_id)
+    await pending(store, "keyed", concurrency_keys=["k"])
+    await pending(store, "child", parent_run_id="parent", notify_parent=True, on_parent_end="cancel")
+    for run_id in (*PLAIN, *KINDS):
+        claims[run_id] = claims.get(run_id) or await claim(store, run_id)
+    await store.commit_tick(
+        commit_of(claims["stored"], Continue(), Effects(writes=[RowWrite(run_row("stored"), 0, "1")]))
+    )
+    claims["stored"] = await claim(store, "stored")
+    await store.deliver_signal(a_signal("signalled"), None)
+    await store.deliver_signal(replace(a_signal("timed"), deliver_at=clock.now() + 1_000), None)
+    await store.set_run_paused("paused", True, None, None)
+    for number in range(6):
+        await pending(store, f"due-{number}", priority=number % 3)
+    await store.deliver_signal(a_signal("due-1"), None)
+    await store.create_run(a_run("asleep"), None)
+    await store.deliver_signal(replace(a_signal("asleep"), deliver_at=clock.now() + 1), None)
+    return claims
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    made.arrange(arrange)
+    made.runner.run(made.db.execute("SET track_functions = 'all'"))
+    yield made
+    made.close()
+
+
+def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
+    outcomes: list[Outcome] = [Ok(), Done({"n": 1}), Continue(2), Wait(for_ms=50), Wait(until=7), Failed("no")]
+
+    def item(run_id: str, outcome: Outcome, said: int, written: int, apply: bool) -> Item:
+        def effects() -> Effects:
+            events = [NewEvent("said", f'{{"n": {n}}}', CLOG) for n in range(said)]
+            write = RowWrite(run_row(run_id), written, None if apply else "7", add_one if apply else None)
+            return Effects(events=events, writes=[write] if written < 2 else [])
+
+        return lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects()))
+
+    return st.builds(
+        item,
+        st.sampled_from(run_ids),
+        st.sampled_from(outcomes),
+        st.integers(0, 2),
+        st.sampled_from([0, 0, 1, 2, 2]),
+        st.booleans(),
+    )
+
+
+def creations() -> st.SearchStrategy[Item]:
+    def item(number: int, session: str, has_input: bool, clog_id: str, **given: Any) -> Item:
+        input = {"input": {"n": number}} if has_input else {}
+        new = replace(
+            a_run(f"new-{number}", session_id=session, clog_id=clog_id, **input, **given),
+            is_id_given=False,
+            actor="ada" if number % 2 else None,
+        )
+        return lambda store, _: store.create_run(new, None)
+
+    return st.builds(
+        item,
+        st.integers(0, 10**9),
+        st.sampled_from(["s", "t"]),
+        st.booleans(),
+        st.sampled_from([CLOG, CLOG, CLOG, OTHER_CLOG]),
+        priority=st.integers(0, 9),
+    )
+
+
+ALMOST_ALL_PLAIN = st.lists(
+    st.one_of(commits(PLAIN), commits(PLAIN), commits([*PLAIN, *KINDS]), creations(), creations()),
+    min_size=2,
+    max_size=16,
+)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+@given(items=ALMOST_ALL_PLAIN)
+def test_plain_items_together_have_the_effect_that_they_have_one_by_one(scene: Scene, items: list[Item]) -> None:
+    compare(scene, items)
+
+
+def everybody(outcomes: list[Outcome]) -> list[Item]:
+    def item(run_id: str, outcome: Outcome) -> Item:
+        effects = Effects(events=[NewEvent("said", "1", CLOG)], writes=[RowWrite(run_row(run_id), 0, apply=add_one)])
+        return lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects))
+
+    return [item(run_id, outcome) for run_id, outcome in zip(PLAIN, outcomes, strict=True)]
+
+
+async def calls_of(scene: Scene, items: list[Item], name: str) -> int:
+    """How often a function was called in a group of these."""
+
+    async def use(store: PostgresStore) -> list[object]:
+        before = await scene.db.fetchval(CALLED, name) or 0
+        await as_one_group(store, scene.claims, items, [])
+        return [(await scene.db.fetchval(CALLED, name) or 0) - before]
+
+    (calls,), _ = await scene.visited(use)
+    assert isinstance(calls, int)
+    return calls
+
+
+def test_plain_commits_are_made_in_bulk(scene: Scene) -> None:
+    items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
+    assert scene.runner.run(calls_of(scene, items, "ocean_commit_tick")) == 0
+    assert scene.runner.run(calls_of(scene, items[:1], "ocean_commit_tick")) == 1
+    compare(scene, items)
+
+
+def test_plain_creations_are_made_in_bulk(scene: Scene) -> None:
+    def item(number: int) -> Item:
+        new = replace(a_run(f"new-{number}", input=number), is_id_given=False)
+        return lambda store, _: store.create_run(new, None)
+
+    items = [item(number) for number in range(5)]
+    assert scene.runner.run(calls_of(scene, items, "ocean_create_run")) == 0
+    assert scene.runner.run(calls_of(scene, items[:1], "ocean_create_run")) == 1
+    compare(scene, items)
+
+
+def test_one_that_is_not_plain_is_done_with_the_others_one_by_one(scene: Scene) -> None:
+    items = everybody([Ok(), Ok(), Ok(), Ok()])
+    items[2] = lambda store, claims: store.commit_tick(commit_of(claims["keyed"], Done(1)))
+    assert scene.runner.run(calls_of(scene, items, "ocean_commit_tick")) == 4
+    compare(scene, items)
+
+
+def test_due_runs_are_claimed_together_as_they_would_be_one_by_one(scene: Scene) -> None:
+    due = ["due-0", "due-3", "due-1", "due-4", "due-2", "due-5"]
+
+    async def together(store: PostgresStore) -> list[object]:
+        found: list[object] = list(await store.claim_due(an_ask(limit=6)))
+        assert not await scene.db.fetchval(CALLED, "ocean_claim_one")
+        return found
+
+    async def apart(store: PostgresStore) -> list[object]:
+        return [each for run_id in due for each in await store.claim_due(an_ask(run_id=run_id))]
+
+    def both() -> tuple[tuple[list[object], Rows], tuple[list[object], Rows]]:
+        run = scene.runner.run
+        return run(scene.visited(together)), run(scene.visited(apart))
+
+    (claims, rows), (expected, expected_rows) = both()
+    assert claims == expected
+    assert len(claims) == len(due)
+    for name in expected_rows:
+        assert rows[name] == expected_rows[name], name
+
+
+def test_a_claim_in_bulk_takes_all_inputs_of_a_clog_that_wants_them(scene: Scene) -> None:
+    async def greedy(store: PostgresStore) -> list[object]:
+        ask = an_ask(limit=6)
+        ask = replace(ask, clogs={CLOG: replace(ask.clogs[CLOG], takes_all_inputs=True)})
+        return [len(claim.inputs) for claim in await store.claim_due(ask)]
+
+    counts, _ = scene.runner.run(scene.visited(partial(greedy)))
+    assert counts == [1, 1, 2, 1, 1, 1]
