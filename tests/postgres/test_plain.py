@@ -1,5 +1,6 @@
 """What is done in bulk, because it is plain, is done as it would be one by one."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ocean.kernel.effects import Effects, NewEvent, RowWrite
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Wait
+from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
 from ocean.stores.postgres.store import PostgresStore
@@ -20,8 +21,8 @@ from tests.postgres.test_groups import Rows, Scene, as_one_group, compare
 from tests.stores.group_items import Claims, Item, add_one
 
 PLAIN = ["p-1", "p-2", "p-3", "p-4"]
-KINDS = ["signalled", "timed", "again", "keyed", "parent", "child", "paused", "stored"]
-"""The next input is there, or comes later; a second attempt, keys and kin, which are not plain; and what nearly is not."""
+KINDS = ["signalled", "timed", "again", "retried", "keyed", "parent", "child", "paused", "stored", "returned", "stale"]
+"""Their next input is there, or comes later; a second attempt, keys and kin are not plain; a pause and a row are."""
 CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
 
 
@@ -31,6 +32,14 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await claim(store, "again")
     clock.advance(LOCK_MS)
     claims = {"again": await claim(store, "again")}
+    await pending(store, "retried")
+    await store.commit_tick(commit_of(await claim(store, "retried"), Retry("no")))
+    clock.advance(1_000)
+    claims["retried"] = await claim(store, "retried")
+    await pending(store, "returned")
+    claims["stale"] = await claim(store, "returned")
+    await store.give_back(claims["stale"].lock, 1)
+    claims["returned"] = await claim(store, "returned")
     for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored"):
         await pending(store, run_id)
     await pending(store, "keyed", concurrency_keys=["k"])
@@ -67,7 +76,12 @@ def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
     def item(run_id: str, outcome: Outcome, said: int, written: int, apply: bool) -> Item:
         def effects() -> Effects:
             events = [NewEvent("said", f'{{"n": {n}}}', CLOG) for n in range(said)]
-            write = RowWrite(run_row(run_id), written, None if apply else "7", add_one if apply else None)
+            write = RowWrite(
+                run_row(run_id if run_id != "stale" else "returned"),
+                written,
+                None if apply else "7",
+                add_one if apply else None,
+            )
             return Effects(events=events, writes=[write] if written < 2 else [])
 
         return lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects()))
@@ -84,7 +98,7 @@ def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
 
 def creations() -> st.SearchStrategy[Item]:
     def item(number: int, session: str, has_input: bool, clog_id: str, **given: Any) -> Item:
-        input = {"input": {"n": number}} if has_input else {}
+        input: dict[str, Any] = {"input": {"n": number}} if has_input else {}
         new = replace(
             a_run(f"new-{number}", session_id=session, clog_id=clog_id, **input, **given),
             is_id_given=False,
@@ -186,6 +200,25 @@ def test_due_runs_are_claimed_together_as_they_would_be_one_by_one(scene: Scene)
     assert len(claims) == len(due)
     for name in expected_rows:
         assert rows[name] == expected_rows[name], name
+
+
+def test_runs_of_a_clog_that_was_paused_meanwhile_are_not_claimed(scene: Scene) -> None:
+    terms = {"lock_ms": 1, "version": "1", "takes_all_inputs": False}
+    ask = json.dumps({"instance_id": "i", "clogs": {CLOG: terms}})
+
+    async def claim_them(store: PostgresStore) -> int:
+        wanted = "SELECT cardinality(ocean_claim_plain(ARRAY['due-0', 'due-1'], $1::text::jsonb, $2))"
+        found: int = await scene.db.fetchval(wanted, ask, scene.clock.now())
+        return found
+
+    async def before_and_after(store: PostgresStore) -> list[object]:
+        await store.set_clog_paused(CLOG, True, None, None)
+        paused = await claim_them(store)
+        await store.set_clog_paused(CLOG, False, None, None)
+        return [paused, await claim_them(store)]
+
+    found, _ = scene.runner.run(scene.visited(before_and_after))
+    assert found == [0, 2]
 
 
 def test_a_claim_in_bulk_takes_all_inputs_of_a_clog_that_wants_them(scene: Scene) -> None:

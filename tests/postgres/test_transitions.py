@@ -1,5 +1,6 @@
 """The state machine in SQL is the one in Python: both are asked about the same made-up runs."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -14,7 +15,9 @@ from ocean.kernel.ids import even_roll
 from ocean.kernel.lanes import pick
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait, outcome_name
 from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
+from ocean.stores.migrate import migrate
 from ocean.stores.rows import run_from
+from ocean.stores.sqlite.unit import QUERIES
 from tests.postgres.asking import Asking, asking
 
 MANY = 2_000
@@ -280,3 +283,41 @@ def test_who_goes_first(ask: Asking, dice: Random) -> None:
     asked = f"""SELECT jsonb_agg(ocean_pick({lines}, (c->>2)::bigint, (c->>3)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
     assert ask((asked, sent)) == expected
+
+
+ODD: dict[str, Any] = {
+    "status": "odd",
+    "ending": "odd",
+    "delayed_by": "odd",
+    "priority": 10,
+    "attempt": -1,
+    "key_count": 4,
+}
+ODD |= {"max_attempts": 0, "pending_count": -1, "parked_on": "k", "delay_key": "d", "leased": True, "ended_at": 3}
+
+
+def spoiled(dice: Random) -> Run:
+    """A run of which some fields are another's, or such as none has."""
+    said = {name: getattr(a_run(dice), name) for name in dice.sample(Run._fields, dice.randint(0, 2))}
+    said |= {name: ODD[name] for name in dice.sample(sorted(ODD), dice.choice([0, 0, 1]))}
+    return changed(a_run(dice), **said)
+
+
+def test_both_databases_refuse_the_same_rows(ask: Asking, dice: Random) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(db)
+    given, taken = cases(dice, run=spoiled), []
+    for number, case in enumerate(given):
+        case["run"] = changed(case["run"], run_id=f"r-{number}")
+        case["due_at"] = dice.choice([t.due_at(case["run"]), a_time(dice)])
+        columns = case["run"]._asdict() | {"due_at": case["due_at"], "last_call": False}
+        try:
+            db.execute(QUERIES["insert_run"], columns)
+            taken.append(True)
+        except sqlite3.IntegrityError:
+            taken.append(False)
+    db.close()
+    arguments = ask(("SELECT to_json(proargnames)::text FROM pg_proc WHERE proname = 'ocean_makes_sense'", None))
+    named = ", ".join("(c->>'due_at')::bigint" if name == "due_at" else f"r.{name}" for name in arguments)
+    assert answers(ask, f"ocean_makes_sense({named})", given) == taken
+    assert 200 < sum(taken) < MANY - 200
