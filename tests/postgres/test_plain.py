@@ -21,13 +21,32 @@ from tests.postgres.test_groups import Rows, Scene, as_one_group, compare
 from tests.stores.group_items import Claims, Item, add_one
 
 PLAIN = ["p-1", "p-2", "p-3", "p-4"]
-KINDS = ["signalled", "timed", "again", "retried", "keyed", "parent", "child", "paused", "stored", "returned", "stale"]
+KINDS = [
+    "signalled",
+    "timed",
+    "again",
+    "retried",
+    "keyed",
+    "parent",
+    "child",
+    "paused",
+    "stored",
+    "returned",
+    "stale",
+    "ending",
+]
 """Their next input is there, or comes later; a second attempt, keys and kin are not plain; a pause and a row are."""
 CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
 
 
 async def arrange(store: Store, clock: ManualClock) -> Claims:
-    await store.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", True, external=True)])
+    await store.register_clogs(
+        [
+            ClogRecord(CLOG, "1", False),
+            ClogRecord(OTHER_CLOG, "1", True),
+            ClogRecord("outside", "1", False, external=True),
+        ]
+    )
     await pending(store, "again")
     await claim(store, "again")
     clock.advance(LOCK_MS)
@@ -36,6 +55,9 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.commit_tick(commit_of(await claim(store, "retried"), Retry("no")))
     clock.advance(1_000)
     claims["retried"] = await claim(store, "retried")
+    await pending(store, "ending", clog_id=OTHER_CLOG)
+    await store.cancel_run("ending", None, None, None)
+    claims["ending"] = await claim(store, "ending")
     await pending(store, "returned")
     claims["stale"] = await claim(store, "returned")
     await store.give_back(claims["stale"].lock, 1)
@@ -70,9 +92,10 @@ def scene() -> Iterator[Scene]:
     made.close()
 
 
-def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
-    outcomes: list[Outcome] = [Ok(), Done({"n": 1}), Continue(2), Wait(for_ms=50), Wait(until=7), Failed("no")]
+OUTCOMES: list[Outcome] = [Ok(), Done({"n": 1}), Continue(2), Wait(for_ms=50), Wait(until=7), Failed("no")]
 
+
+def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
     def item(run_id: str, outcome: Outcome, said: int, written: int, apply: bool) -> Item:
         def effects() -> Effects:
             events = [NewEvent("said", f'{{"n": {n}}}', CLOG) for n in range(said)]
@@ -89,7 +112,7 @@ def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
     return st.builds(
         item,
         st.sampled_from(run_ids),
-        st.sampled_from(outcomes),
+        st.sampled_from(OUTCOMES),
         st.integers(0, 2),
         st.sampled_from([0, 0, 1, 2, 2]),
         st.booleans(),
@@ -111,7 +134,7 @@ def creations() -> st.SearchStrategy[Item]:
         st.integers(0, 10**9),
         st.sampled_from(["s", "t"]),
         st.booleans(),
-        st.sampled_from([CLOG, CLOG, CLOG, OTHER_CLOG]),
+        st.sampled_from([CLOG, CLOG, CLOG, "outside"]),
         priority=st.integers(0, 9),
     )
 
@@ -124,13 +147,24 @@ ALMOST_ALL_PLAIN = st.lists(
 
 
 @settings(
-    max_examples=150,
+    max_examples=80,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=ALMOST_ALL_PLAIN)
 def test_plain_items_together_have_the_effect_that_they_have_one_by_one(scene: Scene, items: list[Item]) -> None:
+    compare(scene, items)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=str)
+@pytest.mark.parametrize("run_id", [*KINDS, "p-1"])
+def test_among_plain_ones_every_kind_has_the_effect_that_it_has_alone(
+    scene: Scene, run_id: str, outcome: Outcome
+) -> None:
+    """`p-1` is there twice."""
+    items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
+    items.insert(2, lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome)))
     compare(scene, items)
 
 

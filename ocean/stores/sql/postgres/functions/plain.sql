@@ -118,12 +118,11 @@ BEGIN
     LATERAL (SELECT q AS run FROM runs q WHERE q.run_id = c.a->>'run_id' FOR UPDATE) q,
     LATERAL (SELECT k AS tick FROM ocean_ticks k
       WHERE k.run_id = c.a->>'run_id' AND k.tick = (c.a->>'tick')::bigint OFFSET 0) k
-  WHERE ocean_is_held(q.run, (c.a->>'epoch')::bigint) AND (k.tick).outcome IS NULL
+  WHERE ocean_is_held(q.run, (c.a->>'epoch')::bigint)
     AND (q.run).key_count = 0 AND (q.run).ending IS NULL AND (q.run).attempt = 0
     AND (c.a->'outcome'->>0 NOT IN ('done', 'failed') OR ((q.run).parent_run_id IS NULL
       AND NOT EXISTS (SELECT 1 FROM runs child WHERE child.parent_run_id = c.a->>'run_id')));
   IF cardinality(held) IS DISTINCT FROM cardinality(commits)
-    OR (SELECT count(DISTINCT h.run_id) FROM unnest(held) h) < cardinality(held)
     OR EXISTS (
       SELECT 1 FROM unnest(commits) c, jsonb_array_elements(c->'effects'->'writes') w, LATERAL ocean_row(w->'at') s
       WHERE CASE WHEN w ? 'from' THEN s.value IS DISTINCT FROM w->>'from' ELSE s.version <> (w->>'version')::bigint END)
