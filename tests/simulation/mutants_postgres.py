@@ -35,6 +35,9 @@ def _text(name: str, file: str, old: str, new: str) -> None:
 
 
 _text("no fence", "transitions", "AND r.status = 'active' AND r.lock_epoch = epoch;", "AND r.status = 'active';")
+_text(
+    "no fence at the commit", "committing", "ocean_is_held(r, (a->>'epoch')::bigint)", "ocean_is_held(r, r.lock_epoch)"
+)
 _text("epoch not raised", "transitions", "r.lock_epoch := r.lock_epoch + 1;", "")
 _text("attempt not counted on crash", "transitions", "CASE WHEN had_crashed THEN 1 ELSE 0 END", "0")
 _text("no version check", "storage", "IF NOT w ? 'from' AND (ocean_row", "IF false AND (ocean_row")
