@@ -19,7 +19,7 @@ from tests.simulation.world import simulate
 
 MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_postgres.MUTANTS
 SEEDS: dict[GroundName, int] = {"sqlite": 240, "postgres": 80}
-"""Within so many every mutant must die. SQLite's are CI's; PostgreSQL's take ten times as long, so there are fewer."""
+"""Within so many every mutant must die. SQLite's are CI's; PostgreSQL's take several times as long: fewer do."""
 RECORD = Path(__file__).with_name("killers.json")
 """The seed that killed each mutant when that was last looked for: where to look first."""
 RECORDED_OF = 3
