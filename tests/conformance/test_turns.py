@@ -90,6 +90,18 @@ async def test_a_turn_is_all_rows_or_none(store: Store, tables: TablesOf) -> Non
     assert await store.take_turn(held.lock, [SESSION, GLOBAL])
 
 
+async def test_who_waits_for_a_turn_does_not_wake_itself(store: Store) -> None:
+    held = await claimed_run(store)
+    rival = await claimed_run(store, "rival")
+    assert await store.take_turn(held.lock, [SESSION])
+    seen = store.commits_seen()
+    assert await commit(store, rival, Ok(), writes((SESSION, 0, "1"))) == Behind()
+    assert not await store.take_turn(rival.lock, [SESSION])
+    assert store.commits_seen() == seen
+    assert await commit(store, held, Ok(), writes((SESSION, 0, "1"))) == Committed(RunStatus.IDLE)
+    assert store.commits_seen() > seen
+
+
 @pytest.mark.parametrize("end", ["commit", "retry", "give back", "cancel", "lapse", "delete"])
 async def test_a_turn_is_over_as_soon_as_its_tick_is(store: Store, clock: ManualClock, end: str) -> None:
     held = await claimed_run(store)

@@ -77,22 +77,36 @@ def fresh_database(*, has_test_clock: bool = True) -> str:
     """The URL of an empty database with Ocean's schema; by default time in it is a row that tests set."""
     if _returned[has_test_clock]:
         url = _returned[has_test_clock].pop()
-        blocking(_empty(url))
+        empty_database(url)
         return url
     return new_database(has_test_clock=has_test_clock)
 
 
 def new_database(*, has_test_clock: bool = True) -> str:
     """One that nobody has had before."""
-    name = _new_name()
-    blocking(_command(f'CREATE DATABASE "{name}" TEMPLATE "{_template(has_test_clock)}"'))
-    _lent[database_url(name)] = has_test_clock
-    return database_url(name)
+    url = _copy_of_template(has_test_clock)
+    _lent[url] = has_test_clock
+    return url
 
 
 def return_database(url: str) -> None:
     """The next test that wants one gets it, emptied: that is much faster than to make another."""
     _returned[_lent[url]].append(url)
+
+
+def altered_database(script: str) -> str:
+    """Like a fresh one, but for what the script does to it. To be dropped, never returned: nobody else gets it."""
+    url = _copy_of_template(has_test_clock=True)
+    blocking(_command(script, url))
+    return url
+
+
+def empty_database(url: str) -> None:
+    blocking(_empty(url))
+
+
+def drop_database(url: str) -> None:
+    blocking(_command(f'DROP DATABASE "{_name_in(url)}" WITH (FORCE)'))
 
 
 def blank_database() -> str:
@@ -104,6 +118,16 @@ def blank_database() -> str:
 
 def _new_name() -> str:
     return f"ocean_{os.getpid()}_{next(_numbers)}"
+
+
+def _name_in(url: str) -> str:
+    return urlsplit(url).path.lstrip("/")
+
+
+def _copy_of_template(has_test_clock: bool) -> str:
+    name = _new_name()
+    blocking(_command(f'CREATE DATABASE "{name}" TEMPLATE "{_template(has_test_clock)}"'))
+    return database_url(name)
 
 
 async def _empty(url: str) -> None:
@@ -132,11 +156,11 @@ def _template(has_test_clock: bool) -> str:
             await db.close()
 
     blocking(prepare())
-    return urlsplit(url).path.lstrip("/")
+    return _name_in(url)
 
 
-async def _command(sql: str) -> None:
-    db = await asyncpg.connect(database_url("postgres"))
+async def _command(sql: str, url: str | None = None) -> None:
+    db = await asyncpg.connect(url or database_url("postgres"))
     try:
         await db.execute(sql)
     finally:

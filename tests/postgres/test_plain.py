@@ -196,12 +196,17 @@ def test_plain_commits_are_made_in_bulk(scene: Scene) -> None:
     compare(scene, items)
 
 
-def test_plain_creations_are_made_in_bulk(scene: Scene) -> None:
-    def item(number: int) -> Item:
-        new = replace(a_run(f"new-{number}", input=number), is_id_given=False)
-        return lambda store, _: store.create_run(new, None)
+def a_creation(number: int, **given: Any) -> Item:
+    new = replace(a_run(f"new-{number}", input=number, **given), is_id_given=False)
+    return lambda store, _: store.create_run(new, None)
 
-    items = [item(number) for number in range(5)]
+
+def test_runs_for_workers_outside_are_not_plain(scene: Scene) -> None:
+    compare(scene, [a_creation(1), a_creation(2, clog_id="outside"), a_creation(3)])
+
+
+def test_plain_creations_are_made_in_bulk(scene: Scene) -> None:
+    items = [a_creation(number, session_id=f"s-{number % 2}") for number in range(5)]
     assert scene.runner.run(calls_of(scene, items, "ocean_create_run")) == 0
     assert scene.runner.run(calls_of(scene, items[:1], "ocean_create_run")) == 1
     compare(scene, items)

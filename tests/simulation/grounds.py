@@ -5,18 +5,27 @@ virtual time, nothing comes between, and the order of calls is the seed's.
 """
 
 import asyncio
+import json
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import anyio
 
+from ocean import LockLost, StoreBusy, StoreFailed
 from ocean.kernel.clock import Clock
-from ocean.kernel.records import Lock
-from ocean.kernel.store import Store
+from ocean.kernel.records import Lock, Run
+from ocean.kernel.store import ClaimAsk, Store, TickAnswer, TickCommit
+from ocean.stores.postgres.link import Connection
 from ocean.stores.postgres.store import PostgresStore
+from ocean.stores.postgres.wording import claim_words
+from ocean.stores.postgres.writing import CLAIM
+from ocean.stores.rows import run_from
+from ocean.stores.sqlite.claiming import claim_due
+from ocean.stores.sqlite.unit import Unit
 from ocean.testing.inline_database import InlineDatabase, private_connection
 from tests.postgres.server import fresh_database, return_database
 from tests.postgres.tables import copy
@@ -53,12 +62,23 @@ READS = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class Claimed:
+    """Whom a claim takes, in which order, and what all runs are after it."""
+
+    ids: list[str]
+    runs: dict[str, Run]
+
+
 class Ground(Protocol):
     @property
     def db(self) -> sqlite3.Connection:
         """The tables as they are after the last commit."""
 
     def store(self, instance: "Instance") -> Store: ...
+
+    def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
+        """What would come of a claim now. It is undone."""
 
     def close(self) -> None: ...
 
@@ -69,6 +89,17 @@ class SqliteGround:
 
     def store(self, instance: "Instance") -> Store:
         return WatchedStore(instance, InlineDatabase(self.db, Storm(instance)), instance.clock)
+
+    def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
+        u = Unit(self.db, now)
+        self.db.execute("BEGIN")
+        try:
+            ids = [claim.run.run_id for claim in claim_due(u, ask)]
+            u.flush()
+            runs = map(run_from, self.db.execute("SELECT * FROM runs").fetchall())
+            return Claimed(ids, {run.run_id: run for run in runs})
+        finally:
+            self.db.rollback()
 
     def close(self) -> None:
         self.db.close()
@@ -101,6 +132,9 @@ class PostgresGround:
     def call(self, verb: str, *args: Any) -> Any:
         return _done(getattr(self.postgres, verb)(*args))
 
+    def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
+        return _done(self.postgres.link.read(partial(_tried, ask)))
+
     def renew(self, locks: list[Lock]) -> set[Lock]:
         words = [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks]
         return {locks[place] for place in _done(self.postgres.writing.write("renew_locks", words))}
@@ -113,6 +147,23 @@ class PostgresGround:
         _done(self.postgres.close())
         self.db.close()
         return_database(self._url)
+
+
+async def _tried(ask: ClaimAsk, db: Connection) -> Claimed:
+    cursor = await db.fetchrow("SELECT last_value, is_called FROM ocean_cursor")
+    assert cursor is not None
+    undone = db.transaction()
+    await undone.start()
+    try:
+        answer = json.loads(await db.fetchval(CLAIM.sends, "watcher", json.dumps(claim_words(ask)), False))
+        runs = map(run_from, json.loads(await db.fetchval("SELECT json_agg(r)::text FROM runs r") or "[]"))
+        return Claimed(
+            [claim["shown"]["run"]["run_id"] for claim in answer["claims"]], {run.run_id: run for run in runs}
+        )
+    finally:
+        await undone.rollback()
+        # A sequence is not undone with the rest.
+        await db.execute("SELECT setval('ocean_cursor', $1, $2)", *cursor)
 
 
 class OneAtATime:
@@ -137,9 +188,16 @@ class OneAtATime:
 
         return call
 
+    async def commit_tick(self, commit: TickCommit) -> TickAnswer:
+        try:
+            return cast(TickAnswer, await self._write("commit_tick", commit))
+        except LockLost:
+            self._instance.world.history.lost.append((commit.lock.run_id, commit.tick, commit.lock.epoch))
+            raise
+
     async def _read(self, verb: str, *args: Any) -> Any:
         await self._weather.before_read()
-        return self._ground.call(verb, *args)
+        return self._unfailing(verb, lambda: self._ground.call(verb, *args))
 
     async def _write(self, verb: str, *args: Any) -> Any:
         """As a task: it goes on if its caller is cancelled."""
@@ -160,10 +218,18 @@ class OneAtATime:
         lost: set[Lock] = self._noticing("renew_locks", lambda: self._ground.renew(locks))
         return lost
 
+    def _unfailing(self, verb: str, call: Callable[[], Any]) -> Any:
+        """What fails here is the weather. A server that does so itself was asked for something impossible."""
+        try:
+            return call()
+        except (StoreBusy, StoreFailed) as error:
+            self._instance.world.fail("nobody expected", f"{verb} failed on the server: {error}")
+            raise
+
     def _noticing(self, verb: str, call: Callable[[], Any]) -> Any:
         before = self._ground.postgres.commits_seen()
         try:
-            return call()
+            return self._unfailing(verb, call)
         finally:
             if self._ground.postgres.commits_seen() != before:
                 self._ground.look()

@@ -1,8 +1,7 @@
-"""Kernels with one fault each. A simulation that lets one of them pass is too weak."""
+"""Kernels and SQLite stores with one fault each. A simulation that lets one of them pass is too weak."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,16 +13,9 @@ from ocean.kernel.records import Delay, Ending, Run, RunStatus, SignalReceipt, c
 from ocean.stores.sqlite import committing, counters, creating, effects, ending, inbox, keys, log, requests, storage
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import QUERIES, Unit
+from tests.simulation.mutating import Change, put, put_everywhere
 
-Change = Callable[[ExitStack], None]
 MUTANTS: dict[str, Change] = {}
-
-
-@contextmanager
-def mutated(name: str) -> Iterator[None]:
-    with ExitStack() as undo:
-        MUTANTS[name](undo)
-        yield
 
 
 def _named(name: str) -> Callable[[Change], Change]:
@@ -34,21 +26,8 @@ def _named(name: str) -> Callable[[Change], Change]:
     return keep
 
 
-def _put(undo: ExitStack, place: Any, name: str, new: Any) -> None:
-    undo.callback(setattr, place, name, getattr(place, name))
-    setattr(place, name, new)
-
-
-def _everywhere(undo: ExitStack, old: Any, new: Any) -> None:
-    """Replace a function in every module of Ocean that has imported it."""
-    for module in [module for name, module in sys.modules.items() if name.startswith("ocean.")]:
-        for name, value in list(vars(module).items()):
-            if value is old:
-                _put(undo, module, name, new)
-
-
 def _function(name: str, old: Callable[..., Any], wrap: Callable[[Callable[..., Any]], Any]) -> None:
-    MUTANTS[name] = lambda undo: _everywhere(undo, old, wrap(old))
+    MUTANTS[name] = lambda undo: put_everywhere(undo, old, wrap(old))
 
 
 def _query(name: str, query: str, old: str, new: str) -> None:
@@ -62,7 +41,7 @@ def _query(name: str, query: str, old: str, new: str) -> None:
 
 
 def _method(name: str, place: type, method: str, wrap: Callable[[Callable[..., Any]], Any]) -> None:
-    MUTANTS[name] = lambda undo: _put(undo, place, method, wrap(getattr(place, method)))
+    MUTANTS[name] = lambda undo: put(undo, place, method, wrap(getattr(place, method)))
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -160,7 +139,7 @@ async def _answering_none(*_: Any) -> None:
 @_named("cursor skips")
 def _cursor_skips(undo: ExitStack) -> None:
     old = log.read_events
-    _put(undo, log, "read_events", lambda u, where, after, limit: old(u, where, after + 1 if after else 0, limit))
+    put(undo, log, "read_events", lambda u, where, after, limit: old(u, where, after + 1 if after else 0, limit))
 
 
 @_named("streamed without fence")
@@ -172,7 +151,7 @@ def _streamed_without_fence(undo: ExitStack) -> None:
 
         await self._write(act)
 
-    _put(undo, SqliteStore, "append_streamed", append)
+    put(undo, SqliteStore, "append_streamed", append)
 
 
 @_named("step replaced")
@@ -185,8 +164,8 @@ def _step_replaced(undo: ExitStack) -> None:
 
         return await self._write(act)
 
-    _put(undo, SqliteStore, "store_step", store)
-    _put(undo, SqliteStore, "read_step", _answering_none)
+    put(undo, SqliteStore, "store_step", store)
+    put(undo, SqliteStore, "read_step", _answering_none)
 
 
 @_named("retry commits its effects")
@@ -202,8 +181,8 @@ def _retry_commits(undo: ExitStack) -> None:
         scene.refused = self._refused
         return await advancing.outcome_of(scene, self._clog), scene.effects
 
-    _put(undo, committing, "_commit_retry", commit_retry)
-    _put(undo, advancing.TickWork, "_call", call)
+    put(undo, committing, "_commit_retry", commit_retry)
+    put(undo, advancing.TickWork, "_call", call)
 
 
 @_named("wake_at not cleared")
@@ -215,7 +194,7 @@ def _wake_at_kept(undo: ExitStack) -> None:
         is_woken = following.status is RunStatus.PENDING and run.status is RunStatus.WAITING
         return changed(following, wake_at=run.wake_at, ready_at=None) if is_woken else following
 
-    _everywhere(undo, old, arrived)
+    put_everywhere(undo, old, arrived)
 
 
 @_named("deadline ignored")
@@ -225,34 +204,34 @@ def _deadline_ignored(undo: ExitStack) -> None:
     def kernel_end(run: Run, now: int) -> Ending | None:
         return old(changed(run, deadline_at=None), now)
 
-    _everywhere(undo, old, kernel_end)
+    put_everywhere(undo, old, kernel_end)
 
 
 @_named("urgent runs only")
 def _no_fairness(undo: ExitStack) -> None:
     old = lanes.pick
-    _everywhere(undo, old, lambda due, limit, slot: old(due, limit, 0) if limit == 1 else old(due, limit, slot))
+    put_everywhere(undo, old, lambda due, limit, slot: old(due, limit, 0) if limit == 1 else old(due, limit, slot))
 
 
 @_named("priority ignored")
 def _no_priority(undo: ExitStack) -> None:
     old = lanes.pick
-    _everywhere(undo, old, lambda due, limit, slot: old([changed(run, priority=5) for run in due], limit, slot))
+    put_everywhere(undo, old, lambda due, limit, slot: old([changed(run, priority=5) for run in due], limit, slot))
 
 
 @_named("locks ignored")
 def _locks_ignored(undo: ExitStack) -> None:
     starts_at, holds = transitions.next_call_at, eligibility._status_holds
     held = RunStatus.ACTIVE
-    _everywhere(undo, starts_at, lambda run: run.updated_at if run.status is held else starts_at(run))
-    _everywhere(undo, holds, lambda run, now: [] if run.status is held else holds(run, now))
+    put_everywhere(undo, starts_at, lambda run: run.updated_at if run.status is held else starts_at(run))
+    put_everywhere(undo, holds, lambda run, now: [] if run.status is held else holds(run, now))
 
 
 @_named("paused runs go on")
 def _paused_go_on(undo: ExitStack) -> None:
     starts_at, holds = transitions.next_call_at, eligibility.holds
-    _everywhere(undo, starts_at, lambda run: starts_at(changed(run, paused=False)))
-    _everywhere(undo, holds, lambda run, around, now: holds(changed(run, paused=False), around, now))
+    put_everywhere(undo, starts_at, lambda run: starts_at(changed(run, paused=False)))
+    put_everywhere(undo, holds, lambda run, around, now: holds(changed(run, paused=False), around, now))
 
 
 @_named("debounce ignored")
@@ -262,7 +241,7 @@ def _no_debounce(undo: ExitStack) -> None:
     def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
         return old(run, by, key, now if by is Delay.DEBOUNCE else until, now)
 
-    _everywhere(undo, old, delayed)
+    put_everywhere(undo, old, delayed)
 
 
 @_named("continuation behind the inbox")
@@ -272,7 +251,7 @@ def _continuation_last(undo: ExitStack) -> None:
     def append(u: Unit, run_id: str, kind: Any, body: Any, *, available_at: int, **more: Any) -> int:
         return old(u, run_id, kind, body, available_at=max(available_at, u.now), **more)
 
-    _put(undo, committing, "append_input", append)
+    put(undo, committing, "append_input", append)
 
 
 @_named("commit not repeatable")
@@ -283,7 +262,7 @@ def _commit_not_repeatable(undo: ExitStack) -> None:
         transitions.refuse_unless_held(u.find(c.lock.run_id), c.lock.epoch, c.lock.run_id)
         return old(u, c)
 
-    _everywhere(undo, old, commit)
+    put_everywhere(undo, old, commit)
 
 
 @_named("acknowledged before the commit")
@@ -300,4 +279,4 @@ def _signal_forgotten(undo: ExitStack) -> None:
         where = (receipt.run_id, receipt.number)
         u.db.execute("DELETE FROM ocean_inbox WHERE run_id = ? AND number = ? AND assigned_tick IS NULL", where)
 
-    _put(undo, SqliteStore, "deliver_signal", deliver)
+    put(undo, SqliteStore, "deliver_signal", deliver)

@@ -13,7 +13,7 @@ from ocean.kernel.records import ENDED, Ending, Run, RunStatus
 from ocean.kernel.store import ClaimableClog, ClaimAsk
 from ocean.kernel.transitions import due_at, next_call_at
 from ocean.stores.rows import run_from
-from ocean.stores.sqlite.claiming import claim_due, surroundings
+from ocean.stores.sqlite.claiming import surroundings
 from ocean.stores.sqlite.unit import Unit
 from tests import invariants
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ALL_EVERY = 40
 CLAIMS_EVERY = 6
 UNENDED = "SELECT * FROM runs WHERE ended_at IS NULL ORDER BY run_id"
+OUTCOMES = ("tick.committed", "tick.failed", "run.retrying")
 FINAL = ("status", "tick", "lock_epoch", "attempt", "inbox_count", "ended_at")
 
 
@@ -54,10 +55,11 @@ class Watcher:
         touched |= {event["run_id"]: None for event in events if event["run_id"]}
         try:
             self._check_log(events)
+            self._check_fence(events)
             self._check_give_backs(events)
             for run_id in touched:
                 self._check_run(run_id, events, now, len(units) == 1)
-            if self._world.is_on_sqlite and self._commits % CLAIMS_EVERY == 0:
+            if self._commits % CLAIMS_EVERY == 0:
                 self._check_claims(instance, now)
             if self._commits % ALL_EVERY == 0:
                 invariants.check_tables(self._world.db, self.latest)
@@ -112,6 +114,14 @@ class Watcher:
                 place = (run_id, event["tick"], event["call"])
                 assert place in committed, f"atomic tick: {place} says {event['type']!r} and does not commit"
 
+    def _check_fence(self, events: list[dict[str, Any]]) -> None:
+        """What a call comes to is told under the epoch that the run had until then."""
+        for event in events:
+            before = self.rows.get(event["run_id"])
+            if event["type"] in OUTCOMES and before is not None:
+                epoch = json.loads(event["payload"])["epoch"]
+                assert epoch == before.lock_epoch, f"fencing: {event} is told of {before}"
+
     def _check_give_backs(self, events: list[dict[str, Any]]) -> None:
         """Two of a tick are free."""
         for event in events:
@@ -160,6 +170,7 @@ class Watcher:
     def _check_claim(self, before: Run, run: Run, now: int) -> None:
         assert run.lock_epoch == before.lock_epoch + 1, f"epoch: {before.lock_epoch} became {run.lock_epoch}"
         assert not before.paused or before.ending, f"claimed though it is paused: {before}"
+        assert kernel_end(before, now) is None, f"claimed though its end is owed: at {now} {before}"
         # By the unit that claims it a slot may have been freed for it.
         due = next_call_at(before)
         assert due is not None, f"claimed though it is not due: {before}"
@@ -200,20 +211,15 @@ class Watcher:
         runs = [run_from(row) for row in self._world.db.execute(UNENDED).fetchall()]
         free = {run.run_id: run for run in runs if not holds(run, surroundings(u, run, clogs), now)}
         has_ends = any(kernel_end(run, now) or is_lapsed_lease(run, now) for run in runs)
-        self._world.db.execute("BEGIN")
-        try:
-            claimed = {claim.run.run_id for claim in claim_due(u, ClaimAsk(clogs, "watcher", 500))}
-            u.flush()
-            for run_id, run in free.items():
-                after = u.find(run_id)
-                is_moved = after is None or (after.status, after.attempt, after.ending) != _place(run)
-                is_left = run_id not in claimed and not is_moved and not run.key_count
-                assert not is_left, f"explain ⇔ claim: nothing is against {run}, and it is not claimed"
-            if not has_ends:
-                odd = claimed - free.keys()
-                assert not odd, f"explain ⇔ claim: {odd} are claimed, and should not be"
-        finally:
-            self._world.db.rollback()
+        claimed = self._world.ground.try_claim(ClaimAsk(clogs, "watcher", 500), now)
+        for run_id, run in free.items():
+            after = claimed.runs.get(run_id)
+            is_moved = after is None or (after.status, after.attempt, after.ending) != _place(run)
+            is_left = run_id not in claimed.ids and not is_moved and not run.key_count
+            assert not is_left, f"explain ⇔ claim: nothing is against {run}, and it is not claimed"
+        if not has_ends:
+            odd = set(claimed.ids) - free.keys()
+            assert not odd, f"explain ⇔ claim: {odd} are claimed, and should not be"
         # The last ticks of a paused clog are claimed by age alone, and who waits for a key is not in this order.
         if not has_ends and free and not any(run.key_count or run.ending for run in free.values()):
             self._check_order(clogs, list(free.values()), now)
@@ -221,13 +227,9 @@ class Watcher:
     def _check_order(self, clogs: dict[str, ClaimableClog], free: list[Run], now: int) -> None:
         """The urgent go first; every eighth time whoever has been due for longest."""
         for slot, order in ((0, lambda run: (run.priority, *_age(run))), (FAIR_EVERY - 1, _age)):
-            self._world.db.execute("BEGIN")
-            try:
-                claims = claim_due(Unit(self._world.db, now), ClaimAsk(clogs, "watcher", 1, slot))
-            finally:
-                self._world.db.rollback()
+            claimed = self._world.ground.try_claim(ClaimAsk(clogs, "watcher", 1, slot), now)
             first = min(free, key=order)
-            assert [claim.run.run_id for claim in claims] == [first.run_id], f"order: {first} should be next of {free}"
+            assert claimed.ids == [first.run_id], f"order: {first} should be next of {free}"
 
 
 def _place(run: Run) -> tuple[RunStatus, int, Ending | None]:

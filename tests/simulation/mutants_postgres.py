@@ -1,0 +1,74 @@
+"""PostgreSQL's functions with one fault each: a piece of their text is another, in a database of the mutant's own.
+
+What shows only between two statements at the same time (whose lock is waited for, whose is skipped) is not for these:
+in a simulation one call is in flight. Nor is what becomes of an answer that was lost under the store.
+"""
+
+from contextlib import ExitStack
+from functools import partial
+from importlib import resources
+
+from tests.postgres.server import altered_database, drop_database, empty_database
+from tests.simulation import grounds
+from tests.simulation.mutating import Change, put
+
+FUNCTIONS = resources.files("ocean.stores").joinpath("sql", "postgres", "functions")
+MUTANTS: dict[str, Change] = {}
+
+
+def _alter(script: str, undo: ExitStack) -> None:
+    url = altered_database(script)
+    undo.callback(drop_database, url)
+
+    def lend() -> str:
+        empty_database(url)
+        return url
+
+    put(undo, grounds, "fresh_database", lend)
+    put(undo, grounds, "return_database", lambda url: None)
+
+
+def _text(name: str, file: str, old: str, new: str) -> None:
+    text = FUNCTIONS.joinpath(f"{file}.sql").read_text()
+    assert text.count(old) == 1, f"{file}.sql no longer says {old!r}, or says it again"
+    MUTANTS[f"postgres: {name}"] = partial(_alter, text.replace(old, new))
+
+
+_text("no fence", "transitions", "AND r.status = 'active' AND r.lock_epoch = epoch;", "AND r.status = 'active';")
+_text(
+    "no fence at the commit", "committing", "ocean_is_held(r, (a->>'epoch')::bigint)", "ocean_is_held(r, r.lock_epoch)"
+)
+_text("epoch not raised", "transitions", "r.lock_epoch := r.lock_epoch + 1;", "")
+_text("attempt not counted on crash", "transitions", "CASE WHEN had_crashed THEN 1 ELSE 0 END", "0")
+_text("no version check", "storage", "IF NOT w ? 'from' AND (ocean_row", "IF false AND (ocean_row")
+_text("guard not checked", "storage", "IF (ocean_row(w->0)).version", "IF false AND (ocean_row(w->0)).version")
+_text(
+    "consume at claim",
+    "claiming",
+    "SET assigned_tick = r.tick WHERE",
+    "SET assigned_tick = r.tick, consumed_tick = r.tick WHERE",
+)
+_text("inputs not consumed", "committing", "SET consumed_tick = t.tick", "SET consumed_tick = NULL")
+_text("inputs before their time", "claiming", "d.available_at <= now", "d.available_at <= now + 500")
+_text("lost wake-up", "inbox", "r := ocean_input_arrived(r, available_at, now);", "")
+_text("wake_at not cleared", "transitions", "r.wake_at := NULL;\n    r.wait_until := NULL;\n    r.ready_at := now;", "")
+_text("signal id not checked", "inbox", "IF s->>'signal_id' IS NULL THEN", "IF true THEN")
+_text("deliver_at ignored", "inbox", "greatest((s->>'deliver_at')::bigint, now)", "now")
+_text("log not dense", "runs", "r.event_count := r.event_count + 1;", "r.event_count := r.event_count + 2;")
+_text("request key not stored", "verbs", "IF request->>0 IS NOT NULL THEN", "IF false THEN")
+_text("dedupe not checked", "creating", "IF n->>'dedupe_key' IS NULL THEN", "IF true THEN")
+_text("key limit ignored", "keys", "IF r.key_count = 0 OR r.status = 'active' THEN", "IF true THEN")
+_text("key slot leaked", "keys", "k.is_held AND NOT ocean_is_ended(r)", "k.is_held")
+_text("parked runs not woken", "keys", "PERFORM ocean_wake(woken.key, woken.count, now);", "NULL;")
+_text("takes not counted", "effects", "PERFORM ocean_take(each, o.now);", "NULL;")
+_text("locks not renewed", "verbs", "until := now + (lock->>2)::bigint;", "until := now;")
+_text("crashed runs left", "claiming", "WHERE NOT d.is_plain", "WHERE false")
+_text("deadline ignored", "transitions", "ELSIF r.deadline_at <= now AND", "ELSIF false AND")
+_text("parent not told", "ending", "IF child.parent_run_id IS NULL\n    OR NOT", "IF true OR NOT")
+_text("parent not woken", "ending", "parent := ocean_input_arrived(parent, now, now);", "")
+_text("children outlive", "ending", "d.run_id = c.run_id) = 'cancel'", "d.run_id = c.run_id) = 'never'")
+_text("timers not dropped at the end", "ending", "WHERE u.timer IS NOT NULL", "WHERE false")
+_text("undelivered not named", "ending", "IF r.pending_count = 0 THEN", "IF true THEN")
+_text("commit not repeatable", "committing", "IF t.outcome IS NOT NULL AND", "IF false AND")
+_text("priority ignored", "claiming", "ORDER BY d.priority, d.due_at,", "ORDER BY d.due_at,")
+_text("urgent runs only", "claiming", "% 8 = 7", "% 8 = 8")
