@@ -150,21 +150,10 @@ class Writing:
                 raise
             return
         self.batch_sizes.add(len(group))
-        answered = list(zip(group, done["answers"], strict=True))
-        if done["changed"] and not all(_must_wait(item.verb, answer) for item, answer in answered):
+        if done["changed"]:
             self._noticed()
-        for item, answer in answered:
+        for item, answer in zip(group, done["answers"], strict=True):
             item.finish(answer)
-
-
-def _must_wait(verb: str, answer: Any) -> bool:
-    """Told to wait for its turn: it has locked rows and changed none, and must not be woken by itself."""
-    match answer:
-        case {"answer": {"behind": True}}:
-            return True
-        case {"answer": False}:
-            return verb == "take_turn"
-    return False
 
 
 def _json(value: Any) -> str:

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION ocean_commit_tick(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   t ocean_ticks;
-  r runs := ocean_find(a->>'run_id');
+  r runs := ocean_at_work(a->>'run_id');
   e jsonb := a->'effects';
   o ocean_origin;
   refused jsonb;

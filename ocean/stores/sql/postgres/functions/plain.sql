@@ -115,7 +115,7 @@ BEGIN
   END IF;
   SELECT array_agg(q.run ORDER BY c.place), array_agg(k.tick ORDER BY c.place) INTO held, ticks
   FROM unnest(commits) WITH ORDINALITY c(a, place),
-    LATERAL (SELECT q AS run FROM runs q WHERE q.run_id = c.a->>'run_id' FOR UPDATE) q,
+    LATERAL (SELECT q AS run FROM runs q WHERE q.run_id = c.a->>'run_id' OFFSET 0) q,
     LATERAL (SELECT k AS tick FROM ocean_ticks k
       WHERE k.run_id = c.a->>'run_id' AND k.tick = (c.a->>'tick')::bigint OFFSET 0) k
   WHERE ocean_is_held(q.run, (c.a->>'epoch')::bigint)
