@@ -14,16 +14,30 @@ LONGEST_SHOWN = 200
 LONGEST_PLACE = 400
 MAX_BYTES = 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+_WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+_SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+_NUL = "\\u0000"
 
 
 def encode(value: Any, what: str = "value") -> str:
     """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
-    plain = _plain(value, what, 0)
-    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _written(value)
+    if text is None:
+        text = _WRITER.encode(_plain(value, what, 0))
     size = len(text.encode())
     if size > MAX_BYTES:
         raise InvalidValue(f"{what} is {size} bytes of JSON, over {MAX_BYTES}: store it elsewhere, pass a reference")
     return text
+
+
+def _written(value: Any) -> str | None:
+    """At once, if nothing is wrong with it. What may not be in a text is looked for in all texts together; where something
+    is found, or may be, each place is to be looked at by itself."""
+    text = _WRITER.encode(value) if _is_plain(value, 0) else None
+    try:
+        return None if text is None or _NUL in text or not text.encode() else text
+    except UnicodeEncodeError:
+        return None
 
 
 def shown(value: Any) -> str:
@@ -41,8 +55,7 @@ def decode(text: str | None) -> Any:
 
 def body_hash(body: Any) -> str:
     """A hash that is equal for equal JSON, whatever the order of keys."""
-    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_SORTED.encode(body).encode()).hexdigest()
 
 
 def checked_id(value: Any, what: str, limit: int = 256) -> str:
@@ -59,6 +72,29 @@ def checked_time(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**53:
         raise InvalidValue(f"{what} must be milliseconds since 1970 as an integer, got {shown(value)}")
     return value
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether it is JSON as it is, but for what its texts hold: `_plain` says the same, and why not."""
+    if value is None or isinstance(value, str | bool):
+        return True
+    if isinstance(value, int):
+        return INT_MIN <= value <= INT_MAX
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if depth >= MAX_DEPTH:
+        return False
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str) or not _is_plain(item, depth + 1):
+                return False
+        return True
+    if isinstance(value, list | tuple):
+        for item in value:
+            if not _is_plain(item, depth + 1):
+                return False
+        return True
+    return False
 
 
 def _plain(value: Any, where: str, depth: int) -> Any:
