@@ -31,8 +31,8 @@ def encode(value: Any, what: str = "value") -> str:
 
 
 def _written(value: Any) -> str | None:
-    """At once, if nothing is wrong with it. What may not be in a text is looked for in all texts together; where something
-    is found, or may be, each place is to be looked at by itself."""
+    """At once, if nothing is wrong with it. What may not be in a text is looked for in all texts together; where that is
+    found, or may be, each place is to be looked at by itself."""
     text = _WRITER.encode(value) if _is_plain(value, 0) else None
     try:
         return None if text is None or _NUL in text or not text.encode() else text
@@ -85,15 +85,9 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth >= MAX_DEPTH:
         return False
     if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str) or not _is_plain(item, depth + 1):
-                return False
-        return True
+        return all(isinstance(key, str) and _is_plain(item, depth + 1) for key, item in value.items())
     if isinstance(value, list | tuple):
-        for item in value:
-            if not _is_plain(item, depth + 1):
-                return False
-        return True
+        return all(_is_plain(item, depth + 1) for item in value)
     return False
 
 
