@@ -36,14 +36,17 @@ async def client(world: "World", number: int) -> None:
         drawn = verbs.draw(world, verb)
         if drawn is None:
             continue
-        request = Request(*drawn)
-        world.history.asked.append(request.asked)
-        world.say(f"c{number} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
-        if request.is_repeatable and world.strikes("duplicate"):
-            world.start(send(world, request))
-        for _ in range(TRIES):
-            if await send(world, request) or not request.is_repeatable:
-                break
+        await ask(world, f"c{number}", Request(*drawn))
+
+
+async def ask(world: "World", who: str, request: Request) -> None:
+    world.history.asked.append(request.asked)
+    world.say(f"{who} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
+    if request.is_repeatable and world.strikes("duplicate"):
+        world.start(send(world, request))
+    for _ in range(TRIES):
+        if await send(world, request) or not request.is_repeatable:
+            break
 
 
 async def send(world: "World", request: Request) -> bool:

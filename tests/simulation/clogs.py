@@ -25,6 +25,7 @@ LONGEST_LIFE = 14
 def clogs_of(instance: "Instance") -> list[Clog]:
     """The last instance has not got the second clog."""
     clogs = [_actor(instance), _gatherer(instance), Clog("errand", external=True)]
+    clogs += instance.world.contest.clogs(instance)
     if instance is instance.world.instances[-1] and len(instance.world.instances) > 2:
         del clogs[1]
     return clogs
@@ -98,6 +99,18 @@ def _one_more(old: Any) -> Any:
     return (old or 0) + 1
 
 
+async def hiccup(instance: "Instance", chance: Random) -> None:
+    """Time passes between two things that a handler does, for it or for its whole process."""
+    world, process = instance.world, instance.process
+    await sleep(world.clock, chance.choice((0, 0, 5, 60)))
+    if world.strikes("block"):
+        process.block(chance.randint(1, 3 * world.plan.lock_ms))
+        await sleep(world.clock, 0)
+    elif world.strikes("pause"):
+        process.pause(chance.randint(1, 5 * world.plan.lock_ms))
+        await sleep(world.clock, 0)
+
+
 class Act:
     """One call."""
 
@@ -139,21 +152,10 @@ class Act:
         await tick.emit("did", self._did)
         return self._outcome(row["ticks"])
 
-    async def _hiccup(self) -> None:
-        """Time passes between two things that a handler does, for it or for its whole process."""
-        world, process = self._world, self._instance.process
-        await sleep(world.clock, world.chance.choice((0, 0, 5, 60)))
-        if world.strikes("block"):
-            process.block(world.chance.randint(1, 3 * world.plan.lock_ms))
-            await sleep(world.clock, 0)
-        elif world.strikes("pause"):
-            process.pause(world.chance.randint(1, 5 * world.plan.lock_ms))
-            await sleep(world.clock, 0)
-
     async def _suffer(self) -> None:
         """What may go wrong in the middle of a call."""
         world = self._world
-        await self._hiccup()
+        await hiccup(self._instance, world.chance)
         if world.strikes("handler_raises"):
             raise ValueError("the handler raises")
         if world.strikes("handler_times_out"):
@@ -213,7 +215,7 @@ class Act:
     async def _stream(self) -> None:
         for part in range(3):
             await self._tick.stream("part", {"part": part})
-            await self._hiccup()
+            await hiccup(self._instance, self._world.chance)
 
     async def _timer(self) -> None:
         await self._tick.set_timer(self._chance.choice("xy"), after_ms=self._chance.randint(0, 4_000), input={"t": "!"})

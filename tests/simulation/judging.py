@@ -4,6 +4,8 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from tests.linearizability.clients import ends_in, unexplained
+from tests.linearizability.decisions import OPEN
 from tests.simulation import judging_lives
 from tests.simulation.clogs import CAP, COUNTERS
 from tests.simulation.story import Story
@@ -79,7 +81,8 @@ def rows_are_the_sum_of_what_was_committed(story: Story) -> None:
         else:
             calls[run_id] += 1
             assert event["payload"]["calls"] == calls[run_id], f"a row of {run_id} was lost: {event}"
-    for row in story.db.execute("SELECT run_id, value FROM ocean_storage_run").fetchall():
+    sql = "SELECT run_id, value FROM ocean_storage_run WHERE clog_id <> 'decision'"
+    for row in story.db.execute(sql).fetchall():
         value, run_id = json.loads(row["value"]), row["run_id"]
         assert value == {"ticks": ticks[run_id], "calls": calls[run_id]}, f"the row of {run_id} is {value}"
 
@@ -151,7 +154,25 @@ def readers_miss_nothing(story: Story) -> None:
         assert len(got) == len(seen) or story.floor, f"{name} was reset, and nothing was removed"
 
 
+def direct_calls_are_linearizable(story: Story) -> None:
+    """Some order explains what everybody was answered, and what is there at the end."""
+    histories = story.world.contest.history
+    for run_id in histories.of:
+        row = story.one("SELECT value FROM ocean_storage_run WHERE run_id = ?", run_id)
+        state = json.loads(row) if row else OPEN
+        histories.answered(run_id, histories.asked(run_id, ("look",)), ["refused", *state])
+    for run_id in unexplained(histories.of):
+        raise AssertionError(f"no order explains {run_id}: {histories.of[run_id]}")
+
+
+def decisions_end_once(story: Story) -> None:
+    for run_id in story.world.contest.runs:
+        ends_in(run_id, [event["type"] for event in story.log if event["run_id"] == run_id])
+
+
 CHECKS = (
+    direct_calls_are_linearizable,
+    decisions_end_once,
     acknowledged_signals_are_there_once,
     the_same_request_is_answered_the_same,
     signal_ids_count_once,

@@ -20,6 +20,7 @@ from ocean.testing.virtual_clock import VirtualClock
 from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
 from tests.simulation import clients, healing, judging, workers
 from tests.simulation.clogs import clogs_of
+from tests.simulation.deciding import Contest
 from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteGround
 from tests.simulation.history import History
 from tests.simulation.instances import Instance
@@ -69,6 +70,7 @@ class World:
         self.processes: list[Process] = []
         self.history = History()
         self.watcher = Watcher(self)
+        self.contest = Contest(self)
         self.instances = [Instance(self, f"i{n}", clogs_of) for n in range(self.plan.instances)]
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -119,7 +121,7 @@ class World:
         for instance in self.instances:
             await instance.boot()
         outside = [clients.client(self, number) for number in range(self.plan.clients)]
-        busy = [self.start(each) for each in outside]
+        busy = [self.start(each) for each in (*outside, *self.contest.deciders())]
         for instance in self.instances:
             self.start(clients.poker(self, instance))
             self.start(clients.trouble(self, instance))
