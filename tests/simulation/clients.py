@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ocean import Ocean, OceanError, StoreBusy, StoreFailed
+from ocean import BulkStopped, Ocean, OceanError, StoreBusy, StoreFailed
 from ocean.kernel.clock import sleep
 from ocean.ticking import Ticker
 from tests.simulation import verbs
@@ -57,7 +57,7 @@ async def send(world: "World", request: Request) -> bool:
     cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_request") else None
     try:
         answer = await world.instance().ask(request.work, cancel_at=cancel_at)
-    except (Unreachable, StoreBusy, StoreFailed) as error:
+    except (Unreachable, StoreBusy, StoreFailed, BulkStopped) as error:
         asked.is_unknown = True
         world.say(f"no answer to {asked.verb} {asked.token or ''}: {error}")
         await sleep(world.clock, chance.choice((0, 20, 300)))

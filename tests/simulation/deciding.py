@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.instances import Instance
     from tests.simulation.world import World
 
-SHARE = 0.4
+SHARE = 0.3
 """Of the seeds."""
 
 

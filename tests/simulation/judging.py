@@ -4,6 +4,7 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ocean.events.tail import LAST_EVENTS
 from tests.linearizability.clients import ends_in, unexplained
 from tests.linearizability.decisions import OPEN
 from tests.simulation import judging_lives
@@ -170,6 +171,22 @@ def decisions_end_once(story: Story) -> None:
         ends_in(run_id, [event["type"] for event in story.log if event["run_id"] == run_id])
 
 
+def feeds_of_a_run_miss_nothing(story: Story) -> None:
+    """Joined over all its breaks a feed is what the run's log was; it ends after the run has."""
+    logs: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for event in story.log:
+        logs[event["run_id"]].append((event["seq"], event["type"]))
+    for feed in story.history.feeds:
+        got = [told for told in feed.seen if told[1] != "reset"]
+        if len(got) == len(feed.seen):
+            expected = [told for told in logs[feed.run_id] if got and told <= got[-1]]
+            assert got == expected, f"{feed.run_id} has told {got} of {expected}"
+        assert sorted(set(got)) == got, f"{feed.run_id} has told twice, or in another order: {got}"
+        assert len(got) == len(feed.seen) or story.floor, f"{feed.run_id} was reset, and nothing was removed"
+        if feed.has_ended:
+            assert LAST_EVENTS & {type for _, type in logs[feed.run_id]}, f"{feed.run_id} lives, and its feed ended"
+
+
 CHECKS = (
     direct_calls_are_linearizable,
     decisions_end_once,
@@ -183,4 +200,5 @@ CHECKS = (
     steps_are_taken_once,
     streamed_events_have_a_living_call,
     readers_miss_nothing,
+    feeds_of_a_run_miss_nothing,
 )

@@ -14,9 +14,10 @@ from ocean.kernel.records import Delay, Ending, Run, RunStatus, SignalReceipt, c
 from ocean.stores.sqlite import committing, counters, creating, effects, ending, inbox, keys, log, requests, storage
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.unit import QUERIES, Unit
+from tests.simulation import mutants_outside
 
 Change = Callable[[ExitStack], None]
-MUTANTS: dict[str, Change] = {}
+MUTANTS: dict[str, Change] = dict(mutants_outside.MUTANTS)
 
 
 @contextmanager
@@ -108,11 +109,6 @@ _function(
     storage.have_moved,
     lambda old: lambda u, writes, guards, made: old(u, writes, (), made),
 )
-_function(
-    "careless calls",
-    storage.have_moved,
-    lambda old: lambda u, writes, *more: old(u, [each for each in writes if each.key.clog_id != "decision"], *more),
-)
 _query("consume at claim", "assign_input", "assigned_tick = :tick", "assigned_tick = :tick, consumed_tick = :tick")
 _function("lost wake-up", transitions.input_arrived, lambda old: lambda run, available_at, now: run)
 _function("attempt not counted on crash", transitions.claimed, _keeps("attempt"))
@@ -160,20 +156,6 @@ _query("completion not remembered", "complete_lease", "answer = :answer", "answe
 
 async def _answering_none(*_: Any) -> None:
     return None
-
-
-@_named("calls see an old row")
-def _old_rows(undo: ExitStack) -> None:
-    old = SqliteStore.read_rows
-    seen: dict[Any, Any] = {}
-
-    async def read_rows(self: SqliteStore, ask: Any) -> Any:
-        """As from a copy that is one read behind."""
-        now = await old(self, ask)
-        before, seen[self, ask.keys] = seen.get((self, ask.keys), now), now
-        return before if ask.clog_id == "decision" else now
-
-    _put(undo, SqliteStore, "read_rows", read_rows)
 
 
 @_named("cursor skips")

@@ -18,7 +18,7 @@ from ocean.kernel.ids import drawing_from
 from ocean.testing.processes import Process
 from ocean.testing.virtual_clock import VirtualClock
 from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
-from tests.simulation import clients, healing, judging, workers
+from tests.simulation import clients, healing, judging, reading, workers
 from tests.simulation.clogs import clogs_of
 from tests.simulation.deciding import Contest
 from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteGround
@@ -57,7 +57,7 @@ class World:
         self.mode = mode
         self.loop = loop
         self.chance = chance
-        self.plan: Plan = drawn(chance)
+        self.plan: Plan = drawn(chance, Random(f"{seed}-verbs"))
         self.clock = VirtualClock(loop)
         self.is_on_sqlite = ground == "sqlite"
         self.ground: Ground = SqliteGround() if self.is_on_sqlite else PostgresGround(self.clock)
@@ -127,7 +127,8 @@ class World:
             self.start(clients.trouble(self, instance))
         self.start(workers.worker(self, self.instances[0]))
         if self.chance.random() < 0.5:
-            self.start(workers.reader(self, self.instances[-1]))
+            self.start(reading.reader(self, self.instances[-1]))
+        self.start(reading.run_reader(self))
         await self._until(busy, LONGEST_MS)
         if self.failure is None:
             # What was asked last is still to be done.
