@@ -44,6 +44,7 @@ EXPECTED = (
     *(f"decision done {name}" for name in ("claim", "render", "expire")),
     *(f"decision refused {name}" for name in ("claim", "render", "expire", "look")),
     "decision unanswered",
+    "handler in a thread",
     *(f"feed {name}" for name in ("ended", "resumed", "dropped")),
     *(f"delay {name}" for name in ("rate", "debounce")),
     "fault dead worker",

@@ -12,15 +12,15 @@ from ocean import Clog, Ocean, Tick
 from ocean.kernel.clock import sleep
 from tests.linearizability.clients import History, anybody, drawn
 from tests.linearizability.decisions import decision
+from tests.simulation.acting import hiccup
 from tests.simulation.clients import Request, ask
-from tests.simulation.clogs import hiccup
 from tests.simulation.history import Asked
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
     from tests.simulation.world import World
 
-SHARE = 0.3
+SHARE = 0.25
 """Of the seeds."""
 
 

@@ -8,7 +8,7 @@ from ocean.events.tail import LAST_EVENTS
 from tests.linearizability.clients import ends_in, unexplained
 from tests.linearizability.decisions import OPEN
 from tests.simulation import judging_lives
-from tests.simulation.clogs import CAP, COUNTERS
+from tests.simulation.acting import CAP, COUNTERS
 from tests.simulation.story import Story
 
 if TYPE_CHECKING:

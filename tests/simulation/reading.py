@@ -13,7 +13,7 @@ from tests.simulation.instances import Instance, Unreachable
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-SHARE = 0.2
+SHARE = 0.15
 """Of the seeds in which somebody follows single runs."""
 
 

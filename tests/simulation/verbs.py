@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocean import Key, Ocean, RetryPolicy, RunInfo
 from ocean.kernel.records import Run, RunStatus
-from tests.simulation.clogs import CAP, COUNTERS
+from tests.simulation.acting import CAP, COUNTERS
 from tests.simulation.history import Asked
 from tests.simulation.instances import is_rehearsal
 from tests.simulation.plan import VERBS_FOR_MANY
@@ -18,7 +18,7 @@ Drawn = tuple[Asked, Work, bool]
 
 CROWD = 4
 REST_MS, LONGEST_REST_MS = 600, 1_500
-RATE_LIMIT, RATE_PER_MS = 1, 2_500
+RATE_LIMIT, RATE_PER_MS = 1, 2_000
 POLICIES = (
     None,
     RetryPolicy(max_attempts=1),

@@ -25,12 +25,17 @@ from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteG
 from tests.simulation.history import History
 from tests.simulation.instances import Instance
 from tests.simulation.plan import Plan, drawn
+from tests.simulation.threads import one_at_a_time
 from tests.simulation.watching import Watcher
 
 Mode = Literal["safety", "liveness"]
 
 LONGEST_MS = 120_000
 """Of virtual time, for what clients do. Who waits longer for an answer has none."""
+
+
+THREADS_SHARE = 0.08
+"""Of the seeds in which handlers are plain functions."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class World:
         self.history = History()
         self.watcher = Watcher(self)
         self.contest = Contest(self)
+        self.has_threads = Random(f"{seed}-threads").random() < THREADS_SHARE
         self.instances = [Instance(self, f"i{n}", clogs_of) for n in range(self.plan.instances)]
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -176,7 +182,12 @@ def _silence() -> Iterator[None]:
 def simulate(seed: int, mode: Mode = "safety", ground: GroundName = "sqlite") -> Result:
     chance = Random(seed)
     failure: Failure | None = None
-    with _silence(), drawing_from(chance), asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner:
+    with (
+        _silence(),
+        one_at_a_time(),
+        drawing_from(chance),
+        asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner,
+    ):
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
         errors: list[str] = []
