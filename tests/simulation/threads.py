@@ -20,52 +20,54 @@ from ocean.testing.virtual_loop import VirtualLoop
 
 PATIENCE_S = 60
 
-_waits = threading.Semaphore(0)
-"""Raised by a thread that is about to wait, lowered by the loop that lets it go on."""
 
+class _Waits(threading.Semaphore):
+    """Raised by a thread that is about to wait, lowered by the loop that has let it go on."""
 
-def _stand_still() -> None:
-    if not _waits.acquire(timeout=PATIENCE_S):
-        raise RuntimeError(f"a thread of a handler was at work for {PATIENCE_S} s, without a tool: has it hung?")
+    def stand_still(self) -> None:
+        if not self.acquire(timeout=PATIENCE_S):
+            raise RuntimeError(f"a thread of a handler was at work for {PATIENCE_S} s, without a tool: has it hung?")
 
 
 class _Work(Queue[Any]):
     """What a thread is given; its end is None."""
 
-    is_at_work = False
+    def __init__(self, waits: _Waits) -> None:
+        super().__init__()
+        self._waits = waits
+        self._is_at_work = False
 
     def put_nowait(self, item: Any) -> None:
         super().put_nowait(item)
         if item is not None:
-            _stand_still()
+            self._waits.stand_still()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if self.is_at_work:
-            _waits.release()
+        if self._is_at_work:
+            self._waits.release()
         item = super().get(block, timeout)
-        self.is_at_work = item is not None
+        self._is_at_work = item is not None
         return item
-
-
-class _Thread(_asyncio.WorkerThread):
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.queue = _Work()
 
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
     """Inside the block, all that anyio starts, and all that ask a `VirtualLoop` for something."""
-    ask = asyncio.run_coroutine_threadsafe
+    waits, ask = _Waits(0), asyncio.run_coroutine_threadsafe
+
+    class Thread(_asyncio.WorkerThread):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.queue = _Work(waits)
 
     def asked(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> "concurrent.futures.Future[Any]":
         answer = ask(work, loop)
         if isinstance(loop, VirtualLoop):
-            answer.add_done_callback(lambda _: _stand_still())
-            _waits.release()
+            answer.add_done_callback(lambda _: waits.stand_still())
+            waits.release()
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_asyncio, "WorkerThread", _Thread)
+        patch.setattr(_asyncio, "WorkerThread", Thread)
         patch.setattr(asyncio, "run_coroutine_threadsafe", asked)
         yield
