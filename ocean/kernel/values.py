@@ -31,8 +31,8 @@ def encode(value: Any, what: str = "value") -> str:
 
 
 def _written(value: Any) -> str | None:
-    """At once, if nothing is wrong with it. What may not be in a text is looked for in all texts together; where that is
-    found, or may be, each place is to be looked at by itself."""
+    """At once, if nothing is wrong with it. What may not be in a text is looked for in all texts together: where that
+    is found, or may be, each place is to be looked at by itself."""
     text = _WRITER.encode(value) if _is_plain(value, 0) else None
     try:
         return None if text is None or _NUL in text or not text.encode() else text

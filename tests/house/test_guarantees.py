@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import judging, judging_lives
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 PROMISES, _, REST = PAGE.partition("## How hard they are tried")
@@ -45,6 +47,13 @@ def test_what_is_said_of_both_stores_has_tests_on_both(number: str, text: str) -
 def test_every_test_that_the_page_names_is_there() -> None:
     missing = [f"{path}::{name}" for path, name in NAMED.findall(PAGE) if name not in names_in(path)]
     assert missing == []
+
+
+def test_a_judgement_that_the_page_names_is_made_of_every_seed() -> None:
+    named = {name for path, name in NAMED.findall(PAGE) if path.startswith("tests/simulation/judging")}
+    made = {check.__name__ for check in (*judging.CHECKS, *judging_lives.CHECKS)}
+    assert named
+    assert named <= made
 
 
 def test_what_is_not_promised_is_said() -> None:

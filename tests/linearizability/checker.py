@@ -41,7 +41,9 @@ def explanation(history: Sequence[Operation], step: Step[State], start: State) -
         tried.add((done, state))
         for number in _possible_next(history, done):
             following, answer = step(state, history[number].what)
-            if history[number].answered_at is None or history[number].answer == answer:
+            # Whatever was not answered and would change nothing may as well not have happened.
+            is_lost = history[number].answered_at is None
+            if following != state if is_lost else history[number].answer == answer:
                 branches.append((done | 1 << number, following, (*order, number)))
     return None
 

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ocean import Conflict, Ocean, StoreBusy, StoreFailed
@@ -17,22 +17,34 @@ class History:
     clock: "itertools.count[int]" = field(default_factory=itertools.count)
     of: dict[str, list[Operation]] = field(default_factory=dict)
 
+    def asked(self, run_id: str, what: tuple[str, ...]) -> int:
+        """Its place in the decision's history. Until its answer is written down there, it has none."""
+        mine = self.of.setdefault(run_id, [])
+        mine.append(Operation(what, next(self.clock)))
+        return len(mine) - 1
+
+    def answered(self, run_id: str, place: int, answer: list[str]) -> None:
+        mine = self.of[run_id]
+        mine[place] = replace(mine[place], answered_at=next(self.clock), answer=answer)
+
+    def undone(self, run_id: str, place: int) -> None:
+        """Nothing was done, and that is certain."""
+        mine = self.of[run_id]
+        mine[place] = replace(mine[place], what=("nothing",))
+
     async def make(self, ocean: Ocean, run_id: str, what: tuple[str, ...]) -> list[str] | None:
         """Call, and write down the answer. None: there was none, and whether it happened is known or not."""
-        mine = self.of.setdefault(run_id, [])
-        mine.append(asked := Operation(what, next(self.clock)))
-        place = len(mine) - 1
+        place = self.asked(run_id, what)
         try:
             answer: list[str] = await ocean.call_clog(
                 run_id=run_id, method=what[0], payload=what[1] if len(what) > 1 else None
             )
         except Conflict:
-            # Nothing was done, and that is certain.
-            mine[place] = Operation(("nothing",), asked.invoked_at)
+            self.undone(run_id, place)
             return None
         except (StoreBusy, StoreFailed):
             return None
-        mine[place] = replace(asked, answered_at=next(self.clock), answer=answer)
+        self.answered(run_id, place, answer)
         return answer
 
 
@@ -54,9 +66,13 @@ async def check_ends(ocean: Ocean, run_ids: Iterable[str]) -> int:
     """Each decision was rendered or has expired, never both, never twice. Answers how many have ended."""
     ended = 0
     for run_id in run_ids:
-        types = [event.type for event in await ocean.read_events(run_id, limit=1_000)]
-        ends = [type for type in types if type in ("rendered", "expired")]
-        assert len(ends) <= 1, f"{run_id}: {ends}"
-        assert types.count("claimed") <= 1, f"{run_id} was claimed {types.count('claimed')} times"
-        ended += len(ends)
+        ended += ends_in(run_id, [event.type for event in await ocean.read_events(run_id, limit=1_000)])
     return ended
+
+
+def ends_in(run_id: str, types: Sequence[str]) -> int:
+    """Of one decision's log: at most one end, at most one claim. Answers whether it has ended."""
+    ends = [type for type in types if type in ("rendered", "expired")]
+    assert len(ends) <= 1, f"{run_id}: {ends}"
+    assert types.count("claimed") <= 1, f"{run_id} was claimed {types.count('claimed')} times"
+    return len(ends)

@@ -84,3 +84,10 @@ def test_a_real_objects_history_is_explained_and_one_with_a_lie_in_it_is_not(see
     told = history[last]
     lie = Operation(told.what, told.invoked_at, told.answered_at, ["refused", "claimed", "nobody"])
     assert explanation([*history[:last], lie, *history[last + 1 :]], after, OPEN) is None
+
+
+def test_many_lost_answers_are_judged_too() -> None:
+    """Each may have happened or not: all their subsets would be too many to try."""
+    lost = [op(what, moment) for moment in range(10) for what in ("claim ada", "claim bo", "render ada", "expire")]
+    assert explanation([*lost, op("look", 50, 51, ["refused", "rendered", "ada"])], after, OPEN) is not None
+    assert explanation([*lost, op("look", 50, 51, ["refused", "rendered", "cy"])], after, OPEN) is None

@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from tests.simulation.grounds import GroundName
-from tests.simulation.plan import DEEDS, ENDS, FAULTS, VERBS
+from tests.simulation.plan import DEEDS, ENDS, FAULTS, VERBS, VERBS_FOR_MANY
 from tests.simulation.world import Mode, Result, simulate
 
 COLLECT_EVERY = 10
@@ -34,12 +34,19 @@ EXPECTED = (
     *(f"fault {name}" for name in FAULTS),
     *(f"verb {name}" for name in VERBS if name != "signal_unknown"),
     *(f"verb {name}" for name in ("claim_work", "renew_work", "release_work", "complete_work")),
+    *(f"verb {name}" for name in VERBS_FOR_MANY),
     *(f"deed {name}" for name in DEEDS),
     *(f"end {name}" for name in ENDS),
     *(f"reason {name}" for name in REASONS),
     *(f"outcome {name}" for name in OUTCOMES),
     *(f"event {name}" for name in EVENTS),
     *(f"again {name}" for name in ("conflict", "counter", "crash", "retry", "give_back")),
+    *(f"decision done {name}" for name in ("claim", "render", "expire")),
+    *(f"decision refused {name}" for name in ("claim", "render", "expire", "look")),
+    "decision unanswered",
+    "handler in a thread",
+    *(f"feed {name}" for name in ("ended", "resumed", "dropped")),
+    *(f"delay {name}" for name in ("rate", "debounce")),
     "fault dead worker",
     "fault dropped reader",
     "refused run_not_found",

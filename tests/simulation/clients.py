@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ocean import Ocean, OceanError, StoreBusy, StoreFailed
+from ocean import BulkStopped, Ocean, OceanError, StoreBusy, StoreFailed
 from ocean.kernel.clock import sleep
 from ocean.ticking import Ticker
 from tests.simulation import verbs
@@ -36,14 +36,17 @@ async def client(world: "World", number: int) -> None:
         drawn = verbs.draw(world, verb)
         if drawn is None:
             continue
-        request = Request(*drawn)
-        world.history.asked.append(request.asked)
-        world.say(f"c{number} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
-        if request.is_repeatable and world.strikes("duplicate"):
-            world.start(send(world, request))
-        for _ in range(TRIES):
-            if await send(world, request) or not request.is_repeatable:
-                break
+        await ask(world, f"c{number}", Request(*drawn))
+
+
+async def ask(world: "World", who: str, request: Request) -> None:
+    world.history.asked.append(request.asked)
+    world.say(f"{who} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
+    if request.is_repeatable and world.strikes("duplicate"):
+        world.start(send(world, request))
+    for _ in range(TRIES):
+        if await send(world, request) or not request.is_repeatable:
+            break
 
 
 async def send(world: "World", request: Request) -> bool:
@@ -54,7 +57,7 @@ async def send(world: "World", request: Request) -> bool:
     cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_request") else None
     try:
         answer = await world.instance().ask(request.work, cancel_at=cancel_at)
-    except (Unreachable, StoreBusy, StoreFailed) as error:
+    except (Unreachable, StoreBusy, StoreFailed, BulkStopped) as error:
         asked.is_unknown = True
         world.say(f"no answer to {asked.verb} {asked.token or ''}: {error}")
         await sleep(world.clock, chance.choice((0, 20, 300)))

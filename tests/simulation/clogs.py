@@ -1,30 +1,20 @@
-"""The clogs of the simulation: one that does everything, one that takes all its inputs and cleans up, and errands.
+"""The clogs of the simulation: one that does everything, one that takes all its inputs and cleans up, and errands."""
 
-What a tick is to do follows from its input, so that every call of it means the same; whether a call fails, from chance.
-Every committed call says `did` in its own log, so that the log tells what must have become of everything else.
-"""
-
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ocean import Abort, Clog, Continue, Done, Failed, Ok, Outcome, Retry, Tick, Wait
-from ocean.kernel.clock import sleep
-from tests.simulation.history import Called
+from ocean import Clog, Tick
+from tests.simulation.acting import Act, one_more, row_from
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
-    from tests.simulation.world import World
-
-CAP = 2
-"""Of each counter that ticks and others take from."""
-COUNTERS = tuple(f"cap-{number}" for number in range(6))
-LONGEST_LIFE = 14
-"""Ticks after which a run answers nothing but done."""
 
 
 def clogs_of(instance: "Instance") -> list[Clog]:
     """The last instance has not got the second clog."""
     clogs = [_actor(instance), _gatherer(instance), Clog("errand", external=True)]
+    clogs += instance.world.contest.clogs(instance)
     if instance is instance.world.instances[-1] and len(instance.world.instances) > 2:
         del clogs[1]
     return clogs
@@ -32,35 +22,36 @@ def clogs_of(instance: "Instance") -> list[Clog]:
 
 def _actor(instance: "Instance") -> Clog:
     clog = Clog("actor", tick_ms=instance.world.plan.tick_ms)
-
-    @clog.on_advance
-    async def act(tick: Tick) -> Any:
-        return await Act(instance, tick).perform()
-
+    clog.on_advance(_handler(instance))
     _add_methods(clog)
     return clog
 
 
 def _gatherer(instance: "Instance") -> Clog:
     clog = Clog("gatherer", inputs="all", tick_ms=instance.world.plan.tick_ms)
+    clog.on_advance(_handler(instance))
+    clog.on_end(_handler(instance))
+    _add_methods(clog)
+    return clog
 
-    @clog.on_advance
+
+def _handler(instance: "Instance") -> Callable[[Tick], Any]:
+    """In some seeds they are plain functions."""
+
     async def act(tick: Tick) -> Any:
         return await Act(instance, tick).perform()
 
-    @clog.on_end
-    async def clean_up(tick: Tick) -> Any:
-        return await Act(instance, tick).perform()
+    def act_in_a_thread(tick: Tick) -> Any:
+        return Act(instance, tick).perform_in_a_thread()
 
-    _add_methods(clog)
-    return clog
+    return act_in_a_thread if instance.world.has_threads else act
 
 
 def _add_methods(clog: Clog) -> None:
     @clog.method
     async def note(tick: Tick, payload: Any) -> Any:
         """On a run: writes its row and wakes it, in one commit."""
-        row = _row((await tick.read(run=True)).run)
+        row = row_from((await tick.read(run=True)).run)
         row["calls"] += 1
         await tick.write(run=row)
         await tick.emit("noted", {"calls": row["calls"]})
@@ -70,7 +61,7 @@ def _add_methods(clog: Clog) -> None:
     @clog.method
     async def add(tick: Tick, payload: Any) -> Any:
         await tick.read(session=True)
-        await tick.write(session=_one_more)
+        await tick.write(session=one_more)
         await tick.emit("added", {"t": payload["t"]})
         return payload["t"]
 
@@ -89,190 +80,7 @@ def _add_methods(clog: Clog) -> None:
         await tick.emit("nested", {"t": payload["t"]})
         return payload["t"]
 
-
-def _row(stored: Any) -> dict[str, int]:
-    return dict(stored) if stored else {"ticks": 0, "calls": 0}
-
-
-def _one_more(old: Any) -> Any:
-    return (old or 0) + 1
-
-
-class Act:
-    """One call."""
-
-    def __init__(self, instance: "Instance", tick: Tick) -> None:
-        self._instance = instance
-        self._world: World = instance.world
-        self._tick = tick
-        self._chance = Random(f"{self._world.seed} {tick.run_id} {tick.number} {tick.input}")
-        self._deeds = [deed for deed, rate in self._world.plan.deeds.items() if self._chance.random() < rate]
-        self._wants: dict[str, Any] = {}
-        self._did: dict[str, Any] = {"deeds": self._deeds}
-
-    async def perform(self) -> Any:
-        tick, world = self._tick, self._world
-        called = Called(tick.call_number, tick.reason, tuple(each.number for each in tick.inputs))
-        if not tick._scene.is_dry:
-            world.history.calls[tick.run_id, tick.number].append(called)
-            world.say(f"{self._instance.process.name} calls {tick.run_id} {tick.number}.{called.call} {tick.reason}")
-        world.saw(f"reason {tick.reason}")
-        does_bump, does_look = "bump" in self._deeds, "look" in self._deeds
-        rows = await tick.read(
-            run=True,
-            session="add" in self._deeds,
-            global_=does_bump or does_look,
-            tick=["row"] if "tick_row" in self._deeds else [],
-            guard=does_look,
-        )
-        row = _row(rows.run)
-        row["ticks"] += 1
-        self._did |= {"ticks": row["ticks"], "seen": rows.global_ or 0} if does_look else {"ticks": row["ticks"]}
-        for deed in self._deeds:
-            world.saw(f"deed {deed}")
-            if hasattr(self, f"_{deed}"):
-                await getattr(self, f"_{deed}")()
-        await self._suffer()
-        if does_bump:
-            self._wants["global_"] = self._did["bumped"] = (rows.global_ or 0) + 1
-        await tick.write(run=row, **self._wants)
-        await tick.emit("did", self._did)
-        return self._outcome(row["ticks"])
-
-    async def _hiccup(self) -> None:
-        """Time passes between two things that a handler does, for it or for its whole process."""
-        world, process = self._world, self._instance.process
-        await sleep(world.clock, world.chance.choice((0, 0, 5, 60)))
-        if world.strikes("block"):
-            process.block(world.chance.randint(1, 3 * world.plan.lock_ms))
-            await sleep(world.clock, 0)
-        elif world.strikes("pause"):
-            process.pause(world.chance.randint(1, 5 * world.plan.lock_ms))
-            await sleep(world.clock, 0)
-
-    async def _suffer(self) -> None:
-        """What may go wrong in the middle of a call."""
-        world = self._world
-        await self._hiccup()
-        if world.strikes("handler_raises"):
-            raise ValueError("the handler raises")
-        if world.strikes("handler_times_out"):
-            await sleep(world.clock, 10 * world.plan.tick_ms)
-
-    def _outcome(self, ticks: int) -> Any:
-        world = self._world
-        if world.strikes("handler_answers_nonsense"):
-            return "nonsense"
-        if world.strikes("handler_retries"):
-            return Retry("once more", after_ms=world.chance.choice((None, 0, 100)))
-        ends = world.plan.ends
-        end = self._chance.choices(list(ends), list(ends.values()))[0] if ticks < LONGEST_LIFE else "done"
-        world.saw(f"end {end}")
-        outcomes: dict[str, Outcome] = {
-            "ok": Ok(),
-            "wait": Wait(for_ms=self._chance.randint(0, 3_000)),
-            "continue": Continue({"t": f"{self._tick.run_id}:{self._tick.number}"}),
-            "done": Done(ticks),
-            "failed": Failed("on purpose"),
-        }
-        if end == "abort":
-            raise Abort("on purpose")
-        return outcomes[end]
-
-    async def _add(self) -> None:
-        self._wants["session"] = _one_more
-        self._did["added"] = True
-
-    async def _take(self) -> None:
-        key = self._chance.choice(COUNTERS)
-        taken = await self._tick.take(key, limit=CAP)
-        self._did["took"] = [key, taken.ok, taken.used]
-
-    async def _step(self) -> None:
-        await self._a_step("tick")
-
-    async def _run_step(self) -> None:
-        await self._a_step("run")
-
-    async def _a_step(self, scope: Any) -> None:
-        tick, world = self._tick, self._world
-        place = (tick.run_id, tick.number if scope == "tick" else 0, scope)
-
-        async def effect(key: str) -> str:
-            sql = "SELECT result FROM ocean_steps WHERE run_id = ? AND tick = ?"
-            if world.db.execute(sql, place[:2]).fetchone():
-                world.fail("steps are taken once", f"{place} is stored, and its effect is repeated")
-            await sleep(world.clock, world.chance.choice((0, 5)))
-            return world.history.token()
-
-        got = await tick.step("it", effect, scope=scope)
-        if not tick._scene.is_dry:
-            world.history.steps[place].append(got)
-        self._did[f"step_{scope}"] = got
-
-    async def _stream(self) -> None:
-        for part in range(3):
-            await self._tick.stream("part", {"part": part})
-            await self._hiccup()
-
-    async def _timer(self) -> None:
-        await self._tick.set_timer(self._chance.choice("xy"), after_ms=self._chance.randint(0, 4_000), input={"t": "!"})
-
-    async def _cancel_timer(self) -> None:
-        await self._tick.cancel_timer(self._chance.choice("xy"))
-
-    async def _child(self) -> None:
-        if self._tick.run.parent_run_id is not None and self._chance.random() < 0.7:
-            return
-        notify = self._chance.random() < 0.7
-        self._did |= {"notify": notify, "fate": self._chance.choice(("live", "cancel"))}
-        self._did["child"] = await self._tick.create_run(
-            clog_id=self._chance.choice(("actor", "gatherer", "errand")),
-            input={"t": f"{self._tick.run_id}/{self._tick.number}"},
-            notify_parent=notify,
-            on_parent_end=self._did["fate"],
-            concurrency_keys=self._chance.choice(((), (), ("k1",))),
-        )
-
-    async def _signal(self) -> None:
-        others = self._world.history.runs
-        if others:
-            to = others[self._chance.randrange(len(others))]
-            signal_id = self._chance.choice((None, f"{self._tick.run_id}:{self._tick.number}"))
-            await self._tick.signal(to, {"t": f"from {self._tick.run_id}"}, signal_id=signal_id)
-
-    async def _release(self) -> None:
-        await self._tick.release_dedupe_key()
-
-    async def _tick_row(self) -> None:
-        self._wants["tick"] = {"row": self._tick.number}
-
-    async def _forget(self) -> None:
-        if self._tick.number > 1 and not self._tick._scene.is_dry:
-            self._wants["delete_ticks"] = [self._tick.number - 1]
-
-    async def _kin(self) -> None:
-        """Another run of the same name is answered, whoever has made it."""
-        kin: dict[str, Any] = {"clog_id": "actor", "session_id": "s1", "input": {"t": "kin"}, "dedupe_key": "kin"}
-        self._did["kin"] = await self._tick.create_run(**kin)
-
-    async def _send_later(self) -> None:
-        others = self._world.history.runs
-        if others:
-            at = self._tick.now + self._chance.randint(-100, 2_000)
-            await self._tick.signal(self._chance.choice(others), {"t": "later"}, deliver_at=at)
-
-    async def _insist(self) -> None:
-        """If the other one has ended, this call fails with all that it did."""
-        others = self._world.history.runs
-        if others and self._chance.random() < 0.3:
-            await self._tick.signal(self._chance.choice(others), {"t": "insist"}, required=True)
-
-    async def _sleep(self) -> None:
-        await sleep(self._world.clock, self._chance.choice((0, 10, 200, self._world.plan.lock_ms * 2)))
-
-    async def _call(self) -> None:
-        self._did["answer"] = await self._tick.call("actor", "nested", {"t": "n"})
-
-    async def _attribute(self) -> None:
-        await self._tick.set_attributes(n=self._tick.number)
+    @clog.method
+    def nested_in_a_thread(tick: Tick, payload: Any) -> Any:
+        tick.block(tick.emit("nested", {"t": payload["t"]}))
+        return payload["t"]

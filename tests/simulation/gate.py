@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tests.simulation import mutants, mutants_postgres
+from tests.simulation import mutants, mutants_outside, mutants_postgres
 from tests.simulation.batches import mode_of
 from tests.simulation.grounds import GroundName
 from tests.simulation.mutating import Change
 from tests.simulation.world import simulate
 
-MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_postgres.MUTANTS
+MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_outside.MUTANTS | mutants_postgres.MUTANTS
 SEEDS: dict[GroundName, int] = {"sqlite": 240, "postgres": 80}
 """Within so many every mutant must die. SQLite's are CI's; PostgreSQL's take several times as long: fewer do."""
 RECORD = Path(__file__).with_name("killers.json")

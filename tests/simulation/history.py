@@ -17,6 +17,8 @@ class Asked:
     refusals: list[str] = field(default_factory=list)
     is_unknown: bool = False
     deliver_at: int | None = None
+    meant: tuple[str, ...] = ()
+    """Of a verb for many runs: those that it means for certain, by what there was when it was asked."""
 
 
 @dataclass
@@ -26,6 +28,15 @@ class Called:
     call: int
     reason: str
     inputs: tuple[int, ...]
+
+
+@dataclass
+class Feed:
+    """What a reader of one run has been told so far: cursors and types."""
+
+    run_id: str
+    seen: list[tuple[int, str]] = field(default_factory=list)
+    has_ended: bool = False
 
 
 class History:
@@ -38,6 +49,7 @@ class History:
         self.lost: list[tuple[str, int, int]] = []
         """Run, tick and epoch of those who were told that their lock was lost."""
         self.followed: dict[str, list[Any]] = defaultdict(list)
+        self.feeds: list[Feed] = []
         self._count = 0
 
     def token(self) -> str:

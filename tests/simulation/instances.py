@@ -70,6 +70,9 @@ class Instance:
     async def boot(self) -> None:
         """A fresh process, which registers its clogs; it may be dead before it has."""
         world = self.world
+        if world.over.done():
+            # It would die at once, with nobody left to reap it, and come up again for ever.
+            return
         self._lives += 1
         is_skewed = world.is_on_sqlite and world.strikes("skew", always=True)
         ahead_ms = world.chance.randint(-3_000, 3_000) if is_skewed else 0

@@ -4,8 +4,11 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ocean.events.tail import LAST_EVENTS
+from tests.linearizability.clients import ends_in, unexplained
+from tests.linearizability.decisions import OPEN
 from tests.simulation import judging_lives
-from tests.simulation.clogs import CAP, COUNTERS
+from tests.simulation.acting import CAP, COUNTERS
 from tests.simulation.story import Story
 
 if TYPE_CHECKING:
@@ -79,7 +82,8 @@ def rows_are_the_sum_of_what_was_committed(story: Story) -> None:
         else:
             calls[run_id] += 1
             assert event["payload"]["calls"] == calls[run_id], f"a row of {run_id} was lost: {event}"
-    for row in story.db.execute("SELECT run_id, value FROM ocean_storage_run").fetchall():
+    sql = "SELECT run_id, value FROM ocean_storage_run WHERE clog_id <> 'decision'"
+    for row in story.db.execute(sql).fetchall():
         value, run_id = json.loads(row["value"]), row["run_id"]
         assert value == {"ticks": ticks[run_id], "calls": calls[run_id]}, f"the row of {run_id} is {value}"
 
@@ -151,7 +155,41 @@ def readers_miss_nothing(story: Story) -> None:
         assert len(got) == len(seen) or story.floor, f"{name} was reset, and nothing was removed"
 
 
+def direct_calls_are_linearizable(story: Story) -> None:
+    """Some order explains what everybody was answered, and what is there at the end."""
+    histories = story.world.contest.history
+    for run_id in histories.of:
+        row = story.one("SELECT value FROM ocean_storage_run WHERE run_id = ?", run_id)
+        state = json.loads(row) if row else OPEN
+        histories.answered(run_id, histories.asked(run_id, ("look",)), ["refused", *state])
+    for run_id in unexplained(histories.of):
+        raise AssertionError(f"no order explains {run_id}: {histories.of[run_id]}")
+
+
+def decisions_end_once(story: Story) -> None:
+    for run_id in story.world.contest.runs:
+        ends_in(run_id, [event["type"] for event in story.log if event["run_id"] == run_id])
+
+
+def feeds_of_a_run_miss_nothing(story: Story) -> None:
+    """Joined over all its breaks a feed is what the run's log was; it ends after the run has."""
+    logs: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for event in story.log:
+        logs[event["run_id"]].append((event["seq"], event["type"]))
+    for feed in story.history.feeds:
+        got = [told for told in feed.seen if told[1] != "reset"]
+        if len(got) == len(feed.seen):
+            expected = [told for told in logs[feed.run_id] if got and told <= got[-1]]
+            assert got == expected, f"{feed.run_id} has told {got} of {expected}"
+        assert sorted(set(got)) == got, f"{feed.run_id} has told twice, or in another order: {got}"
+        assert len(got) == len(feed.seen) or story.floor, f"{feed.run_id} was reset, and nothing was removed"
+        if feed.has_ended:
+            assert LAST_EVENTS & {type for _, type in logs[feed.run_id]}, f"{feed.run_id} lives, and its feed ended"
+
+
 CHECKS = (
+    direct_calls_are_linearizable,
+    decisions_end_once,
     acknowledged_signals_are_there_once,
     the_same_request_is_answered_the_same,
     signal_ids_count_once,
@@ -162,4 +200,5 @@ CHECKS = (
     steps_are_taken_once,
     streamed_events_have_a_living_call,
     readers_miss_nothing,
+    feeds_of_a_run_miss_nothing,
 )

@@ -1,9 +1,13 @@
 """At the end: how runs were called, and how they lived and ended."""
 
 from collections import Counter
+from fractions import Fraction
+from math import ceil
 
+from ocean.kernel.retrying import retry_id
+from tests.simulation.plan import VERBS_FOR_MANY
 from tests.simulation.story import Story
-from tests.simulation.verbs import LONGEST_REST_MS, REST_MS
+from tests.simulation.verbs import LONGEST_REST_MS, RATE_LIMIT, RATE_PER_MS, REST_MS
 
 GIVE_BACKS = 2
 CALLS_OF_A_CLAIM = 6
@@ -171,6 +175,44 @@ def completed_work_stays_completed(story: Story) -> None:
             assert "lease_lost" not in asked.refusals, f"a repeated completion was refused: {asked}"
 
 
+def rates_are_kept(story: Story) -> None:
+    """A token is free as soon as it may be, and no sooner. Clocks that differ have another order."""
+    rated = story.world.watcher.rated
+    if {"skew", "jump"} & story.world.plan.rates.keys() or None in rated.values():
+        return
+    owed_until = Fraction(0)
+    for event in story.of("run.created"):
+        if rated[event["seq"]]:
+            owed_until = max(owed_until, Fraction(event["ts"])) + Fraction(RATE_PER_MS, RATE_LIMIT)
+            free_at = max(event["ts"], ceil(owed_until - RATE_PER_MS))
+            starts_at = event["payload"].get("wake_at", event["ts"])
+            assert starts_at == free_at, f"rate: its token is free at {free_at}: {event}"
+
+
+def verbs_for_many_reach_all(story: Story) -> None:
+    """Those who were there when it was asked, and are still there."""
+    rows, db = story.world.watcher.rows, story.db
+    created = Counter(event["run_id"] for event in story.of("run.created"))
+    for asked in story.history.asked:
+        for answer in asked.answers if asked.verb in VERBS_FOR_MANY else ():
+            refused = sum(answer.errors.values())
+            assert (answer.refused, answer.seen) == (refused, answer.done + refused), f"{asked.verb} counts {answer}"
+            runs = [rows[run_id] for run_id in asked.meant if run_id in rows and created[run_id] == 1]
+            for run in [] if answer.more else runs:
+                match asked.verb:
+                    case "cancel_runs":
+                        is_reached = run.is_ended or run.ending is not None
+                    case "signal_runs":
+                        sql = "SELECT 1 FROM ocean_inbox WHERE run_id = ? AND signal_id = ?"
+                        is_there = db.execute(sql, (run.run_id, f"id-{asked.token}")).fetchone()
+                        is_reached = run.is_ended or is_there is not None
+                    case "retry_runs":
+                        is_reached = bool(refused or created[retry_id(run)])
+                    case _:
+                        is_reached = bool(refused)
+                assert is_reached, f"{asked.verb} has passed over {run}: {answer}"
+
+
 CHECKS = (
     parents_are_told_once,
     every_call_of_a_tick_is_the_same,
@@ -187,4 +229,6 @@ CHECKS = (
     back_offs_are_kept,
     a_commit_that_stood_is_known,
     completed_work_stays_completed,
+    rates_are_kept,
+    verbs_for_many_reach_all,
 )

@@ -81,6 +81,9 @@ VERBS = (
     "advance_run",
 )
 
+VERBS_FOR_MANY = ("cancel_runs", "signal_runs", "retry_runs", "delete_runs")
+"""Drawn apart from the others, which were there before."""
+
 DEEDS = (
     "add",
     "bump",
@@ -132,7 +135,7 @@ class Plan:
     """Few runs, and much to do with each."""
 
 
-def drawn(chance: Random) -> Plan:
+def drawn(chance: Random, further: Random) -> Plan:
     share = chance.choice((0.0, 0.15, 0.3, 0.5))
     rates = {name: chance.choice(RATES.get(name, (0.02, 0.06, 0.15))) for name in FAULTS if chance.random() < share}
     verbs = {
@@ -140,6 +143,7 @@ def drawn(chance: Random) -> Plan:
         for name in VERBS
         if name in ALWAYS or chance.random() < 0.5
     }
+    verbs |= {name: 1 for name in VERBS_FOR_MANY if further.random() < 0.2}
     deeds = {name: chance.choice((0.2, 0.5, 0.9)) for name in DEEDS if chance.random() < 0.4}
     if "look" in deeds:
         # Who looks at a row must see something there.

@@ -4,9 +4,11 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ocean import Key, Ocean, RetryPolicy, RunInfo
-from tests.simulation.clogs import CAP, COUNTERS
+from ocean.kernel.records import Run, RunStatus
+from tests.simulation.acting import CAP, COUNTERS
 from tests.simulation.history import Asked
 from tests.simulation.instances import is_rehearsal
+from tests.simulation.plan import VERBS_FOR_MANY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -16,6 +18,7 @@ Drawn = tuple[Asked, Work, bool]
 
 CROWD = 4
 REST_MS, LONGEST_REST_MS = 600, 1_500
+RATE_LIMIT, RATE_PER_MS = 1, 2_000
 POLICIES = (
     None,
     RetryPolicy(max_attempts=1),
@@ -71,7 +74,7 @@ def _create(world: "World", verb: str) -> Drawn:
             options |= {"session_id": "s1", "clog_id": "actor", "dedupe_key": "calm"}
             options |= {"debounce_ms": REST_MS, "debounce_max_ms": chance.choice((None, LONGEST_REST_MS))}
         case "create_rated":
-            options |= {"rate_key": "rate", "rate_limit": 2, "rate_per_ms": 1_000}
+            options |= {"rate_key": "rate", "rate_limit": RATE_LIMIT, "rate_per_ms": RATE_PER_MS}
         case "create_late":
             options["deadline_at"] = now + chance.randint(4_000, 12_000)
         case "create_errand":
@@ -164,6 +167,32 @@ def _delete_session(world: "World") -> Drawn | None:
     return asked, lambda ocean: ocean.delete_session("s2", request_key=key), key is not None
 
 
+def _many(verb: str) -> Callable[["World"], Drawn]:
+    def drawn(world: "World") -> Drawn:
+        chance = world.chance
+        where = chance.choice([{"session_id": "s1"}, {"session_id": "s2"}, {"clog_id": "gatherer"}])
+        how: dict[str, Any] = {"batch": chance.choice((1, 2, 100)), "per_second": chance.choice((None, None, 4))}
+        how["most"] = chance.choice((2, 2, None)) if verb == "delete_runs" else chance.choice((None, None, 2))
+        runs = [run for run in world.watcher.rows.values() if all(getattr(run, name) == where[name] for name in where)]
+        meant = [run for run in runs if _is_meant(verb, run)]
+        asked, _ = _ask(world, verb, is_keyed=False, meant=tuple(run.run_id for run in meant))
+        if verb == "signal_runs":
+            how |= {"input": {"t": asked.token}, "signal_id": f"id-{asked.token}"}
+        return asked, lambda ocean: getattr(ocean, verb)(**where, **how), True
+
+    return drawn
+
+
+def _is_meant(verb: str, run: Run) -> bool:
+    match verb:
+        case "delete_runs":
+            return True
+        case "retry_runs":
+            return run.status is RunStatus.FAILED
+        case _:
+            return not run.is_ended
+
+
 def _sweep(world: "World") -> Drawn:
     asked, _ = _ask(world, "sweep", is_keyed=False)
     ages = {
@@ -185,4 +214,5 @@ OTHERS: dict[str, Callable[["World"], Drawn | None]] = {
     "resume_clog": _clog("resume_clog"),
     "delete_session": _delete_session,
     "sweep": _sweep,
+    **{verb: _many(verb) for verb in VERBS_FOR_MANY},
 }

@@ -37,6 +37,8 @@ class Watcher:
         self._consumed: dict[str, dict[int, int]] = {}
         self.log: list[dict[str, Any]] = []
         self.rows: dict[str, Run] = {}
+        self.rated: dict[int, bool | None] = {}
+        """Whether a creation, by its place in the log, was under a rate; None if the run is gone by its commit."""
         self.latest = world.clock.now()
         """What the clock that is furthest ahead has shown: to the checks, nothing is due later than to anybody."""
 
@@ -91,9 +93,17 @@ class Watcher:
         for event in events:
             self._last = event["seq"]
             self._world.saw(f"event {event['type']}")
+            if event["type"] == "run.created":
+                self._see_delay(event)
             if event["type"] == "tick.restarted":
                 self._world.saw(f"again {json.loads(event['payload'])['because']}")
         return events
+
+    def _see_delay(self, created: dict[str, Any]) -> None:
+        self._world.saw(f"delay {json.loads(created['payload']).get('delayed_by')}")
+        sql = "SELECT rate FROM ocean_run_details WHERE run_id = ?"
+        row = self._world.db.execute(sql, (created["run_id"],)).fetchone()
+        self.rated[created["seq"]] = None if row is None else row["rate"] is not None
 
     def _check_log(self, events: list[dict[str, Any]]) -> None:
         """Each run's log is dense, and what a call says comes with its commit."""

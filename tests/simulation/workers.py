@@ -1,8 +1,6 @@
-"""Workers that lease errands, and readers that follow the log and are cut off now and then."""
+"""Workers that lease errands."""
 
 from typing import TYPE_CHECKING, Any
-
-import anyio
 
 from ocean import Done, Failed, LeaseLost, Ocean, OceanError, Ok, Outcome, Retry, StoreBusy, StoreFailed, Wait
 from ocean.kernel.clock import sleep
@@ -81,22 +79,3 @@ async def _ask(world: "World", verb: str, work: Any, tries: int) -> None:
         except OceanError as error:
             asked.refusals.append(error.code)
             world.saw(f"refused {error.code}")
-
-
-async def reader(world: "World", instance: Instance) -> None:
-    """Follows the whole log; whoever cuts it off, it goes on after the last event it has seen."""
-    seen = world.history.followed[instance.name]
-
-    async def follow(ocean: Ocean) -> None:
-        with anyio.move_on_after(world.chance.randint(100, 4_000) / 1000):
-            async for event in ocean.follow(after=seen[-1][0] if seen else 0):
-                seen.append((event.seq, event.type))
-
-    while True:
-        await sleep(world.clock, world.chance.randint(0, 500))
-        try:
-            await instance.ask(follow)
-        except Unreachable:
-            world.saw("fault dropped reader")
-        except OceanError as error:
-            world.saw(f"reader {error.code}")

@@ -18,18 +18,24 @@ from ocean.kernel.ids import drawing_from
 from ocean.testing.processes import Process
 from ocean.testing.virtual_clock import VirtualClock
 from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
-from tests.simulation import clients, healing, judging, workers
+from tests.simulation import clients, healing, judging, reading, workers
 from tests.simulation.clogs import clogs_of
+from tests.simulation.deciding import Contest
 from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteGround
 from tests.simulation.history import History
 from tests.simulation.instances import Instance
 from tests.simulation.plan import Plan, drawn
+from tests.simulation.threads import one_at_a_time
 from tests.simulation.watching import Watcher
 
 Mode = Literal["safety", "liveness"]
 
 LONGEST_MS = 120_000
 """Of virtual time, for what clients do. Who waits longer for an answer has none."""
+
+
+THREADS_SHARE = 0.08
+"""Of the seeds in which handlers are plain functions."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class World:
         self.mode = mode
         self.loop = loop
         self.chance = chance
-        self.plan: Plan = drawn(chance)
+        self.plan: Plan = drawn(chance, Random(f"{seed}-verbs"))
         self.clock = VirtualClock(loop)
         self.is_on_sqlite = ground == "sqlite"
         self.ground: Ground = SqliteGround() if self.is_on_sqlite else PostgresGround(self.clock)
@@ -69,6 +75,8 @@ class World:
         self.processes: list[Process] = []
         self.history = History()
         self.watcher = Watcher(self)
+        self.contest = Contest(self)
+        self.has_threads = Random(f"{seed}-threads").random() < THREADS_SHARE
         self.instances = [Instance(self, f"i{n}", clogs_of) for n in range(self.plan.instances)]
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -119,13 +127,14 @@ class World:
         for instance in self.instances:
             await instance.boot()
         outside = [clients.client(self, number) for number in range(self.plan.clients)]
-        busy = [self.start(each) for each in outside]
+        busy = [self.start(each) for each in (*outside, *self.contest.deciders())]
         for instance in self.instances:
             self.start(clients.poker(self, instance))
             self.start(clients.trouble(self, instance))
         self.start(workers.worker(self, self.instances[0]))
         if self.chance.random() < 0.5:
-            self.start(workers.reader(self, self.instances[-1]))
+            self.start(reading.reader(self, self.instances[-1]))
+        self.start(reading.run_reader(self))
         await self._until(busy, LONGEST_MS)
         if self.failure is None:
             # What was asked last is still to be done.
@@ -173,7 +182,12 @@ def _silence() -> Iterator[None]:
 def simulate(seed: int, mode: Mode = "safety", ground: GroundName = "sqlite") -> Result:
     chance = Random(seed)
     failure: Failure | None = None
-    with _silence(), drawing_from(chance), asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner:
+    with (
+        _silence(),
+        one_at_a_time(),
+        drawing_from(chance),
+        asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner,
+    ):
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
         errors: list[str] = []
