@@ -30,6 +30,7 @@ SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mo
 DECLARE
   item jsonb;
   stretch jsonb[];
+  tried int := 0;
   together json[];
   answers json[] := '{}';
   is_alone boolean := false;
@@ -44,9 +45,13 @@ BEGIN
   BEGIN
     WHILE cardinality(answers) < jsonb_array_length(items) LOOP
       item := items->(cardinality(answers));
-      stretch := ocean_plain_stretch(items, cardinality(answers));
-      -- One alone gains nothing.
-      together := CASE WHEN cardinality(stretch) > 1 THEN ocean_perform_plain(item->>0, stretch, now) END;
+      together := NULL;
+      IF cardinality(answers) >= tried THEN
+        stretch := ocean_plain_stretch(items, cardinality(answers));
+        tried := cardinality(answers) + cardinality(stretch);
+        -- One alone gains nothing.
+        together := CASE WHEN cardinality(stretch) > 1 THEN ocean_perform_plain(item->>0, stretch, now) END;
+      END IF;
       answers := answers || coalesce(together,
         ARRAY[json_build_object('answer', ocean_perform(item->>0, item->1, item->2, now))]);
     END LOOP;
