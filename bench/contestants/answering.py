@@ -1,0 +1,86 @@
+"""How a contestant is asked: a line of JSON comes in, a line of JSON goes out, and the process ends.
+
+Needs nothing but the standard library, for every contestant begins here. What a library prints goes to stderr.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+Ask = dict[str, Any]
+"""`db` (a URL, or a folder for SQLite), `question`, and the sizes that the question has."""
+Answer = dict[str, float]
+Question = Callable[[Ask], Coroutine[Any, Any, Answer]]
+
+
+def answer(questions: dict[str, Question], run: Callable[[Coroutine[Any, Any, Answer]], Answer] = asyncio.run) -> None:
+    out = os.dup(1)
+    os.dup2(2, 1)
+    ask = json.loads(sys.stdin.readline())
+    given = run(questions[ask["question"]](ask))
+    os.write(out, json.dumps(given).encode() + b"\n")
+    sys.stderr.flush()
+    # Some leave threads behind that would keep the process alive, and nothing they could still do is wanted.
+    os._exit(0)
+
+
+class Countdown:
+    """Set when so many things have happened; `at` is when the last of them did."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.at = 0.0
+        self._over = asyncio.Event()
+
+    def tell(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            self.at = time.perf_counter()
+            self._over.set()
+
+    async def over(self, within_s: float = 600) -> None:
+        await asyncio.wait_for(self._over.wait(), within_s)
+
+
+async def by_callers(callers: int, count: int, call: Callable[[int], Awaitable[object]]) -> None:
+    """`call` each number below `count`, each by its own call, so many callers at a time."""
+    numbers = iter(range(count))
+
+    async def one() -> None:
+        for number in numbers:
+            await call(number)
+
+    await asyncio.gather(*(one() for _ in range(min(callers, count))))
+
+
+async def until(is_so: Callable[[], Awaitable[bool]], every_s: float = 0.002) -> None:
+    """For what a database alone knows."""
+    while not await is_so():  # noqa: ASYNC110
+        await asyncio.sleep(every_s)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
+
+
+def in_ms(seconds: Sequence[float]) -> Answer:
+    """The latencies that every question about time answers."""
+    return {"p50_ms": percentile(seconds, 50) * 1_000, "p95_ms": percentile(seconds, 95) * 1_000}
+
+
+@asynccontextmanager
+async def background(*tasks: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Tasks that are cancelled at the end of the block, unless they have ended."""
+    started = [asyncio.create_task(task) for task in tasks]
+    try:
+        yield started
+    finally:
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)

@@ -1,0 +1,67 @@
+"""DBOS Transact on SQLite and on PostgreSQL: asynchronous workflows, called where they are, or by way of a queue."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from dbos import DBOS, DBOSConfig
+
+from bench.contestants.answering import Answer, Ask, answer, by_callers
+
+
+@asynccontextmanager
+async def launched(ask: Ask) -> AsyncIterator[None]:
+    url = ask["db"] if "://" in ask["db"] else f"sqlite:///{ask['db']}/dbos.sqlite"
+    config: DBOSConfig = {"name": "bench", "system_database_url": url, "log_level": "ERROR"}
+    if "://" in ask["db"]:
+        config["sys_db_pool_size"] = ask["connections"]
+    DBOS(config=config)
+    DBOS.launch()
+    try:
+        yield
+    finally:
+        DBOS.destroy()
+
+
+@DBOS.workflow()
+async def finishing(number: int) -> int:
+    return number
+
+
+async def one_tick_runs(ask: Ask) -> Answer:
+    async with launched(ask):
+
+        async def create(number: int) -> None:
+            await finishing(number)
+
+        async def finished(count: int) -> float:
+            began = time.perf_counter()
+            await by_callers(ask["callers"], count, create)
+            return time.perf_counter() - began
+
+        await finished(50)
+        return {"per_s": ask["runs"] / await finished(ask["runs"])}
+
+
+async def one_tick_runs_by_queue(ask: Ask) -> Answer:
+    async with launched(ask):
+        await DBOS.register_queue_async("queue", polling_interval_sec=0.01)
+
+        async def finished(count: int) -> float:
+            began = time.perf_counter()
+            handles = []
+
+            async def create(number: int) -> None:
+                handles.append(await DBOS.enqueue_workflow_async("queue", finishing, number))
+
+            await by_callers(ask["callers"], count, create)
+            for handle in handles:
+                await handle.get_result(polling_interval_sec=0.01)
+            return time.perf_counter() - began
+
+        await finished(50)
+        return {"per_s": ask["runs"] / await finished(ask["runs"])}
+
+
+if __name__ == "__main__":
+    answer({"one_tick_runs": one_tick_runs, "one_tick_runs_by_queue": one_tick_runs_by_queue})

@@ -1,0 +1,54 @@
+"""LangGraph with its SQLite checkpointer, the asynchronous one. A run is a thread of a graph; a node is a step.
+
+As shipped (`durability="async"`) it goes on while a checkpoint is written, and returns when all are.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypedDict
+
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+
+from bench.contestants.answering import Answer, Ask, answer, by_callers
+
+
+class State(TypedDict):
+    n: int
+
+
+async def count(state: State) -> State:
+    return {"n": state["n"] + 1}
+
+
+@asynccontextmanager
+async def compiled(ask: Ask, nodes: int) -> AsyncIterator[Any]:
+    """A graph of so many nodes in a row."""
+    graph = StateGraph(State)
+    names = [f"node{number}" for number in range(nodes)]
+    for name in names:
+        graph.add_node(name, count)
+    for first, second in zip([START, *names], [*names, END], strict=True):
+        graph.add_edge(first, second)
+    async with AsyncSqliteSaver.from_conn_string(f"{ask['db']}/langgraph.db") as saver:
+        yield graph.compile(checkpointer=saver)
+
+
+async def one_tick_runs(ask: Ask) -> Answer:
+    async with compiled(ask, nodes=1) as graph:
+
+        async def create(number: int) -> None:
+            await graph.ainvoke({"n": number}, {"configurable": {"thread_id": f"{time.perf_counter_ns()}-{number}"}})
+
+        async def finished(count: int) -> float:
+            began = time.perf_counter()
+            await by_callers(ask["callers"], count, create)
+            return time.perf_counter() - began
+
+        await finished(20)
+        return {"per_s": ask["runs"] / await finished(ask["runs"])}
+
+
+if __name__ == "__main__":
+    answer({"one_tick_runs": one_tick_runs})

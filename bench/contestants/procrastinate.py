@@ -1,0 +1,59 @@
+"""procrastinate on PostgreSQL: asynchronous tasks, a worker with concurrency, a pool large enough for both."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import procrastinate
+
+from bench.contestants.answering import Answer, Ask, Countdown, answer, background, by_callers, until
+
+UNFINISHED = "SELECT count(*) AS count FROM procrastinate_jobs WHERE status <> 'succeeded'"
+
+
+@asynccontextmanager
+async def opened(ask: Ask) -> AsyncIterator[procrastinate.App]:
+    connector = procrastinate.PsycopgConnector(
+        conninfo=ask["db"], min_size=ask["connections"], max_size=ask["connections"]
+    )
+    app = procrastinate.App(connector=connector)
+    async with app.open_async():
+        await app.schema_manager.apply_schema_async()
+        yield app
+
+
+async def one_tick_runs(ask: Ask) -> Answer:
+    async with opened(ask) as app:
+        countdown = Countdown(0)
+
+        @app.task(name="job")
+        async def job(number: int) -> None:
+            countdown.tell()
+
+        async def is_finished() -> bool:
+            return not (await app.connector.execute_query_one_async(UNFINISHED))["count"]
+
+        async def create(number: int) -> None:
+            await job.defer_async(number=number)
+
+        async def finished(count: int) -> float:
+            nonlocal countdown
+            countdown = Countdown(count)
+            began = time.perf_counter()
+            await by_callers(ask["callers"], count, create)
+            await countdown.over()
+            await until(is_finished)
+            return time.perf_counter() - began
+
+        worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
+        async with background(worker):
+            await asyncio.sleep(0.5)
+            await finished(50)
+            return {"per_s": ask["runs"] / await finished(ask["runs"])}
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    answer({"one_tick_runs": one_tick_runs})
