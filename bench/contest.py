@@ -40,7 +40,7 @@ class Contestant:
 
     @property
     def is_ocean(self) -> bool:
-        return self.module == "ocean"
+        return self.module.startswith("ocean")
 
 
 @dataclass(frozen=True)

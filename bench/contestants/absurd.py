@@ -10,7 +10,17 @@ import psycopg
 from absurd_sdk import AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 
-from bench.contestants.answering import Answer, Ask, Countdown, answer, background, by_callers, until
+from bench.contestants.answering import (
+    Answer,
+    Ask,
+    Countdown,
+    Moments,
+    answer,
+    background,
+    by_callers,
+    one_by_one,
+    until,
+)
 
 UNFINISHED = "SELECT count(*) FROM absurd.t_default WHERE state <> 'completed'"
 
@@ -53,10 +63,36 @@ async def one_tick_runs(ask: Ask) -> Answer:
             await until(is_finished)
             return time.perf_counter() - began
 
-        async with background(worker.start_worker(concurrency=ask["concurrency"], poll_interval=0.01)):
+        async with background(
+            worker.start_worker(concurrency=ask["concurrency"], poll_interval=ask["poll_ms"] / 1_000)
+        ):
             await finished(50)
             return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+async def signal_latency(ask: Ask) -> Answer:
+    moments = Moments()
+
+    async with opened(ask) as (clients, worker, looking):
+
+        @worker.register_task("job")
+        async def job(params: Any, ctx: Any) -> Any:
+            moments.handle()
+            return params
+
+        async def is_finished() -> bool:
+            return not (await (await looking.execute(UNFINISHED)).fetchone())[0]
+
+        async def spawn(number: int) -> None:
+            await clients[0].spawn("job", {"n": number}, queue="default")
+            await until(is_finished, every_s=0.001)
+            moments.commit()
+
+        async with background(
+            worker.start_worker(concurrency=ask["concurrency"], poll_interval=ask["poll_ms"] / 1_000)
+        ):
+            return await one_by_one(ask["signals"], moments, spawn)
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})

@@ -15,6 +15,8 @@ from typing import Any
 Ask = dict[str, Any]
 """`db` (a URL, or a folder for SQLite), `question`, and the sizes that the question has."""
 Answer = dict[str, float]
+WARM_UP = 20
+REST_S = 0.02
 Question = Callable[[Ask], Coroutine[Any, Any, Answer]]
 
 
@@ -69,9 +71,41 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
-def in_ms(seconds: Sequence[float]) -> Answer:
+def in_ms(seconds: Sequence[float], prefix: str = "") -> Answer:
     """The latencies that every question about time answers."""
-    return {"p50_ms": percentile(seconds, 50) * 1_000, "p95_ms": percentile(seconds, 95) * 1_000}
+    return {f"{prefix}p50_ms": percentile(seconds, 50) * 1_000, f"{prefix}p95_ms": percentile(seconds, 95) * 1_000}
+
+
+class Moments:
+    """When the handler was called, and when what it did was committed: of one thing at a time."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.handled_at = 0.0
+        self.committed = Countdown(1)
+
+    def handle(self) -> None:
+        self.handled_at = time.perf_counter()
+
+    def commit(self) -> None:
+        self.committed.tell()
+
+
+async def one_by_one(count: int, moments: Moments, act: Callable[[int], Awaitable[object]]) -> Answer:
+    """How long each takes on a system that has come to rest before it."""
+    to_handler, to_commit = [], []
+    for number in range(-WARM_UP, count):
+        await asyncio.sleep(REST_S)
+        moments.begin()
+        began = time.perf_counter()
+        await act(number)
+        await moments.committed.over()
+        if number >= 0:
+            to_commit.append(moments.committed.at - began)
+            to_handler.append(moments.handled_at - began)
+    return in_ms(to_commit) | (in_ms(to_handler, "handler_") if moments.handled_at else {})
 
 
 @asynccontextmanager

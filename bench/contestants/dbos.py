@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from dbos import DBOS, DBOSConfig
 
-from bench.contestants.answering import Answer, Ask, answer, by_callers
+from bench.contestants.answering import WARM_UP, Answer, Ask, Moments, answer, by_callers, one_by_one
 
 
 @asynccontextmanager
@@ -63,5 +63,33 @@ async def one_tick_runs_by_queue(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+moments = Moments()
+
+
+@DBOS.workflow()
+async def receiving(count: int) -> None:
+    """A message is received when that is recorded, so both moments are one."""
+    for _ in range(count):
+        await DBOS.recv_async(timeout_seconds=600)
+        moments.handle()
+        moments.commit()
+
+
+async def signal_latency(ask: Ask) -> Answer:
+    async with launched(ask):
+        handle = await DBOS.start_workflow_async(receiving, WARM_UP + ask["signals"])
+
+        async def send(number: int) -> None:
+            await DBOS.send_async(handle.get_workflow_id(), {"n": number})
+
+        return await one_by_one(ask["signals"], moments, send)
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs, "one_tick_runs_by_queue": one_tick_runs_by_queue})
+    answer(
+        {
+            "one_tick_runs": one_tick_runs,
+            "one_tick_runs_by_queue": one_tick_runs_by_queue,
+            "signal_latency": signal_latency,
+        }
+    )

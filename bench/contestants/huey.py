@@ -12,7 +12,7 @@ from typing import Any
 
 from huey import SqliteHuey
 
-from bench.contestants.answering import Answer, Ask, answer
+from bench.contestants.answering import Answer, Ask, Moments, answer, one_by_one
 
 
 def opened(ask: Ask) -> Any:
@@ -22,7 +22,11 @@ def opened(ask: Ask) -> Any:
 @asynccontextmanager
 async def consuming(huey: Any, ask: Ask) -> AsyncIterator[None]:
     consumer = huey.create_consumer(
-        workers=ask["workers"], worker_type="thread", initial_delay=0.001, max_delay=0.01, periodic=False
+        workers=ask["workers"],
+        worker_type="thread",
+        initial_delay=0.001,
+        max_delay=ask["poll_ms"] / 1_000,
+        periodic=False,
     )
     consumer._set_signal_handlers = lambda: None
     consumer.start()
@@ -81,6 +85,24 @@ async def one_tick_runs(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / await asyncio.to_thread(finished, ask["runs"])}
 
 
+async def signal_latency(ask: Ask) -> Answer:
+    huey = opened(ask)
+    moments = Moments()
+    loop = asyncio.get_running_loop()
+
+    @huey.task()
+    def job(number: int) -> int:
+        moments.handle()
+        return number
+
+    @huey.post_execute()
+    def executed(task: Any, value: Any, error: Any) -> None:
+        loop.call_soon_threadsafe(moments.commit)
+
+    async with consuming(huey, ask):
+        return await one_by_one(ask["signals"], moments, lambda number: asyncio.to_thread(job, number))
+
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})

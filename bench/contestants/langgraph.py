@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 
-from bench.contestants.answering import Answer, Ask, answer, by_callers
+from bench.contestants.answering import Answer, Ask, Moments, answer, by_callers, one_by_one
 
 
 class State(TypedDict):
@@ -50,5 +50,17 @@ async def one_tick_runs(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+async def signal_latency(ask: Ask) -> Answer:
+    """Another input for the same thread."""
+    moments = Moments()
+    async with compiled(ask, nodes=1) as graph:
+
+        async def invoke(number: int) -> None:
+            await graph.ainvoke({"n": number}, {"configurable": {"thread_id": "one"}})
+            moments.commit()
+
+        return await one_by_one(ask["signals"], moments, invoke)
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})

@@ -1,12 +1,12 @@
 """Ocean, in the process that creates the runs: a ticker moves them. A tick counts when it is committed."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
-from bench.contestants.answering import Answer, Ask, Countdown, answer, by_callers
-from ocean import Clog, Done, Ocean, Outcome, Tick
+from bench.contestants.answering import Answer, Ask, Countdown, Moments, answer, by_callers, one_by_one
+from ocean import Clog, Done, Ocean, Ok, Outcome, Tick
 from ocean.kernel.observing import Listener, TickSeen
 from ocean.ticking import ticker
 
@@ -14,15 +14,16 @@ WARM_UP = 50
 
 
 class Commits(Listener):
-    """Tells a countdown of every tick, once it is committed."""
+    """Tells somebody of every tick, once it is committed."""
 
     def __init__(self, ocean: Ocean) -> None:
-        self.countdown = Countdown(0)
+        self.tell: Callable[[], None] = Countdown(0).tell
         ocean.observed.tell(self)
 
     def expect(self, count: int) -> Countdown:
-        self.countdown = Countdown(count)
-        return self.countdown
+        countdown = Countdown(count)
+        self.tell = countdown.tell
+        return countdown
 
     def around_tick(self, seen: TickSeen) -> AbstractContextManager[Any]:
         return self._around()
@@ -30,7 +31,7 @@ class Commits(Listener):
     @contextmanager
     def _around(self) -> Iterator[None]:
         yield
-        self.countdown.tell()
+        self.tell()
 
 
 def url_of(ask: Ask) -> str:
@@ -71,5 +72,20 @@ async def one_tick_runs(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+async def signal_latency(ask: Ask) -> Answer:
+    moments = Moments()
+    clog = Clog("answering")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        moments.handle()
+        return Ok()
+
+    async with opened(ask, clog) as (ocean, commits):
+        run = await ocean.create_run(session_id="s", clog_id="answering")
+        commits.tell = moments.commit
+        return await one_by_one(ask["signals"], moments, lambda number: ocean.signal(run.run_id, {"n": number}))
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})

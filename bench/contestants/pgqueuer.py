@@ -17,7 +17,7 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.contestants.answering import Answer, Ask, Countdown, answer, background, by_callers
+from bench.contestants.answering import Answer, Ask, Countdown, Moments, answer, background, by_callers, one_by_one
 
 Handler = Callable[[Job], Awaitable[None]]
 
@@ -84,5 +84,34 @@ async def one_tick_runs(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / seconds}
 
 
+class Logging(Queries):
+    """Says when jobs are finished in the database: that is when they are logged."""
+
+    on_logged: Callable[[], None]
+
+    async def log_jobs(self, job_status: Any) -> Any:
+        given = await super().log_jobs(job_status)
+        self.on_logged()
+        return given
+
+
+async def signal_latency(ask: Ask) -> Answer:
+    """A batch of one: a larger one would wait 100 ms for others before it is logged."""
+    moments = Moments()
+
+    async def work(job: Job) -> None:
+        moments.handle()
+
+    async with installed(ask) as queries:
+        connection = await asyncpg.connect(ask["db"])
+        logging = Logging(AsyncpgDriver(connection))
+        logging.on_logged = moments.commit
+        manager = PgQueuer(logging.driver, queries=logging)
+        manager.entrypoint("job")(work)
+        async with background(manager.run(batch_size=1)):
+            await asyncio.sleep(0.5)
+            return await one_by_one(ask["signals"], moments, lambda n: queries.enqueue("job", str(n).encode()))
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs}, run=uvloop.run)
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency}, run=uvloop.run)

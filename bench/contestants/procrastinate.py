@@ -5,10 +5,21 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import procrastinate
 
-from bench.contestants.answering import Answer, Ask, Countdown, answer, background, by_callers, until
+from bench.contestants.answering import (
+    Answer,
+    Ask,
+    Countdown,
+    Moments,
+    answer,
+    background,
+    by_callers,
+    one_by_one,
+    until,
+)
 
 UNFINISHED = "SELECT count(*) AS count FROM procrastinate_jobs WHERE status <> 'succeeded'"
 
@@ -54,6 +65,27 @@ async def one_tick_runs(ask: Ask) -> Answer:
             return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+async def signal_latency(ask: Ask) -> Answer:
+    moments = Moments()
+    async with opened(ask) as app:
+        finish = app.job_manager.finish_job
+
+        async def finished(*arguments: Any, **named: Any) -> None:
+            await finish(*arguments, **named)
+            moments.commit()
+
+        app.job_manager.finish_job = finished
+
+        @app.task(name="job")
+        async def job(number: int) -> None:
+            moments.handle()
+
+        worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
+        async with background(worker):
+            await asyncio.sleep(0.5)
+            return await one_by_one(ask["signals"], moments, lambda number: job.defer_async(number=number))
+
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})
