@@ -2,7 +2,7 @@
 claims as many tasks at once as it works on."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from bench.contestants.answering import (
     Ask,
     Countdown,
     Moments,
+    Traffic,
     answer,
     background,
     by_callers,
@@ -37,6 +38,13 @@ async def opened(ask: Ask) -> AsyncIterator[tuple[list[AsyncAbsurd], AsyncAbsurd
     for each in (*clients, worker):
         await each.close()
     await looking.close()
+
+
+def working(worker: AsyncAbsurd, ask: Ask) -> Coroutine[Any, Any, None]:
+    work: Coroutine[Any, Any, None] = worker.start_worker(
+        concurrency=ask["concurrency"], poll_interval=ask["poll_ms"] / 1_000
+    )
+    return work
 
 
 async def one_tick_runs(ask: Ask) -> Answer:
@@ -63,9 +71,7 @@ async def one_tick_runs(ask: Ask) -> Answer:
             await until(is_finished)
             return time.perf_counter() - began
 
-        async with background(
-            worker.start_worker(concurrency=ask["concurrency"], poll_interval=ask["poll_ms"] / 1_000)
-        ):
+        async with background(working(worker, ask)):
             await finished(50)
             return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
@@ -88,11 +94,77 @@ async def signal_latency(ask: Ask) -> Answer:
             await until(is_finished, every_s=0.001)
             moments.commit()
 
-        async with background(
-            worker.start_worker(concurrency=ask["concurrency"], poll_interval=ask["poll_ms"] / 1_000)
-        ):
+        async with background(working(worker, ask)):
             return await one_by_one(ask["signals"], moments, spawn)
 
 
+async def ten_steps(ask: Ask) -> Answer:
+    async with opened(ask) as (clients, worker, looking):
+
+        @worker.register_task("job")
+        async def job(params: Any, ctx: Any) -> None:
+            for number in range(ask["steps"]):
+                await ctx.step(f"step{number}", lambda result=number: _itself(result))
+
+        async def is_finished() -> bool:
+            return not (await (await looking.execute(UNFINISHED)).fetchone())[0]
+
+        async def finished(count: int) -> float:
+            began = time.perf_counter()
+            await by_callers(
+                ask["callers"], count, lambda n: clients[n % len(clients)].spawn("job", {"n": n}, queue="default")
+            )
+            await until(is_finished)
+            return time.perf_counter() - began
+
+        async with background(working(worker, ask)):
+            await finished(10)
+            return {"per_s": ask["runs"] * ask["steps"] / await finished(ask["runs"])}
+
+
+async def _itself(value: int) -> int:
+    return value
+
+
+async def signals(ask: Ask) -> Answer:
+    """An event has a name of its own: the first of a name is kept, and the others are nothing."""
+    traffic = Traffic(ask["signals"])
+    each = -(-ask["signals"] // ask["runs"])
+    seen: set[int] = set()
+    async with opened(ask) as (clients, worker, looking):
+
+        @worker.register_task("job")
+        async def job(params: Any, ctx: Any) -> None:
+            for turn in range(each):
+                number = params["n"] + turn * ask["runs"]
+                await ctx.await_event(f"event{number}")
+                if number not in seen:
+                    # A task that goes on runs from its beginning, over the events it has had.
+                    seen.add(number)
+                    traffic.received(number)
+
+        async def is_waiting() -> bool:
+            cursor = await looking.execute("SELECT count(*) FROM absurd.t_default WHERE state = 'sleeping'")
+            return bool((await cursor.fetchone())[0] == ask["runs"])
+
+        async with background(working(worker, ask)):
+            await by_callers(
+                ask["callers"],
+                ask["runs"],
+                lambda n: clients[n % len(clients)].spawn("job", {"n": n}, queue="default"),
+            )
+            await until(is_waiting)
+            return await traffic.sent(
+                ask["callers"], lambda n: clients[n % len(clients)].emit_event(f"event{n}", {"n": n})
+            )
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})
+    answer(
+        {
+            "one_tick_runs": one_tick_runs,
+            "ten_steps": ten_steps,
+            "signal_latency": signal_latency,
+            "signals": signals,
+        }
+    )

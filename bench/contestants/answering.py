@@ -93,6 +93,31 @@ class Moments:
         self.committed.tell()
 
 
+class Traffic:
+    """Many messages by many callers: how many a second, and how long each takes from its call to its receipt."""
+
+    def __init__(self, count: int) -> None:
+        self._sent_at = [0.0] * count
+        self._took: list[float] = []
+        self._all = Countdown(count)
+
+    def received(self, number: int) -> None:
+        self._took.append(time.perf_counter() - self._sent_at[number])
+        self._all.tell()
+
+    async def sent(self, callers: int, send: Callable[[int], Awaitable[object]]) -> Answer:
+        """Sends all of them, waits until all are received, and answers."""
+
+        async def one(number: int) -> None:
+            self._sent_at[number] = time.perf_counter()
+            await send(number)
+
+        began = time.perf_counter()
+        await by_callers(callers, len(self._sent_at), one)
+        await self._all.over()
+        return {"per_s": len(self._sent_at) / (self._all.at - began)} | in_ms(self._took)
+
+
 async def one_by_one(count: int, moments: Moments, act: Callable[[int], Awaitable[object]]) -> Answer:
     """How long each takes on a system that has come to rest before it."""
     to_handler, to_commit = [], []

@@ -1,12 +1,13 @@
 """DBOS Transact on SQLite and on PostgreSQL: asynchronous workflows, called where they are, or by way of a queue."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dbos import DBOS, DBOSConfig
 
-from bench.contestants.answering import WARM_UP, Answer, Ask, Moments, answer, by_callers, one_by_one
+from bench.contestants.answering import WARM_UP, Answer, Ask, Moments, Traffic, answer, by_callers, one_by_one
 
 
 @asynccontextmanager
@@ -63,6 +64,29 @@ async def one_tick_runs_by_queue(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+@DBOS.step()
+async def step(number: int) -> int:
+    return number
+
+
+@DBOS.workflow()
+async def stepping(steps: int) -> None:
+    for number in range(steps):
+        await step(number)
+
+
+async def ten_steps(ask: Ask) -> Answer:
+    async with launched(ask):
+
+        async def create(number: int) -> None:
+            await stepping(ask["steps"])
+
+        await by_callers(ask["callers"], 10, create)
+        began = time.perf_counter()
+        await by_callers(ask["callers"], ask["runs"], create)
+        return {"per_s": ask["runs"] * ask["steps"] / (time.perf_counter() - began)}
+
+
 moments = Moments()
 
 
@@ -85,11 +109,32 @@ async def signal_latency(ask: Ask) -> Answer:
         return await one_by_one(ask["signals"], moments, send)
 
 
+traffic = Traffic(0)
+
+
+@DBOS.workflow()
+async def waiting(count: int) -> None:
+    for _ in range(count):
+        traffic.received((await DBOS.recv_async(timeout_seconds=600))["n"])
+
+
+async def signals(ask: Ask) -> Answer:
+    global traffic
+    traffic = Traffic(ask["signals"])
+    each = -(-ask["signals"] // ask["runs"])
+    async with launched(ask):
+        ids = [(await DBOS.start_workflow_async(waiting, each)).get_workflow_id() for _ in range(ask["runs"])]
+        await asyncio.sleep(ask["settle_s"])
+        return await traffic.sent(ask["callers"], lambda n: DBOS.send_async(ids[n % len(ids)], {"n": n}))
+
+
 if __name__ == "__main__":
     answer(
         {
             "one_tick_runs": one_tick_runs,
             "one_tick_runs_by_queue": one_tick_runs_by_queue,
+            "ten_steps": ten_steps,
             "signal_latency": signal_latency,
+            "signals": signals,
         }
     )

@@ -1,12 +1,12 @@
 """Ocean, in the process that creates the runs: a ticker moves them. A tick counts when it is committed."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
-from bench.contestants.answering import Answer, Ask, Countdown, Moments, answer, by_callers, one_by_one
-from ocean import Clog, Done, Ocean, Ok, Outcome, Tick
+from bench.contestants.answering import Answer, Ask, Countdown, Moments, Traffic, answer, by_callers, one_by_one
+from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
 from ocean.kernel.observing import Listener, TickSeen
 from ocean.ticking import ticker
 
@@ -17,21 +17,22 @@ class Commits(Listener):
     """Tells somebody of every tick, once it is committed."""
 
     def __init__(self, ocean: Ocean) -> None:
-        self.tell: Callable[[], None] = Countdown(0).tell
+        self.tell: Callable[[TickSeen], object] = lambda seen: None
         ocean.observed.tell(self)
 
-    def expect(self, count: int) -> Countdown:
+    def expect(self, count: int, outcome: str = "done") -> Countdown:
+        """So many ticks with that outcome."""
         countdown = Countdown(count)
-        self.tell = countdown.tell
+        self.tell = lambda seen: countdown.tell() if seen.outcome == outcome else None
         return countdown
 
     def around_tick(self, seen: TickSeen) -> AbstractContextManager[Any]:
-        return self._around()
+        return self._around(seen)
 
     @contextmanager
-    def _around(self) -> Iterator[None]:
+    def _around(self, seen: TickSeen) -> Iterator[None]:
         yield
-        self.tell()
+        self.tell(seen)
 
 
 def url_of(ask: Ask) -> str:
@@ -45,21 +46,18 @@ async def opened(ask: Ask, *clogs: Clog) -> AsyncIterator[tuple[Ocean, Commits]]
         yield ocean, Commits(ocean)
 
 
-def finishing() -> Clog:
-    clog = Clog("finishing")
-
-    @clog.on_advance
-    async def advance(tick: Tick) -> Outcome:
-        return Done(tick.input)
-
+def clog_of(handler: Callable[[Tick], Awaitable[Outcome]]) -> Clog:
+    clog = Clog("bench")
+    clog.on_advance(handler)
     return clog
 
 
-async def one_tick_runs(ask: Ask) -> Answer:
-    async with opened(ask, finishing()) as (ocean, commits):
+async def runs_a_second(ask: Ask, handler: Callable[[Tick], Awaitable[Outcome]]) -> Answer:
+    """From the first call until the last run is done."""
+    async with opened(ask, clog_of(handler)) as (ocean, commits):
 
         async def create(number: int) -> None:
-            await ocean.create_run(session_id=f"s{number % 100}", clog_id="finishing", input={"n": number})
+            await ocean.create_run(session_id=f"s{number % 100}", clog_id="bench", input={"n": number})
 
         async def finished(count: int) -> float:
             began = time.perf_counter()
@@ -72,20 +70,78 @@ async def one_tick_runs(ask: Ask) -> Answer:
         return {"per_s": ask["runs"] / await finished(ask["runs"])}
 
 
+async def one_tick_runs(ask: Ask) -> Answer:
+    async def advance(tick: Tick) -> Outcome:
+        return Done(tick.input)
+
+    return await runs_a_second(ask, advance)
+
+
+async def ten_ticks(ask: Ask) -> Answer:
+    """Each keeps a result in the run's row."""
+
+    async def advance(tick: Tick) -> Outcome:
+        results = (await tick.read(run=True)).run or []
+        await tick.write(run=[*results, len(results)])
+        return Done(len(results)) if len(results) + 1 == ask["steps"] else Continue()
+
+    return _with_steps(ask, await runs_a_second(ask, advance))
+
+
+async def ten_steps(ask: Ask) -> Answer:
+    async def advance(tick: Tick) -> Outcome:
+        for number in range(ask["steps"]):
+            await tick.step(f"step{number}", lambda key, result=number: result)
+        return Done()
+
+    return _with_steps(ask, await runs_a_second(ask, advance))
+
+
+def _with_steps(ask: Ask, runs: Answer) -> Answer:
+    return {"per_s": runs["per_s"] * ask["steps"]}
+
+
 async def signal_latency(ask: Ask) -> Answer:
     moments = Moments()
-    clog = Clog("answering")
 
-    @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
         moments.handle()
         return Ok()
 
-    async with opened(ask, clog) as (ocean, commits):
-        run = await ocean.create_run(session_id="s", clog_id="answering")
-        commits.tell = moments.commit
+    async with opened(ask, clog_of(advance)) as (ocean, commits):
+        run = await ocean.create_run(session_id="s", clog_id="bench")
+        commits.tell = lambda seen: moments.commit()
         return await one_by_one(ask["signals"], moments, lambda number: ocean.signal(run.run_id, {"n": number}))
 
 
+async def signals(ask: Ask) -> Answer:
+    """Into runs that wait for them, and wait again."""
+    handled: dict[tuple[str, int], int] = {}
+
+    async def advance(tick: Tick) -> Outcome:
+        if tick.reason == "signal":
+            handled[tick.run_id, tick.number] = tick.input["n"]
+        return Wait(for_ms=3_600_000)
+
+    async with opened(ask, clog_of(advance)) as (ocean, commits):
+        ids = [f"r{number}" for number in range(ask["runs"])]
+        waiting = commits.expect(len(ids), "wait")
+        await by_callers(
+            64, len(ids), lambda n: ocean.create_run(session_id="s", clog_id="bench", run_id=ids[n], input=0)
+        )
+        await waiting.over()
+        traffic = Traffic(ask["signals"])
+        commits.tell = lambda seen: traffic.received(handled[seen.run_id, seen.tick])
+        return await traffic.sent(ask["callers"], lambda number: ocean.signal(ids[number % len(ids)], {"n": number}))
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})
+    answer(
+        {
+            "one_tick_runs": one_tick_runs,
+            "ten_ticks": ten_ticks,
+            "ten_steps": ten_steps,
+            "signal_latency": signal_latency,
+            "signals": signals,
+        }
+    )
