@@ -15,6 +15,7 @@ from bench.contestants.answering import (
     Ask,
     Countdown,
     Moments,
+    Timers,
     Traffic,
     answer,
     background,
@@ -159,12 +160,29 @@ async def signals(ask: Ask) -> Answer:
             )
 
 
+async def timers(ask: Ask) -> Answer:
+    clocks = Timers(ask)
+    async with opened(ask) as (clients, worker, _):
+
+        @worker.register_task("job")
+        async def job(params: Any, ctx: Any) -> None:
+            await ctx.sleep_until("nap", params["at"])
+            clocks.fired(params["at"])
+
+        async def spawn(number: int) -> None:
+            await clients[number % len(clients)].spawn("job", {"at": clocks.at(number)}, queue="default")
+
+        async with background(working(worker, ask)):
+            return await clocks.set_by(ask["callers"], spawn)
+
+
 if __name__ == "__main__":
     answer(
         {
             "one_tick_runs": one_tick_runs,
             "ten_steps": ten_steps,
             "signal_latency": signal_latency,
+            "timers": timers,
             "signals": signals,
         }
     )

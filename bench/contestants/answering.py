@@ -93,6 +93,35 @@ class Moments:
         self.committed.tell()
 
 
+class Timers:
+    """So many moments, spread evenly over a window that begins when all timers have been set: how late is each?"""
+
+    def __init__(self, ask: Ask) -> None:
+        self._count: int = ask["timers"]
+        self._begin_at: float = time.time() + ask["lead_s"]
+        self._apart_s: float = ask["window_s"] / self._count
+        self._late: list[float] = []
+        self._all = Countdown(self._count)
+
+    def at(self, number: int) -> float:
+        """Seconds since the epoch."""
+        return self._begin_at + number * self._apart_s
+
+    def fired(self, at: float) -> None:
+        # Too early is no better than too late.
+        self._late.append(abs(time.time() - at))
+        self._all.tell()
+
+    async def set_by(self, callers: int, set_one: Callable[[int], Awaitable[object]]) -> Answer:
+        """Sets all of them, waits until all have fired, and answers."""
+        await by_callers(callers, self._count, set_one)
+        spare = self._begin_at - time.time()
+        if spare < 0:
+            raise RuntimeError(f"the timers took {-spare:.0f} s too long to set: give them more with --lead-s")
+        await self._all.over()
+        return in_ms(self._late)
+
+
 class Traffic:
     """Many messages by many callers: how many a second, and how long each takes from its call to its receipt."""
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from dbos import DBOS, DBOSConfig
 
-from bench.contestants.answering import WARM_UP, Answer, Ask, Moments, Traffic, answer, by_callers, one_by_one
+from bench.contestants.answering import WARM_UP, Answer, Ask, Moments, Timers, Traffic, answer, by_callers, one_by_one
 
 
 @asynccontextmanager
@@ -128,6 +128,22 @@ async def signals(ask: Ask) -> Answer:
         return await traffic.sent(ask["callers"], lambda n: DBOS.send_async(ids[n % len(ids)], {"n": n}))
 
 
+clocks: Timers
+
+
+@DBOS.workflow()
+async def sleeping(at: float) -> None:
+    await DBOS.sleep_async(at - time.time())
+    clocks.fired(at)
+
+
+async def timers(ask: Ask) -> Answer:
+    global clocks
+    async with launched(ask):
+        clocks = Timers(ask)
+        return await clocks.set_by(ask["callers"], lambda n: DBOS.start_workflow_async(sleeping, clocks.at(n)))
+
+
 if __name__ == "__main__":
     answer(
         {
@@ -135,6 +151,7 @@ if __name__ == "__main__":
             "one_tick_runs_by_queue": one_tick_runs_by_queue,
             "ten_steps": ten_steps,
             "signal_latency": signal_latency,
+            "timers": timers,
             "signals": signals,
         }
     )

@@ -8,11 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 from huey import SqliteHuey
 
-from bench.contestants.answering import Answer, Ask, Moments, answer, one_by_one
+from bench.contestants.answering import Answer, Ask, Moments, Timers, answer, one_by_one
 
 
 def opened(ask: Ask) -> Any:
@@ -103,6 +104,24 @@ async def signal_latency(ask: Ask) -> Answer:
         return await one_by_one(ask["signals"], moments, lambda number: asyncio.to_thread(job, number))
 
 
+async def timers(ask: Ask) -> Answer:
+    """Its scheduler looks once a second, and cannot be told to look more often."""
+    huey = opened(ask)
+    clocks = Timers(ask)
+    loop = asyncio.get_running_loop()
+
+    @huey.task()
+    def job(at: float) -> None:
+        loop.call_soon_threadsafe(clocks.fired, at)
+
+    async def schedule(number: int) -> None:
+        at = clocks.at(number)
+        await asyncio.to_thread(job.schedule, args=(at,), eta=datetime.fromtimestamp(at))  # noqa: DTZ006
+
+    async with consuming(huey, ask):
+        return await clocks.set_by(ask["threads"], schedule)
+
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers})

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
-from bench.contestants.answering import Answer, Ask, Countdown, Moments, Traffic, answer, by_callers, one_by_one
+from bench.contestants.answering import Answer, Ask, Countdown, Moments, Timers, Traffic, answer, by_callers, one_by_one
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
 from ocean.kernel.observing import Listener, TickSeen
 from ocean.ticking import ticker
@@ -91,7 +91,7 @@ async def ten_ticks(ask: Ask) -> Answer:
 async def ten_steps(ask: Ask) -> Answer:
     async def advance(tick: Tick) -> Outcome:
         for number in range(ask["steps"]):
-            await tick.step(f"step{number}", lambda key, result=number: result)
+            await tick.step(f"step{number}", len)
         return Done()
 
     return _with_steps(ask, await runs_a_second(ask, advance))
@@ -135,6 +135,24 @@ async def signals(ask: Ask) -> Answer:
         return await traffic.sent(ask["callers"], lambda number: ocean.signal(ids[number % len(ids)], {"n": number}))
 
 
+async def timers(ask: Ask) -> Answer:
+    clocks = Timers(ask)
+
+    async def advance(tick: Tick) -> Outcome:
+        if tick.reason == "created":
+            return Wait(until=tick.input)
+        clocks.fired(clocks.at(int(tick.run_id)))
+        return Done()
+
+    async with opened(ask, clog_of(advance)) as (ocean, _):
+
+        async def create(number: int) -> None:
+            at_ms = round(clocks.at(number) * 1_000)
+            await ocean.create_run(session_id="s", clog_id="bench", run_id=str(number), input=at_ms)
+
+        return await clocks.set_by(ask["callers"], create)
+
+
 if __name__ == "__main__":
     answer(
         {
@@ -142,6 +160,7 @@ if __name__ == "__main__":
             "ten_ticks": ten_ticks,
             "ten_steps": ten_steps,
             "signal_latency": signal_latency,
+            "timers": timers,
             "signals": signals,
         }
     )

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -17,7 +18,17 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.contestants.answering import Answer, Ask, Countdown, Moments, answer, background, by_callers, one_by_one
+from bench.contestants.answering import (
+    Answer,
+    Ask,
+    Countdown,
+    Moments,
+    Timers,
+    answer,
+    background,
+    by_callers,
+    one_by_one,
+)
 
 Handler = Callable[[Job], Awaitable[None]]
 
@@ -113,5 +124,20 @@ async def signal_latency(ask: Ask) -> Answer:
             return await one_by_one(ask["signals"], moments, lambda n: queries.enqueue("job", str(n).encode()))
 
 
+async def timers(ask: Ask) -> Answer:
+    clocks = Timers(ask)
+
+    async def work(job: Job) -> None:
+        clocks.fired(job.execute_after.timestamp())
+
+    async with installed(ask) as queries:
+
+        async def defer(number: int) -> None:
+            await queries.enqueue("job", b"", execute_after=timedelta(seconds=clocks.at(number) - time.time()))
+
+        async with background(Managers(ask, work).run()):
+            return await clocks.set_by(ask["callers"], defer)
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency}, run=uvloop.run)
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers}, run=uvloop.run)

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import procrastinate
@@ -14,6 +15,7 @@ from bench.contestants.answering import (
     Ask,
     Countdown,
     Moments,
+    Timers,
     answer,
     background,
     by_callers,
@@ -86,6 +88,28 @@ async def signal_latency(ask: Ask) -> Answer:
             return await one_by_one(ask["signals"], moments, lambda number: job.defer_async(number=number))
 
 
+async def timers(ask: Ask) -> Answer:
+    """A job that is scheduled is found by looking: nobody tells the worker when its time has come."""
+    clocks = Timers(ask)
+    async with opened(ask) as app:
+
+        @app.task(name="job")
+        async def job(at: float) -> None:
+            clocks.fired(at)
+
+        async def defer(number: int) -> None:
+            at = clocks.at(number)
+            await job.configure(schedule_at=datetime.fromtimestamp(at, UTC)).defer_async(at=at)
+
+        worker = app.run_worker_async(
+            concurrency=ask["concurrency"],
+            install_signal_handlers=False,
+            fetch_job_polling_interval=ask["poll_ms"] / 1_000,
+        )
+        async with background(worker):
+            return await clocks.set_by(ask["callers"], defer)
+
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers})
