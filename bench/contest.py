@@ -29,14 +29,18 @@ ROUND_S = 900
 
 @dataclass(frozen=True)
 class Contestant:
-    """`name` is what `--only` selects by. `asked` is what it alone is told, its own settings mostly."""
+    """`name` is what `--only` selects by. `asked` is what it alone is told, its own settings mostly, and `quick` what
+    else it is told when there is little time."""
 
     name: str
     store: Store
     module: str
     question: str = ""
     asked: dict[str, Any] = field(default_factory=dict)
+    quick: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    group: str = ""
+    """Who is compared with whom, if not all with all."""
 
     @property
     def is_ocean(self) -> bool:
@@ -56,7 +60,11 @@ Answers = dict[str, list[dict[str, float] | None]]
 
 
 class Contest:
-    """One question. `sizes` become flags; the second value of each is for `--quick`."""
+    """One question. `sizes` become flags; the second value of each is for `--quick`.
+
+    Ratios are those of every Ocean to each contestant; or, with `against`, of each contestant to the one of its group
+    whose name ends so.
+    """
 
     def __init__(
         self,
@@ -66,6 +74,7 @@ class Contest:
         measures: Sequence[Measure],
         sizes: dict[str, tuple[int, int, str]],
         rounds: int = 5,
+        against: str | None = None,
     ) -> None:
         self._doc = doc
         self._question = question
@@ -73,6 +82,7 @@ class Contest:
         self._measures = measures
         self._sizes = sizes
         self._rounds = rounds
+        self._against = against
 
     def main(self, arguments: Sequence[str] | None = None) -> None:
         asked = self._parser().parse_args(arguments)
@@ -84,24 +94,26 @@ class Contest:
                 f"--only {asked.only} names nobody; there are {', '.join(c.name for c in self._contestants)}"
             )
         places = Places(asked.db, asked.folder)
-        answers = self.rounds(chosen, places, sizes, rounds)
+        answers = self.rounds(chosen, places, sizes, rounds, is_quick=asked.quick)
         print(self._report(chosen, places, sizes, rounds, answers), flush=True)
 
-    def rounds(self, chosen: Sequence[Contestant], places: Places, sizes: dict[str, int], rounds: int) -> Answers:
+    def rounds(
+        self, chosen: Sequence[Contestant], places: Places, sizes: dict[str, int], rounds: int, *, is_quick: bool
+    ) -> Answers:
         answers: Answers = {each.name: [] for each in chosen}
         for number in range(1, rounds + 1):
             # Each round begins with another, so that nobody always comes after the same.
             shift = (number - 1) % len(chosen)
             for each in [*chosen[shift:], *chosen[:shift]]:
-                answer = self._ask(each, places, sizes)
+                answer = self._ask(each, places, sizes | each.asked | (each.quick if is_quick else {}))
                 answers[each.name].append(answer)
                 said = "failed" if answer is None else ", ".join(f"{k} {figure(v)}" for k, v in answer.items())
                 say(f"round {number} of {rounds}: {each.name}: {said}")
         return answers
 
-    def _ask(self, one: Contestant, places: Places, sizes: dict[str, int]) -> dict[str, float] | None:
+    def _ask(self, one: Contestant, places: Places, told: dict[str, Any]) -> dict[str, float] | None:
         with places.place(one.store) as db:
-            ask = {"db": db, "question": one.question or self._question, **sizes, **one.asked}
+            ask = {"db": db, "question": one.question or self._question, **told}
             python = sys.executable if one.is_ocean else peers_python()
             return _answered([python, "-m", f"bench.contestants.{one.module}"], ask, one.name)
 
@@ -128,7 +140,9 @@ class Contest:
         self, chosen: Sequence[Contestant], places: Places, sizes: dict[str, int], rounds: int, answers: Answers
     ) -> str:
         parts = [self._doc.splitlines()[0], ""]
-        parts += [f"{_comparison(chosen, measure, answers)}\n" for measure in self._measures]
+        for group in dict.fromkeys(each.group for each in chosen):
+            members = [each for each in chosen if each.group == group]
+            parts += [f"{_comparison(members, measure, answers, self._against)}\n" for measure in self._measures]
         notes = [f"{each.name}: {each.note}" for each in chosen if each.note]
         told = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in sizes.items())
         parts += [*notes, f"medians of {rounds} rounds; {told}", *settings(chosen, places)]
@@ -169,17 +183,25 @@ def _answered(command: list[str], ask: dict[str, Any], name: str) -> dict[str, f
         return None
 
 
-def _comparison(chosen: Sequence[Contestant], measure: Measure, answers: Answers) -> str:
-    """A row for each contestant, a column of ratios for each Ocean among them."""
-    oceans = [each.name for each in chosen if each.is_ocean]
-    values = {each.name: [_value(answer, measure) for answer in answers[each.name]] for each in chosen}
+def _comparison(members: Sequence[Contestant], measure: Measure, answers: Answers, against: str | None) -> str:
+    """A row for each contestant, and a column of ratios for each that the others are compared with."""
+    if against is None:
+        others = [each.name for each in members if each.is_ocean]
+    else:
+        others = [each.name for each in members if each.name.endswith(against)]
+    values = {each.name: [_value(answer, measure) for answer in answers[each.name]] for each in members}
     rows = []
-    for each in chosen:
+    for each in members:
         found = [value for value in values[each.name] if value is not None]
         middle = [median(found), min(found), max(found)] if found else [None, None, None]
-        ratios = [_ratio(values[ocean], values[each.name]) if ocean != each.name else None for ocean in oceans]
+        pairs = [
+            (values[other], values[each.name]) if against is None else (values[each.name], values[other])
+            for other in others
+        ]
+        ratios = [None if first is second else _ratio(first, second) for first, second in pairs]
         rows.append([each.name, *map(figure, middle), *map(figure, ratios)])
-    return table([measure.title, "median", "least", "most", *(f"{ocean} / it" for ocean in oceans)], rows)
+    heads = [f"{other} / it" if against is None else f"it / {other}" for other in others]
+    return table([measure.title, "median", "least", "most", *heads], rows)
 
 
 def _value(answer: dict[str, float] | None, measure: Measure) -> float | None:

@@ -13,7 +13,7 @@ CONTESTANTS = [
     Contestant("ocean-sqlite", "sqlite", "ocean"),
     Contestant("ocean-sqlite-http", "sqlite", "ocean_http"),
     Contestant("huey-sqlite", "sqlite", "huey", note="looks every 1 to 10 ms; it ships with 100 ms and more"),
-    Contestant("dbos-sqlite", "sqlite", "dbos", note="a message to a workflow that receives"),
+    Contestant("dbos-sqlite", "sqlite", "dbos", note="a message to a workflow that receives; looks every 10 ms"),
     Contestant("langgraph-sqlite", "sqlite", "langgraph", note="a graph of one node, called again"),
     Contestant("ocean-postgres", "postgres", "ocean"),
     Contestant("ocean-postgres-http", "postgres", "ocean_http"),

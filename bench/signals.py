@@ -10,7 +10,7 @@ from bench.contest import Contest, Contestant, Measure
 
 CONTESTANTS = [
     Contestant("ocean-sqlite", "sqlite", "ocean"),
-    Contestant("dbos-sqlite", "sqlite", "dbos", note="send, and a workflow that receives"),
+    Contestant("dbos-sqlite", "sqlite", "dbos", note="send, and a workflow that receives; looks every 10 ms"),
     Contestant("langgraph-sqlite", "sqlite", "langgraph", note="a thread that is interrupted, and resumed"),
     Contestant("ocean-postgres", "postgres", "ocean"),
     Contestant("dbos-postgres", "postgres", "dbos", note="send, and a workflow that receives"),

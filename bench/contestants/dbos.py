@@ -7,13 +7,32 @@ from contextlib import asynccontextmanager
 
 from dbos import DBOS, DBOSConfig
 
-from bench.contestants.answering import WARM_UP, Answer, Ask, Moments, Timers, Traffic, answer, by_callers, one_by_one
+from bench.contestants.answering import (
+    WARM_UP,
+    Answer,
+    Ask,
+    Moments,
+    Timers,
+    Traffic,
+    answer,
+    by_callers,
+    in_ms,
+    one_by_one,
+)
+
+POLL_S = 0.01
+"""How often it looks for what nobody tells it of, which on SQLite is everything. It ships with a second."""
 
 
 @asynccontextmanager
 async def launched(ask: Ask) -> AsyncIterator[None]:
     url = ask["db"] if "://" in ask["db"] else f"sqlite:///{ask['db']}/dbos.sqlite"
-    config: DBOSConfig = {"name": "bench", "system_database_url": url, "log_level": "ERROR"}
+    config: DBOSConfig = {
+        "name": "bench",
+        "system_database_url": url,
+        "log_level": "ERROR",
+        "notification_listener_polling_interval_sec": POLL_S,
+    }
     if "://" in ask["db"]:
         config["sys_db_pool_size"] = ask["connections"]
     DBOS(config=config)
@@ -144,6 +163,42 @@ async def timers(ask: Ask) -> Answer:
         return await clocks.set_by(ask["callers"], lambda n: DBOS.start_workflow_async(sleeping, clocks.at(n)))
 
 
+told_at: dict[str, list[float]] = {}
+
+
+@DBOS.workflow()
+async def streaming(events: int, apart_ms: int) -> None:
+    mine = told_at.setdefault(str(DBOS.workflow_id), [])
+    for number in range(events):
+        await DBOS.write_stream_async("tokens", {"n": number, "text": "a word or two"})
+        mine.append(time.time())
+        if apart_ms:
+            await asyncio.sleep(apart_ms / 1_000)
+    await DBOS.close_stream_async("tokens")
+
+
+async def _streamed(ask: Ask, events: int, apart_ms: int) -> list[tuple[str, list[float]]]:
+    """When each of the watchers, who are in the same process, saw each event of its workflow."""
+
+    async def watch(workflow_id: str) -> tuple[str, list[float]]:
+        feed = DBOS.read_stream_async(workflow_id, "tokens", polling_interval_sec=POLL_S)
+        return workflow_id, [time.time() async for _ in feed]
+
+    handles = [await DBOS.start_workflow_async(streaming, events, apart_ms) for _ in range(ask["writers"])]
+    return await asyncio.gather(*(watch(each.get_workflow_id()) for each in handles for _ in range(ask["watchers"])))
+
+
+async def streams(ask: Ask) -> Answer:
+    async with launched(ask):
+        await _streamed(ask | {"watchers": 1}, 5, 0)
+        began = time.time()
+        fast = await _streamed(ask, ask["events"], 0)
+        seconds = max(seen_at[-1] for _, seen_at in fast) - began
+        paced = await _streamed(ask, ask["paced"], ask["apart_ms"])
+        lags = [seen - told for key, seen_at in paced for seen, told in zip(seen_at, told_at[key], strict=True)]
+        return {"per_s": ask["events"] * ask["writers"] / seconds} | in_ms(lags)
+
+
 if __name__ == "__main__":
     answer(
         {
@@ -153,5 +208,6 @@ if __name__ == "__main__":
             "signal_latency": signal_latency,
             "timers": timers,
             "signals": signals,
+            "streams": streams,
         }
     )

@@ -1,8 +1,11 @@
 """Ocean behind its HTTP API, in a process of its own."""
 
-from bench.contestants.answering import Answer, Ask, Moments, answer, one_by_one
+import time
+
+from bench.contestants.answering import Answer, Ask, Moments, answer, in_ms, one_by_one
 from bench.contestants.ocean import url_of
-from bench.contestants.serving import serving
+from bench.contestants.serving import Served, serving
+from bench.contestants.watching import Watcher, watched
 
 CLOGS = "bench.contestants.served_clogs"
 
@@ -20,5 +23,54 @@ async def signal_latency(ask: Ask) -> Answer:
         return await one_by_one(ask["signals"], moments, signal)
 
 
+async def streams(ask: Ask) -> Answer:
+    """To all who watch: first as fast as it goes, then at a pace that all can follow."""
+    with serving(url_of(ask), f"{CLOGS}:streaming") as served:
+        await Streaming(served, "warm", ask).streamed(5, 0)
+        fast = Streaming(served, "fast", ask)
+        seconds = await fast.streamed(ask["events"], 0)
+        paced = Streaming(served, "paced", ask)
+        await paced.streamed(ask["paced"], ask["apart_ms"])
+        return {"per_s": ask["events"] * ask["writers"] / seconds} | in_ms(paced.lags())
+
+
+class Streaming:
+    """Some runs, each with its watchers."""
+
+    def __init__(self, served: Served, name: str, ask: Ask) -> None:
+        self._served = served
+        self._watchers = {
+            f"{name}{number}": [Watcher(served.port, f"{name}{number}") for _ in range(ask["watchers"])]
+            for number in range(ask["writers"])
+        }
+
+    async def streamed(self, events: int, apart_ms: int) -> float:
+        """How many seconds it takes until the last watcher has seen the last event."""
+        for run_id in self._watchers:
+            self._served.post("/v1/runs", {"runId": run_id, "sessionId": "s", "clogId": "streaming"})
+        everybody = [each for watchers in self._watchers.values() for each in watchers]
+        began = 0.0
+
+        async def begin() -> None:
+            nonlocal began
+            began = time.time()
+            for run_id in self._watchers:
+                body = {"input": {"events": events, "apart_ms": apart_ms}}
+                await self._served.apost(f"/v1/runs/{run_id}/signal", body)
+
+        await watched(everybody, begin)
+        return max(each.seen_at[-1] for each in everybody) - began
+
+    def lags(self) -> list[float]:
+        """From each event's commit, which its run remembers, to each watcher."""
+        committed = {run_id: self._served.get(f"/v1/runs/{run_id}")["output"] for run_id in self._watchers}
+        return [
+            seen - told
+            for run_id, watchers in self._watchers.items()
+            for each in watchers
+            for seen, told in zip(each.seen_at, committed[run_id], strict=True)
+        ]
+
+
 if __name__ == "__main__":
-    answer({"signal_latency": signal_latency})
+    answer({"signal_latency": signal_latency, "streams": streams})

@@ -139,5 +139,25 @@ async def timers(ask: Ask) -> Answer:
             return await clocks.set_by(ask["callers"], defer)
 
 
+async def burst(ask: Ask) -> Answer:
+    countdown = Countdown(ask["drained"])
+
+    async def work(job: Job) -> None:
+        countdown.tell()
+
+    async with installed(ask) as queries:
+        for at in range(0, ask["count"], 1_000):
+            some = min(1_000, ask["count"] - at)
+            await queries.enqueue(["job"] * some, [b""] * some, [0] * some)
+        managers = Managers(ask, work)
+        began = time.perf_counter()
+        async with background(managers.run()):
+            await countdown.over()
+            return {"per_s": ask["drained"] / (countdown.at - began)}
+
+
 if __name__ == "__main__":
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers}, run=uvloop.run)
+    answer(
+        {"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers, "burst": burst},
+        run=uvloop.run,
+    )

@@ -110,6 +110,24 @@ async def timers(ask: Ask) -> Answer:
             return await clocks.set_by(ask["callers"], defer)
 
 
+async def burst(ask: Ask) -> Answer:
+    countdown = Countdown(ask["drained"])
+    async with opened(ask) as app:
+
+        @app.task(name="job")
+        async def job(number: int) -> None:
+            countdown.tell()
+
+        for at in range(0, ask["count"], 1_000):
+            numbers = range(at, min(at + 1_000, ask["count"]))
+            await job.batch_defer_async(*({"number": number} for number in numbers))
+        worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
+        began = time.perf_counter()
+        async with background(worker):
+            await countdown.over()
+            return {"per_s": ask["drained"] / (countdown.at - began)}
+
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers})
+    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers, "burst": burst})

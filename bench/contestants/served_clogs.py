@@ -1,6 +1,9 @@
 """The clogs of a server under test."""
 
-from ocean import Clog, Ok, Outcome, Tick
+import asyncio
+import time
+
+from ocean import Clog, Done, Ok, Outcome, Tick
 
 answering = Clog("answering")
 
@@ -8,3 +11,18 @@ answering = Clog("answering")
 @answering.on_advance
 async def answer(tick: Tick) -> Outcome:
     return Ok()
+
+
+streaming = Clog("streaming")
+
+
+@streaming.on_advance
+async def stream(tick: Tick) -> Outcome:
+    """So many events, so far apart; its output is when each was committed."""
+    committed = []
+    for number in range(tick.input["events"]):
+        await tick.stream("token", {"n": number, "text": "a word or two"})
+        committed.append(time.time())
+        if tick.input["apart_ms"]:
+            await asyncio.sleep(tick.input["apart_ms"] / 1_000)
+    return Done(committed)

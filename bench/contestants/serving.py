@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+IDLE_S = 2
+"""A server closes a connection that nothing has come by for 5 s; by then we have another."""
+
 
 class Served:
     """`post` and `get` block: one caller, one request at a time."""
@@ -19,6 +22,7 @@ class Served:
     def __init__(self, port: int, pid: int) -> None:
         self.port = port
         self.pid = pid
+        self._used_at = time.monotonic()
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def post(self, path: str, body: Any) -> Any:
@@ -28,9 +32,12 @@ class Served:
         return self._asked("GET", path, None)
 
     def _asked(self, method: str, path: str, body: str | None) -> Any:
+        if time.monotonic() - self._used_at > IDLE_S:
+            self._connection.close()
         self._connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = self._connection.getresponse()
         text = answer.read()
+        self._used_at = time.monotonic()
         if answer.status >= 400:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
         return json.loads(text) if text else None
