@@ -1,7 +1,7 @@
 """How fast is the work right after a burst of creations, before the planner has statistics?
 
 The same number of runs is worked on, once when there are no others, and once with ten times as many waiting that were
-created a moment ago. Then PostgreSQL's planner believes that the table is nearly empty.
+created a moment ago. The tables were last analysed when nothing was waiting, and that is what the planner believes.
 
     python -m bench.burst
 """

@@ -113,9 +113,12 @@ class Contest:
 
     def _ask(self, one: Contestant, places: Places, told: dict[str, Any]) -> dict[str, float] | None:
         with places.place(one.store) as db:
-            ask = {"db": db, "question": one.question or self._question, **told}
-            python = sys.executable if one.is_ocean else peers_python()
-            return _answered([python, "-m", f"bench.contestants.{one.module}"], ask, one.name)
+            return self.asked(one, {"db": db, "question": one.question or self._question, **told})
+
+    def asked(self, one: Contestant, ask: dict[str, Any], under: Sequence[str] = ()) -> dict[str, float] | None:
+        """What the contestant answers; `under` is a command that runs it."""
+        python = sys.executable if one.is_ocean else peers_python()
+        return _answered([*under, python, "-m", f"bench.contestants.{one.module}"], ask, one.name)
 
     def _size(self, asked: argparse.Namespace, name: str) -> int:
         given: int | None = getattr(asked, name)

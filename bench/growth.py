@@ -28,7 +28,7 @@ def contestants(store: Store) -> list[Contestant]:
             f"ocean-{store}-{state}",
             store,
             "ocean_grown",
-            asked={"state": state, "events_each": 0, "has_statistics": 1} | usual,
+            asked={"state": state, "events_each": 0} | usual,
             quick=quick,
             note=f"{usual['count']:,} of them" if state == "events" else "",
             group=store,

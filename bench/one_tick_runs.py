@@ -27,22 +27,24 @@ CONTESTANTS = [
     ),
 ]
 
+SIZES = {
+    "runs": (2_000, 300, "how many runs"),
+    "callers": (64, 64, "how many calls are made at once"),
+    "threads": (8, 8, "callers of those who block"),
+    "workers": (4, 4, "huey's threads"),
+    "poll_ms": (10, 10, "huey's and absurd's, how often they look"),
+    "connections": (16, 16, "in the pools of those who have one"),
+    "managers": (2, 2, "pgqueuer's queue managers"),
+    "batch": (50, 50, "pgqueuer's batch"),
+    "concurrency": (64, 64, "procrastinate's and absurd's, of their workers"),
+}
+
 contest = Contest(
     __doc__,
     "one_tick_runs",
     CONTESTANTS,
     [Measure("per_s", "runs a second")],
-    {
-        "runs": (2_000, 300, "how many runs"),
-        "callers": (64, 64, "how many calls are made at once"),
-        "threads": (8, 8, "callers of those who block"),
-        "workers": (4, 4, "huey's threads"),
-        "poll_ms": (10, 10, "huey's and absurd's, how often they look"),
-        "connections": (16, 16, "in the pools of those who have one"),
-        "managers": (2, 2, "pgqueuer's queue managers"),
-        "batch": (50, 50, "pgqueuer's batch"),
-        "concurrency": (64, 64, "procrastinate's and absurd's, of their workers"),
-    },
+    SIZES,
 )
 
 if __name__ == "__main__":

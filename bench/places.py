@@ -61,9 +61,11 @@ class Places:
         parts = urlsplit(self._server)
         return urlunsplit((parts.scheme, parts.netloc, f"/{database}", parts.query, ""))
 
-    def command(self, sql: str) -> list[asyncpg.Record]:
+    def command(self, sql: str, url: str | None = None) -> list[asyncpg.Record]:
+        """On the database named, or on one that no contestant has."""
+
         async def ask() -> list[asyncpg.Record]:
-            db = await asyncpg.connect(self._url("postgres"))
+            db = await asyncpg.connect(url or self._url("postgres"))
             try:
                 return await db.fetch(sql)
             finally:

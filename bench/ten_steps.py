@@ -19,19 +19,21 @@ CONTESTANTS = [
     Contestant("absurd-postgres", "postgres", "absurd"),
 ]
 
+SIZES = {
+    "runs": (500, 60, "how many runs"),
+    "steps": (10, 10, "of each run"),
+    "callers": (64, 64, "how many calls are made at once"),
+    "connections": (16, 16, "in the pools of those who have one"),
+    "concurrency": (64, 64, "absurd's, of its worker"),
+    "poll_ms": (10, 10, "absurd's, how often it looks"),
+}
+
 contest = Contest(
     __doc__,
     "ten_steps",
     CONTESTANTS,
     [Measure("per_s", "steps a second")],
-    {
-        "runs": (500, 60, "how many runs"),
-        "steps": (10, 10, "of each run"),
-        "callers": (64, 64, "how many calls are made at once"),
-        "connections": (16, 16, "in the pools of those who have one"),
-        "concurrency": (64, 64, "absurd's, of its worker"),
-        "poll_ms": (10, 10, "absurd's, how often it looks"),
-    },
+    SIZES,
 )
 
 if __name__ == "__main__":

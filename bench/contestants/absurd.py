@@ -23,6 +23,7 @@ from bench.contestants.answering import (
     one_by_one,
     until,
 )
+from bench.contestants.resting import asked_at_rest
 
 UNFINISHED = "SELECT count(*) FROM absurd.t_default WHERE state <> 'completed'"
 
@@ -176,6 +177,11 @@ async def timers(ask: Ask) -> Answer:
             return await clocks.set_by(ask["callers"], spawn)
 
 
+async def idle(ask: Ask) -> Answer:
+    async with opened(ask) as (_, worker, _looking), background(worker.start_worker()):
+        return await asked_at_rest(ask)
+
+
 if __name__ == "__main__":
     answer(
         {
@@ -183,6 +189,7 @@ if __name__ == "__main__":
             "ten_steps": ten_steps,
             "signal_latency": signal_latency,
             "timers": timers,
+            "idle": idle,
             "signals": signals,
         }
     )

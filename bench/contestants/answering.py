@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,9 @@ REST_S = 0.02
 Question = Callable[[Ask], Coroutine[Any, Any, Answer]]
 
 
-def answer(questions: dict[str, Question], run: Callable[[Coroutine[Any, Any, Answer]], Answer] = asyncio.run) -> None:
+def answer(
+    questions: Mapping[str, Question], run: Callable[[Coroutine[Any, Any, Answer]], Answer] = asyncio.run
+) -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     ask = json.loads(sys.stdin.readline())

@@ -19,6 +19,7 @@ from bench.contestants.answering import (
     in_ms,
     one_by_one,
 )
+from bench.contestants.resting import asked_at_rest
 
 POLL_S = 0.01
 """How often it looks for what nobody tells it of, which on SQLite is everything. It ships with a second."""
@@ -199,6 +200,13 @@ async def streams(ask: Ask) -> Answer:
         return {"per_s": ask["events"] * ask["writers"] / seconds} | in_ms(lags)
 
 
+async def idle(ask: Ask) -> Answer:
+    """With one queue, which it ships to look at once a second."""
+    async with launched(ask):
+        await DBOS.register_queue_async("queue")
+        return await asked_at_rest(ask)
+
+
 if __name__ == "__main__":
     answer(
         {
@@ -207,6 +215,7 @@ if __name__ == "__main__":
             "ten_steps": ten_steps,
             "signal_latency": signal_latency,
             "timers": timers,
+            "idle": idle,
             "signals": signals,
             "streams": streams,
         }

@@ -38,7 +38,7 @@ async def advance(tick: Tick) -> Outcome:
 
 
 async def growth(ask: Ask) -> Answer:
-    target = await _fill(ask)
+    target = await fill(ask)
     async with Ocean.open(url_of(ask), clogs=[clog]) as ocean:
         if target is None:
             target = (await ocean.create_run(session_id="s", clog_id="bench")).run_id
@@ -68,7 +68,7 @@ async def _median_ms(ask: Ask, act: Callable[[int], Awaitable[object]]) -> float
     return percentile(took[WARM_UP:], 50) * 1_000
 
 
-async def _fill(ask: Ask) -> str | None:
+async def fill(ask: Ask) -> str | None:
     """The run to signal, if it is a certain one."""
     state, count = ask["state"], ask["count"]
     if state == "empty":
@@ -90,10 +90,7 @@ async def _copy(ask: Ask, count: int) -> None:
         copy_in_sqlite(f"{ask['db']}/ocean.db", "model", count)
         return
     await copy_in_postgres(ask["db"], "model", count)
-    if ask["has_statistics"]:
-        db = await asyncpg.connect(ask["db"], command_timeout=900)
-        await db.execute("VACUUM ANALYZE")
-        await db.close()
+    await _analyze(ask["db"])
 
 
 async def _grown_old(ask: Ask) -> None:
@@ -127,13 +124,27 @@ async def _without_waiting(url: str, *, is_so: bool) -> None:
 
 async def burst(ask: Ask) -> Answer:
     """Created in a moment, and worked on before the planner has heard of it."""
-    ask |= {"state": "pending", "events_each": 0, "has_statistics": 0}
-    await _fill(ask)
     async with Ocean.open(url_of(ask), clogs=[clog]) as ocean:
-        done, began = 0, time.perf_counter()
-        while done < ask["drained"]:
-            done += (await ocean.advance(budget_ms=60_000, max_ticks=ask["drained"] - done)).advanced
-        return {"per_s": done / (time.perf_counter() - began)}
+        for _ in range(100):
+            await ocean.create_run(session_id="s", clog_id="bench", input={"becomes": "finished"})
+        await _drained(ocean, 100)
+        await _analyze(ask["db"])
+        await ocean.create_run(session_id="s", clog_id="bench", run_id="model", input={"becomes": "finished"})
+        await copy_in_postgres(ask["db"], "model", ask["count"])
+        return {"per_s": ask["drained"] / await _drained(ocean, ask["drained"])}
+
+
+async def _drained(ocean: Ocean, count: int) -> float:
+    done, began = 0, time.perf_counter()
+    while done < count:
+        done += (await ocean.advance(budget_ms=60_000, max_ticks=count - done)).advanced
+    return time.perf_counter() - began
+
+
+async def _analyze(url: str) -> None:
+    db = await asyncpg.connect(url, command_timeout=900)
+    await db.execute("VACUUM ANALYZE")
+    await db.close()
 
 
 if __name__ == "__main__":

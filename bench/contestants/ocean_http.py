@@ -1,8 +1,10 @@
 """Ocean behind its HTTP API, in a process of its own."""
 
+import asyncio
 import time
+from pathlib import Path
 
-from bench.contestants.answering import Answer, Ask, Moments, answer, in_ms, one_by_one
+from bench.contestants.answering import Answer, Ask, Moments, answer, background, in_ms, one_by_one
 from bench.contestants.ocean import url_of
 from bench.contestants.serving import Served, serving
 from bench.contestants.watching import Watcher, watched
@@ -72,5 +74,25 @@ class Streaming:
         ]
 
 
+async def memory(ask: Ask) -> Answer:
+    """Each watches a run of its own, which is idle."""
+    with serving(url_of(ask), f"{CLOGS}:answering") as served:
+        for number in range(ask["watchers"]):
+            served.post("/v1/runs", {"runId": f"r{number}", "sessionId": "s", "clogId": "answering"})
+        before = _resident_bytes(served.pid)
+        watchers = [Watcher(served.port, f"r{number}") for number in range(ask["watchers"])]
+        async with background(*(each.watch() for each in watchers)):
+            for each in watchers:
+                await each.is_ready.wait()
+            await asyncio.sleep(ask["settle_s"])
+            after = _resident_bytes(served.pid)
+    return {"mb": after / 1e6, "before_mb": before / 1e6, "each_kb": (after - before) / ask["watchers"] / 1e3}
+
+
+def _resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1_024
+
+
 if __name__ == "__main__":
-    answer({"signal_latency": signal_latency, "streams": streams})
+    answer({"signal_latency": signal_latency, "streams": streams, "memory": memory})

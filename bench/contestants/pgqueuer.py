@@ -29,6 +29,7 @@ from bench.contestants.answering import (
     by_callers,
     one_by_one,
 )
+from bench.contestants.resting import asked_at_rest
 
 Handler = Callable[[Job], Awaitable[None]]
 
@@ -140,24 +141,46 @@ async def timers(ask: Ask) -> Answer:
 
 
 async def burst(ask: Ask) -> Answer:
-    countdown = Countdown(ask["drained"])
+    countdown = Countdown(0)
 
     async def work(job: Job) -> None:
         countdown.tell()
 
     async with installed(ask) as queries:
-        for at in range(0, ask["count"], 1_000):
-            some = min(1_000, ask["count"] - at)
-            await queries.enqueue(["job"] * some, [b""] * some, [0] * some)
-        managers = Managers(ask, work)
-        began = time.perf_counter()
-        async with background(managers.run()):
-            await countdown.over()
-            return {"per_s": ask["drained"] / (countdown.at - began)}
+
+        async def drained(queued: int, count: int) -> float:
+            nonlocal countdown
+            countdown = Countdown(count)
+            for at in range(0, queued, 1_000):
+                some = min(1_000, queued - at)
+                await queries.enqueue(["job"] * some, [b""] * some, [0] * some)
+            managers = Managers(ask, work)
+            began = time.perf_counter()
+            async with background(managers.run()) as [running]:
+                await countdown.over()
+                managers.stop()
+                await running
+                return countdown.at - began
+
+        await drained(100, 100)
+        await queries.driver.execute("VACUUM ANALYZE")
+        return {"per_s": ask["drained"] / await drained(ask["count"], ask["drained"])}
+
+
+async def idle(ask: Ask) -> Answer:
+    async def work(job: Job) -> None:
+        pass
+
+    async with installed(ask), background(Managers(ask, work).run()):
+        return await asked_at_rest(ask)
 
 
 if __name__ == "__main__":
-    answer(
-        {"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers, "burst": burst},
-        run=uvloop.run,
-    )
+    questions = {
+        "one_tick_runs": one_tick_runs,
+        "signal_latency": signal_latency,
+        "timers": timers,
+        "burst": burst,
+        "idle": idle,
+    }
+    answer(questions, run=uvloop.run)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import procrastinate
+import psycopg
 
 from bench.contestants.answering import (
     Answer,
@@ -22,6 +23,7 @@ from bench.contestants.answering import (
     one_by_one,
     until,
 )
+from bench.contestants.resting import asked_at_rest
 
 UNFINISHED = "SELECT count(*) AS count FROM procrastinate_jobs WHERE status <> 'succeeded'"
 
@@ -111,23 +113,46 @@ async def timers(ask: Ask) -> Answer:
 
 
 async def burst(ask: Ask) -> Answer:
-    countdown = Countdown(ask["drained"])
+    countdown = Countdown(0)
     async with opened(ask) as app:
 
         @app.task(name="job")
         async def job(number: int) -> None:
             countdown.tell()
 
-        for at in range(0, ask["count"], 1_000):
-            numbers = range(at, min(at + 1_000, ask["count"]))
-            await job.batch_defer_async(*({"number": number} for number in numbers))
+        async def drained(queued: int, count: int) -> float:
+            nonlocal countdown
+            countdown = Countdown(count)
+            for at in range(0, queued, 1_000):
+                numbers = range(at, min(at + 1_000, queued))
+                await job.batch_defer_async(*({"number": number} for number in numbers))
+            began = time.perf_counter()
+            async with background(app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)):
+                await countdown.over()
+                return countdown.at - began
+
+        await drained(100, 100)
+        db = await psycopg.AsyncConnection.connect(ask["db"], autocommit=True)
+        await db.execute("VACUUM ANALYZE")
+        await db.close()
+        return {"per_s": ask["drained"] / await drained(ask["count"], ask["drained"])}
+
+
+async def idle(ask: Ask) -> Answer:
+    async with opened(ask) as app:
         worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
-        began = time.perf_counter()
         async with background(worker):
-            await countdown.over()
-            return {"per_s": ask["drained"] / (countdown.at - began)}
+            return await asked_at_rest(ask)
 
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers, "burst": burst})
+    answer(
+        {
+            "one_tick_runs": one_tick_runs,
+            "signal_latency": signal_latency,
+            "timers": timers,
+            "burst": burst,
+            "idle": idle,
+        }
+    )
