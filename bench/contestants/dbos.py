@@ -26,13 +26,13 @@ POLL_S = 0.01
 
 
 @asynccontextmanager
-async def launched(ask: Ask) -> AsyncIterator[None]:
+async def launched(ask: Ask, *, poll_s: float = POLL_S) -> AsyncIterator[None]:
     url = ask["db"] if "://" in ask["db"] else f"sqlite:///{ask['db']}/dbos.sqlite"
     config: DBOSConfig = {
         "name": "bench",
         "system_database_url": url,
         "log_level": "ERROR",
-        "notification_listener_polling_interval_sec": POLL_S,
+        "notification_listener_polling_interval_sec": poll_s,
     }
     if "://" in ask["db"]:
         config["sys_db_pool_size"] = ask["connections"]
@@ -202,7 +202,7 @@ async def streams(ask: Ask) -> Answer:
 
 async def idle(ask: Ask) -> Answer:
     """With one queue, which it ships to look at once a second."""
-    async with launched(ask):
+    async with launched(ask, poll_s=1.0):
         await DBOS.register_queue_async("queue")
         return await asked_at_rest(ask)
 
