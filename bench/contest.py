@@ -78,7 +78,7 @@ class Contest:
     ) -> None:
         self._doc = doc
         self._question = question
-        self._contestants = contestants
+        self.contestants = contestants
         self._measures = measures
         self._sizes = sizes
         self._rounds = rounds
@@ -88,10 +88,10 @@ class Contest:
         asked = self._parser().parse_args(arguments)
         sizes = {name: self._size(asked, name) for name in self._sizes}
         rounds = asked.rounds or (2 if asked.quick else self._rounds)
-        chosen = [each for each in self._contestants if _is_chosen(each.name, asked.only)]
+        chosen = [each for each in self.contestants if _is_chosen(each.name, asked.only)]
         if not chosen:
             raise SystemExit(
-                f"--only {asked.only} names nobody; there are {', '.join(c.name for c in self._contestants)}"
+                f"--only {asked.only} names nobody; there are {', '.join(c.name for c in self.contestants)}"
             )
         places = Places(asked.db, asked.folder)
         answers = self.rounds(chosen, places, sizes, rounds, is_quick=asked.quick)
@@ -127,7 +127,7 @@ class Contest:
 
     def _parser(self) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(description=self._doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-        names = ", ".join(each.name for each in self._contestants)
+        names = ", ".join(each.name for each in self.contestants)
         parser.add_argument("--only", metavar="NAMES", help=f"parts of names, with commas between; of {names}")
         parser.add_argument("--rounds", type=int, metavar="N", help=f"default {self._rounds}")
         parser.add_argument("--quick", action="store_true", help="smaller sizes and two rounds: does it work?")
