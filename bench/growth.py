@@ -12,13 +12,13 @@ from typing import Any
 from bench.contest import Contest, Contestant, Measure
 from bench.places import Store
 
-STATES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "empty": ({"count": 0}, {}),
-    "finished": ({"count": 100_000}, {"count": 2_000}),
-    "sleeping": ({"count": 100_000}, {"count": 2_000}),
-    "pending": ({"count": 20_000}, {"count": 2_000}),
-    "old": ({"count": 10_000}, {"count": 200}),
-    "events": ({"count": 20_000, "events_each": 48}, {"count": 200}),
+STATES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "empty": ("", {"count": 0}, {}),
+    "finished": ("100,000 runs that have ended", {"count": 100_000}, {"count": 2_000}),
+    "sleeping": ("100,000 runs that wait for a time to come", {"count": 100_000}, {"count": 2_000}),
+    "pending": ("20,000 runs that are due", {"count": 20_000}, {"count": 2_000}),
+    "old": ("the run has had 10,000 ticks", {"count": 10_000}, {"count": 200}),
+    "events": ("a log of 1,000,000 events", {"count": 20_000, "events_each": 48}, {"count": 200}),
 }
 
 
@@ -30,10 +30,10 @@ def contestants(store: Store) -> list[Contestant]:
             "ocean_grown",
             asked={"state": state, "events_each": 0} | usual,
             quick=quick,
-            note=f"{usual['count']:,} of them" if state == "events" else "",
+            note=note,
             group=store,
         )
-        for state, (usual, quick) in STATES.items()
+        for state, (note, usual, quick) in STATES.items()
     ]
 
 

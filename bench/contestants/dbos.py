@@ -192,9 +192,8 @@ async def _streamed(ask: Ask, events: int, apart_ms: int) -> list[tuple[str, lis
 async def streams(ask: Ask) -> Answer:
     async with launched(ask):
         await _streamed(ask | {"watchers": 1}, 5, 0)
-        began = time.time()
         fast = await _streamed(ask, ask["events"], 0)
-        seconds = max(seen_at[-1] for _, seen_at in fast) - began
+        seconds = max(seen_at[-1] for _, seen_at in fast) - min(told_at[key][0] for key, _ in fast)
         paced = await _streamed(ask, ask["paced"], ask["apart_ms"])
         lags = [seen - told for key, seen_at in paced for seen, told in zip(seen_at, told_at[key], strict=True)]
         return {"per_s": ask["events"] * ask["writers"] / seconds} | in_ms(lags)

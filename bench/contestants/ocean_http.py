@@ -1,7 +1,6 @@
 """Ocean behind its HTTP API, in a process of its own."""
 
 import asyncio
-import time
 from pathlib import Path
 
 from bench.contestants.answering import Answer, Ask, Moments, answer, background, in_ms, one_by_one
@@ -30,10 +29,10 @@ async def streams(ask: Ask) -> Answer:
     with serving(url_of(ask), f"{CLOGS}:streaming") as served:
         await Streaming(served, "warm", ask).streamed(5, 0)
         fast = Streaming(served, "fast", ask)
-        seconds = await fast.streamed(ask["events"], 0)
+        await fast.streamed(ask["events"], 0)
         paced = Streaming(served, "paced", ask)
         await paced.streamed(ask["paced"], ask["apart_ms"])
-        return {"per_s": ask["events"] * ask["writers"] / seconds} | in_ms(paced.lags())
+        return {"per_s": ask["events"] * ask["writers"] / fast.seconds()} | in_ms(paced.lags())
 
 
 class Streaming:
@@ -46,26 +45,31 @@ class Streaming:
             for number in range(ask["writers"])
         }
 
-    async def streamed(self, events: int, apart_ms: int) -> float:
-        """How many seconds it takes until the last watcher has seen the last event."""
+    async def streamed(self, events: int, apart_ms: int) -> None:
+        """Until every watcher has seen the end."""
         for run_id in self._watchers:
             self._served.post("/v1/runs", {"runId": run_id, "sessionId": "s", "clogId": "streaming"})
         everybody = [each for watchers in self._watchers.values() for each in watchers]
-        began = 0.0
 
         async def begin() -> None:
-            nonlocal began
-            began = time.time()
             for run_id in self._watchers:
                 body = {"input": {"events": events, "apart_ms": apart_ms}}
                 await self._served.apost(f"/v1/runs/{run_id}/signal", body)
 
         await watched(everybody, begin)
-        return max(each.seen_at[-1] for each in everybody) - began
+
+    def _committed_at(self) -> dict[str, list[float]]:
+        """When each event was committed: every run remembers that."""
+        return {run_id: self._served.get(f"/v1/runs/{run_id}")["output"] for run_id in self._watchers}
+
+    def seconds(self) -> float:
+        """From the first event's commit until the last watcher has seen the last."""
+        first = min(times[0] for times in self._committed_at().values())
+        return max(each.seen_at[-1] for watchers in self._watchers.values() for each in watchers) - first
 
     def lags(self) -> list[float]:
-        """From each event's commit, which its run remembers, to each watcher."""
-        committed = {run_id: self._served.get(f"/v1/runs/{run_id}")["output"] for run_id in self._watchers}
+        """From each event's commit to each watcher."""
+        committed = self._committed_at()
         return [
             seen - told
             for run_id, watchers in self._watchers.items()
