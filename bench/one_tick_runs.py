@@ -32,6 +32,8 @@ SIZES = {
     "callers": (64, 64, "how many calls are made at once"),
     "threads": (8, 8, "callers of those who block"),
     "workers": (4, 4, "huey's threads"),
+    "procrastinate_workers": (4, 4, "procrastinate's workers"),
+    "absurd_workers": (4, 4, "absurd's workers"),
     "poll_ms": (10, 10, "huey's and absurd's, how often they look"),
     "connections": (16, 16, "in the pools of those who have one"),
     "managers": (2, 2, "pgqueuer's queue managers"),

@@ -35,6 +35,7 @@ contest = Contest(
     {
         "signals": (300, 40, "how many signals"),
         "workers": (1, 1, "huey's threads"),
+        "absurd_workers": (1, 1, "absurd's workers"),
         "poll_ms": (10, 10, "huey's and absurd's, how often they look"),
         "connections": (4, 4, "in the pools of those who have one"),
         "concurrency": (4, 4, "procrastinate's and absurd's, of their workers"),

@@ -33,6 +33,7 @@ contest = Contest(
         "settle_s": (5, 3, "how long DBOS's workflows have to begin to wait"),
         "connections": (16, 16, "in the pools of those who have one"),
         "concurrency": (64, 64, "absurd's, of its worker"),
+        "absurd_workers": (4, 4, "absurd's workers"),
         "poll_ms": (10, 10, "absurd's, how often it looks"),
     },
 )

@@ -25,6 +25,7 @@ SIZES = {
     "callers": (64, 64, "how many calls are made at once"),
     "connections": (16, 16, "in the pools of those who have one"),
     "concurrency": (64, 64, "absurd's, of its worker"),
+    "absurd_workers": (4, 4, "absurd's workers"),
     "poll_ms": (10, 10, "absurd's, how often it looks"),
 }
 

@@ -35,6 +35,7 @@ contest = Contest(
         "managers": (1, 1, "pgqueuer's queue managers"),
         "batch": (10, 10, "pgqueuer's batch"),
         "concurrency": (64, 64, "procrastinate's and absurd's, of their workers"),
+        "absurd_workers": (4, 4, "absurd's workers"),
         "poll_ms": (10, 10, "procrastinate's and absurd's, how often they look"),
     },
     rounds=3,

@@ -62,8 +62,11 @@ async def one_tick_runs(ask: Ask) -> Answer:
             await until(is_finished)
             return time.perf_counter() - began
 
-        worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
-        async with background(worker):
+        workers = [
+            app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False, name=f"w{number}")
+            for number in range(ask["procrastinate_workers"])
+        ]
+        async with background(*workers):
             await asyncio.sleep(0.5)
             await finished(50)
             return {"per_s": ask["runs"] / await finished(ask["runs"])}
