@@ -187,11 +187,11 @@ def blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Server:
-    """A server of our own, that ends with this process."""
+    """A server of our own, that ends with this process; its files are in `folder`, or where they cost least."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, folder: str | None = None, **settings: str) -> None:
         self._settings = SETTINGS | settings
-        self._base = Path(tempfile.mkdtemp(prefix="ocean-pg-", dir=_roomy_memory()))
+        self._base = Path(tempfile.mkdtemp(prefix="ocean-pg-", dir=folder or _roomy_memory()))
         self._base.chmod(0o755)
         self._data = self._base / "data"
         self._data.mkdir(mode=0o700)

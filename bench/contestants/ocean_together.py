@@ -1,0 +1,65 @@
+"""Several processes of Ocean on one database: each claims for itself until nothing is due."""
+
+import asyncio
+import multiprocessing
+import time
+from typing import Any
+
+from bench.contestants.answering import Answer, Ask, answer, by_callers
+from ocean import Clog, Continue, Done, Ocean, Outcome, SystemClock, Tick
+from ocean.compose import open_store
+from ocean.stores.postgres.store import PostgresStore
+
+
+def counting(ticks: int) -> Clog:
+    """A tick reads a row, emits an event and writes the row."""
+    clog = Clog("counter")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        rows = await tick.read(run=True)
+        n = (rows.run or 0) + 1
+        await tick.emit("counted", {"n": n})
+        await tick.write(run=n)
+        return Done(n) if n == ticks else Continue()
+
+    return clog
+
+
+async def work(ask: Ask, start_at: float) -> tuple[float, int, int]:
+    """When this process was done, how many ticks it has committed, and in how many round trips."""
+    store = await open_store(ask["db"], SystemClock())
+    assert isinstance(store, PostgresStore)
+    ocean = Ocean(store, [counting(ask["ticks"])], store.clock)
+    await ocean.start()
+    await asyncio.sleep(max(start_at - time.time(), 0))
+    ticks, before, done_at = 0, store.link.round_trips, start_at
+    while (poked := await ocean.advance(budget_ms=60_000, concurrency=ask["concurrency"])).advanced or poked.due_now:
+        ticks += poked.advanced
+        done_at = time.time()
+    spent = store.link.round_trips - before
+    await ocean.close()
+    return done_at, ticks, spent
+
+
+def in_a_process(ask: Ask, start_at: float) -> tuple[float, int, int]:
+    return asyncio.run(work(ask, start_at))
+
+
+async def together(ask: Ask) -> Answer:
+    async with Ocean.open(ask["db"], clogs=[counting(ask["ticks"])]) as ocean:
+
+        async def create(number: int) -> Any:
+            return await ocean.create_run(session_id=f"s{number % 100}", clog_id="counter", input={})
+
+        await by_callers(64, ask["runs"], create)
+    start_at = time.time() + ask["lead_s"]
+    with multiprocessing.get_context("spawn").Pool(ask["processes"]) as pool:
+        done = pool.starmap(in_a_process, [(ask, start_at)] * ask["processes"])
+    ticks, trips = sum(each[1] for each in done), sum(each[2] for each in done)
+    assert ticks == ask["runs"] * ask["ticks"], done
+    return {"per_s": ticks / (max(each[0] for each in done) - start_at), "trips": trips / ticks}
+
+
+if __name__ == "__main__":
+    answer({"together": together})

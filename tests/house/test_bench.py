@@ -1,0 +1,36 @@
+"""The bench says what it asks: every question has a file, a command that repeats it, and a line in its README."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import QUESTIONS
+from bench.contest import Contest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+def test_every_question_is_among_all_of_them() -> None:
+    asking = {path.stem for path in BENCH.glob("*.py") if "contest.main()" in path.read_text()}
+    assert asking == set(QUESTIONS)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_says_what_it_asks_and_how_to_repeat_it(name: str) -> None:
+    module = importlib.import_module(f"bench.{name}")
+    assert isinstance(module.contest, Contest)
+    assert module.__doc__ is not None
+    assert module.__doc__.splitlines()[0].endswith("?")
+    assert f"    python -m bench.{name}\n" in module.__doc__
+    assert f"`{name}.py`" in (BENCH / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_contestants_have_names_of_their_own_and_modules(name: str) -> None:
+    contest: Contest = importlib.import_module(f"bench.{name}").contest
+    names = [each.name for each in contest.contestants]
+    assert len(names) == len(set(names))
+    assert [
+        each.module for each in contest.contestants if not (BENCH / "contestants" / f"{each.module}.py").exists()
+    ] == []
