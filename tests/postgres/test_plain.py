@@ -78,6 +78,8 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     for number in range(6):
         await pending(store, f"due-{number}", priority=number % 3)
     await store.deliver_signal(a_signal("due-1"), None)
+    await store.create_run(a_run("known"), None)
+    await store.deliver_signal(replace(a_signal("known", 1), signal_id="x", deliver_at=1_900_000_000_000), None)
     await store.create_run(a_run("asleep"), None)
     await store.deliver_signal(replace(a_signal("asleep"), deliver_at=clock.now() + 1), None)
     return claims
@@ -139,8 +141,25 @@ def creations() -> st.SearchStrategy[Item]:
     )
 
 
+def a_signal_to(run_id: str, body: int = 1, **given: Any) -> Item:
+    signal = replace(a_signal(run_id, body), **given)
+    return lambda store, _: store.deliver_signal(signal, None)
+
+
+def signals() -> st.SearchStrategy[Item]:
+    return st.builds(
+        a_signal_to,
+        st.sampled_from(["asleep", "asleep", "p-1", "due-1", "paused", "keyed", "nobody", "ending"]),
+        st.integers(0, 1),
+        signal_id=st.sampled_from([None, None, "x", "y"]),
+        deliver_at=st.sampled_from([None, 0, 1_900_000_000_000]),
+        actor=st.sampled_from([None, "ada"]),
+        if_idle=st.sampled_from([False, False, False, True]),
+    )
+
+
 ALMOST_ALL_PLAIN = st.lists(
-    st.one_of(commits(PLAIN), commits(PLAIN), commits([*PLAIN, *KINDS]), creations(), creations()),
+    st.one_of(commits(PLAIN), commits([*PLAIN, *KINDS]), creations(), creations(), signals(), signals()),
     min_size=2,
     max_size=16,
 )
@@ -210,6 +229,32 @@ def test_plain_creations_are_made_in_bulk(scene: Scene) -> None:
     assert scene.runner.run(calls_of(scene, items, "ocean_create_run")) == 0
     assert scene.runner.run(calls_of(scene, items[:1], "ocean_create_run")) == 1
     compare(scene, items)
+
+
+def test_plain_signals_are_delivered_in_bulk(scene: Scene) -> None:
+    items = [a_signal_to(run_id, number) for number, run_id in enumerate(["asleep", "due-1", "asleep", "p-1"])]
+    assert scene.runner.run(calls_of(scene, items, "ocean_deliver_signal")) == 0
+    assert scene.runner.run(calls_of(scene, items[:1], "ocean_deliver_signal")) == 1
+    compare(scene, items)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        a_signal_to("keyed"),
+        a_signal_to("nobody"),
+        a_signal_to("ending"),
+        a_signal_to("paused", signal_id="x", if_idle=True),
+        a_signal_to("asleep", if_idle=True),
+        a_signal_to("known", signal_id="x"),
+        a_signal_to("known", 2, signal_id="x"),
+        a_signal_to("asleep", signal_id="z"),
+    ],
+    ids=range(8),
+)
+def test_among_plain_signals_every_other_has_the_effect_that_it_has_alone(scene: Scene, odd: Item) -> None:
+    first = a_signal_to("asleep", deliver_at=1_900_000_000_000, signal_id="z")
+    compare(scene, [first, a_signal_to("due-1"), odd, a_signal_to("due-1", actor="ada")])
 
 
 def test_one_that_is_not_plain_is_done_with_the_others_one_by_one(scene: Scene) -> None:

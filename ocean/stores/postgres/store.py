@@ -67,7 +67,7 @@ class PostgresStore(Claims, Commits, Retries, Reads):
         return shown_from(await self.writing.write("create_run", run_words(new), request))
 
     async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
-        answer = await self.writing.write("deliver_signal", signal_words(signal), request)
+        answer = await self.writing.write("deliver_signal", signal_words(signal) | {"is_plain": True}, request)
         run_id, number, status, seq = answer
         return SignalReceipt(run_id, number, RunStatus(status), seq)
 

@@ -60,7 +60,6 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_deliver(r runs, s jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   available_at bigint := greatest((s->>'deliver_at')::bigint, now);
-  payload json;
 BEGIN
   PERFORM ocean_refuse_if_ended(r);
   IF (s->>'if_idle')::boolean AND r.status <> 'idle' THEN
@@ -68,11 +67,17 @@ BEGIN
       'lock_expires_at', r.lock_expires_at));
   END IF;
   r := ocean_input_arrived(r, available_at, now);
-  payload := json_build_object('number', r.inbox_count + 1, 'kind', 'signal', 'signal_id', s->'signal_id', 'available_at',
-    available_at, 'status', r.status);
-  r := ocean_event(r, ocean_origin(now, s->>'actor', caused_by), 'run.signalled', payload::text);
+  r := ocean_event(r, ocean_origin(now, s->>'actor', caused_by), 'run.signalled',
+    ocean_signal_told(r.inbox_count + 1, s, available_at, r.status));
   RETURN ocean_append_input(r, now, 'signal', s->>'body', available_at, s->>'actor', ocean_last_event(r),
     currval('ocean_cursor'), signal_id => s->>'signal_id', body_hash => s->>'body_hash', status_then => r.status);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_signal_told(number bigint, s jsonb, available_at bigint, status text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN json_build_object('number', number, 'kind', 'signal', 'signal_id', s->'signal_id', 'available_at', available_at,
+    'status', status)::text;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_deliver_signal(s jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$

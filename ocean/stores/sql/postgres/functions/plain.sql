@@ -23,6 +23,7 @@ BEGIN
   RETURN CASE verb
     WHEN 'create_run' THEN ocean_create_plain(items, now)
     WHEN 'commit_tick' THEN ocean_commit_plain(items, now)
+    WHEN 'deliver_signal' THEN ocean_signal_plain(items, now)
   END;
 END $$;
 
@@ -204,6 +205,53 @@ BEGIN
   RETURN ARRAY(
     SELECT json_build_object('answer', json_build_object('committed', (held[place]).status))
     FROM generate_subscripts(held, 1) place ORDER BY place);
+END $$;
+
+-- Signals that are new, to runs that live and have no keys; some of them perhaps to the same run.
+CREATE OR REPLACE FUNCTION ocean_signal_plain(signals jsonb[], now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
+DECLARE
+  met runs[];
+  places jsonb;
+  told events[] := '{}';
+  inputs ocean_inbox[] := '{}';
+  receipts json[] := '{}';
+  cursor bigint := (SELECT c.last_value FROM ocean_cursor c);
+  s jsonb;
+  r runs;
+  available_at bigint;
+BEGIN
+  SELECT array_agg(q.run) INTO met
+  FROM (SELECT DISTINCT given->>'run_id' AS run_id FROM unnest(signals) given) g,
+    LATERAL (SELECT q AS run FROM runs q WHERE q.run_id = g.run_id FOR UPDATE) q;
+  places := (SELECT jsonb_object_agg((met[place]).run_id, place) FROM generate_subscripts(met, 1) place
+    WHERE NOT ocean_is_ended(met[place]) AND (met[place]).ending IS NULL AND (met[place]).key_count = 0);
+  IF EXISTS (
+    SELECT 1 FROM unnest(signals) given
+    WHERE NOT coalesce(places ? (given->>'run_id'), false) OR (given->>'if_idle')::boolean
+      OR (given->>'signal_id' IS NOT NULL AND EXISTS (SELECT 1 FROM ocean_inbox i
+        WHERE i.run_id = given->>'run_id' AND i.signal_id = given->>'signal_id'))) THEN
+    RETURN NULL;
+  END IF;
+  FOREACH s IN ARRAY signals LOOP
+    r := met[(places->>(s->>'run_id'))::int];
+    available_at := greatest((s->>'deliver_at')::bigint, now);
+    r := ocean_input_arrived(r, available_at, now);
+    cursor := cursor + 1;
+    r.event_count := r.event_count + 1;
+    r.inbox_count := r.inbox_count + 1;
+    r.pending_count := r.pending_count + 1;
+    told := told || ocean_event_row(r, cursor, ocean_origin(now, s->>'actor'), 'run.signalled',
+      ocean_signal_told(r.inbox_count, s, available_at, r.status));
+    inputs := inputs || ocean_input_row(r, now, 'signal', s->>'body', available_at, s->>'actor', ocean_last_event(r), cursor,
+      signal_id => s->>'signal_id', body_hash => s->>'body_hash', status_then => r.status);
+    receipts := receipts || json_build_object('answer', json_build_array(r.run_id, r.inbox_count, r.status, cursor));
+    met[(places->>(s->>'run_id'))::int] := r;
+  END LOOP;
+  PERFORM setval('ocean_cursor', cursor);
+  INSERT INTO events SELECT * FROM unnest(told);
+  INSERT INTO ocean_inbox SELECT * FROM unnest(inputs);
+  PERFORM ocean_put_all(met);
+  RETURN receipts;
 END $$;
 
 -- Take those of the chosen that nobody else has locked, and that are plain. The others are left to another claim.
