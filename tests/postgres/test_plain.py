@@ -36,6 +36,7 @@ KINDS = [
     "ending",
 ]
 """Their next input is there, or comes later; a second attempt, keys and kin are not plain; a pause and a row are."""
+LATER = 1_900_000_000_000
 CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
 
 
@@ -78,8 +79,10 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     for number in range(6):
         await pending(store, f"due-{number}", priority=number % 3)
     await store.deliver_signal(a_signal("due-1"), None)
+    await store.create_run(a_run("idle"), None)
+    await store.create_run(a_run("idle keyed", concurrency_keys=["k"]), None)
     await store.create_run(a_run("known"), None)
-    await store.deliver_signal(replace(a_signal("known", 1), signal_id="x", deliver_at=1_900_000_000_000), None)
+    await store.deliver_signal(replace(a_signal("known", 1), signal_id="x", deliver_at=LATER), None)
     await store.create_run(a_run("asleep"), None)
     await store.deliver_signal(replace(a_signal("asleep"), deliver_at=clock.now() + 1), None)
     return claims
@@ -149,12 +152,14 @@ def a_signal_to(run_id: str, body: int = 1, **given: Any) -> Item:
 def signals() -> st.SearchStrategy[Item]:
     return st.builds(
         a_signal_to,
-        st.sampled_from(["asleep", "asleep", "p-1", "due-1", "paused", "keyed", "nobody", "ending"]),
+        st.sampled_from(
+            [*("asleep", "idle", "p-1", "due-1", "due-2", "paused", "known") * 2, "keyed", "nobody", "ending"]
+        ),
         st.integers(0, 1),
-        signal_id=st.sampled_from([None, None, "x", "y"]),
-        deliver_at=st.sampled_from([None, 0, 1_900_000_000_000]),
+        signal_id=st.sampled_from([None, None, None, None, "x", "y"]),
+        deliver_at=st.sampled_from([None, 0, LATER]),
         actor=st.sampled_from([None, "ada"]),
-        if_idle=st.sampled_from([False, False, False, True]),
+        if_idle=st.sampled_from([*(False,) * 9, True]),
     )
 
 
@@ -232,7 +237,9 @@ def test_plain_creations_are_made_in_bulk(scene: Scene) -> None:
 
 
 def test_plain_signals_are_delivered_in_bulk(scene: Scene) -> None:
-    items = [a_signal_to(run_id, number) for number, run_id in enumerate(["asleep", "due-1", "asleep", "p-1"])]
+    items = [a_signal_to(run_id, number) for number, run_id in enumerate(["due-1", "asleep", "p-1"])]
+    items += [a_signal_to("known", deliver_at=LATER, actor="ada"), a_signal_to("known", signal_id="n")]
+    items += [a_signal_to("idle", 2, deliver_at=LATER, signal_id=f"later-{number}") for number in range(2)]
     assert scene.runner.run(calls_of(scene, items, "ocean_deliver_signal")) == 0
     assert scene.runner.run(calls_of(scene, items[:1], "ocean_deliver_signal")) == 1
     compare(scene, items)
@@ -242,6 +249,7 @@ def test_plain_signals_are_delivered_in_bulk(scene: Scene) -> None:
     "odd",
     [
         a_signal_to("keyed"),
+        a_signal_to("idle keyed"),
         a_signal_to("nobody"),
         a_signal_to("ending"),
         a_signal_to("paused", signal_id="x", if_idle=True),
@@ -250,10 +258,10 @@ def test_plain_signals_are_delivered_in_bulk(scene: Scene) -> None:
         a_signal_to("known", 2, signal_id="x"),
         a_signal_to("asleep", signal_id="z"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_among_plain_signals_every_other_has_the_effect_that_it_has_alone(scene: Scene, odd: Item) -> None:
-    first = a_signal_to("asleep", deliver_at=1_900_000_000_000, signal_id="z")
+    first = a_signal_to("asleep", deliver_at=LATER, signal_id="z")
     compare(scene, [first, a_signal_to("due-1"), odd, a_signal_to("due-1", actor="ada")])
 
 
