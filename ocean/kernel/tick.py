@@ -1,5 +1,6 @@
 """What a clog is handed: the facts of its tick, and the only hands it has."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 from urllib.parse import quote
@@ -347,6 +348,10 @@ class Tick(TickFacts):
             return from_thread.run(wait)
         except NoEventLoopError:
             raise ClogError("tick.block is for plain def handlers; in an async one, use await") from None
+        finally:
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                # The call was over before this began, which is no mistake of whoever wrote it.
+                work.close()
 
     def _use(self, tool: str) -> Scene:
         self._scene.check_alive()

@@ -322,10 +322,8 @@ async def test_a_misuse_in_a_handler_is_named() -> None:
             await tick.read(runs="abc")
         with pytest.raises(InvalidValue, match="history"):
             await tick.read(history="x")  # type: ignore[arg-type]
-        reading = tick.read(run=True)
         with pytest.raises(OceanError, match="use await"):
-            tick.block(reading)
-        reading.close()
+            tick.block(tick.read(run=True))
         return Done("all")
 
     async with stage(Script(act)) as w:
