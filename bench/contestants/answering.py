@@ -125,28 +125,27 @@ class Timers:
 
 
 class Traffic:
-    """Many messages by many callers: how many a second, and how long each takes from its call to its receipt."""
+    """Many messages by many callers, each of whom waits until its message is received before it sends another: how many
+    a second, and how long each takes from its call to its receipt."""
 
     def __init__(self, count: int) -> None:
-        self._sent_at = [0.0] * count
-        self._took: list[float] = []
-        self._all = Countdown(count)
+        self._receipts = [Countdown(1) for _ in range(count)]
 
     def received(self, number: int) -> None:
-        self._took.append(time.perf_counter() - self._sent_at[number])
-        self._all.tell()
+        self._receipts[number].tell()
 
     async def sent(self, callers: int, send: Callable[[int], Awaitable[object]]) -> Answer:
-        """Sends all of them, waits until all are received, and answers."""
+        took: list[float] = []
 
         async def one(number: int) -> None:
-            self._sent_at[number] = time.perf_counter()
+            began = time.perf_counter()
             await send(number)
+            await self._receipts[number].over()
+            took.append(self._receipts[number].at - began)
 
         began = time.perf_counter()
-        await by_callers(callers, len(self._sent_at), one)
-        await self._all.over()
-        return {"per_s": len(self._sent_at) / (self._all.at - began)} | in_ms(self._took)
+        await by_callers(callers, len(self._receipts), one)
+        return {"per_s": len(self._receipts) / (time.perf_counter() - began)} | in_ms(took)
 
 
 async def one_by_one(count: int, moments: Moments, act: Callable[[int], Awaitable[object]]) -> Answer:
