@@ -6,7 +6,9 @@ Needs nothing but the standard library, for every contestant begins here. What a
 import asyncio
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +25,7 @@ Question = Callable[[Ask], Coroutine[Any, Any, Answer]]
 def answer(
     questions: Mapping[str, Question], run: Callable[[Coroutine[Any, Any, Answer]], Answer] = asyncio.run
 ) -> None:
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     out = os.dup(1)
     os.dup2(2, 1)
     ask = json.loads(sys.stdin.readline())
@@ -31,6 +34,13 @@ def answer(
     sys.stderr.flush()
     # Some leave threads behind that would keep the process alive, and nothing they could still do is wanted.
     os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    """Whoever asked may be killed: then nobody waits for an answer, and what was started for it ends too."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 class Countdown:
