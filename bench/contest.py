@@ -85,6 +85,8 @@ class Contest:
         self._against = against
 
     def main(self, arguments: Sequence[str] | None = None) -> None:
+        # As Ctrl-C does: the server and the folders are removed.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         asked = self._parser().parse_args(arguments)
         sizes = {name: self._size(asked, name) for name in self._sizes}
         rounds = asked.rounds or (2 if asked.quick else self._rounds)

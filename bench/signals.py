@@ -1,7 +1,7 @@
 """How many signals a second into runs that wait for them, and how long does each take?
 
-Concurrent callers send them to runs that handle one and wait again. A signal's latency, under this load, is from its
-call until the tick that handles it is committed.
+Concurrent callers send them to runs that handle one and wait again; a caller sends the next when its signal has been
+handled. A signal's latency, under this load, is from its call until the tick that handles it is committed.
 
     python -m bench.signals
 """
