@@ -2,8 +2,8 @@
 
 The work is that of `one_tick_runs` and of `ten_steps`, done twice with different numbers of runs, so that what an empty
 database takes is not counted. On SQLite it is the pages in use, with the write-ahead log put back into the file; on
-PostgreSQL the size of the database after a full vacuum: rows that are alive, and their indexes. A queue that deletes its
-jobs keeps only a log of them.
+PostgreSQL the size of the database after a full vacuum, which leaves live rows and their indexes. A queue that deletes
+its jobs keeps only a log of them.
 
     python -m bench.stored_bytes
 """
