@@ -1,6 +1,7 @@
 """Signals that come before uvicorn listens to them."""
 
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from ocean.cli.running import INTERRUPTED
 from ocean.cli.screen import Screen
-from ocean.cli.serving import serve
+from ocean.cli.serving import listen, serve
 from tests.cli.kit import Shell
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +38,13 @@ async def test_a_signal_that_comes_first_is_not_lost(
     after = signal.signal(number, before)
     # A process that was told to end is not told again on its way out.
     assert (served, after) == (code, signal.SIG_IGN if number is signal.SIGTERM else before)
+
+
+def test_answers_do_not_wait_for_the_acknowledgement_of_those_before() -> None:
+    with listen("127.0.0.1", 0) as server, socket.create_connection(server.getsockname()):
+        accepted, _ = server.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_route_without_an_access_policy_stops_the_server(ocean: Shell) -> None:
