@@ -1,6 +1,7 @@
 """What every test has: asyncio, a world in virtual time, and the state checked after it."""
 
 import inspect
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,10 @@ from tests.invariants import check
 from tests.postgres.server import fresh_database, return_database
 
 Worlds = Callable[..., AbstractAsyncContextManager[World]]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell has started the tests in the background. What they start would never hear a Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
