@@ -158,7 +158,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_not_there(h: House) -> None:
 
 
 class Deleting(Ocean):
-    """Somebody deletes the run between its settling and the answer."""
+    """Somebody deletes the run between the wait for it and the answer."""
 
     async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
         run = await super().settle(run_id, timeout_ms=timeout_ms)
@@ -166,10 +166,12 @@ class Deleting(Ocean):
         return run
 
 
-async def test_a_run_that_is_deleted_just_before_the_answer_is_not_there(h: House) -> None:
+async def test_a_run_that_is_deleted_just_before_the_answer_is_answered_if_it_had_settled(h: House) -> None:
     transport = httpx2.ASGITransport(make_app(Deleting(h.w.store, [Clog("c")], h.w.clock), poke_ms=0))
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-        answer = await http.post("/v1/runs?waitMs=0", json=NEW)
+        settled = await http.post("/v1/runs?waitMs=0", json=NEW)
+        assert (settled.status_code, settled.json()["status"]) == (200, "idle")
+        answer = await http.post("/v1/runs?waitMs=0", json=NEW | {"input": 1})
     assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
     assert "deleted meanwhile" in error_of(answer)["message"]
 
