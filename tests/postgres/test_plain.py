@@ -21,21 +21,10 @@ from tests.postgres.test_groups import Rows, Scene, as_one_group, compare
 from tests.stores.group_items import Claims, Item, add_one
 
 PLAIN = ["p-1", "p-2", "p-3", "p-4"]
-KINDS = [
-    "signalled",
-    "timed",
-    "again",
-    "retried",
-    "keyed",
-    "parent",
-    "child",
-    "paused",
-    "stored",
-    "returned",
-    "stale",
-    "ending",
-]
-"""Their next input is there, or comes later; a second attempt, keys and kin are not plain; a pause and a row are."""
+KINDS = ["signalled", "timed", "again", "retried", "keyed", "parent", "child", "paused", "stored", "returned", "stale"]
+KINDS += ["ending", "turned", "contested"]
+"""Their next input is there, or comes later; a second attempt, keys, kin, an end and turns are not plain; a pause and a
+row are."""
 LATER = 1_900_000_000_000
 CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
 
@@ -63,7 +52,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     claims["stale"] = await claim(store, "returned")
     await store.give_back(claims["stale"].lock, 1)
     claims["returned"] = await claim(store, "returned")
-    for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored"):
+    for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored", "turned", "contested"):
         await pending(store, run_id)
     await pending(store, "keyed", concurrency_keys=["k"])
     await pending(store, "child", parent_run_id="parent", notify_parent=True, on_parent_end="cancel")
@@ -76,6 +65,9 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.deliver_signal(a_signal("signalled"), None)
     await store.deliver_signal(replace(a_signal("timed"), deliver_at=clock.now() + 1_000), None)
     await store.set_run_paused("paused", True, None, None)
+    # There are turns, and the rows of the others are not among theirs.
+    assert await store.take_turn(claims["turned"].lock, [run_row("turned")])
+    assert await store.take_turn(claims["child"].lock, [run_row("contested")])
     for number in range(6):
         await pending(store, f"due-{number}", priority=number % 3)
     await store.deliver_signal(a_signal("due-1"), None)
@@ -188,7 +180,8 @@ def test_among_plain_ones_every_kind_has_the_effect_that_it_has_alone(
 ) -> None:
     """`p-1` is there twice."""
     items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
-    items.insert(2, lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome)))
+    effects = Effects(writes=[RowWrite(run_row(run_id), 0, "1")] if run_id == "contested" else [])
+    items.insert(2, lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects)))
     compare(scene, items)
 
 

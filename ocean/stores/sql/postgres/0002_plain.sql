@@ -1,3 +1,6 @@
+-- What ocean_commit_told says now.
+DROP FUNCTION IF EXISTS ocean_provenance(jsonb);
+
 -- One check instead of twenty. A statement prepares each check of its table anew, which took longer than all the rest of
 -- a run's change; a function is prepared once for a connection. See ocean_makes_sense.
 DO $$

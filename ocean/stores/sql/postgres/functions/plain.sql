@@ -90,7 +90,7 @@ BEGIN
 END $$;
 
 -- Ticks that emit events, write at most their own run's row, and move or end their run, which has no keys, no kin, no
--- end under way and no failure behind it, while nobody has a turn on any row.
+-- end under way, no failure behind it and no turn, while nobody has a turn on its row.
 CREATE OR REPLACE FUNCTION ocean_commit_plain(commits jsonb[], now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
 DECLARE
   held runs[];
@@ -111,7 +111,11 @@ DECLARE
   answered text;
   said text;
 BEGIN
-  IF EXISTS (SELECT 1 FROM ocean_turns) THEN
+  IF EXISTS (SELECT 1 FROM ocean_turns) AND (
+    EXISTS (SELECT 1 FROM unnest(commits) c WHERE EXISTS (
+      SELECT 1 FROM ocean_turns turn WHERE turn.run_id = c->>'run_id'))
+    OR EXISTS (SELECT 1 FROM unnest(commits) c, jsonb_array_elements(c->'effects'->'writes') w WHERE EXISTS (
+      SELECT 1 FROM ocean_turns turn WHERE turn.row_key = w->>'key'))) THEN
     RETURN NULL;
   END IF;
   SELECT array_agg(q.run ORDER BY c.place), array_agg(k.tick ORDER BY c.place) INTO held, ticks
