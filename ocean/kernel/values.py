@@ -21,8 +21,9 @@ _NUL = "\\u0000"
 
 def encode(value: Any, what: str = "value") -> str:
     """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
-    text = _written(value)
-    if text is None:
+    text = _WRITER.encode(value) if _is_plain(value, 0) else _NUL
+    if not _is_clean(text):
+        # Something is wrong, or may be: so each place is looked at by itself.
         text = _WRITER.encode(_plain(value, what, 0))
     size = len(text.encode())
     if size > MAX_BYTES:
@@ -30,14 +31,13 @@ def encode(value: Any, what: str = "value") -> str:
     return text
 
 
-def _written(value: Any) -> str | None:
-    """At once, if nothing is wrong with it. What may not be in a text is looked for in all texts together: where that
-    is found, or may be, each place is to be looked at by itself."""
-    text = _WRITER.encode(value) if _is_plain(value, 0) else None
+def _is_clean(text: str) -> bool:
+    """Whether none of all the texts in it has a NUL, or half a character."""
     try:
-        return None if text is None or _NUL in text or not text.encode() else text
+        text.encode()
     except UnicodeEncodeError:
-        return None
+        return False
+    return _NUL not in text
 
 
 def shown(value: Any) -> str:
