@@ -90,6 +90,17 @@ async def test_a_turn_is_all_rows_or_none(store: Store, tables: TablesOf) -> Non
     assert await store.take_turn(held.lock, [SESSION, GLOBAL])
 
 
+async def test_nothing_stays_of_a_turn_whose_call_has_crashed(
+    store: Store, clock: ManualClock, tables: TablesOf
+) -> None:
+    held = await claimed_run(store)
+    assert await store.take_turn(held.lock, [SESSION])
+    clock.advance(LOCK_MS)
+    assert await commit(store, await claim(store, "r"), Ok()) == Committed(RunStatus.IDLE)
+    columns, *turns = (await tables())["ocean_turns"]
+    assert ("row_key" in columns, turns) == (True, [])
+
+
 async def test_who_waits_for_a_turn_does_not_wake_itself(store: Store) -> None:
     held = await claimed_run(store)
     rival = await claimed_run(store, "rival")

@@ -221,3 +221,21 @@ async def test_a_function_whose_row_has_moved_is_one_more_and_no_second_call(rea
         assert await spoken(ocean, proxy) == 4
         assert len(calls) == 2
         assert (await ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0)) == 1 + 10 + 1
+
+
+async def test_a_run_asked_for_that_has_come_to_rest_is_not_looked_for_again(real_database: str) -> None:
+    """That it is there, its claim, its commit, and what is due then."""
+    clog = Clog("quick")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        return Done()
+
+    async with counted(real_database) as (store, proxy):
+        ocean = Ocean(store, [clog], store.clock)
+        await ocean.start()
+        for run_id in ("prepared", "r"):
+            await store.create_run(a_run(run_id, clog_id="quick", input=1), None)
+            proxy.requests = 0
+            assert (await ocean.advance(run_id=run_id)).advanced == 1
+        assert proxy.requests == 4
