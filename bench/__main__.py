@@ -32,7 +32,8 @@ HANDED_ON = ("only", "rounds", "db", "folder")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=plain)
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"of {', '.join(QUESTIONS)}; default: all")
     parser.add_argument("--report", type=Path, help="a file to write the tables to as well")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and two rounds: does it work?")

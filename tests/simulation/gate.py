@@ -79,6 +79,9 @@ def main() -> int:
     parser.add_argument("--why", action="store_true", help="show what the check said")
     parser.add_argument("--record", action="store_true", help="look anew, and write down where CI is to look first")
     asked = parser.parse_args()
+    for name in asked.only or ():
+        if name not in MUTANTS:
+            parser.error(f"there is no mutant {name!r}; there are {', '.join(MUTANTS)}")
     survivors, seeds = 0, recorded()
     sys.stdout.write(f"{'mutant':40}{'seed':>6}{'seconds':>9}  killed by\n")
     for name in asked.only or MUTANTS:
