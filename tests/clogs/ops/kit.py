@@ -24,9 +24,7 @@ class Loop:
     ops: Ops
     headers: dict[str, str] = field(default_factory=dict)
 
-    async def ask(
-        self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Answered:
+    async def ask(self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None) -> Answered:
         sent = {} if method == "GET" else {"json": {} if json is None else json}
         return await self.w.request(method, f"/api/ops/{path}", headers={**self.headers, **(headers or {})}, **sent)
 

@@ -173,7 +173,10 @@ async def test_so_many_approvals_are_needed_for_a_risk(risk: str | None, needed:
         for number, key in enumerate(list(keys.values())[:needed], 1):
             path = f"ops_mission_proposals/{made['proposal_id']}/vote"
             voted = (await ops.ask("POST", path, {"vote": "approve"}, key)).json()
-            assert (voted["status"], voted["approvals_needed"]) == ("approved" if number == needed else "pending", needed)
+            assert (voted["status"], voted["approvals_needed"]) == (
+                "approved" if number == needed else "pending",
+                needed,
+            )
         assert len(await ops.rows("ops_missions")) == 1
 
 
