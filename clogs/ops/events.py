@@ -6,9 +6,9 @@ from typing import Any
 
 from clogs.ops.matrix import Pattern, matches, rendered
 from clogs.ops.records import EVENTS, MISSIONS, POLICY, REACTIONS, Row, count, new_event, record_clog, state_of
-from clogs.ops.refusals import NO_SUCH_REFERENCE, duplicate
+from clogs.ops.refusals import NO_SUCH_REFERENCE
 from clogs.ops.rules import patterns_of
-from ocean import Clog, DedupeKeyReused, Done, Outcome, Refuse, Tick
+from ocean import Clog, Done, Outcome, Refuse, Tick
 
 Chance = Callable[[str], float]
 """From a text that is the same in every call of a tick, a number from 0 up to 1."""
@@ -67,7 +67,10 @@ async def _react(tick: Tick, pattern: Pattern, event: Row) -> None:
 
 
 async def insert(tick: Tick, given: list[Row]) -> list[str]:
-    """Events from outside, all of them or none. The same key with the same event is the same event."""
+    """Events from outside, all of them or none. The same key with the same event is the same event.
+
+    With another it is `DedupeKeyReused`, which unlike a `Refuse` commits none of those before it.
+    """
     missions = sorted({event["mission_id"] for event in given if event["mission_id"] is not None})
     known = await tick.call(MISSIONS, "show", missions) if missions else {}
     for mission_id in missions:
@@ -79,10 +82,6 @@ async def insert(tick: Tick, given: list[Row]) -> list[str]:
             )
     ids = []
     for event in given:
-        key = event["dedupe_key"]
-        made = new_event(event["type"], event["data"], event["mission_id"], key)
-        try:
-            ids.append(await tick.create_run(clog_id=EVENTS, dedupe_key=key, **made))
-        except DedupeKeyReused:
-            raise duplicate("ops_agent_events_dedupe_key", f"Key (dedupe_key)=({key})") from None
+        made = new_event(event["type"], event["data"], event["mission_id"], event["dedupe_key"])
+        ids.append(await tick.create_run(clog_id=EVENTS, dedupe_key=event["dedupe_key"], **made))
     return ids

@@ -10,8 +10,8 @@ from clogs.ops.listing import list_rows
 from clogs.ops.policy_asking import policy_asked
 from clogs.ops.proposing import checked_event
 from clogs.ops.records import DEAD_LETTERS, EVENTS, POLICY, PROPOSALS, STEPS, Row
-from clogs.ops.refusals import LEASE_LOST, NO_TABLE, WENT_STALE, wrong
-from ocean import Caller, Done, ErrorInfo, Failed, LeaseLost, Refuse
+from clogs.ops.refusals import LEASE_LOST, NO_TABLE, WENT_STALE, duplicate, wrong
+from ocean import Caller, DedupeKeyReused, Done, ErrorInfo, Failed, LeaseLost, Refuse
 
 
 class Ops(Functions):
@@ -40,7 +40,10 @@ class Ops(Functions):
     ) -> list[Row]:
         """Agent events; each is looked at before this returns, however many wait."""
         given = [checked_event(event) for event in events]
-        ids = await self.call(EVENTS, "insert", given, caller, request_key)
+        try:
+            ids = await self.call(EVENTS, "insert", given, caller, request_key)
+        except DedupeKeyReused as error:
+            raise duplicate("ops_agent_events_dedupe_key", error.message) from None
         await self.move(*ids)
         return [await self.row("ops_agent_events", id) for id in ids]
 

@@ -34,7 +34,7 @@ async def put(tick: Tick, changes: list[Row]) -> list[Row]:
         value = checked_policy(key, change["value"])
         version = kept[key]["version"] if key in kept else 0
         if before is None and version:
-            raise duplicate("ops_policy_key", f"Key (key)=({key})")
+            raise duplicate("ops_policy_key", f"Key (key)=({key}) already exists; to replace it, say its version")
         if before is not None and before != version:
             raise not_now(f"policy {key} is at version {version}, not {before}; read it, and put your change again")
         kept[key] = {"value": value, "version": version + 1, "updated_at": tick.now}

@@ -31,12 +31,9 @@ def too_long(what: str, most: int) -> Refuse:
     return Refuse(f"{what} is longer than {most} bytes; shorten it", code=TOO_LONG, http_status=400)
 
 
-def duplicate(table: str, key: str) -> Refuse:
-    return Refuse(
-        f'duplicate key value violates unique constraint "{table}_idx": {key} already exists',
-        code=DUPLICATE,
-        http_status=409,
-    )
+def duplicate(constraint: str, why: str) -> Refuse:
+    said = f'duplicate key value violates unique constraint "{constraint}_idx": {why}'
+    return Refuse(said, code=DUPLICATE, http_status=409)
 
 
 def not_found(what: str, id: str) -> Refuse:
