@@ -24,6 +24,9 @@ async def create(tick: Tick, payload: Row) -> Row:
     if key is not None:
         holder = (await tick.read(keys=[key])).by_key[key]
         if holder is not None:
+            first = holder.value
+            if first is not None and (first["source"], first["template"]) != (source, template):
+                await tick.emit("proposal.collided", {"dedupe_key": key, "proposal_id": holder.run_id})
             return {"proposal_id": holder.run_id, "is_new": False}
     policies = await tick.call(POLICY, "values")
     reason = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from clogs.ops import Ops, OpsSettings, clogs
 from clogs.ops.events import Chance, even_chance
+from ocean import UNSET
 from ocean.testing import Outside, World, world
 from ocean.testing.asking import Answered
 from tests.invariants import check
@@ -25,8 +26,8 @@ class Loop:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def ask(self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None) -> Answered:
-        sent = {} if method == "GET" else {"json": {} if json is None else json}
-        return await self.w.request(method, f"/api/ops/{path}", headers={**self.headers, **(headers or {})}, **sent)
+        sent = UNSET if method == "GET" else {} if json is None else json
+        return await self.w.request(method, f"/api/ops/{path}", json=sent, headers={**self.headers, **(headers or {})})
 
     async def answer(self, method: str, path: str, json: Any = None) -> Any:
         """What is answered, if it is no refusal."""

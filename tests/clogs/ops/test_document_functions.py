@@ -141,10 +141,11 @@ async def test_ops_claim_next_step() -> None:
 
 async def test_ops_extract_step_kinds() -> None:
     async with loop() as ops:
-        steps = [{"kind": kind, "params": {}} for kind in ("openclaw", "wreckit", "openclaw")]
+        steps: list[Any] = [{"kind": kind, "params": {}} for kind in ("openclaw", "wreckit", "openclaw")]
         assert await ops.rpc("ops_extract_step_kinds", p_template={"steps": steps}) == ["openclaw", "wreckit"]
         assert await ops.rpc("ops_extract_step_kinds", p_template={}) == []
-        for invalid in ({"steps": "none"}, [], "text"):
+        without: list[Any] = [{"steps": "none"}, [], "text"]
+        for invalid in without:
             assert await ops.rpc("ops_extract_step_kinds", p_template=invalid) is None
 
 

@@ -318,7 +318,7 @@ async def test_http_errors() -> None:
     async with loop() as ops:
         mission = await ops.mission({"kind": "noop"})
         admin, reader = await ops.key(), await ops.key(scopes=("read",), actor="bob")
-        elsewhere = await ops.w.ocean.create_api_key(actor="eve", scopes=("read",), sessions=("other",))
+        elsewhere = await ops.w.ocean.create_api_key(actor="eve", scopes=["read"], sessions=["other"])
         eve = {"Authorization": f"Bearer {elsewhere.key}"}
         for method, path in (
             ("POST", "heartbeat"), ("GET", "ops_missions"), ("PUT", "ops_policy"), ("POST", f"rpc/{PROPOSE}"),

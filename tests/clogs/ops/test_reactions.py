@@ -112,7 +112,7 @@ async def test_ten_thousand_unmatched_events_do_not_delay_the_next(ground: str) 
     parts = 20 if ground == "sqlite" else 4  # on PostgreSQL two thousand: it takes its time to write them
     async with loop() as ops:
         await ops.put(matrix(pattern()))
-        noise = [{"type": "noise", "data": {}, "mission_id": None, "dedupe_key": None}] * 500
+        noise: list[Any] = [{"type": "noise", "data": {}, "mission_id": None, "dedupe_key": None}] * 500
         for _ in range(parts):
             await ops.w.ocean.call_clog(clog_id="ops-events", session_id="ops", method="insert", payload=noise)
         waiting = await ops.w.ocean.count_runs(clog_id="ops-events", status="pending", cap=20_000)
@@ -125,7 +125,7 @@ async def test_ten_thousand_unmatched_events_do_not_delay_the_next(ground: str) 
 async def test_heartbeats_get_past_any_number_of_unmatched_events() -> None:
     async with loop(OpsSettings(event_batch_size=10)) as ops:
         await ops.put(matrix(pattern()))
-        noise = [{"type": "noise", "data": {}, "mission_id": None, "dedupe_key": None}] * 35
+        noise: list[Any] = [{"type": "noise", "data": {}, "mission_id": None, "dedupe_key": None}] * 35
         await ops.w.ocean.call_clog(clog_id="ops-events", session_id="ops", method="insert", payload=noise)
         beats = [(await ops.answer("POST", "heartbeat"))["triggerResult"]["events"] for _ in range(5)]
         assert beats == [10, 10, 10, 5, 0], "each is looked at once, so many at a beat"
