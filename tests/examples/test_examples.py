@@ -58,6 +58,14 @@ ESSENTIAL = {
         "careful: an ordinary test sees 1 charge",
         "careful: the result is the same after a crash at each of 11 places",
     ],
+    "ops": [
+        "heartbeat: {'processed': 1, 'created': 1}",
+        "proposed: Deploy api",
+        "kim: approved",
+        "w-2: ship succeeded after 1 failure",
+        "mission: succeeded",
+        "shipped in all: 1",
+    ],
     "external_worker": [
         "one -> ONE from the queue snakes, by worker.py",
         "two -> TWO from the queue shells, by worker.sh",
