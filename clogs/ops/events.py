@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from clogs.ops.matrix import Pattern, matches, rendered
+from clogs.ops.matrix import Pattern, TooMuch, matches, rendered
 from clogs.ops.records import EVENTS, MISSIONS, POLICY, REACTIONS, Row, count, new_event, record_clog, state_of
 from clogs.ops.refusals import NO_SUCH_REFERENCE
 from clogs.ops.rules import patterns_of
@@ -56,11 +56,15 @@ async def _react(tick: Tick, pattern: Pattern, event: Row) -> None:
     payload: dict[str, Any] = {
         "pattern_id": pattern.id,
         "event_type": event["type"],
-        "proposal_template": rendered(pattern.template, seen),
+        "proposal_template": pattern.template,
         "proposal_source": pattern.proposal_source,
     }
-    if pattern.dedupe_key is not None:
-        payload["dedupe_key"] = rendered(pattern.dedupe_key, seen)
+    try:
+        payload["proposal_template"] = rendered(pattern.template, seen)
+        if pattern.dedupe_key is not None:
+            payload["dedupe_key"] = rendered(pattern.dedupe_key, seen)
+    except TooMuch as error:
+        payload["error"] = str(error)
     row = {"event_id": tick.run_id, "status": "queued", "payload": payload, "created_at": tick.now}
     attributes = {"state": "queued", "event_id": tick.run_id, "pattern_id": pattern.id}
     await tick.create_run(clog_id=REACTIONS, input={**row, "updated_at": tick.now}, attributes=attributes)

@@ -1,5 +1,6 @@
 """The nine functions of the contract and the heartbeat, with its names, parameters and result columns."""
 
+from contextlib import suppress
 from typing import Any
 
 from clogs.ops.project import Project
@@ -20,7 +21,7 @@ from clogs.ops.records import (
 from clogs.ops.refusals import not_now, wrong
 from clogs.ops.rules import auto_approve_of, is_auto_approvable
 from clogs.ops.templates import step_kinds
-from ocean import Caller, CallRefused, Failed, Lease, RunEnded
+from ocean import Caller, CallRefused, Failed, Lease, LeaseLost, OceanError, RunEnded
 
 MINUTE_MS = 60_000
 MOST_MINUTES = 1_440
@@ -141,8 +142,14 @@ class Functions(Project):
             await self.call_on(lease.run_id, "started", {"worker_id": lease.worker_id})
             row = await self.call_on(step_id, "reserve", reserved)
         except (CallRefused, RunEnded):
-            await self.ocean.complete_work(lease.lease_id, Failed("the step does not want this attempt any more"))
+            with suppress(LeaseLost):
+                await self.ocean.complete_work(lease.lease_id, Failed("the step does not want this attempt any more"))
             return None
+        except OceanError:
+            # Nobody hears of this lease: hand it back, instead of letting it lapse as a failure of the step's.
+            with suppress(OceanError):
+                await self.ocean.release_work(lease.lease_id)
+            raise
         await self.move(row["mission_id"])
         return {**await self.row("ops_mission_steps", step_id), "lease_id": lease.lease_id}
 

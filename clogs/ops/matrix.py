@@ -11,6 +11,7 @@ Source = Literal["api", "trigger", "reaction", "manual"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 EventType = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_FILLED_IN = 256 * 1024
 VARIABLE = re.compile(r"{{ *([A-Za-z0-9_.-]{1,200}) *}}")
 
 
@@ -99,22 +100,36 @@ def _is_like(wanted: str, event_type: str) -> bool:
     return event_type.endswith(parts[-1]) and len(event_type) - len(parts[-1]) >= at
 
 
+class TooMuch(Exception):
+    """A template would become larger than any proposal may be."""
+
+
 def rendered(template: Any, event: Mapping[str, Any]) -> Any:
     """The template with `{{event.data.field}}` filled in; what the event has not stays as it is."""
-    if isinstance(template, dict):
-        return {name: rendered(value, event) for name, value in template.items()}
-    if isinstance(template, list):
-        return [rendered(value, event) for value in template]
-    if not isinstance(template, str):
-        return template
-    return VARIABLE.sub(lambda found: _as_text(found, event), template)
+    return _Rendering(event).of(template)
 
 
-def _as_text(found: "re.Match[str]", event: Mapping[str, Any]) -> str:
-    value = _looked_up(found[1].split("."), {**event, "event": event})
-    if value is None:
-        return found[0]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+class _Rendering:
+    def __init__(self, event: Mapping[str, Any]) -> None:
+        self.known = {**event, "event": event}
+        self.room = MOST_FILLED_IN
+
+    def of(self, template: Any) -> Any:
+        if isinstance(template, dict):
+            return {name: self.of(value) for name, value in template.items()}
+        if isinstance(template, list):
+            return [self.of(value) for value in template]
+        return VARIABLE.sub(self._filled_in, template) if isinstance(template, str) else template
+
+    def _filled_in(self, found: "re.Match[str]") -> str:
+        value = _looked_up(found[1].split("."), self.known)
+        if value is None:
+            return found[0]
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        self.room -= len(text)
+        if self.room < 0:
+            raise TooMuch(f"filled in, the template would be larger than {MOST_FILLED_IN} characters")
+        return text
 
 
 def _looked_up(path: list[str], value: Any) -> Any:

@@ -10,8 +10,11 @@ from clogs.ops.listing import list_rows
 from clogs.ops.policy_asking import policy_asked
 from clogs.ops.proposing import checked_event
 from clogs.ops.records import DEAD_LETTERS, EVENTS, POLICY, PROPOSALS, STEPS, Row
-from clogs.ops.refusals import LEASE_LOST, NO_TABLE, WENT_STALE, duplicate, wrong
+from clogs.ops.refusals import LEASE_LOST, NO_TABLE, WENT_STALE, check_size, duplicate, wrong
 from ocean import Caller, DedupeKeyReused, Done, ErrorInfo, Failed, LeaseLost, Refuse
+
+MOST_RESULT_BYTES = 256 * 1024
+MOST_ERROR_CHARACTERS = 2_000
 
 
 class Ops(Functions):
@@ -96,8 +99,10 @@ class Ops(Functions):
         """Report what came of a step. Its mission has gone on when this returns; repeated, it is the same."""
         if status not in ("succeeded", "failed"):
             raise wrong(f"status is succeeded or failed, got {status!r}")
+        check_size(result, "result", MOST_RESULT_BYTES)
         await self._leased(step_id, lease_id)
-        error = ErrorInfo("ops_reported", last_error or "the executor reported a failure", result)
+        said = (last_error or "the executor reported a failure")[:MOST_ERROR_CHARACTERS]
+        error = ErrorInfo("ops_reported", said, result)
         try:
             await self.ocean.complete_work(lease_id, Done(result) if status == "succeeded" else Failed(error))
         except LeaseLost as lost:

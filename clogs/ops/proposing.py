@@ -5,7 +5,7 @@ from typing import Any
 
 from clogs.ops.matrix import SOURCES
 from clogs.ops.records import Row
-from clogs.ops.refusals import too_long, violates
+from clogs.ops.refusals import check_size, too_long, violates
 from clogs.ops.templates import checked_template
 
 MOST_KEY_BYTES = 200
@@ -32,6 +32,7 @@ def checked_key(dedupe_key: Any) -> str | None:
 
 EVENT_FIELDS = ("type", "data", "mission_id", "dedupe_key")
 MOST_TYPE_BYTES = 200
+MOST_DATA_BYTES = 256 * 1024
 
 
 def checked_event(event: Any) -> Row:
@@ -48,6 +49,7 @@ def checked_event(event: Any) -> Row:
         raise too_long("event.type", MOST_TYPE_BYTES)
     if not isinstance(data, Mapping):
         raise violates("event.data is a JSON object")
+    check_size(data, "event.data", MOST_DATA_BYTES)
     if mission_id is not None and (not isinstance(mission_id, str) or not 0 < len(mission_id.encode()) <= 256):
         raise violates("event.mission_id is the id of a mission, or null")
     return {

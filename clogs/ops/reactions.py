@@ -3,7 +3,7 @@
 from clogs.ops.matrix import unfilled
 from clogs.ops.proposing import proposed
 from clogs.ops.records import PROPOSALS, REACTIONS, count, record_clog, state_of
-from clogs.ops.refusals import BAD_TEMPLATE
+from clogs.ops.refusals import BAD_TEMPLATE, violates
 from ocean import Done, Outcome, Refuse, Tick
 
 reactions = record_clog(REACTIONS)
@@ -14,6 +14,8 @@ async def advance(tick: Tick) -> Outcome:
     row, _ = await state_of(tick)
     payload = dict(row["payload"])
     try:
+        if "error" in payload:
+            raise violates(payload["error"])
         asked = proposed(payload.get("dedupe_key"), payload["proposal_source"], payload["proposal_template"])
         made = await tick.call(PROPOSALS, "create", asked)
     except Refuse as refusal:

@@ -1,5 +1,8 @@
 """What the Ops-Loop refuses, under the codes of its contract: SQLSTATE where a database would have said no."""
 
+import json
+from typing import Any
+
 from ocean import Refuse
 
 DUPLICATE = "23505"
@@ -29,6 +32,12 @@ def wrong(message: str) -> Refuse:
 
 def too_long(what: str, most: int) -> Refuse:
     return Refuse(f"{what} is longer than {most} bytes; shorten it", code=TOO_LONG, http_status=400)
+
+
+def check_size(value: Any, what: str, most: int) -> None:
+    """What is stored together must fit into one row together."""
+    if len(json.dumps(value).encode()) > most:
+        raise too_long(what, most)
 
 
 def duplicate(constraint: str, why: str) -> Refuse:

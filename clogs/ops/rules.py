@@ -5,10 +5,11 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from clogs.ops.matrix import Name, Pattern, Policy, ReactionMatrix, Source
-from clogs.ops.refusals import BAD_PATTERN, violates
+from clogs.ops.refusals import BAD_PATTERN, check_size, violates
 from clogs.ops.templates import RISKS, Risk, is_valid, risk_of, step_kinds
 from ocean import Refuse
 
+MOST_POLICY_BYTES = 128 * 1024
 CAP_REACHED = "Daily proposal cap reached"
 
 Count = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
@@ -59,6 +60,7 @@ def checked_policy(key: str, value: Any) -> Any:
     """The value as it is stored, if it can be used; otherwise the refusal says what is wrong where."""
     if key not in POLICIES:
         raise violates(f"there is no policy {key!r}; there are {', '.join(POLICIES)}")
+    check_size(value, key, MOST_POLICY_BYTES)
     model = POLICIES[key]
     if model is None:
         if not isinstance(value, dict):

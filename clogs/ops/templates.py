@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from clogs.ops.refusals import too_long, violates
+from clogs.ops.refusals import check_size, too_long, violates
 from ocean import Refuse
 
 Risk = Literal["low", "medium", "high"]
 RISKS: tuple[Risk, ...] = get_args(Risk)
 MOST_STEPS = 100
 MOST_NAME_BYTES = 128
+MOST_TEMPLATE_BYTES = 256 * 1024
 DEFAULT_EXECUTOR = "openclaw"
 FIELDS = ("title", "description", "risk_level", "steps")
 STEP_FIELDS = ("kind", "executor", "params", "max_retries")
@@ -34,6 +35,7 @@ def checked_template(template: Any) -> dict[str, Any]:
         raise violates(f"template.steps has {len(steps)} steps, over {MOST_STEPS}; propose several missions")
     for index, step in enumerate(steps):
         _check_step(step, f"template.steps[{index}]")
+    check_size(template, "template", MOST_TEMPLATE_BYTES)
     return dict(template)
 
 

@@ -307,6 +307,12 @@ async def test_database_errors() -> None:
         long = {**bad, "p_source": "api", "p_dedupe_key": "k" * 201}
         assert await ops.refusal("POST", f"rpc/{PROPOSE}", long) == (400, "22001")
         assert await ops.refusal("POST", "ops_agent_events", {"type": "t" * 201, "data": {}}) == (400, "22001")
+        huge = "x" * (256 * 1024)
+        assert await ops.refusal("POST", "ops_agent_events", {"type": "t", "data": {"x": huge}}) == (400, "22001")
+        large = {**bad, "p_source": "api", "p_template": {"title": huge, "steps": [{"kind": "noop"}]}}
+        assert await ops.refusal("POST", f"rpc/{PROPOSE}", large) == (400, "22001")
+        roles = {"key": "agent_roles", "value": {"all": huge}}
+        assert await ops.refusal("PUT", "ops_policy", roles) == (400, "22001")
         for verb in ("approve", "reject"):
             gone = await ops.ask("POST", f"ops_mission_proposals/{NOBODY}/{verb}")
             assert (gone.status, gone.json()) == (404, {"error": f"Proposal {NOBODY} not found", "code": "P0001"})

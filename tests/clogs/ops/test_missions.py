@@ -164,6 +164,19 @@ async def test_a_completion_is_repeatable_and_another_one_is_refused() -> None:
         assert (await ops.rows(f"ops_mission_steps?id=eq.{following['id']}"))[0]["status"] == "running"
 
 
+async def test_params_and_results_as_large_as_they_may_be_are_kept_and_larger_ones_refused() -> None:
+    async with loop() as ops:
+        much = "x" * (255 * 1024)
+        mission = await ops.mission({"kind": "noop", "params": {"much": much}, "max_retries": 1})
+        step = await ops.claim()
+        body = {"lease_id": step["lease_id"], "status": "failed", "result": much + "x" * 2_000}
+        assert await ops.refusal("POST", f"ops_mission_steps/{step['id']}/complete", body) == (400, "22001")
+        failed = await ops.complete(step, "failed", result=much, last_error="y" * 9_000)
+        assert (failed["result"], len(failed["last_error"])) == (much, 2_000)
+        assert await ops.mission_status(mission) == "failed"
+        assert (await ops.rows("ops_step_dead_letters"))[0]["params"] == {"much": much}
+
+
 async def test_stale_is_who_has_not_renewed_in_time_however_long_the_lease() -> None:
     async with loop() as ops:
         await ops.mission(noop())

@@ -228,6 +228,19 @@ async def test_a_reaction_whose_template_cannot_be_proposed_fails_and_says_so() 
         assert [row["template"]["risk_level"] for row in await ops.rows("ops_mission_proposals")] == ["low"]
 
 
+async def test_an_event_that_would_make_a_template_enormous_fails_its_reaction_and_nothing_else() -> None:
+    async with loop() as ops:
+        greedy = {"steps": [{"kind": "noop", "params": {"all": "{{event.data.text}}" * 100}}]}
+        await ops.put(matrix(pattern(template=greedy), pattern(id="q", dedupe_key="{{event.data.text}}")))
+        event = await tell(ops, text="x" * 100_000, service="api")
+        assert event["processed_at"] is not None
+        await ops.w.drain()
+        payloads = [row["payload"] for row in await ops.rows("ops_agent_reactions")]
+        errors = {payload["pattern_id"]: payload["error"] for payload in payloads}
+        assert "larger than" in errors["p"]
+        assert "dedupe_key is longer than" in errors["q"]
+
+
 async def test_the_same_event_under_its_key_is_one_event_and_another_is_a_duplicate() -> None:
     async with loop() as ops:
         event = {"type": "t", "data": {"n": 1}, "dedupe_key": "e-1"}
