@@ -92,6 +92,7 @@ class Kernel(Operating, Receiving, Lending):
 
     @property
     def clock(self) -> Clock:
+        """The store's time."""
         return self._clock
 
     @property
@@ -128,6 +129,7 @@ class Kernel(Operating, Receiving, Lending):
         return self._crew.keeper.count
 
     def list_tools(self) -> list[ToolSpec]:
+        """Every tool that a clog may use, with its schema."""
         return list(TOOLS.values())
 
     async def list_clogs(self) -> list[ClogRecord]:
@@ -252,6 +254,7 @@ class Kernel(Operating, Receiving, Lending):
                     cancel()
 
     async def get_run(self, run_id: str) -> RunInfo | None:
+        """The run as it is now; None if there is none."""
         return await self._store.get_run(checked_id(run_id, "run_id"))
 
     def commits_seen(self) -> int:

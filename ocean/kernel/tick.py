@@ -301,6 +301,7 @@ class Tick(TickFacts):
         self._effects.timers.append(SetTimer(name, checked_time(time, "at"), encode(input, "input")))
 
     async def cancel_timer(self, name: str) -> None:
+        """Drop a timer that has not fired; nothing if there is none."""
         self._use("ocean.timers.cancel")
         self._effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
 

@@ -174,6 +174,7 @@ class ToolSpec:
     reaches_out: bool = False
 
     def json_schema(self) -> dict[str, Any]:
+        """Of its input, in camelCase."""
         return self.input.model_json_schema(by_alias=True) if self.input else {}
 
 
