@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -72,16 +72,18 @@ async def test_where_there_are_keys_it_speaks_with_the_one_it_is_given(tmp_path:
             assert refused(await client.call_tool("create_run", foreign))["code"] == "session_not_found"
             await ocean.revoke_api_key(made.info.key_id)
             assert refused(await client.call_tool("get_run", {"runId": "r"}))["code"] == "not_authenticated"
+            with pytest.raises(MCPError, match="not valid, or no longer"):
+                await client.list_tools()
 
 
 @pytest.mark.parametrize("key", ["", "ocean_000000000000_" + "x" * 43])
 def test_where_there_are_keys_it_does_not_begin_without_a_good_one(ocean: Shell, key: str) -> None:
     ocean("keys", "create", "--actor", "ann", "--scope", "read")
-    with ocean.start("mcp", OCEAN_KEY=key) as started:
-        out, err = started.communicate(timeout=PATIENCE_S)
-    assert (started.returncode, out) == (1, "")
-    assert "this database has keys" in err
-    assert "OCEAN_KEY" in err
+    said = ocean("mcp", "--json", OCEAN_KEY=key)
+    assert (said.code, said.out) == (1, "")
+    assert said.error["code"] == "not_authenticated"
+    assert "this database has keys" in said.error["message"]
+    assert "OCEAN_KEY" in said.error["message"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -127,16 +129,15 @@ async def test_a_server_that_is_asked_to_serves_agents_too(tmp_path: Path) -> No
 
 
 def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
-    program = "import sys; sys.modules['mcp'] = None; from ocean.cli.main import app; app(sys.argv[1:])"
-    for words in (["mcp"], ["serve", "--port", "0", "--mcp"]):
-        done = subprocess.run(
-            [sys.executable, "-c", program, *words],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "pip install 'ocean-runtime[mcp]'" in done.stderr
+    program = """
+import sys
+sys.modules["mcp"] = None
+from typer.testing import CliRunner
+from ocean.cli.main import app
+for words in (["mcp"], ["serve", "--port", "0", "--mcp"]):
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (2, ""), done
+    assert "pip install 'ocean-runtime[mcp]'" in done.stderr, done.stderr
+"""
+    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environ, timeout=PATIENCE_S, check=True)

@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 from mcp import MCPError
 
-from ocean import Clog, InvalidValue, Reply
+from ocean import Clog, Done, InvalidValue, Outcome, Reply, Tick
 from ocean.http.app import make_app
 from ocean.mcp.serving import mounted
 from ocean.mcp.tools import TOOLS
@@ -222,6 +224,51 @@ async def test_a_call_that_changes_something_moves_it_on_behind_its_answer() -> 
         assert answered(await client.call_tool("create_run", create))["status"] in ("pending", "active", "done")
         told = [event.type async for event in a.w.ocean.follow("r")]
         assert told[-1] == "run.done"
+
+
+def slow(started: anyio.Event, go_on: anyio.Event) -> Clog:
+    clog = Clog("slow")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        started.set()
+        await go_on.wait()
+        return Done("late")
+
+    return clog
+
+
+WAITED_FOR = {"sessionId": "s", "clogId": "slow", "runId": "r", "input": {}, "waitMs": 20_000}
+
+
+async def test_a_server_that_stops_answers_those_who_wait() -> None:
+    started, go_on = anyio.Event(), anyio.Event()
+    async with agency([slow(started, go_on)]) as a, a.client() as client, anyio.create_task_group() as tasks:
+        said: list[Any] = []
+
+        async def create() -> None:
+            said.append(answered(await client.call_tool("create_run", WAITED_FOR)))
+
+        tasks.start_soon(create)
+        await started.wait()
+        a.app.state.stopping.set()
+        while not said:
+            await anyio.lowlevel.checkpoint()
+        assert (said[0]["runId"], said[0]["status"]) == ("r", "active")
+        go_on.set()
+
+
+async def test_a_caller_who_gives_up_stops_nothing_that_has_begun() -> None:
+    started, go_on = anyio.Event(), anyio.Event()
+    async with agency([slow(started, go_on)]) as a, a.client() as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "create_run", WAITED_FOR)
+            await started.wait()
+            tasks.cancel_scope.cancel()
+        go_on.set()
+        told = [event.type async for event in a.w.ocean.follow("r")]
+        assert told.count("tick.committed") == 1
+        assert "tick.restarted" not in told
 
 
 async def test_runs_are_resources(a: Agency) -> None:
