@@ -14,6 +14,7 @@ OTHERS = {
     "doctor",
     "mcp",
     "demo",
+    "bench",
     "new clog",
     "limit set",
     "limit get",
