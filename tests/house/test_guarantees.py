@@ -33,7 +33,7 @@ def test_a_guarantee_names_its_stores_and_its_tests(number: str, text: str) -> N
     assert re.search(r"Both|SQLite|PostgreSQL|both", text), f"guarantee {number} does not say on which stores"
 
 
-ON_BOTH = ("conformance", "lifecycle", "races", "crash", "linearizability")
+ON_BOTH = ("conformance", "lifecycle", "races", "crash", "linearizability", "flows")
 """Rooms whose tests run on SQLite and on PostgreSQL, but for a few."""
 
 

@@ -1,0 +1,150 @@
+"""The two handlers of a flow's clog: one call over the journal, and the last tick of a run that the kernel ends."""
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ocean.flows.errors import FlowError, Suspended
+from ocean.flows.flow import Again, Flow
+from ocean.flows.journal import Journal
+from ocean.flows.playing import CURRENT, Play
+from ocean.flows.stepping import THE_DATABASE
+from ocean.flows.undoing import create_undo_run, ended, hold_if_one_is_missing, undo_of, undone
+from ocean.kernel.errors import Abort
+from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome
+from ocean.kernel.tick import Tick
+
+FlowFunction = Callable[[Flow, Any], Awaitable[Any]]
+
+
+async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
+    journal = await _journal(tick)
+    is_undoing = journal.failing is not None
+    play = Play(tick, journal, is_frozen=is_undoing)
+    try:
+        answer = await _played(play, function)
+    except (FlowError, Abort) as error:
+        answer = _Failing(error)
+    if is_undoing:
+        return await _undo(play)
+    if play.root.is_suspended:
+        return await _put_away(play)
+    match answer:
+        case _Failing() if play.undos:
+            journal.failing = answer.info.as_json()
+            await tick.emit("flow.undoing", {"error": journal.failing, "steps": journal.undoable})
+            await tick.write(run=journal.as_json())
+            return Continue()
+        case _Failing():
+            return Failed(answer.info)
+        case Again(state):
+            following = journal.begun_again(tick.idempotency_key, state)
+            await tick.emit("flow.again", {"generation": following.generation})
+            await tick.write(run=following.as_json())
+            return Continue()
+        case _:
+            return Done(answer)
+
+
+async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
+    """The last tick of a run that the kernel ends. It has no effect outside: it only sees to it that a run has."""
+    row = (await tick.read(run=True)).run
+    if row is None:
+        return Ok()
+    journal = Journal.load(row)
+    if journal.is_undo_run:
+        await tick.emit("flow.undo_stopped", {"steps": journal.undoable})
+        return Ok()
+    play = Play(tick, journal, is_frozen=True, can_look=True)
+    try:
+        await _played(play, function)
+    except Exception as error:
+        if isinstance(error, THE_DATABASE):
+            raise
+    if journal.failing is not None:
+        await undone(play)
+    if steps := journal.undoable:
+        await create_undo_run(tick, journal, steps)
+        await tick.write(run=journal.as_json())
+    return Ok()
+
+
+class _Failing:
+    def __init__(self, error: FlowError | Abort) -> None:
+        self.info = ErrorInfo(error.code, str(error) or "aborted", error.details or None)
+
+
+async def _journal(tick: Tick) -> Journal:
+    """The one read of the tick."""
+    undoes = undo_of(tick)
+    rows = await tick.read(run=True, runs=[undoes] if undoes else [])
+    if rows.run is not None:
+        journal = Journal.load(rows.run)
+        journal.receive(tick.inputs)
+    elif undoes is not None:
+        journal = Journal.load(rows.runs[undoes])
+        journal.is_undo_run, journal.held = True, None
+        journal.receive(tick.inputs)
+    else:
+        # The first input is the flow's own, whether it came with the creation or as a signal after it.
+        journal = Journal(tick.idempotency_key, tick.run_id, tick.input)
+        journal.receive(tick.inputs[1:])
+    return journal
+
+
+async def _played(play: Play, function: FlowFunction) -> Any:
+    """What the function answers. One that is being put away has no say in it, whatever it answers or raises."""
+    CURRENT.set(play.root)
+    try:
+        answer = await function(Flow(play), copy.deepcopy(play.journal.input))
+        play.check_ended(play.root)
+        return answer
+    except Suspended:
+        return None
+    except THE_DATABASE:
+        raise
+    except (FlowError, Abort):
+        if not play.root.is_suspended:
+            _check_ended(play)
+            raise
+    except Exception:
+        if not play.root.is_suspended:
+            raise
+    except BaseExceptionGroup as errors:
+        rest = errors.split(Suspended)[1]
+        if rest is not None and not (play.root.is_suspended and isinstance(rest, Exception)):
+            raise rest from None
+    return None
+
+
+def _check_ended(play: Play) -> None:
+    try:
+        play.check_ended(play.root)
+    except Suspended:
+        return
+
+
+async def _undo(play: Play) -> Outcome:
+    """Go on undoing: the function was only played to find out how."""
+    hold_if_one_is_missing(play)
+    if play.held is not None:
+        return await _put_away(play)
+    play.is_frozen = False
+    if not await undone(play):
+        return await _put_away(play)
+    await play.tick.write(run=play.journal.as_json())
+    return ended(play.journal)
+
+
+async def _put_away(play: Play) -> Outcome:
+    journal, held, outcome = play.journal, play.held, play.outcome()
+    before = journal.held
+    if held is not None:
+        if before is None or before["message"] != held.message:
+            await play.tick.emit("flow.held", held.as_json())
+        journal.held = held.as_json() | {"times": 1 + (before or {"times": 0})["times"]}
+    elif before is not None:
+        journal.held = None
+        await play.tick.emit("flow.resumed", {"code": before["code"]})
+    await play.tick.write(run=journal.as_json())
+    return outcome
