@@ -19,14 +19,13 @@ FlowFunction = Callable[[Flow, Any], Awaitable[Any]]
 
 async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
     journal = await _journal(tick)
-    is_undoing = journal.failing is not None
-    play = Play(tick, journal, is_frozen=is_undoing)
+    if journal.failing is not None:
+        return await _undo(Play(tick, journal, is_frozen=True), function)
+    play = Play(tick, journal)
     try:
         answer = await _played(play, function)
     except (FlowError, Abort) as error:
         answer = _Failing(error)
-    if is_undoing:
-        return await _undo(play)
     if play.root.is_suspended:
         return await _put_away(play)
     match answer:
@@ -38,7 +37,7 @@ async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
         case _Failing():
             return Failed(answer.info)
         case Again(state):
-            following = journal.begun_again(tick.idempotency_key, state)
+            following = journal.begun_again(state)
             await tick.emit("flow.again", {"generation": following.generation})
             await tick.write(run=following.as_json())
             return Continue()
@@ -56,11 +55,7 @@ async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
         await tick.emit("flow.undo_stopped", {"steps": journal.undoable})
         return Ok()
     play = Play(tick, journal, is_frozen=True, can_look=True)
-    try:
-        await _played(play, function)
-    except Exception as error:
-        if isinstance(error, THE_DATABASE):
-            raise
+    await _replayed(play, function)
     if journal.failing is not None:
         await undone(play)
     if steps := journal.undoable:
@@ -124,8 +119,18 @@ def _check_ended(play: Play) -> None:
         return
 
 
-async def _undo(play: Play) -> Outcome:
-    """Go on undoing: the function was only played to find out how."""
+async def _replayed(play: Play, function: FlowFunction) -> None:
+    """Play only to find what is to be undone, and how. In which way the function ends does not matter."""
+    try:
+        await _played(play, function)
+    except THE_DATABASE:
+        raise
+    except Exception:
+        return
+
+
+async def _undo(play: Play, function: FlowFunction) -> Outcome:
+    await _replayed(play, function)
     hold_if_one_is_missing(play)
     if play.held is not None:
         return await _put_away(play)

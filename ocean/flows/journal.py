@@ -35,13 +35,15 @@ class Entry:
     undo: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in said.items() if name in ("kind", "name") or value not in (None, 0)}
+        """What is not as it is by default. A value of 0 or False is no default."""
+        said = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "value"}
+        kept = {name: value for name, value in said.items() if value not in (None, 0)}
+        return kept if self.value is None else kept | {"value": self.value}
 
 
 @dataclass(slots=True)
 class Journal:
-    """`key` begins the idempotency keys of this generation; `failing` is the error with which the flow will end.
+    """`key` begins the idempotency keys of the steps; `failing` is the error with which the flow will end.
 
     `run_id` is the run that the flow is about: another than its own if it undoes what that one did (`is_undo_run`).
     """
@@ -85,9 +87,9 @@ class Journal:
                 case InputKind.CREATED | InputKind.CONTINUE:
                     pass
 
-    def begun_again(self, key: str, state: Any) -> "Journal":
+    def begun_again(self, state: Any) -> "Journal":
         """The next generation: nothing of the code so far, everything that nobody has asked for yet."""
-        return Journal(key, self.run_id, state, self.generation + 1, signals=self.signals, ends=self.ends)
+        return Journal(self.key, self.run_id, state, self.generation + 1, signals=self.signals, ends=self.ends)
 
     @property
     def undoable(self) -> list[str]:

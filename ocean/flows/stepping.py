@@ -35,9 +35,14 @@ class _NotStored(Exception):
     pass
 
 
+def stored_name(journal: Journal, name: str) -> str:
+    """The step's name in the whole run, over all its generations."""
+    return f"{name}@{journal.generation}" if journal.generation else name
+
+
 def step_key(journal: Journal, name: str) -> str:
     """The same for every attempt of a step, in whichever tick it is made."""
-    return f"{journal.key}/{quote(name, safe='')}"
+    return f"{journal.key}/{quote(stored_name(journal, name), safe='')}"
 
 
 async def taken(
@@ -81,10 +86,9 @@ async def _attempted(
             raise _NotStored
         return await _called(fn, key, args, operation.name)
 
-    stored_name = operation.name if not play.journal.generation else f"{operation.name}@{play.journal.generation}"
     play.steps_taken += 1
     try:
-        value = await play.tick.step(stored_name, call, scope="run")
+        value = await play.tick.step(stored_name(play.journal, operation.name), call, scope="run")
     except _NotStored:
         play.suspend(branch)
     except _Raised as raised:

@@ -45,6 +45,19 @@ async def test_a_name_in_a_loop_is_numbered() -> None:
         assert [key.partition("/")[2] for key in effects.keys] == ["fetch", "fetch%232", "fetch%233"]
 
 
+@pytest.mark.parametrize("value", [0, False, None, "", [], {}, 0.0])
+async def test_a_result_is_remembered_as_it_was(value: Any) -> None:
+    async def order(flow: Flow, input: Any) -> Any:
+        result = await flow.step("answer", Effects().do, value)
+        await flow.sleep(10)
+        return [result]
+
+    async with stage(order) as w:
+        run_id = await start(w)
+        await w.wait(10)
+        assert repr((await look(w, run_id)).output) == repr([value])
+
+
 async def test_plain_functions_are_steps_too() -> None:
     def add(key: str, one: int, other: int) -> int:
         return one + other
