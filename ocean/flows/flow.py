@@ -9,15 +9,15 @@ from typing import Any, Literal, TypeVar, TypeVarTuple, Unpack, overload
 from ocean.flows.errors import ChildFailed, FlowMisused, SignalTimeout
 from ocean.flows.gathering import gathered
 from ocean.flows.journal import Entry, Kind, signal_from
-from ocean.flows.playing import IN_STEP, Operation, Play
+from ocean.flows.playing import IN_STEP, Operation, Play, plain_name
 from ocean.flows.stepping import DEFAULT_RETRY, step_key, taken
-from ocean.kernel.arguments import UNSET, RunOptions
+from ocean.kernel.arguments import UNSET, RunOptions, checked_event
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.fetch import FetchResponse
 from ocean.kernel.ids import derived_id, even_roll
 from ocean.kernel.records import Input
-from ocean.kernel.values import checked_time, decode, encode, shown
+from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -113,7 +113,7 @@ class Flow:
         """
         if timeout_ms is not None:
             checked_time(timeout_ms, "flow.wait_for_signal: timeout_ms")
-        operation = self._play.begin("signal", name or (filter if isinstance(filter, str) else "signal"))
+        operation = self._play.begin("signal", name or (plain_name(filter) if isinstance(filter, str) else "signal"))
         until = None if timeout_ms is None else self._play.now + timeout_ms
         entry = operation.entry or await self._begin_waiting(operation, until)
         if not entry.is_done:
@@ -147,7 +147,7 @@ class Flow:
         """Start a child and go on; its id is for `join`. It is cancelled when the flow ends, unless it may live on."""
         if options.get("dedupe_key") is not None:
             raise InvalidValue("flow.start takes no dedupe_key: a flow starts its child once, and must be its parent")
-        operation = self._play.begin("start", clog_id)
+        operation = self._play.begin("start", plain_name(checked_id(clog_id, "clog_id", 128)))
 
         async def create() -> str:
             made = {"clog_id": clog_id, "input": input, "session_id": session_id, "run_id": run_id}
@@ -207,14 +207,15 @@ class Flow:
 
     async def emit(self, type: str, payload: Any = None) -> None:
         """An event, once, with the commit that remembers it."""
-        await self._commit("emit", type, lambda: self._play.tick.emit(type, payload))
+        operation = self._play.begin("emit", _event_name(type))
+        await self._once(operation, lambda: self._play.tell(operation.branch, type, payload))
 
     async def stream(self, type: str, payload: Any = None) -> None:
         """An event that is visible at once. Inside a step it is not remembered: each attempt streams anew."""
         if IN_STEP.get() is not None:
             await self._play.tick.stream(type, payload)
         else:
-            await self._commit("stream", type, lambda: self._play.tick.stream(type, payload))
+            await self._commit("stream", _event_name(type), lambda: self._play.tick.stream(type, payload))
 
     async def signal(self, run_id: str, input: Any = UNSET, *, signal_id: str | None = None) -> None:
         """Signal a run, once, with the commit that remembers it."""
@@ -256,8 +257,15 @@ class Flow:
     async def _begin_waiting(self, operation: Operation, until: int | None, what: Any = None) -> Entry:
         self._play.refuse_if_frozen(operation.branch)
         kind = "child" if operation.kind == "join" else operation.kind
-        await self._play.tick.emit("flow.waiting", {"for": kind, "name": what or operation.name, "until": until})
+        told = {"for": kind, "name": what or operation.name, "until": until}
+        await self._play.tell(operation.branch, "flow.waiting", told)
         return self._play.record(operation, Entry(operation.kind, operation.name, until=until, value=what))
+
+
+def _event_name(type: str) -> str:
+    if checked_event(type).startswith("flow."):
+        raise InvalidValue(f"event types that begin with 'flow.' are written by flows themselves; got {type!r}")
+    return plain_name(type)
 
 
 def _fits(filter: Filter, body: Any) -> bool:

@@ -38,6 +38,9 @@ async def _gathered(play: Play, work: Sequence[Awaitable[Any]], return_exception
     branches = [operation.branch.child(operation.position, operation.name, index) for index in range(len(work))]
     results: list[Any] = [None] * len(work)
     await _run(play, branches, work, results)
+    for branch in branches:
+        for type, payload in branch.told:
+            await play.tell(operation.branch, type, payload)
     if any(branch.is_suspended for branch in branches):
         play.suspend(operation.branch)
     if not entry.is_done:

@@ -4,14 +4,14 @@ import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ocean.flows.errors import FlowError, Suspended
+from ocean.flows.errors import FlowError, FlowMisused, Suspended
 from ocean.flows.flow import Again, Flow
 from ocean.flows.journal import Journal
 from ocean.flows.playing import CURRENT, Play
 from ocean.flows.stepping import THE_DATABASE
-from ocean.flows.undoing import create_undo_run, ended, hold_if_one_is_missing, undo_of, undone
-from ocean.kernel.errors import Abort
-from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome
+from ocean.flows.undoing import create_undo_run, ended, hold_if_one_is_missing, taken_over, undo_source, undone
+from ocean.kernel.errors import Abort, ClogError, InvalidValue
+from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.tick import Tick
 
 FlowFunction = Callable[[Flow, Any], Awaitable[Any]]
@@ -32,15 +32,17 @@ async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
         case _Failing() if play.undos:
             journal.failing = answer.info.as_json()
             await tick.emit("flow.undoing", {"error": journal.failing, "steps": journal.undoable})
-            await tick.write(run=journal.as_json())
+            await _write(tick, journal)
             return Continue()
         case _Failing():
             return Failed(answer.info)
         case Again(state):
             following = journal.begun_again(state)
             await tick.emit("flow.again", {"generation": following.generation})
-            await tick.write(run=following.as_json())
+            await _write(tick, following)
             return Continue()
+        case Ok() | Done() | Continue() | Wait() | Retry() | Failed():
+            raise FlowMisused(f"a flow returns what is to be the run's output, or raises Abort; not {answer!r:.200}")
         case _:
             return Done(answer)
 
@@ -60,7 +62,7 @@ async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
         await undone(play)
     if steps := journal.undoable:
         await create_undo_run(tick, journal, steps)
-        await tick.write(run=journal.as_json())
+        await _write(tick, journal)
     return Ok()
 
 
@@ -71,20 +73,27 @@ class _Failing:
 
 async def _journal(tick: Tick) -> Journal:
     """The one read of the tick."""
-    undoes = undo_of(tick)
-    rows = await tick.read(run=True, runs=[undoes] if undoes else [])
+    source = undo_source(tick)
+    rows = await tick.read(run=True, runs=[source] if source else [])
     if rows.run is not None:
         journal = Journal.load(rows.run)
         journal.receive(tick.inputs)
-    elif undoes is not None:
-        journal = Journal.load(rows.runs[undoes])
-        journal.is_undo_run, journal.held = True, None
-        journal.receive(tick.inputs)
-    else:
-        # The first input is the flow's own, whether it came with the creation or as a signal after it.
-        journal = Journal(tick.idempotency_key, tick.run_id, tick.input)
-        journal.receive(tick.inputs[1:])
+        return journal
+    # The first input is the flow's own, whether it came with the creation or as a signal after it.
+    begun = Journal(tick.idempotency_key, tick.run_id, tick.input)
+    journal = taken_over(tick, rows.runs.get(source)) or begun if source else begun
+    journal.receive(tick.inputs[1:])
     return journal
+
+
+async def _write(tick: Tick, journal: Journal) -> None:
+    try:
+        await tick.write(run=journal.as_json())
+    except InvalidValue as error:
+        count = len(journal.signals)
+        raise ClogError(
+            f"the journal does not fit into its row, with {count} signals that nobody took: {error}"
+        ) from None
 
 
 async def _played(play: Play, function: FlowFunction) -> Any:
@@ -137,7 +146,7 @@ async def _undo(play: Play, function: FlowFunction) -> Outcome:
     play.is_frozen = False
     if not await undone(play):
         return await _put_away(play)
-    await play.tick.write(run=play.journal.as_json())
+    await _write(play.tick, play.journal)
     return ended(play.journal)
 
 
@@ -151,5 +160,5 @@ async def _put_away(play: Play) -> Outcome:
     elif before is not None:
         journal.held = None
         await play.tick.emit("flow.resumed", {"code": before["code"]})
-    await play.tick.write(run=journal.as_json())
+    await _write(play.tick, journal)
     return outcome

@@ -103,6 +103,10 @@ def undo_name(step: str) -> str:
     return f"undo {step}"
 
 
+def undone_name(undo: Entry) -> str:
+    return undo.name.removeprefix("undo ")
+
+
 def _signal(each: Input) -> dict[str, Any]:
     said = {"number": each.number, "kind": each.kind, "body": each.body, "available_at": each.available_at}
     more = {"signal_id": each.signal_id, "timer": each.timer, "actor": each.actor}
@@ -115,7 +119,10 @@ def signal_from(said: Mapping[str, Any]) -> Input:
 
 def what_it_waits_for(row: Any) -> str | None:
     """For `explain`, from the row alone: why the flow does not go on."""
-    journal = Journal.load(row)
+    try:
+        journal = Journal.load(row)
+    except ClogError as error:
+        return str(error)
     if journal.held is not None:
         return f"the flow is held: {journal.held['message']}"
     open_ = [entry for entry in journal.entries.values() if not entry.is_done and entry.kind not in ("gather", "patch")]
@@ -128,8 +135,9 @@ def _waiting(entry: Entry) -> str:
     until = "" if entry.until is None else f" until {entry.until}"
     match entry.kind:
         case "step" | "undo":
+            step = f"the undoing of {undone_name(entry)!r}" if entry.kind == "undo" else f"step {entry.name!r}"
             message = (entry.error or {}).get("message")
-            return f"{entry.kind} {entry.name!r}, which is tried again at {entry.until} after {message!r}"
+            return f"{step}, which is tried again at {entry.until} after {message!r}"
         case "join":
             return f"child {entry.value}"
         case _:

@@ -7,15 +7,17 @@ from typing import Any, NoReturn
 
 from ocean.flows.errors import FlowMisused, Suspended
 from ocean.flows.journal import MOST_BYTES, MOST_ENTRIES, Entry, Journal, Kind
+from ocean.kernel.arguments import checked_event
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.clog import Method
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.outcomes import Continue, ErrorInfo, Ok, Outcome, Wait
 from ocean.kernel.records import InputKind
 from ocean.kernel.tick import Tick
-from ocean.kernel.values import checked_id, encode
+from ocean.kernel.values import checked_id, decode, encode
 
 LONGEST_NAME = 80
+SIGNS = "#@/"
 MOST_STEPS_A_TICK = 32
 MOST_INPUTS = 256
 """What a claim hands over at most: as many may mean that there are more."""
@@ -32,9 +34,14 @@ class Branch:
     uses: Counter[str] = field(default_factory=Counter)
     patches: dict[str, bool] = field(default_factory=dict)
     is_suspended: bool = False
+    told: list[tuple[str, Any]] = field(default_factory=list)
 
     def position(self) -> str:
         return f"{self.place}{self.count}"
+
+    @property
+    def is_inner(self) -> bool:
+        return self.path != ""
 
     def child(self, position: str, name: str, index: int) -> "Branch":
         return Branch(f"{position}.{index}.", f"{name}.{index}/", patches=dict(self.patches))
@@ -82,6 +89,11 @@ class Play:
     @property
     def now(self) -> int:
         return self.tick.now + self.tick.elapsed_ms
+
+    @property
+    def may_have_stored(self) -> bool:
+        """Whether a step can be stored that the journal does not have: by an earlier call of this tick."""
+        return self.tick.call_number > 1 or self.can_look
 
     @property
     def has_all_inputs(self) -> bool:
@@ -144,6 +156,13 @@ class Play:
         self.is_dirty |= operation.kind not in ("step", "undo", "now")
         return entry
 
+    async def tell(self, branch: Branch, type: str, payload: Any) -> None:
+        """An event with the commit. Those of branches wait for each other: their order is that of the branches."""
+        if branch.is_inner:
+            branch.told.append((checked_event(type), decode(encode(payload, "payload"))))
+        else:
+            await self.tick.emit(type, payload)
+
     def refuse_if_frozen(self, branch: Branch) -> None:
         if self.is_frozen:
             self.suspend(branch)
@@ -204,8 +223,13 @@ class Play:
         return Wait(until=min(self._wakes)) if self._wakes else Ok()
 
 
+def plain_name(text: str) -> str:
+    """A name for what is called by something else: a type, a clog."""
+    return "".join("-" if sign in SIGNS else sign for sign in text)[:LONGEST_NAME] or "-"
+
+
 def checked_name(name: Any) -> str:
     checked_id(name, "a name in a flow", LONGEST_NAME)
-    if any(sign in name for sign in "#@/"):
+    if any(sign in name for sign in SIGNS):
         raise InvalidValue(f"a name in a flow has no '#', '@' or '/', which number and order names; got {name!r}")
     return str(name)

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ocean.flows.errors import FlowError, FlowMisused, StepFailed
-from ocean.flows.journal import MOST_RESULT_BYTES, Entry, Journal
+from ocean.flows.journal import MOST_RESULT_BYTES, Entry, Journal, undone_name
 from ocean.flows.playing import IN_STEP, MOST_STEPS_A_TICK, Operation, Play, Undo
 from ocean.kernel.backoff import RetryPolicy, delay_for
 from ocean.kernel.calling import invoke
@@ -88,7 +88,9 @@ async def _attempted(
 
     play.steps_taken += 1
     try:
-        value = await play.tick.step(stored_name(play.journal, operation.name), call, scope="run")
+        value = await play.tick.step(
+            stored_name(play.journal, operation.name), call, scope="run", look=play.may_have_stored
+        )
     except _NotStored:
         play.suspend(branch)
     except _Raised as raised:
@@ -97,7 +99,7 @@ async def _attempted(
     done.undo = 1 + max((each.undo for each in play.journal.entries.values()), default=0) if has_undo else 0
     if done.kind != "now":
         type = "flow.undone" if done.kind == "undo" else "flow.step"
-        await play.tick.emit(type, {"step": _step(done), "attempts": done.attempts})
+        await play.tell(operation.branch, type, {"step": _step(done), "attempts": done.attempts})
     return play.record(operation, done)
 
 
@@ -141,11 +143,11 @@ async def _failed(play: Play, operation: Operation, entry: Entry, error: Excepti
     is_late = policy.max_elapsed_ms is not None and play.now - entry.began_at >= policy.max_elapsed_ms
     if not isinstance(error, FINAL) and not is_spent and not is_late:
         failed.until = play.now + delay_for(policy, attempts, even_roll(play.journal.key, operation.name, attempts))
-        await play.tick.emit("flow.step_retrying", told | {"next_at": failed.until})
+        await play.tell(operation.branch, "flow.step_retrying", told | {"next_at": failed.until})
         play.record(operation, failed)
         play.suspend(operation.branch, failed.until)
     failed.is_done = True
-    await play.tick.emit("flow.undo_failed" if failed.kind == "undo" else "flow.step_failed", told)
+    await play.tell(operation.branch, "flow.undo_failed" if failed.kind == "undo" else "flow.step_failed", told)
     return play.record(operation, failed)
 
 
@@ -169,4 +171,4 @@ def _told(entry: Entry) -> dict[str, Any]:
 
 
 def _step(entry: Entry) -> str:
-    return entry.name.removeprefix("undo ") if entry.kind == "undo" else entry.name
+    return undone_name(entry) if entry.kind == "undo" else entry.name

@@ -8,7 +8,7 @@ that the kernel ends has only its last tick left, which is no place for effects:
 from typing import Any
 
 from ocean.flows.errors import StepFailed, Suspended
-from ocean.flows.journal import Journal, undo_name
+from ocean.flows.journal import Journal, undo_name, undone_name
 from ocean.flows.playing import CURRENT, Branch, Play
 from ocean.flows.stepping import DEFAULT_RETRY, UNDO_RETRY, taken
 from ocean.kernel.backoff import RetryPolicy
@@ -51,14 +51,15 @@ def hold_if_one_is_missing(play: Play) -> None:
 
 def ended(journal: Journal) -> Outcome:
     """The flow's own end, when nothing is left to be undone."""
-    if not journal.is_undo_run:
-        return Failed(journal.failing or {})
     entries = [entry for entry in journal.entries.values() if entry.kind == "undo"]
-    failed = [entry.name.removeprefix("undo ") for entry in entries if entry.error is not None]
+    failed = [undone_name(entry) for entry in entries if entry.error is not None]
+    message = f"{len(failed)} of {len(entries)} steps could not be undone: {', '.join(failed)}" if failed else ""
+    if not journal.is_undo_run:
+        error = journal.failing or {}
+        return Failed(error | ({"message": f"{error['message']}; {message}"} if failed else {}))
     if failed:
-        message = f"{len(failed)} of {len(entries)} steps could not be undone: {', '.join(failed)}"
         return Failed({"code": "undo_failed", "message": message, "details": {"steps": failed}})
-    return Done({"undone": [entry.name.removeprefix("undo ") for entry in entries]})
+    return Done({"undone": [undone_name(entry) for entry in entries]})
 
 
 async def create_undo_run(tick: Tick, journal: Journal, steps: list[str]) -> None:
@@ -72,9 +73,25 @@ async def create_undo_run(tick: Tick, journal: Journal, steps: list[str]) -> Non
     await tick.emit("flow.undoing", {"error": journal.failing, "steps": steps, "run_id": run_id})
 
 
-def undo_of(tick: Tick) -> str | None:
-    """The run whose steps this run is to undo. Only a tick of that run can have created it."""
-    first: Any = tick.inputs[0].body if tick.inputs else None
+def undo_source(tick: Tick) -> str | None:
+    """The run whose journal says what this run is to undo: the parent that has created it, or a run that it repeats."""
+    first = tick.input
     if tick.reason != "created" or not isinstance(first, dict) or set(first) != {UNDO_OF}:
         return None
-    return tick.run.parent_run_id if first[UNDO_OF] == tick.run.parent_run_id else None
+    is_by_its_parent = first[UNDO_OF] == tick.run.parent_run_id
+    return tick.run.parent_run_id if is_by_its_parent else tick.run.retry_of
+
+
+def taken_over(tick: Tick, row: Any) -> Journal | None:
+    """The journal to go on with; None if the row is of a run that undoes nothing, and the input only looks like it."""
+    if row is None:
+        return None
+    journal = Journal.load(row)
+    if tick.run.parent_run_id is None and not journal.is_undo_run:
+        return None
+    # What could not be undone then is tried again.
+    failed = [place for place, entry in journal.entries.items() if entry.kind == "undo" and entry.error is not None]
+    for place in failed if journal.is_undo_run else ():
+        del journal.entries[place]
+    journal.is_undo_run, journal.held = True, None
+    return journal

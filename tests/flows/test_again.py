@@ -30,7 +30,7 @@ class Meter:
             return await read_step(*asked)
 
         w.store.read_rows = metered_rows  # type: ignore[method-assign]
-        w.store.read_step = metered_step  # type: ignore[method-assign]
+        w.store.read_step = metered_step  # type: ignore[method-assign, assignment]
 
 
 async def poll(flow: Flow, page: int) -> Any:
@@ -44,6 +44,7 @@ async def next_page(key: str, page: int) -> int:
     return page + 1
 
 
+@pytest.mark.sqlite
 async def test_resuming_reads_the_same_at_step_10_and_at_step_1000() -> None:
     async with stage(poll) as w:
         run_id = await start(w, 1_000)

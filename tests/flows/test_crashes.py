@@ -62,12 +62,11 @@ def booking() -> list[Clog]:
     return [trip, kid]
 
 
-@pytest.mark.parametrize("ok", [True, False])
-async def test_a_crash_at_any_place_changes_nothing(ok: bool) -> None:
+async def test_a_crash_at_any_place_changes_nothing() -> None:
     async def scenario(w: World) -> Any:
         run = await w.ocean.create_run(session_id="s", clog_id="trip", input="first", retry=RetryPolicy(backoff_ms=0))
         await w.wait(1_000)
-        await w.ocean.signal(run.run_id, {"type": "decide", "ok": ok}, signal_id="d")
+        await w.ocean.signal(run.run_id, {"type": "decide", "ok": False}, signal_id="d")
         await w.drain()
         info = await w.ocean.get_run(run.run_id)
         assert info is not None
@@ -75,7 +74,7 @@ async def test_a_crash_at_any_place_changes_nothing(ok: bool) -> None:
 
     async def look(w: World) -> None:
         names = [call.name for call in w.outside.effects() if call.kind == "fetch"]
-        assert names == [f"POST {HOTEL}", f"POST {BANK}"] + ([] if ok else [f"POST {BANK}/refund"])
+        assert names == [f"POST {HOTEL}", f"POST {BANK}", f"POST {BANK}/refund"]
 
     report = await crash_everywhere(booking, scenario, outside=outside, check=look, ignore=["*: ticks"])
     assert len(report.killed) > 50

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ocean import Abort, Clog, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed
+from ocean import Abort, Clog, Done, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed
 from ocean.testing import world
 from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
 
@@ -358,6 +358,21 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         error = (await look(w, run_id)).error
         assert error is not None
         assert "the run row of a flow is its journal" in error["message"]
+        await w.wait(100_000)
+        assert (await look(w, run_id)).status is RunStatus.FAILED
+
+
+@pytest.mark.sqlite
+async def test_an_outcome_is_no_answer_of_a_flow() -> None:
+    async def order(flow: Flow, input: Any) -> Any:
+        return Done(1)
+
+    async with stage(order) as w:
+        run_id = await start(w)
+        await w.drain()
+        error = (await look(w, run_id)).error
+        assert error is not None
+        assert "a flow returns what is to be the run's output, or raises Abort; not Done(output=1)" in error["message"]
 
 
 async def test_steps_may_wait_for_what_is_not_a_flows() -> None:

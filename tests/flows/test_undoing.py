@@ -129,6 +129,7 @@ async def test_an_undo_that_fails_for_good_is_told_and_the_others_are_undone() -
         error = (await look(w, run_id)).error
         assert error is not None
         assert error["code"] == "no_car"
+        assert error["message"] == "no car left; 1 of 2 steps could not be undone: book hotel"
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline", "exhausted"])
@@ -227,6 +228,20 @@ async def test_an_undo_run_whose_steps_cannot_be_undone_fails_and_names_them() -
         }
 
 
+async def test_an_undo_run_that_failed_is_retried_as_new_with_what_is_left() -> None:
+    trip = Trip(waits)
+    trip.broken_undos = {"hotel": 10}
+    async with stage(trip.book) as w:
+        run_id = await start(w)
+        await w.drain()
+        await w.ocean.cancel_run(run_id)
+        await w.wait(3_600_000)
+        retried = await w.ocean.retry_run(await undo_run(w, run_id))
+        await w.drain()
+        assert (await look(w, retried.run_id)).output == {"undone": ["book flight", "book hotel"]}
+        assert trip.effects.done == ["flight", "hotel", "look", "no flight", "no hotel"]
+
+
 async def test_undoing_is_held_while_the_code_does_not_say_how() -> None:
     effects = Effects()
 
@@ -294,6 +309,20 @@ async def test_an_input_that_only_looks_like_an_undo_is_an_input() -> None:
         return input
 
     async with stage(echo) as w:
+        forged = {"ocean.flow.undo_of": "somebody's"}
+        run_id = await start(w, forged)
+        await w.drain()
+        assert (await look(w, run_id)).output == forged
+
+
+async def test_a_retried_run_with_such_an_input_is_no_undo_run_either() -> None:
+    async def order(flow: Flow, input: Any) -> Any:
+        await flow.step("a", Effects().do, "a", undo=Effects().do)
+        raise Abort(input["ocean.flow.undo_of"])
+
+    async with stage(order) as w:
         run_id = await start(w, {"ocean.flow.undo_of": "somebody's"})
         await w.drain()
-        assert (await look(w, run_id)).output == {"ocean.flow.undo_of": "somebody's"}
+        retried = await w.ocean.retry_run(run_id)
+        await w.drain()
+        assert ("flow.step", {"step": "a", "attempts": 1}) in await told(w, retried.run_id)

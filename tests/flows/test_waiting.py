@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean import Flow, Input, RunStatus, SignalTimeout
+from ocean import Flow, Input, InvalidValue, RunStatus, SignalTimeout
 from tests.flows.acting import Effects, journal, look, stage, start, told
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +145,37 @@ async def test_a_signal_that_came_in_time_counts_however_late_the_poke() -> None
         error = (await look(w, too_late)).error
         assert error is not None
         assert error["code"] == "signal_timeout"
+
+
+async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() -> None:
+    async def desk(flow: Flow, input: Any) -> Any:
+        body = (await flow.wait_for_signal("orders/paid#1")).body
+        try:
+            await flow.emit("flow.undone")
+        except InvalidValue as error:
+            return [body["type"], str(error)]
+
+    async with stage(desk) as w:
+        run_id = await start(w)
+        await w.ocean.signal(run_id, {"type": "orders/paid#1"})
+        await w.drain()
+        heard, refused = (await look(w, run_id)).output
+        assert heard == "orders/paid#1"
+        assert "are written by flows themselves" in refused
+
+
+async def test_more_signals_than_the_row_can_hold_fail_the_flow_and_say_so() -> None:
+    async def deaf(flow: Flow, input: Any) -> Any:
+        await flow.wait_for_signal("never")
+
+    async with stage(deaf) as w:
+        run_id = await start(w)
+        for _ in range(3):
+            await w.ocean.signal(run_id, "x" * 400_000)
+        await w.drain()
+        error = (await look(w, run_id)).error
+        assert error is not None
+        assert "the journal does not fit into its row, with 3 signals that nobody took" in error["message"]
 
 
 async def test_a_run_created_without_input_begins_with_its_first_signal() -> None:
