@@ -143,7 +143,11 @@ async def _failed(play: Play, operation: Operation, entry: Entry, error: Excepti
     is_late = policy.max_elapsed_ms is not None and play.now - entry.began_at >= policy.max_elapsed_ms
     if not isinstance(error, FINAL) and not is_spent and not is_late:
         failed.until = play.now + delay_for(policy, attempts, even_roll(play.journal.key, operation.name, attempts))
-        await play.tell(operation.branch, "flow.step_retrying", told | {"next_at": failed.until})
+        await play.tell(
+            operation.branch,
+            "flow.undo_retrying" if failed.kind == "undo" else "flow.step_retrying",
+            told | {"next_at": failed.until},
+        )
         play.record(operation, failed)
         play.suspend(operation.branch, failed.until)
     failed.is_done = True

@@ -153,7 +153,7 @@ async def test_a_flow_that_the_kernel_ends_is_undone_by_a_run_of_its_own(how: st
         ((_, said),) = await told(w, run_id, "flow.undoing")
         assert (said["run_id"], said["steps"]) == (undoing, ["book hotel", "book flight"])
         assert [type for type, _ in await told(w, undoing)] == [
-            "flow.step_retrying",
+            "flow.undo_retrying",
             "flow.undone",
             "flow.undone",
         ]
