@@ -13,7 +13,7 @@ from ocean.kernel.mounting import Errors, Mounts
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import GenericVerb
-from ocean.kernel.values import checked_id, shown
+from ocean.kernel.values import checked_id, decode, shown
 from ocean.kernel.webhooks import Webhook
 
 if TYPE_CHECKING:
@@ -113,6 +113,15 @@ class Clog(Mounts):
             raise InvalidValue(f"clog {self.clog_id!r} says already what its runs wait for")
         self.teller = teller
         return teller
+
+    def tells_of(self, row: str | None) -> str | None:
+        """What a run waits for, by its row. A function that cannot say it must not be what keeps `explain` silent."""
+        if self.teller is None or row is None:
+            return None
+        try:
+            return self.teller(self.typed("run", decode(row)))
+        except Exception as error:
+            return f"its clog could not say what it waits for ({type(error).__name__}: {error})"
 
     def _refuse_if_external(self, what: str) -> None:
         if self.external:

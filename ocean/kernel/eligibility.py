@@ -108,11 +108,15 @@ def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
     return tuple(found)
 
 
-def with_words(said: tuple[Hold, ...], told: str) -> tuple[Hold, ...]:
+def is_asleep(hold: Hold) -> bool:
+    return hold.code in ("idle", "waiting")
+
+
+def with_words(said: tuple[Hold, ...], told: str | None) -> tuple[Hold, ...]:
     """The holds, with what the clog itself says of a run that sleeps."""
-    return tuple(
-        replace(hold, message=f"{hold.message}; {told}") if hold.code in ("idle", "waiting") else hold for hold in said
-    )
+    if not told:
+        return said
+    return tuple(replace(hold, message=f"{hold.message}; {told}") if is_asleep(hold) else hold for hold in said)
 
 
 def _worker_holds(run: Run) -> list[Hold]:

@@ -24,7 +24,7 @@ from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.direct_calls import DirectCall, answered
 from ocean.kernel.dry_run import DryRun
 from ocean.kernel.effects import RowKey
-from ocean.kernel.eligibility import Explanation, Hold, holds, with_words
+from ocean.kernel.eligibility import Explanation, Hold, holds, is_asleep, with_words
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
 from ocean.kernel.ids import IdSource, even_roll
 from ocean.kernel.ids import instance_id as new_instance_id
@@ -368,14 +368,12 @@ class Kernel(Operating, Receiving, Lending):
 
     async def _told_by_its_clog(self, run: Run, said: tuple[Hold, ...]) -> tuple[Hold, ...]:
         """What sleeps is explained by the clog too, if it is here and says what its runs wait for."""
-        teller = self._registry.get(run.clog_id).teller if run.clog_id in self._registry else None
-        if teller is None or not any(hold.code in ("idle", "waiting") for hold in said):
+        clog = self._registry.get(run.clog_id) if run.clog_id in self._registry else None
+        if clog is None or clog.teller is None or not any(is_asleep(hold) for hold in said):
             return said
         key = RowKey("run", run.clog_id, run_id=run.run_id)
         answer = await self._store.read_rows(RowsAsk(run.clog_id, run.session_id, run.run_id, (key,)))
-        text = answer.rows[key].text
-        told = teller(decode(text)) if text is not None else None
-        return with_words(said, told) if told else said
+        return with_words(said, clog.tells_of(answer.rows[key].text))
 
     async def _require(self, run_id: str) -> RunInfo:
         run = await self._store.get_run(checked_id(run_id, "run_id"))
