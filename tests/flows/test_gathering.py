@@ -63,10 +63,10 @@ async def test_a_child_started_early_may_be_joined_later() -> None:
         assert (await look(w, run_id)).output == 1
 
 
-@pytest.mark.parametrize(("choice", "status"), [("cancel", RunStatus.FAILED), ("live", RunStatus.WAITING)])
+@pytest.mark.parametrize(("choice", "status"), [({}, RunStatus.FAILED), ({"on_parent_end": "live"}, RunStatus.WAITING)])
 async def test_children_end_with_the_flow_unless_they_may_live_on(choice: Any, status: RunStatus) -> None:
     async def lead(flow: Flow, input: Any) -> Any:
-        await flow.start("square", 3, on_parent_end=choice)
+        await flow.start("square", 3, **choice)
         await flow.sleep(1_000)
 
     async with stage(lead, square()) as w:

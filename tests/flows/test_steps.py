@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ocean import Abort, Clog, Done, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed
+from ocean import Abort, Clog, Done, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed, StoreBusy
 from ocean.testing import world
 from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
 
@@ -360,6 +360,30 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         assert "the run row of a flow is its journal" in error["message"]
         await w.wait(100_000)
         assert (await look(w, run_id)).status is RunStatus.FAILED
+
+
+async def test_what_the_database_fails_is_no_attempt_of_the_step() -> None:
+    calls: list[str] = []
+
+    async def work(key: str) -> str:
+        calls.append(key)
+        if len(calls) == 1:
+            raise StoreBusy("the server is away")
+        return "through"
+
+    async def order(flow: Flow, input: Any) -> Any:
+        try:
+            return await flow.step("work", work, retry=RetryPolicy(max_attempts=1))
+        except StepFailed:
+            return "taken for a failure"
+
+    async with stage(order) as w:
+        run_id = await start(w)
+        with pytest.raises(StoreBusy):
+            await w.drain()
+        await w.drain()
+        info = await look(w, run_id)
+        assert (info.output, info.attempt) == ("through", 0)
 
 
 @pytest.mark.sqlite

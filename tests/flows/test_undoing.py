@@ -183,6 +183,59 @@ async def test_a_step_stored_in_a_tick_that_never_committed_is_undone_too() -> N
         tasks.cancel_scope.cancel()
 
 
+async def test_what_was_undone_in_a_tick_that_never_committed_is_not_undone_twice() -> None:
+    effects, held = Effects(), anyio.Event()
+
+    async def undo(key: str, booked: str) -> None:
+        if booked == "a" and not held.is_set():
+            held.set()
+            await anyio.sleep_forever()
+        effects.done.append(f"no {booked}")
+
+    async def order(flow: Flow, input: Any) -> Any:
+        for name in ("a", "b"):
+            await flow.step(name, effects.do, name, undo=undo)
+        raise Abort("after all")
+
+    async with stage(order) as w, anyio.create_task_group() as tasks:
+        run_id = await start(w)
+        tasks.start_soon(w.drain)
+        await held.wait()
+        await w.ocean.cancel_run(run_id)
+        await w.drain()
+        assert effects.done == ["a", "b", "no b", "no a"]
+        assert (await look(w, await undo_run(w, run_id))).output == {"undone": ["b", "a"]}
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_step_behind_a_sleep_is_undone_although_its_tick_never_committed() -> None:
+    effects = Effects()
+
+    async def order(flow: Flow, input: Any) -> Any:
+        await flow.sleep(1_000)
+        await flow.step("a", effects.do, "a", undo=effects.do)
+        raise RuntimeError("a bug")
+
+    async with stage(order) as w:
+        await start(w)
+        await w.wait(60_000)
+        assert effects.done == ["a", "a"]
+
+
+async def test_what_the_flow_was_waiting_for_does_not_wake_its_undoing() -> None:
+    trip = Trip(lambda flow: flow.sleep(500))
+    trip.broken_undos = {"hotel": 1}
+    async with stage(trip.book) as w:
+        run_id = await start(w)
+        await w.drain()
+        await w.ocean.cancel_run(run_id)
+        await w.wait(900)
+        undoing = await undo_run(w, run_id)
+        assert (await look(w, undoing)).tick == 1
+        await w.wait(100)
+        assert (await look(w, undoing)).tick == 2
+
+
 async def test_a_flow_cancelled_while_it_undoes_is_undone_to_the_end_and_nothing_twice() -> None:
     trip = Trip(fails)
     trip.broken_undos = {"flight": 1}

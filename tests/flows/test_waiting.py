@@ -147,6 +147,22 @@ async def test_a_signal_that_came_in_time_counts_however_late_the_poke() -> None
         assert error["code"] == "signal_timeout"
 
 
+@pytest.mark.sqlite
+async def test_a_wait_does_not_time_out_while_more_may_be_in_the_inbox_than_a_tick_gets() -> None:
+    async def approval(flow: Flow, input: Any) -> Any:
+        return (await flow.wait_for_signal("approve", timeout_ms=5_000)).body["by"]
+
+    async with stage(approval) as w:
+        run_id = await start(w)
+        await w.drain()
+        for _ in range(256):
+            await w.ocean.signal(run_id, {"type": "noise"})
+        await w.ocean.signal(run_id, {"type": "approve", "by": "kim"})
+        w.clock.advance(60_000)
+        await w.drain()
+        assert (await look(w, run_id)).output == "kim"
+
+
 async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() -> None:
     async def desk(flow: Flow, input: Any) -> Any:
         body = (await flow.wait_for_signal("orders/paid#1")).body
