@@ -58,6 +58,15 @@ ESSENTIAL = {
         "careful: an ordinary test sees 1 charge",
         "careful: the result is the same after a crash at each of 11 places",
     ],
+    "saga": [
+        "ada pays -> ada travels, paid with 1234",
+        "bob finds no car -> failed: sold_out",
+        "  trip: undo_retrying hotel",
+        "  trip: undone flight",
+        "cay calls it off -> failed: cancelled",
+        "  another run: undone flight",
+        "bob: the result is the same after a crash at each of 44 places",
+    ],
     "external_worker": [
         "one -> ONE from the queue snakes, by worker.py",
         "two -> TWO from the queue shells, by worker.sh",

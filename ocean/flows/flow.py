@@ -1,0 +1,280 @@
+"""What a flow's function is handed: operations that are remembered."""
+
+import copy
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, TypeVarTuple, Unpack, overload
+
+from ocean.flows.errors import ChildFailed, FlowMisused, SignalTimeout
+from ocean.flows.gathering import gathered
+from ocean.flows.journal import Entry, Kind, signal_from
+from ocean.flows.playing import IN_STEP, Operation, Play, plain_name
+from ocean.flows.stepping import DEFAULT_RETRY, step_key, taken
+from ocean.kernel.arguments import UNSET, RunOptions, checked_event
+from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.errors import InvalidValue
+from ocean.kernel.fetch import FetchResponse
+from ocean.kernel.ids import derived_id, even_roll
+from ocean.kernel.records import Input
+from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Filter = str | Mapping[str, Any] | Callable[[Any], bool] | None
+"""A text means `body["type"]`, a mapping means those fields of the body, a function is asked with the body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What `flow.again(state)` makes, for the function to return."""
+
+    state: Any
+
+
+class Flow:
+    """Every awaited operation is remembered, by its place, kind and name; one that has ended answers at once.
+
+    Inside a step only `stream` and `fetch` work. Names may be used again: they are numbered.
+    """
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self.run_id = play.journal.run_id
+        self.session_id = play.tick.session_id
+        self.clog_id = play.tick.clog_id
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[str, *Ts], Awaitable[T]],
+        *args: *Ts,
+        retry: RetryPolicy | None = None,
+        undo: Callable[[str, T], Any] | None = None,
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[str, *Ts], T],
+        *args: *Ts,
+        retry: RetryPolicy | None = None,
+        undo: Callable[[str, T], Any] | None = None,
+    ) -> T: ...
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[[str, *Ts], Any],
+        *args: *Ts,
+        retry: RetryPolicy | None = None,
+        undo: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Call `fn(idempotency_key, *args)` and remember its result.
+
+        A failed attempt is made again after the policy's delay (3 attempts unless `retry` says otherwise), while the
+        run waits; after the last one the flow gets `StepFailed`. `undo(idempotency_key, result)` is called if the flow
+        fails.
+        """
+        if not callable(fn) or (undo is not None and not callable(undo)):
+            raise InvalidValue(f"step {name!r}: fn and undo are functions, got {shown(fn if undo is None else undo)}")
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise InvalidValue(f"step {name!r}: retry is a RetryPolicy, got {shown(retry)}")
+        operation = self._play.begin("step", name)
+        return await taken(self._play, operation, fn, args, retry or DEFAULT_RETRY, undo)
+
+    async def sleep(self, ms: int) -> None:
+        """Sleep so long. The run waits and costs nothing."""
+        checked_time(ms, "flow.sleep")
+        await self._sleep(lambda: self._play.now + ms)
+
+    async def sleep_until(self, at: int) -> None:
+        """Sleep until a time, in milliseconds since 1970; not at all if it is over."""
+        checked_time(at, "flow.sleep_until")
+        await self._sleep(lambda: at)
+
+    async def _sleep(self, until: Callable[[], int]) -> None:
+        operation = self._play.begin("sleep", "sleep")
+        entry = operation.entry or await self._begin_waiting(operation, until())
+        if entry.is_done:
+            return
+        if self._play.is_frozen or (entry.until or 0) > self._play.now:
+            self._play.suspend(operation.branch, entry.until)
+        self._play.record(operation, dataclasses.replace(entry, is_done=True))
+
+    async def wait_for_signal(
+        self, filter: Filter = None, timeout_ms: int | None = None, *, name: str | None = None
+    ) -> Input:
+        """The first signal that fits and that nobody has taken; the others are kept for later, in order.
+
+        After `timeout_ms` without one: `SignalTimeout`. A signal that came in time counts, however late anybody pokes.
+        """
+        if timeout_ms is not None:
+            checked_time(timeout_ms, "flow.wait_for_signal: timeout_ms")
+        operation = self._play.begin("signal", name or (plain_name(filter) if isinstance(filter, str) else "signal"))
+        until = None if timeout_ms is None else self._play.now + timeout_ms
+        entry = operation.entry or await self._begin_waiting(operation, until)
+        if not entry.is_done:
+            entry = self._take_signal(operation, entry, filter)
+        if entry.value is None:
+            raise SignalTimeout(operation.name, timeout_ms or 0)
+        return signal_from(copy.deepcopy(entry.value))
+
+    def _take_signal(self, operation: Operation, entry: Entry, filter: Filter) -> Entry:
+        play = self._play
+        play.refuse_if_frozen(operation.branch)
+        for index, signal in enumerate(play.journal.signals):
+            is_in_time = entry.until is None or signal["available_at"] <= entry.until
+            if is_in_time and _fits(filter, signal["body"]):
+                del play.journal.signals[index]
+                return play.record(operation, dataclasses.replace(entry, is_done=True, value=signal))
+        if entry.until is None or entry.until > play.now or not play.has_all_inputs:
+            play.suspend(operation.branch, entry.until)
+        return play.record(operation, dataclasses.replace(entry, is_done=True))
+
+    async def start(
+        self,
+        clog_id: str,
+        input: Any = None,
+        *,
+        session_id: str | None = None,
+        run_id: str | None = None,
+        on_parent_end: Literal["live", "cancel"] = "cancel",
+        **options: Unpack[RunOptions],
+    ) -> str:
+        """Start a child and go on; its id is for `join`. It is cancelled when the flow ends, unless it may live on."""
+        if options.get("dedupe_key") is not None:
+            raise InvalidValue("flow.start takes no dedupe_key: a flow starts its child once, and must be its parent")
+        operation = self._play.begin("start", plain_name(checked_id(clog_id, "clog_id", 128)))
+
+        async def create() -> str:
+            made = {"clog_id": clog_id, "input": input, "session_id": session_id, "run_id": run_id}
+            return await self._play.tick.create_run(**made, notify_parent=True, on_parent_end=on_parent_end, **options)
+
+        return str(await self._once(operation, create))
+
+    async def join(self, run_id: str) -> Any:
+        """What a child of this flow has answered, when it has ended; `ChildFailed` if it failed."""
+        operation = self._play.begin("join", "join")
+        entry = operation.entry or await self._begin_waiting(operation, None, run_id)
+        if not entry.is_done:
+            self._play.refuse_if_frozen(operation.branch)
+            end = self._play.journal.ends.pop(run_id, None)
+            if end is None:
+                self._play.suspend(operation.branch)
+            entry = self._play.record(operation, Entry("join", operation.name, is_done=True, value=end))
+        end = copy.deepcopy(entry.value)
+        if end["error"] is not None:
+            raise ChildFailed(run_id, end["error"])
+        return end["output"]
+
+    async def child(self, clog_id: str, input: Any = None, **options: Any) -> Any:
+        """Start a child, and wait for what it answers. Options are those of `start`."""
+        return await self.join(await self.start(clog_id, input, **options))
+
+    async def gather(self, *work: Awaitable[T], return_exceptions: bool = False) -> list[T]:
+        """Do several things at once: `await flow.gather(flow.step(…), flow.child(…), a_function_of_mine(flow))`.
+
+        It ends when all of them have ended; then the first error, in the order of the arguments, is raised.
+        """
+        return await gathered(self._play, work, return_exceptions)
+
+    async def now(self) -> int:
+        """The time, as it is when the flow first comes by."""
+
+        async def look(_: str) -> int:
+            return self._play.now
+
+        return int(await taken(self._play, self._play.begin("now", "now"), look, (), DEFAULT_RETRY))
+
+    async def uuid(self) -> str:
+        """An id that is the same whenever the flow comes by."""
+        operation = self._play.begin("uuid", "uuid")
+        return str(await self._once(operation, self._derived(derived_id, operation)))
+
+    async def random(self) -> float:
+        """A number in [0, 1) that is the same whenever the flow comes by."""
+        operation = self._play.begin("random", "random")
+        return float(await self._once(operation, self._derived(even_roll, operation)))
+
+    def _derived(self, derive: Callable[[str], Any], operation: Operation) -> Callable[[], Awaitable[Any]]:
+        async def made() -> Any:
+            return derive(step_key(self._play.journal, operation.name))
+
+        return made
+
+    async def emit(self, type: str, payload: Any = None) -> None:
+        """An event, once, with the commit that remembers it."""
+        operation = self._play.begin("emit", _event_name(type))
+        await self._once(operation, lambda: self._play.tell(operation.branch, type, payload))
+
+    async def stream(self, type: str, payload: Any = None) -> None:
+        """An event that is visible at once. Inside a step it is not remembered: each attempt streams anew."""
+        if IN_STEP.get() is not None:
+            await self._play.tick.stream(type, payload)
+        else:
+            await self._commit("stream", _event_name(type), lambda: self._play.tick.stream(type, payload))
+
+    async def signal(self, run_id: str, input: Any = UNSET, *, signal_id: str | None = None) -> None:
+        """Signal a run, once, with the commit that remembers it."""
+        await self._commit("send", "send", lambda: self._play.tick.signal(run_id, input, signal_id=signal_id))
+
+    async def set_attributes(self, /, **attributes: str | int | float | bool | None) -> None:
+        """Set what the run is found by; None removes one."""
+        await self._commit("attributes", "attributes", lambda: self._play.tick.set_attributes(**attributes))
+
+    async def fetch(self, url: str, **options: Any) -> FetchResponse:
+        """`tick.fetch`, for the functions of steps. The clog must list `ocean.http.fetch` among its tools."""
+        if IN_STEP.get() is None:
+            raise FlowMisused("flow.fetch outside a step would not be remembered; call it in the function of a step")
+        return await self._play.tick.fetch(url, **options)
+
+    def patched(self, name: str) -> bool:
+        """Whether this run takes the new path: no, if it has been here before the patch was; the answer stays."""
+        return self._play.patched(name)
+
+    def again(self, state: Any = None) -> Again:
+        """`return flow.again(state)`: forget all operations so far, and call the function anew with `state`.
+
+        Signals and ends of children that nobody has taken are kept; what was done so far is not undone any more.
+        """
+        return Again(decode(encode(state, "the state of flow.again")))
+
+    async def _commit(self, kind: Kind, name: str, act: Callable[[], Awaitable[Any]]) -> None:
+        await self._once(self._play.begin(kind, name), act)
+
+    async def _once(self, operation: Operation, act: Callable[[], Awaitable[Any]]) -> Any:
+        """Something whose effect is in the commit that remembers it."""
+        entry = operation.entry
+        if entry is None:
+            self._play.refuse_if_frozen(operation.branch)
+            value = await act()
+            entry = self._play.record(operation, Entry(operation.kind, operation.name, is_done=True, value=value))
+        return entry.value
+
+    async def _begin_waiting(self, operation: Operation, until: int | None, what: Any = None) -> Entry:
+        self._play.refuse_if_frozen(operation.branch)
+        kind = "child" if operation.kind == "join" else operation.kind
+        told = {"for": kind, "name": what or operation.name, "until": until}
+        await self._play.tell(operation.branch, "flow.waiting", told)
+        return self._play.record(operation, Entry(operation.kind, operation.name, until=until, value=what))
+
+
+def _event_name(type: str) -> str:
+    if checked_event(type).startswith("flow."):
+        raise InvalidValue(f"event types that begin with 'flow.' are written by flows themselves; got {type!r}")
+    return plain_name(type)
+
+
+def _fits(filter: Filter, body: Any) -> bool:
+    match filter:
+        case None:
+            return True
+        case str():
+            return isinstance(body, dict) and body.get("type") == filter
+        case Mapping():
+            return isinstance(body, dict) and all(name in body and body[name] == filter[name] for name in filter)
+        case _:
+            return bool(filter(body))
