@@ -17,6 +17,7 @@ GROUPS = {
     "Ocean": ("compose",),
     "Clogs": ("clog", "mounting", "webhooks", "tools"),
     "Ticks": ("tick", "rows", "fetch", "counters", "arguments"),
+    "Flows": ("flow",),
     "Outcomes": ("outcomes", "backoff"),
     "Records": ("records", "attributes", "eligibility", "dry_run", "bulk", "clock"),
     "Workers outside": ("leasing",),
