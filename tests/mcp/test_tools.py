@@ -14,6 +14,7 @@ from ocean.http.app import make_app
 from ocean.mcp.serving import mounted
 from ocean.mcp.tools import TOOLS
 from ocean.testing import world
+from tests.cli.kit import ROOT
 from tests.mcp.kit import Agency, agency, answered, refused
 
 pytestmark = pytest.mark.anyio
@@ -309,3 +310,10 @@ async def test_no_clog_can_hide_the_place_of_agents() -> None:
         with pytest.raises(InvalidValue, match="Ocean's own routes"):
             async with mounted(w.ocean, make_app(w.ocean)):
                 pass
+
+
+def test_the_document_names_every_tool_and_its_scope() -> None:
+    rows = [line for line in (ROOT / "docs" / "mcp.md").read_text().splitlines() if line.startswith("| `")]
+    for tool in TOOLS:
+        (row,) = [row for row in rows if f"`{tool.name}`" in row]
+        assert row.endswith(f"| `{tool.scope}` |")
