@@ -5,6 +5,7 @@ from typing import Any
 from clogs.schedule.deciding import MOST_COUNTED, admit, due
 from clogs.schedule.spec import Spec
 from clogs.schedule.state import State
+from clogs.targets import is_there
 from ocean import DedupeKeyReused, Done, Ok, Outcome, RetryPolicy, Tick
 
 TIMER = "next"
@@ -76,7 +77,8 @@ async def fire(tick: Tick, state: State, at: int, *, by_hand: bool = False) -> s
     target = state.spec.target
     run_id = target.run_id
     if run_id is not None:
-        await _check_there(tick, run_id)
+        if not await is_there(tick, run_id):
+            raise TargetGone(run_id)
         await tick.signal(run_id, target.input_with(times), signal_id=None if by_hand else _key(tick, at))
     else:
         run_id = await _create(tick, state.spec, target.input_with(times), at, by_hand)
@@ -113,12 +115,6 @@ async def _create(tick: Tick, spec: Spec, input: Any, at: int, by_hand: bool) ->
 def _key(tick: Tick, at: int) -> str:
     """The same for this schedule and this time, whoever asks and whenever."""
     return f"schedule/{tick.run_id}/{at}"
-
-
-async def _check_there(tick: Tick, run_id: str) -> None:
-    run = await tick.get_run(run_id)
-    if run is None or run.is_ended or run.session_id != tick.session_id:
-        raise TargetGone(run_id)
 
 
 async def _is_busy(tick: Tick) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,7 +10,8 @@ from clogs.schedule.clog import schedule
 from clogs.schedule.firing import TargetGone, arm, fire
 from clogs.schedule.spec import TIMING, Spec, changed, read_spec
 from clogs.schedule.state import State, new_state
-from ocean import DedupeKeyReused, InvalidValue, Refuse, RetryPolicy, Tick, UnknownClog
+from clogs.targets import check_target
+from ocean import DedupeKeyReused, InvalidValue, Refuse, RetryPolicy, Tick
 
 FOR_EVER = RetryPolicy(max_attempts=None, backoff_max_ms=300_000)
 MOST_SHOWN = 1_000
@@ -21,7 +21,7 @@ MOST_SHOWN = 1_000
 async def add(tick: Tick, payload: Any) -> dict[str, Any]:
     """A new schedule in this session. The same name and words again answer the first one."""
     spec = read_spec(payload)
-    await _check_target(tick, spec)
+    await check_target(tick, clog_id=spec.target.clog_id, run_id=spec.target.run_id)
     _check_has_times(spec, tick.now)
     try:
         run_id = await tick.create_run(
@@ -91,7 +91,7 @@ async def update(tick: Tick, payload: Any) -> dict[str, Any]:
     state = await _state(tick)
     spec = changed(state.spec, payload)
     if "target" in payload:
-        await _check_target(tick, spec)
+        await check_target(tick, clog_id=spec.target.clog_id, run_id=spec.target.run_id)
     state.told = spec.given
     if TIMING & payload.keys():
         state.last_at = max(state.last_at, tick.now)
@@ -122,34 +122,6 @@ async def _state(tick: Tick) -> State:
     if state is None:
         raise Refuse("the schedule has not begun; poke, and ask again", code="not_begun", http_status=409)
     return state
-
-
-async def _check_target(tick: Tick, spec: Spec) -> None:
-    """It must be there, and a stranger must be allowed to do by hand what the schedule would do."""
-    target = spec.target
-    if target.run_id is not None:
-        run = await tick.get_run(target.run_id)
-        if run is None or run.session_id != tick.session_id:
-            raise InvalidValue(f"target: there is no run {target.run_id!r} in this session")
-        if run.is_ended:
-            raise InvalidValue(f"target: run {target.run_id!r} has ended ({run.status}); create a new one")
-        await _check_allows(tick, run.clog_id, "signal")
-    else:
-        await _check_allows(tick, target.clog_id or "", "create")
-
-
-async def _check_allows(tick: Tick, clog_id: str, verb: str) -> None:
-    known = {clog.clog_id: clog for clog in await tick.list_clogs()}
-    if clog_id not in known:
-        near = get_close_matches(clog_id, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "no instance on this database has had it"
-        raise UnknownClog(f"target: there is no clog {clog_id!r}; {hint}", clog_id=clog_id)
-    if verb not in known[clog_id].allows:
-        raise Refuse(
-            f"target: clog {clog_id!r} keeps {verb!r} to its own routes and methods",
-            code="not_generic",
-            http_status=403,
-        )
 
 
 def _check_has_times(spec: Spec, now: int) -> None:
