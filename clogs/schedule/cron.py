@@ -21,6 +21,8 @@ OnGap = Literal["after", "skip"]
 OnRepeat = Literal["first", "second", "both"]
 
 LONGEST = 256
+LAST_YEAR = 3_000
+"""Nothing comes after it: calendars end, and a list of times has to."""
 DAY_S = 86_400
 SHORT = {
     "@yearly": "0 0 1 1 *",
@@ -67,6 +69,8 @@ class Cron:
         """The moments of each local time; of a stretch that is repeated, all at once: second passes come last."""
         repeated: set[int] = set()
         for local in CronSim(self.text, self._start(at)):
+            if local.year >= LAST_YEAR:
+                break
             moments = self._moments(local)
             if self._is_repeated(local):
                 repeated.update(moments)

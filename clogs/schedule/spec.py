@@ -1,8 +1,10 @@
 """What a schedule is told, checked before anything of it is stored."""
 
+import json
+from collections.abc import Callable
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clogs.schedule.cron import OnGap, OnRepeat, read_cron
 from clogs.schedule.deciding import Missed, Overlap
@@ -12,8 +14,35 @@ from ocean import InvalidValue
 YEAR_3000 = 32_503_680_000_000
 LONGEST_MS = 10 * 365 * 86_400_000
 
+MOST_ATTRIBUTES = 14
+"""A run has sixteen, and two of them say which schedule made it, and for when."""
+MOST_BYTES = 512 * 1_024
+EXACT = 2**53
+
+
+def text_of(most: int) -> Callable[[str], str]:
+    """What is stored is measured in bytes."""
+
+    def check(text: str) -> str:
+        if not 1 <= len(text.encode()) <= most:
+            raise ValueError(f"a text of 1 to {most} bytes is expected")
+        return text
+
+    return check
+
+
+def checked_attribute(value: str | bool | int | float) -> str | bool | int | float:
+    if isinstance(value, str) and len(value.encode()) > 256:
+        raise ValueError("a text of at most 256 bytes is expected")
+    if isinstance(value, int) and abs(value) > EXACT:
+        raise ValueError("a number within ±2^53 is expected")
+    return value
+
+
 Moment = Annotated[int, Field(ge=0, lt=YEAR_3000)]
-Id = Annotated[str, Field(min_length=1, max_length=128)]
+Id = Annotated[str, AfterValidator(text_of(128))]
+AttributeName = Annotated[str, AfterValidator(text_of(64))]
+AttributeValue = Annotated[str | bool | int | float, AfterValidator(checked_attribute)]
 
 
 class Told(BaseModel):
@@ -32,13 +61,13 @@ class Target(Told):
     """
 
     clog_id: Id | None = None
-    run_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    run_id: Annotated[str, AfterValidator(text_of(256))] | None = None
     input: Any = None
     times_as: Id | None = None
     priority: Annotated[int, Field(ge=0, le=9)] = 5
-    attributes: Annotated[dict[str, str | int | float | bool], Field(max_length=14)] = {}
+    attributes: Annotated[dict[AttributeName, AttributeValue], Field(max_length=MOST_ATTRIBUTES)] = {}
     queue: Id | None = None
-    max_attempts: Annotated[int, Field(ge=1)] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_MS)] | None = None
 
     @model_validator(mode="after")
@@ -115,6 +144,10 @@ def read_spec(said: Any) -> Spec:
     """The spec, or what is wrong with it and where."""
     if not isinstance(said, dict):
         raise InvalidValue("a schedule is an object with cron or every_ms, and a target")
+    if len(json.dumps(said, ensure_ascii=False).encode()) > MOST_BYTES:
+        raise InvalidValue(
+            f"a schedule's words are at most {MOST_BYTES // 1_024} KiB; let its runs read what is larger"
+        )
     try:
         spec = Spec.model_validate(said)
     except ValidationError as error:

@@ -67,12 +67,12 @@ class NotAcknowledged(Exception):
 @webhook_relay.webhook("in", secrets=f"env:{SECRET_IN}", session=SESSION, most_bytes=MOST_BYTES)
 async def take_in(tick: Tick, delivery: Delivery) -> dict[str, int]:
     """All deliveries are created with the webhook's id, in one commit: it cannot come in twice, or half."""
-    targets = os.environ.get(TARGETS, "").split()
+    targets = list(dict.fromkeys(os.environ.get(TARGETS, "").split()))
     if not targets:
         raise Refuse(f"{TARGETS} names no target", code="not_ready", http_status=503)
     if not os.environ.get(SECRET_OUT):
         raise Refuse(f"the environment has no {SECRET_OUT}", code="not_ready", http_status=503)
-    for url in dict.fromkeys(targets):
+    for url in targets:
         await tick.create_run(
             clog_id="webhook-relay",
             input={"id": delivery.id, "url": url, "body": delivery.body},
@@ -80,7 +80,7 @@ async def take_in(tick: Tick, delivery: Delivery) -> dict[str, int]:
             attributes={"delivery": delivery.id, "target": urlsplit(url).netloc[:256]},
             retry=ATTEMPTS,
         )
-    return {"targets": len(dict.fromkeys(targets))}
+    return {"targets": len(targets)}
 
 
 @webhook_relay.on_advance

@@ -1,4 +1,4 @@
-"""A week of mornings, told in a second: at eight o'clock a digest of what has come since yesterday's, by local clocks."""
+"""A week of mornings, told in a second: at eight o'clock, by local clocks, a digest of what came since the last."""
 
 from datetime import datetime
 from typing import Any

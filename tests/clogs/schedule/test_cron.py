@@ -1,7 +1,7 @@
 """What cron expressions mean in their zones: clocks that skip and repeat, ends of months, and what is refused."""
 
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -100,6 +100,12 @@ def test_days_of_the_calendar(text: str, start: str, expected: list[str]) -> Non
 def test_a_sixth_field_in_front_is_seconds() -> None:
     found = islice(read_cron("*/20 * * * * *", "UTC").after(10_000), 3)
     assert list(found) == [20_000, 40_000, 60_000]
+
+
+def test_the_rarest_of_days_come_too_and_an_end_as_well() -> None:
+    found = list(read_cron("0 0 * 2 MON#5", "UTC").after(ms("2026-01-01", "UTC")))
+    assert datetime.fromtimestamp(found[0] / 1_000, UTC).isoformat() == "2044-02-29T00:00:00+00:00"
+    assert datetime.fromtimestamp(found[-1] / 1_000, UTC).year < 3_000
 
 
 def test_what_comes_is_after_the_moment_and_never_at_it() -> None:

@@ -66,6 +66,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"target": {"run_id": "nobody"}}, "there is no run 'nobody' in this session"),
     ({"target": {"run_id": "r", "priority": 1}}, "priority is for runs that are created"),
     ({"target": {"run_id": "r"}, "overlap": "skip"}, "overlap is for runs that are created"),
+    ({"target": {"clog_id": "job", "attributes": {"a": "ä" * 129}}}, "attributes.a: a text of at most 256 bytes"),
+    ({"target": {"clog_id": "job", "attributes": {"a": 2**54}}}, "attributes.a: a number within"),
+    ({"target": {"clog_id": "job", "attributes": {str(n): n for n in range(15)}}}, "at most 14 items"),
+    ({"target": {"clog_id": "job", "input": "x" * 600_000}}, "at most 512 KiB"),
+    ({"name": "ä" * 65}, "name: a text of 1 to 128 bytes is expected"),
     ({"target": {"clog_id": "jab"}}, "there is no clog 'jab'; did you mean 'job'?"),
     ({"target": {"clog_id": "closed"}}, "clog 'closed' keeps 'create' to its own routes"),
 ]

@@ -158,5 +158,11 @@ async def test_a_crash_at_any_place_loses_nothing_and_delivers_nothing_twice(mon
         await send(w)
         await w.drain()
 
-    report = await crash_everywhere([webhook_relay], scenario, outside=outside)
-    assert report.killed
+    requests: list[int] = []
+
+    async def count(w: World) -> None:
+        requests.append(sum(call.kind == "fetch" for call in w.outside.calls))
+
+    report = await crash_everywhere([webhook_relay], scenario, outside=outside, check=count)
+    after_the_answer = [n for point, n in zip(report.killed, requests[2:], strict=True) if "emit" in point.what]
+    assert after_the_answer == [2, 2], "an answer that was stored was asked for again"
