@@ -65,6 +65,17 @@ async def test_nobody_pokes_over_three_times(policy: dict[str, Any], expected: l
         assert await fired(w, run_id, begin) == [*expected, 4]
 
 
+async def test_times_count_from_when_it_was_added_and_not_from_the_first_poke() -> None:
+    async with hours() as w:
+        begin = w.clock.now()
+        made = await w.ocean.call_clog(
+            clog_id="schedule", session_id="s", method="add", payload=HOURLY | {"missed": "all"}
+        )
+        w.clock.advance(3 * HOUR)
+        await w.drain()
+        assert await fired(w, made["run_id"], begin) == [1, 2, 3]
+
+
 async def test_each_run_is_told_the_time_before_its_own() -> None:
     async with hours() as w:
         begin = w.clock.now()

@@ -111,6 +111,24 @@ async def test_strangers_create_no_schedule_but_by_add() -> None:
         assert signalled.status == 403
 
 
+async def test_a_key_for_one_session_reaches_no_other_by_a_schedule() -> None:
+    async with hours() as w:
+        await w.ocean.create_run(session_id="other", clog_id="slow", run_id="theirs")
+        key = (await w.ocean.create_api_key("ada", ["signal", "read"], sessions=["s"])).key
+        as_ada = {"Authorization": f"Bearer {key}"}
+
+        async def add_in(session_id: str, told: dict[str, Any]) -> int:
+            asked = {"sessionId": session_id, "payload": HOURLY | told}
+            return (await w.request("POST", "/v1/clogs/schedule/call/add", json=asked, headers=as_ada)).status
+
+        assert await add_in("s", {}) == 200
+        assert await add_in("other", {}) == 404
+        assert await add_in("s", {"target": {"run_id": "theirs"}}) == 400
+        theirs = await w.ocean.call_clog(clog_id="schedule", session_id="other", method="add", payload=HOURLY)
+        path = f"/v1/runs/{theirs['run_id']}/call/trigger"
+        assert (await w.request("POST", path, json={}, headers=as_ada)).status == 404
+
+
 async def test_upcoming_times_are_shown_where_they_are() -> None:
     async with hours() as w:
         begin = w.clock.now()
