@@ -4,7 +4,7 @@
 and however many instances poke, an intended time fires once. `docs/schedules.md` has the rest.
 """
 
-from clogs.schedule import methods
+import clogs.schedule.methods  # noqa: F401, what may be asked is registered there
 from clogs.schedule.clog import schedule
 
-__all__ = ["methods", "schedule"]
+__all__ = ["schedule"]

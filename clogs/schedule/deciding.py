@@ -14,11 +14,12 @@ MOST_QUEUED = 100
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """`times` fire, oldest first. Everything up to `until` is settled; `missed` of it do not fire, counted to 1,000."""
+    """`times` fire, oldest first. Everything up to `until` is settled; so many `missed` ones, or more, do not fire."""
 
     times: tuple[int, ...]
     until: int
     missed: int = 0
+    or_more: bool = False
 
 
 def due(plan: Plan, missed: Missed, grace_ms: int, catch_up: int, *, after: int, now: int) -> Due:
@@ -33,7 +34,8 @@ def due(plan: Plan, missed: Missed, grace_ms: int, catch_up: int, *, after: int,
         return Due((), after)
     newest = found[-1]
     fires = tuple(found) if missed != "skip" or now - newest <= grace_ms else ()
-    return Due(fires, newest, plan.count(MOST_COUNTED, after, newest) - len(fires))
+    counted = plan.count(MOST_COUNTED, after, newest)
+    return Due(fires, newest, counted - len(fires), counted == MOST_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)

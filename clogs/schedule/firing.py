@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clogs.schedule.deciding import MOST_COUNTED, admit, due
+from clogs.schedule.deciding import admit, due
 from clogs.schedule.spec import Spec
 from clogs.schedule.state import State
 from clogs.targets import is_there
@@ -25,10 +25,12 @@ async def fire_what_is_due(tick: Tick, state: State) -> Outcome:
     admitted = admit(spec.overlap, is_busy=is_busy, queue=tuple(state.queue), times=times)
     try:
         for at in admitted.starts:
-            await fire(tick, state, at)
+            if await fire(tick, state, at) is not None:
+                state.fired += 1
+                state.fired_at = at
     except TargetGone:
         return await end(tick, state, "target_ended")
-    await _tell_skipped(tick, "missed", found.missed, found.until)
+    await _tell_skipped(tick, "missed", found.missed, found.until, found.or_more)
     if admitted.dropped:
         await _tell_skipped(tick, "overlap", len(admitted.dropped), admitted.dropped[-1])
     state.last_at = found.until
@@ -85,9 +87,6 @@ async def fire(tick: Tick, state: State, at: int, *, by_hand: bool = False) -> s
     if run_id is None:
         await _tell_skipped(tick, "key_taken", 1, at)
         return None
-    if not by_hand:
-        state.fired += 1
-        state.fired_at = at
     await tick.emit("schedule.fired", {"intended_at": at, "run_id": run_id, "by_hand": by_hand})
     return run_id
 
@@ -121,10 +120,9 @@ async def _is_busy(tick: Tick) -> bool:
     return bool((await tick.list_runs(parent_run_id=tick.run_id, status=LIVING, limit=1)).runs)
 
 
-async def _tell_skipped(tick: Tick, reason: str, count: int, until: int) -> None:
+async def _tell_skipped(tick: Tick, reason: str, count: int, until: int, or_more: bool = False) -> None:
     if count:
-        said = {"reason": reason, "count": count, "is_capped": count >= MOST_COUNTED, "until": until}
-        await tick.emit("schedule.skipped", said)
+        await tick.emit("schedule.skipped", {"reason": reason, "count": count, "or_more": or_more, "until": until})
 
 
 def _cut(text: str) -> str:

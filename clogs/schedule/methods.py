@@ -20,6 +20,8 @@ MOST_SHOWN = 1_000
 @schedule.method
 async def add(tick: Tick, payload: Any) -> dict[str, Any]:
     """A new schedule in this session. The same name and words again answer the first one."""
+    if not tick.session_id:
+        raise InvalidValue("say in which session the schedule is to be: session_id")
     spec = read_spec(payload)
     await check_target(tick, clog_id=spec.target.clog_id, run_id=spec.target.run_id)
     _check_has_times(spec, tick.now)
@@ -115,7 +117,7 @@ async def trigger(tick: Tick, payload: Any) -> dict[str, Any]:
 
 
 async def _state(tick: Tick) -> State:
-    """Also of a schedule that has not had its first tick yet."""
+    """What a schedule knows from its first tick on."""
     if not tick.has_run:
         raise InvalidValue("this is asked of a schedule's run, not of the clog")
     state: State | None = (await tick.read(run=True)).run

@@ -18,9 +18,9 @@ from ocean import (
     Failed,
     FetchRefused,
     FetchResponse,
+    OceanError,
     Ok,
     Outcome,
-    Refuse,
     Retry,
     RetryPolicy,
     Tick,
@@ -55,6 +55,13 @@ webhook_relay = Clog(
 )
 
 
+class NotReady(OceanError):
+    """Nothing is kept of the webhook, not even its id: when it comes again, it is as new. A `Refuse` would be kept."""
+
+    code = "not_ready"
+    http_status = 503
+
+
 class NotAcknowledged(Exception):
     """The target answered something else than 2xx."""
 
@@ -69,9 +76,9 @@ async def take_in(tick: Tick, delivery: Delivery) -> dict[str, int]:
     """All deliveries are created with the webhook's id, in one commit: it cannot come in twice, or half."""
     targets = list(dict.fromkeys(os.environ.get(TARGETS, "").split()))
     if not targets:
-        raise Refuse(f"{TARGETS} names no target", code="not_ready", http_status=503)
+        raise NotReady(f"{TARGETS} names no target")
     if not os.environ.get(SECRET_OUT):
-        raise Refuse(f"the environment has no {SECRET_OUT}", code="not_ready", http_status=503)
+        raise NotReady(f"the environment has no {SECRET_OUT}")
     for url in targets:
         await tick.create_run(
             clog_id="webhook-relay",

@@ -83,6 +83,8 @@ async def test_what_is_wrong_is_said_before_anything_is_stored() -> None:
             with pytest.raises(OceanError) as refused:
                 await ask_clog(w, "add", asked)
             assert said in refused.value.message
+        with pytest.raises(InvalidValue, match="say in which session"):
+            await w.ocean.call_clog(clog_id="schedule", method="add", payload=HOURLY)
         assert (await w.ocean.list_runs()).runs == ()
         assert await w.ocean.read_events() == []
 

@@ -140,9 +140,12 @@ async def test_nothing_is_taken_in_unsigned_or_when_there_is_nowhere_to_send_it(
         monkeypatch.delenv(SECRET_OUT)
         assert (await send(w, "msg_2")).status == 503
         assert (await send(w, "msg_3", secret=OUT)).status == 401
+        assert await runs(w) == []
+        monkeypatch.setenv(SECRET_OUT, OUT)
+        assert (await send(w, "msg_1")).json() == {"answer": {"targets": 1}, "replayed": False}
         made = await w.request("POST", "/v1/runs", json={"sessionId": "s", "clogId": "webhook-relay", "input": {}})
         assert made.status == 403
-        assert await runs(w) == []
+        assert len(await runs(w)) == 1
 
 
 @pytest.mark.sqlite
