@@ -66,7 +66,7 @@ class Tick(TickFacts):
         scene = self._use("ocean.storage.read_scoped")
         at = self._addresses()
         ask = rows_ask(at, run, session, global_, tick, runs, keys, ticks, history)
-        async with scene.reading:
+        async with scene.one_at_a_time("read"):
             answer = scene.ledger.answer_for(ask)
             if answer is None:
                 answer = await scene.store.read_rows(ask)
@@ -190,7 +190,7 @@ class Tick(TickFacts):
         if key in scene.refused:
             return scene.refused[key]
         # One at a time: of two takes of one call, the second must know of the first.
-        async with scene.taking:
+        async with scene.one_at_a_time("take"):
             taken = await scene.store.look_at_counter([*scene.taken_of(key), take])
             scene.check_alive()
             if taken and n:
