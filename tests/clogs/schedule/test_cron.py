@@ -1,8 +1,12 @@
 """What cron expressions mean in their zones: clocks that skip and repeat, ends of months, and what is refused."""
 
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,6 +18,7 @@ from clogs.schedule.cron import read_cron
 from ocean import InvalidValue
 from tests.clogs.schedule.oracle import DAYS, PLACES, Expression, Field, last_day, moments
 
+ROOT = Path(__file__).parents[3]
 DAY_MS = 86_400_000
 
 
@@ -106,6 +111,13 @@ def test_the_rarest_of_days_come_too_and_an_end_as_well() -> None:
     found = list(read_cron("0 0 * 2 MON#5", "UTC").after(ms("2026-01-01", "UTC")))
     assert datetime.fromtimestamp(found[0] / 1_000, UTC).isoformat() == "2044-02-29T00:00:00+00:00"
     assert datetime.fromtimestamp(found[-1] / 1_000, UTC).year < 3_000
+
+
+def test_zones_are_there_where_the_system_has_none() -> None:
+    program = "from clogs.schedule.cron import read_cron; print(next(read_cron('0 9 * * *', 'Asia/Kolkata').after(0)))"
+    alone = os.environ | {"PYTHONTZPATH": ""}
+    done = subprocess.run([sys.executable, "-c", program], env=alone, cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("12600000\n", "")
 
 
 def test_what_comes_is_after_the_moment_and_never_at_it() -> None:

@@ -1,6 +1,8 @@
 """Each intended time fires once: whoever pokes, dies, sleeps, or sets the clock."""
 
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import anyio
 import pytest
@@ -176,6 +178,28 @@ async def test_an_interval_keeps_its_beat_over_a_long_absence() -> None:
         (only,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
         assert only.attributes["intended_at"] == begin + 9 * HOUR + HOUR // 4
         assert (await look(w, run_id)).wake_at == begin + 10 * HOUR + HOUR // 4
+
+
+@pytest.mark.parametrize(
+    ("start", "cron", "expected"),
+    [
+        ("2026-03-06T12:00", "30 2 * * *", ["07 02:30 EST", "08 03:00 EDT", "09 02:30 EDT"]),
+        ("2026-10-30T12:00", "30 1 * * *", ["31 01:30 EDT", "01 01:30 EDT", "02 01:30 EST"]),
+        ("2026-11-01T00:10", "0 * * * *", ["01 01:00 EDT", "01 01:00 EST", "01 02:00 EST"]),
+    ],
+)
+async def test_it_fires_through_the_nights_on_which_clocks_change(start: str, cron: str, expected: list[str]) -> None:
+    zone = ZoneInfo("America/New_York")
+    begin = int(datetime.fromisoformat(start).replace(tzinfo=zone).timestamp()) * 1_000
+    async with hours() as w:
+        w.clock.advance(begin - w.clock.now())
+        run_id = await add(w, cron=cron, zone=zone.key, limit=3)
+        for _ in range(6):
+            await w.wait(12 * HOUR)
+        events = await w.ocean.read_events(run_id, types=["schedule.fired"])
+        times = [datetime.fromtimestamp(event.payload["intended_at"] / 1_000, zone) for event in events]
+        assert [f"{time:%d %H:%M %Z}" for time in times] == expected
+        assert [event.ts for event in events] == [event.payload["intended_at"] for event in events]
 
 
 async def two_hours(w: World) -> Any:
