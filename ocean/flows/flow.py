@@ -1,16 +1,15 @@
 """What a flow's function is handed: operations that are remembered."""
 
-import copy
-import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, TypeVarTuple, Unpack, overload
 
-from ocean.flows.errors import ChildFailed, FlowMisused, SignalTimeout
+from ocean.flows.errors import FlowMisused
 from ocean.flows.gathering import gathered
-from ocean.flows.journal import Entry, Kind, signal_from
+from ocean.flows.journal import Entry, Kind
 from ocean.flows.playing import IN_STEP, Operation, Play, plain_name
 from ocean.flows.stepping import DEFAULT_RETRY, step_key, taken
+from ocean.flows.waiting import Filter, joined, signalled, slept
 from ocean.kernel.arguments import UNSET, RunOptions, checked_event
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.errors import InvalidValue
@@ -21,8 +20,6 @@ from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-Filter = str | Mapping[str, Any] | Callable[[Any], bool] | None
-"""A text means `body["type"]`, a mapping means those fields of the body, a function is asked with the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +85,12 @@ class Flow:
     async def sleep(self, ms: int) -> None:
         """Sleep so long. The run waits and costs nothing."""
         checked_time(ms, "flow.sleep")
-        await self._sleep(lambda: self._play.now + ms)
+        await slept(self._play, lambda: self._play.now + ms)
 
     async def sleep_until(self, at: int) -> None:
         """Sleep until a time, in milliseconds since 1970; not at all if it is over."""
         checked_time(at, "flow.sleep_until")
-        await self._sleep(lambda: at)
-
-    async def _sleep(self, until: Callable[[], int]) -> None:
-        operation = self._play.begin("sleep", "sleep")
-        entry = operation.entry or await self._begin_waiting(operation, until())
-        if entry.is_done:
-            return
-        if self._play.is_frozen or (entry.until or 0) > self._play.now:
-            self._play.suspend(operation.branch, entry.until)
-        self._play.record(operation, dataclasses.replace(entry, is_done=True))
+        await slept(self._play, lambda: at)
 
     async def wait_for_signal(
         self, filter: Filter = None, timeout_ms: int | None = None, *, name: str | None = None
@@ -113,26 +101,8 @@ class Flow:
         """
         if timeout_ms is not None:
             checked_time(timeout_ms, "flow.wait_for_signal: timeout_ms")
-        operation = self._play.begin("signal", name or (plain_name(filter) if isinstance(filter, str) else "signal"))
-        until = None if timeout_ms is None else self._play.now + timeout_ms
-        entry = operation.entry or await self._begin_waiting(operation, until)
-        if not entry.is_done:
-            entry = self._take_signal(operation, entry, filter)
-        if entry.value is None:
-            raise SignalTimeout(operation.name, timeout_ms or 0)
-        return signal_from(copy.deepcopy(entry.value))
-
-    def _take_signal(self, operation: Operation, entry: Entry, filter: Filter) -> Entry:
-        play = self._play
-        play.refuse_if_frozen(operation.branch)
-        for index, signal in enumerate(play.journal.signals):
-            is_in_time = entry.until is None or signal["available_at"] <= entry.until
-            if is_in_time and _fits(filter, signal["body"]):
-                del play.journal.signals[index]
-                return play.record(operation, dataclasses.replace(entry, is_done=True, value=signal))
-        if entry.until is None or entry.until > play.now or not play.has_all_inputs:
-            play.suspend(operation.branch, entry.until)
-        return play.record(operation, dataclasses.replace(entry, is_done=True))
+        name = name or (plain_name(filter) if isinstance(filter, str) else "signal")
+        return await signalled(self._play, name, filter, timeout_ms)
 
     async def start(
         self,
@@ -150,25 +120,22 @@ class Flow:
         operation = self._play.begin("start", plain_name(checked_id(clog_id, "clog_id", 128)))
 
         async def create() -> str:
-            made = {"clog_id": clog_id, "input": input, "session_id": session_id, "run_id": run_id}
-            return await self._play.tick.create_run(**made, notify_parent=True, on_parent_end=on_parent_end, **options)
+            return await self._play.tick.create_run(
+                clog_id=clog_id,
+                input=input,
+                session_id=session_id,
+                # By its place, not by the order in which lines of a gather come by.
+                run_id=run_id or derived_id(step_key(self._play.journal, operation.name), "child"),
+                notify_parent=True,
+                on_parent_end=on_parent_end,
+                **options,
+            )
 
         return str(await self._once(operation, create))
 
     async def join(self, run_id: str) -> Any:
         """What a child of this flow has answered, when it has ended; `ChildFailed` if it failed."""
-        operation = self._play.begin("join", "join")
-        entry = operation.entry or await self._begin_waiting(operation, None, run_id)
-        if not entry.is_done:
-            self._play.refuse_if_frozen(operation.branch)
-            end = self._play.journal.ends.pop(run_id, None)
-            if end is None:
-                self._play.suspend(operation.branch)
-            entry = self._play.record(operation, Entry("join", operation.name, is_done=True, value=end))
-        end = copy.deepcopy(entry.value)
-        if end["error"] is not None:
-            raise ChildFailed(run_id, end["error"])
-        return end["output"]
+        return await joined(self._play, checked_id(run_id, "run_id"))
 
     async def child(self, clog_id: str, input: Any = None, **options: Any) -> Any:
         """Start a child, and wait for what it answers. Options are those of `start`."""
@@ -254,27 +221,8 @@ class Flow:
             entry = self._play.record(operation, Entry(operation.kind, operation.name, is_done=True, value=value))
         return entry.value
 
-    async def _begin_waiting(self, operation: Operation, until: int | None, what: Any = None) -> Entry:
-        self._play.refuse_if_frozen(operation.branch)
-        kind = "child" if operation.kind == "join" else operation.kind
-        told = {"for": kind, "name": what or operation.name, "until": until}
-        await self._play.tell(operation.branch, "flow.waiting", told)
-        return self._play.record(operation, Entry(operation.kind, operation.name, until=until, value=what))
-
 
 def _event_name(type: str) -> str:
     if checked_event(type).startswith("flow."):
         raise InvalidValue(f"event types that begin with 'flow.' are written by flows themselves; got {type!r}")
     return plain_name(type)
-
-
-def _fits(filter: Filter, body: Any) -> bool:
-    match filter:
-        case None:
-            return True
-        case str():
-            return isinstance(body, dict) and body.get("type") == filter
-        case Mapping():
-            return isinstance(body, dict) and all(name in body and body[name] == filter[name] for name in filter)
-        case _:
-            return bool(filter(body))

@@ -8,7 +8,7 @@ from ocean.flows.errors import FlowError, FlowMisused, Suspended
 from ocean.flows.flow import Again, Flow
 from ocean.flows.journal import Journal
 from ocean.flows.playing import CURRENT, Play
-from ocean.flows.stepping import THE_DATABASE
+from ocean.flows.stepping import THE_DATABASE, storable
 from ocean.flows.undoing import create_undo_run, ended, hold_if_one_is_missing, taken_over, undo_source, undone
 from ocean.kernel.errors import Abort, ClogError, InvalidValue
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
@@ -30,7 +30,7 @@ async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
         return await _put_away(play)
     match answer:
         case _Failing() if play.undos:
-            journal.failing = answer.info.as_json()
+            journal.failing, journal.held = storable(answer.info.as_json()), None
             await tick.emit("flow.undoing", {"error": journal.failing, "steps": journal.undoable})
             await _write(tick, journal)
             return Continue()

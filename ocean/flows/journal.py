@@ -100,11 +100,11 @@ class Journal:
 
 
 def undo_name(step: str) -> str:
-    return f"undo {step}"
+    return f"undo/{step}"
 
 
 def undone_name(undo: Entry) -> str:
-    return undo.name.removeprefix("undo ")
+    return undo.name.removeprefix("undo/")
 
 
 def _signal(each: Input) -> dict[str, Any]:

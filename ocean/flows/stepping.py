@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from ocean.flows.errors import FlowError, FlowMisused, StepFailed
@@ -94,7 +94,7 @@ async def _attempted(
     except _NotStored:
         play.suspend(branch)
     except _Raised as raised:
-        return await _failed(play, operation, entry, raised.error, policy)
+        await _failed(play, operation, entry, raised.error, policy)
     done = Entry(entry.kind, entry.name, is_done=True, value=value, attempts=entry.attempts + 1)
     done.undo = 1 + max((each.undo for each in play.journal.entries.values()), default=0) if has_undo else 0
     if done.kind != "now":
@@ -131,13 +131,13 @@ async def _called(fn: Callable[..., Any], key: str, args: tuple[Any, ...], name:
         IN_STEP.reset(inside)
 
 
-async def _failed(play: Play, operation: Operation, entry: Entry, error: Exception, policy: RetryPolicy) -> Entry:
-    """Remember the failed attempt, and put the flow away until the next one; or that it was the last."""
+async def _failed(play: Play, operation: Operation, entry: Entry, error: Exception, policy: RetryPolicy) -> NoReturn:
+    """Remember the failed attempt, and put the flow away: until the next one, or until it is known as the last."""
     attempts, info = entry.attempts + 1, error_info(error)
     said = info.as_json() | ({ABORT: True} if isinstance(error, Abort) else {})
     if isinstance(error, Abort):
         said["message"] = str(error) or "aborted"
-    failed = Entry(entry.kind, entry.name, error=_storable(said), attempts=attempts, began_at=entry.began_at)
+    failed = Entry(entry.kind, entry.name, error=storable(said), attempts=attempts, began_at=entry.began_at)
     told = {"step": _step(failed), "attempt": attempts, "error": _told(failed)}
     is_spent = policy.max_attempts is not None and attempts >= policy.max_attempts
     is_late = policy.max_elapsed_ms is not None and play.now - entry.began_at >= policy.max_elapsed_ms
@@ -152,10 +152,12 @@ async def _failed(play: Play, operation: Operation, entry: Entry, error: Excepti
         play.suspend(operation.branch, failed.until)
     failed.is_done = True
     await play.tell(operation.branch, "flow.undo_failed" if failed.kind == "undo" else "flow.step_failed", told)
-    return play.record(operation, failed)
+    play.record(operation, failed)
+    # Were it not committed before the flow acts on it, a crash would let the step be tried again, and perhaps succeed.
+    play.commit_first(operation.branch)
 
 
-def _storable(said: dict[str, Any]) -> dict[str, Any]:
+def storable(said: dict[str, Any]) -> dict[str, Any]:
     try:
         encode(said)
     except InvalidValue:

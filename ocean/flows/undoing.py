@@ -67,6 +67,8 @@ async def create_undo_run(tick: Tick, journal: Journal, steps: list[str]) -> Non
         clog_id=tick.clog_id,
         input={UNDO_OF: tick.run_id},
         priority=tick.run.priority,
+        attributes=tick.run.attributes,
+        concurrency_keys=tick.run.concurrency_keys,
         retry=UNDO_RUN_RETRY,
     )
     journal.failing = journal.failing or tick.run.error or {"code": tick.reason, "message": tick.reason}

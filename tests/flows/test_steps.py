@@ -154,6 +154,26 @@ async def test_after_the_last_attempt_the_flow_can_catch_it_and_catches_the_same
         assert ("flow.step_failed", 2) in [(type, said.get("attempt")) for type, said in await told(w, run_id)]
 
 
+async def test_a_step_that_has_failed_for_good_stays_failed_whatever_breaks_after_it() -> None:
+    effects, breaks = Effects(), [True]
+    first = effects.failing(1)
+
+    async def pay(flow: Flow, input: Any) -> Any:
+        try:
+            return await flow.step("one card", first, retry=RetryPolicy(max_attempts=1))
+        except StepFailed:
+            await flow.step("other card", effects.do, "other card")
+        if breaks and breaks.pop():
+            raise RuntimeError("a bug after the other card")
+        return "paid"
+
+    async with stage(pay) as w:
+        run_id = await start(w)
+        await w.wait(10_000)
+        assert (await look(w, run_id)).output == "paid"
+        assert effects.done == ["other card"]
+
+
 async def test_an_uncaught_step_failed_ends_the_run_without_another_attempt() -> None:
     effects = Effects()
     work = effects.failing(9)

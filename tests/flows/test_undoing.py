@@ -342,6 +342,46 @@ async def test_steps_of_a_gather_are_undone_against_the_order_in_which_they_were
         assert effects.done == ["quick", "slow", "slow", "quick"]
 
 
+async def test_a_step_may_have_any_name_also_one_that_sounds_like_an_undoing() -> None:
+    effects = Effects()
+
+    async def order(flow: Flow, input: Any) -> Any:
+        await flow.step("a", effects.do, "a", undo=lambda key, result: effects.do(key, "no a"))
+        await flow.step("undo a", effects.do, "not an undoing")
+        raise Abort("after all")
+
+    async with stage(order) as w:
+        await start(w)
+        await w.drain()
+        assert effects.done == ["a", "not an undoing", "no a"]
+
+
+async def test_the_run_that_undoes_has_the_keys_and_attributes_of_the_one_it_undoes() -> None:
+    trip = Trip(waits)
+    async with stage(trip.book) as w:
+        run_id = await start(w, attributes={"who": "ada"}, concurrency_keys=["account:ada"], priority=2)
+        await w.drain()
+        await w.ocean.cancel_run(run_id)
+        await w.drain()
+        info = await look(w, await undo_run(w, run_id))
+        assert (info.attributes, info.priority) == ({"who": "ada"}, 2)
+        assert [key.name for key in info.concurrency_keys] == ["account:ada"]
+
+
+async def test_an_error_that_is_no_json_keeps_nothing_from_being_undone() -> None:
+    effects = Effects()
+
+    async def order(flow: Flow, input: Any) -> Any:
+        await flow.step("a", effects.do, "a", undo=effects.do)
+        raise Abort("odd", details={1, 2})
+
+    async with stage(order) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert effects.done == ["a", "a"]
+        assert (await look(w, run_id)).status is RunStatus.FAILED
+
+
 async def test_what_was_done_before_again_is_not_undone() -> None:
     effects = Effects()
 
