@@ -101,19 +101,32 @@ def as_query(name: str, value: Any) -> Iterator[tuple[str, str]]:
     """JSON as a query string has it; what is null is left out."""
     if name == "attributes" and isinstance(value, dict):
         for attribute, wanted in value.items():
-            sides = wanted if isinstance(wanted, dict) and wanted.keys() <= SIDES else {"": wanted}
-            for side, each in sides.items():
+            is_range = isinstance(wanted, dict) and bool(wanted) and wanted.keys() <= SIDES
+            for side, each in wanted.items() if is_range else [("", wanted)]:
                 place = f"attr.{attribute}.{side}" if side else f"attr.{attribute}"
-                yield from ((place, json.dumps(one)) for one in _several(each))
+                for one in _several(each, f"attributes.{attribute}"):
+                    yield place, json.dumps(_scalar(one, attribute))
         return
-    for each in _several(value):
+    for each in _several(value, name):
         yield name, each if isinstance(each, str) else json.dumps(each)
 
 
-def _several(value: Any) -> list[Any]:
+def _several(value: Any, name: str) -> list[Any]:
+    """A query string cannot say "none of them", and leaving a filter out would mean all."""
+    if value in ([], {}):
+        raise InvalidValue(f"{name} is empty: leave it out, or say at least one value")
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
+
+
+def _scalar(value: Any, attribute: str) -> Any:
+    if not isinstance(value, str | int | float | bool):
+        raise InvalidValue(
+            f"attributes.{attribute} is a text, a number, true or false; a list of these; or an object of gt, gte, lt "
+            f"and lte; got {shown(value)}"
+        )
+    return value
 
 
 def _text(value: Any, name: str) -> str:
