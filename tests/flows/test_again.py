@@ -78,6 +78,26 @@ async def test_an_ordinary_resumption_is_one_read_however_many_steps_are_remembe
         assert (len(meter.rows), meter.steps) == (1, 0)
 
 
+async def test_a_new_step_is_stored_without_a_look_for_it_and_a_repeated_call_looks() -> None:
+    breaks = [True]
+
+    async def order(flow: Flow, input: Any) -> Any:
+        for n in range(5):
+            await flow.step("n", Effects().do, n)
+        if breaks and breaks.pop():
+            raise RuntimeError("a bug")
+        return "done"
+
+    async with stage(order) as w:
+        run_id = await start(w)
+        meter = Meter(w)
+        await w.drain()
+        assert meter.steps == 0
+        await w.wait(1_000)
+        assert meter.steps == 5
+        assert (await look(w, run_id)).output == "done"
+
+
 async def test_a_new_generation_has_new_keys_and_keeps_what_nobody_has_taken() -> None:
     effects = Effects()
 
