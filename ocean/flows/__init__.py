@@ -19,7 +19,7 @@ Three things make that safe:
 - What an operation does inside the database (an event, a child, a signal) is in the same commit as its entry.
 
 `journal` is what is remembered, `playing` one call over it, `stepping` a step with its attempts, `waiting` what
-must come from elsewhere, `gathering` branches,
+must come from elsewhere, `asking` counters and other clogs, `gathering` branches,
 `flow` what the function is handed, `undoing` what happens to a flow that fails, `handling` the two handlers, and
 `registering` what `@clog.flow` does.
 """

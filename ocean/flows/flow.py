@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, TypeVarTuple, Unpack, overload
 
+from ocean.flows.asking import called, taken_from
 from ocean.flows.errors import FlowMisused
 from ocean.flows.gathering import gathered
 from ocean.flows.journal import Entry, Kind
@@ -12,6 +13,7 @@ from ocean.flows.stepping import DEFAULT_RETRY, step_key, taken
 from ocean.flows.waiting import Filter, joined, signalled, slept
 from ocean.kernel.arguments import UNSET, RunOptions, checked_event
 from ocean.kernel.backoff import RetryPolicy
+from ocean.kernel.counters import Refill, Taken
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.fetch import FetchResponse
 from ocean.kernel.ids import derived_id, even_roll
@@ -191,6 +193,22 @@ class Flow:
     async def set_attributes(self, /, **attributes: str | int | float | bool | None) -> None:
         """Set what the run is found by; None removes one."""
         await self._commit("attributes", "attributes", lambda: self._play.tick.set_attributes(**attributes))
+
+    async def take(
+        self,
+        key: str,
+        n: int = 1,
+        limit: int | None = None,
+        per_ms: int | None = None,
+        *,
+        refill: Refill = "steady",
+    ) -> Taken:
+        """Take from a counter, as `tick.take` does. The flow goes on when that is committed."""
+        return await taken_from(self._play, key, n, limit, per_ms, refill)
+
+    async def call(self, clog_id: str, method: str, payload: Any = None) -> Any:
+        """Call a method of a clog, as `tick.call` does. The flow goes on when that is committed."""
+        return await called(self._play, plain_name(f"{clog_id}.{method}"), clog_id, method, payload)
 
     async def fetch(self, url: str, **options: Any) -> FetchResponse:
         """`tick.fetch`, for the functions of steps. The clog must list `ocean.http.fetch` among its tools."""

@@ -16,7 +16,7 @@ MOST_RESULT_BYTES = 256 * 1024
 
 Kind = Literal[
     "step", "undo", "sleep", "signal", "start", "join", "gather", "patch", "now", "random", "uuid", "emit", "stream",
-    "send", "attributes",
+    "send", "attributes", "take", "call",
 ]  # fmt: skip
 
 

@@ -87,6 +87,30 @@ async def test_after_a_failed_call_the_steps_are_remembered_and_nothing_is_repea
         assert effects.done == ["charged"]
 
 
+async def test_another_instance_goes_on_behind_the_last_stored_step_of_a_frozen_one() -> None:
+    effects, stuck = Effects(), anyio.Event()
+
+    async def hang_once(key: str) -> str:
+        if not stuck.is_set():
+            stuck.set()
+            await anyio.sleep_forever()
+        return "woke"
+
+    async def order(flow: Flow, input: Any) -> Any:
+        await flow.step("charge", effects.do, "charged")
+        return await flow.step("hang", hang_once)
+
+    async with stage(order) as w, anyio.create_task_group() as tasks:
+        run_id = await start(w)
+        tasks.start_soon(w.drain)
+        await stuck.wait()
+        w.clock.jump(30_000)
+        await w.drain(await w.instance([flow_clog(order)]))
+        assert (await look(w, run_id)).output == "woke"
+        assert effects.done == ["charged"]
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_step_that_fails_waits_durably_and_is_tried_again_under_the_same_key() -> None:
     effects = Effects()
     work = effects.failing(2)
