@@ -23,7 +23,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import Lock, RunPage
+from ocean.kernel.records import ClogRecord, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -330,6 +330,15 @@ class Tick(TickFacts):
         scene = self._use("ocean.runs.list")
         where = run_filter(**query)
         return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        """A run as it is now, of any clog; not part of the commit's checks."""
+        scene = self._use("ocean.runs.get")
+        return await scene.store.get_run(checked_id(run_id, "run_id"))
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        """The clogs that any instance on this database has written down."""
+        return await self._use("ocean.clogs.list").store.list_clogs()
 
     async def fetch(
         self,
