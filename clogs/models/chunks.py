@@ -5,6 +5,7 @@ from typing import Any
 
 from clogs.models.errors import ModelError
 from clogs.models.messages import Ask, End, Message, Piece, Text, ToolCall, Usage
+from clogs.models.texts import clean, ends_in_half
 
 MOST_CALLS = 128
 
@@ -49,6 +50,7 @@ class Assembly:
         self._calls: list[_Call] = []
         self._reason: str | None = None
         self._usage: Usage | None = None
+        self._half = ""
 
     def take(self, chunk: Any) -> list[Piece]:
         """The pieces that a chunk adds now."""
@@ -72,8 +74,14 @@ class Assembly:
             self._take_call(fragment)
         if isinstance(reason := choice.get("finish_reason"), str):
             self._reason = reason
-        texts = [text for part in ("content", "refusal") if isinstance(text := delta.get(part), str) and text]
-        return [Text(text=text) for text in texts]
+        texts = [text for part in ("content", "refusal") if isinstance(text := delta.get(part), str)]
+        return self._take_text("".join(texts))
+
+    def _take_text(self, text: str) -> list[Piece]:
+        whole = self._half + text
+        self._half = whole[-1] if ends_in_half(whole) else ""
+        said = clean(whole.removesuffix(self._half))
+        return [Text(text=said)] if said else []
 
     def _take_call(self, fragment: Any) -> None:
         said = fragment.get("function") if isinstance(fragment, dict) else None
@@ -101,10 +109,12 @@ class Assembly:
         if any(not call.name for call in self._calls):
             raise _bad("a tool call without a name")
         calls = [
-            ToolCall(id=call.id or f"call_{place}", name=call.name, arguments=call.arguments or "{}")
+            ToolCall(
+                id=clean(call.id) or f"call_{place}", name=clean(call.name), arguments=clean(call.arguments) or "{}"
+            )
             for place, call in enumerate(self._calls, 1)
         ]
-        return [*calls, End(reason=self._reason, usage=self._usage)]
+        return [*calls, End(reason=clean(self._reason), usage=self._usage)]
 
 
 def _usage(told: Any) -> Usage | None:

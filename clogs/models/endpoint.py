@@ -15,6 +15,7 @@ from clogs.models.credentials import checked_reference, resolved
 from clogs.models.errors import ModelError
 from clogs.models.messages import Ask, Piece
 from clogs.models.refusals import refusal
+from clogs.models.texts import clean
 
 MOST_EVENT_BYTES = 1_048_576
 MOST_BODY_BYTES = 4 * 1_048_576
@@ -144,7 +145,9 @@ def _fit_to_keep(error: ModelError, secret: str) -> ModelError:
     """What an error says is stored. Endpoints may repeat the key they were sent, and may say much."""
 
     def fit(told: Any) -> Any:
-        return (told.replace(secret, "***") if secret else told)[:MOST_SHOWN] if isinstance(told, str) else told
+        if not isinstance(told, str):
+            return told
+        return clean(told.replace(secret, "***") if secret else told)[:MOST_SHOWN]
 
     return ModelError(
         error.code,

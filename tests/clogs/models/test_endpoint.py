@@ -149,6 +149,16 @@ async def test_text_survives_any_cut_and_any_character(speaker: Speaker) -> None
         assert (await whole_answer(speaker.endpoint(), HELLO)).text == text
 
 
+async def test_characters_cut_in_half_are_joined_and_what_cannot_be_stored_is_left_out(speaker: Speaker) -> None:
+    halves = [
+        said(text).replace("?", escape) for text, escape in (("a?", "\\ud83c"), ("?b", "\\udf0a"), ("?c?", "\\ud83c"))
+    ]
+    speaker.streams(*halves, said("\x00d", "stop"), DONE)
+    async with speaker.endpoint().answer(HELLO) as pieces:
+        texts = [piece.text async for piece in pieces if isinstance(piece, Text)]
+    assert "".join(texts) == "a\U0001f30ab\ufffdc\ufffdd"
+
+
 async def test_an_endpoint_that_does_not_stream_is_understood(speaker: Speaker) -> None:
     speaker.answers(
         200,
