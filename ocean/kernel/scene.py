@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NoReturn
 
 import anyio
@@ -17,6 +18,7 @@ from ocean.kernel.reaching import Reach
 from ocean.kernel.read_before_write import Ledger
 from ocean.kernel.records import Caller, Input, Lock, RunInfo
 from ocean.kernel.store import Store
+from ocean.kernel.streaming import Outflow
 
 MOST_DEPTH = 16
 
@@ -56,6 +58,7 @@ class Scene:
     is_lost: bool = False
     is_over: bool = False
     is_dry: bool = False
+    outflow: Outflow | None = None
     streamed: list[NewEvent] = field(default_factory=list)
     stopped_at: DryStop | None = None
 
@@ -72,6 +75,16 @@ class Scene:
         """End a dry run. A handler that catches even this gets it again from its next tool."""
         self.stopped_at = DryStop(kind, name, clog_id)
         raise DryRunOver
+
+    async def say(self, lock: Lock, event: NewEvent) -> None:
+        if self.outflow is None:
+            self.outflow = Outflow(partial(self.store.append_streamed, lock, self.tick, self.call))
+        await self.outflow.say(event)
+
+    async def settle(self) -> None:
+        """Wait until what this call has streamed is stored."""
+        if self.outflow is not None:
+            await self.outflow.settle()
 
     def next_id(self) -> str:
         """Derived from the tick and an ordinal, so that every call of the tick hands out the same ids."""

@@ -123,13 +123,16 @@ class Tick(TickFacts):
         self._effects.events.append(self._event(type, payload))
 
     async def stream(self, type: str, payload: Any = None) -> None:
-        """An event that appears at once, even if this call fails later; it carries the call number."""
+        """An event that appears as soon as it is stored, even if this call fails later; it carries the call number.
+
+        The handler need not wait for that. It is stored before any later step's result, and before the commit.
+        """
         scene = self._use("ocean.events.stream")
         lock, event = self._lock("stream"), self._event(type, payload)
         if scene.is_dry:
             scene.streamed.append(event)
             return
-        await scene.store.append_streamed(lock, scene.tick, scene.call, [event])
+        await scene.say(lock, event)
 
     @overload
     async def step(
@@ -162,6 +165,7 @@ class Tick(TickFacts):
             scene.stop("step", name, self.clog_id)
         key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
         result = await scene.reach.take_step(f"{self.clog_id}/{name}", key, fn)
+        await scene.settle()
         scene.check_alive()
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
         return decode(kept)
