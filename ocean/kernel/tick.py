@@ -23,7 +23,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import Input, InputKind, Lock, RunPage
+from ocean.kernel.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -66,7 +66,7 @@ class Tick(TickFacts):
         scene = self._use("ocean.storage.read_scoped")
         at = self._addresses()
         ask = rows_ask(at, run, session, global_, tick, runs, keys, ticks, history)
-        async with scene.reading:
+        async with scene.one_at_a_time("read"):
             answer = scene.ledger.answer_for(ask)
             if answer is None:
                 answer = await scene.store.read_rows(ask)
@@ -190,7 +190,7 @@ class Tick(TickFacts):
         if key in scene.refused:
             return scene.refused[key]
         # One at a time: of two takes of one call, the second must know of the first.
-        async with scene.taking:
+        async with scene.one_at_a_time("take"):
             taken = await scene.store.look_at_counter([*scene.taken_of(key), take])
             scene.check_alive()
             if taken and n:
@@ -325,6 +325,15 @@ class Tick(TickFacts):
         scene = self._use("ocean.runs.list")
         where = run_filter(**query)
         return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        """A run as it is now, of any clog; not part of the commit's checks."""
+        scene = self._use("ocean.runs.get")
+        return await scene.store.get_run(checked_id(run_id, "run_id"))
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        """The clogs that any instance on this database has written down."""
+        return await self._use("ocean.clogs.list").store.list_clogs()
 
     async def pending(self, limit: int = 100) -> list[Input]:
         """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
