@@ -337,19 +337,22 @@ class Tick(TickFacts):
 
     async def pending(self, limit: int = 100) -> list[Input]:
         """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
-        scene = self._use("ocean.inbox.pending")
-        found = await scene.store.due_inputs(self.run_id, checked_limit(limit))
-        scene.check_alive()
-        return found
+        return await self._due(checked_limit(limit))
 
     async def next_signal(self) -> Input:
         """Wait until a signal is pending, and show it; the next tick gets it. For work that a new message ends."""
         while True:
             seen = self._scene.store.commits_seen()
-            for each in await self.pending():
+            for each in await self._due(100):
                 if each.kind is InputKind.SIGNAL:
                     return each
             await self._scene.store.next_commit(seen)
+
+    async def _due(self, limit: int) -> list[Input]:
+        scene = self._use("ocean.inbox.pending")
+        found = await scene.store.due_inputs(self.run_id, limit)
+        scene.check_alive()
+        return found
 
     async def fetch(
         self,
