@@ -136,16 +136,21 @@ class Tick(TickFacts):
 
     @overload
     async def step(
-        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick"
+        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick", look: bool = True
     ) -> T: ...
 
     @overload
-    async def step(self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick") -> T: ...
+    async def step(
+        self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick", look: bool = True
+    ) -> T: ...
 
-    async def step(self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick") -> Any:
+    async def step(
+        self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick", look: bool = True
+    ) -> Any:
         """Call `fn(idempotency_key)` once and remember its result: later calls of the tick (or run) get that.
 
-        Before the result is stored the effect is at least once, so pass the key on to the outside world.
+        Before the result is stored the effect is at least once, so pass the key on to the outside world. `look=False`
+        saves a query for whoever knows that this step of the run has not been taken yet.
         """
         scene = self._use("ocean.steps.run")
         lock = self._lock("step")
@@ -156,7 +161,7 @@ class Tick(TickFacts):
         if (scope, stored_name) in scene.steps:
             raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
         scene.steps.add((scope, stored_name))
-        if scope == "run" or scene.call > 1:
+        if look and (scope == "run" or scene.call > 1):
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
                 return decode(stored)
