@@ -23,7 +23,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import ClogRecord, Lock, RunInfo, RunPage
+from ocean.kernel.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -340,6 +340,25 @@ class Tick(TickFacts):
     async def list_clogs(self) -> list[ClogRecord]:
         """The clogs that any instance on this database has written down."""
         return await self._use("ocean.clogs.list").store.list_clogs()
+
+    async def pending(self, limit: int = 100) -> list[Input]:
+        """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
+        return await self._due(checked_limit(limit))
+
+    async def next_signal(self) -> Input:
+        """Wait until a signal is pending, and show it; the next tick gets it. For work that a new message ends."""
+        while True:
+            seen = self._scene.store.commits_seen()
+            for each in await self._due(100):
+                if each.kind is InputKind.SIGNAL:
+                    return each
+            await self._scene.store.next_commit(seen)
+
+    async def _due(self, limit: int) -> list[Input]:
+        scene = self._use("ocean.inbox.pending")
+        found = await scene.store.due_inputs(self.run_id, limit)
+        scene.check_alive()
+        return found
 
     async def fetch(
         self,

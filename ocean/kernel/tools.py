@@ -154,6 +154,10 @@ class TakeInput(ToolInput):
     refill: Literal["steady", "at_once"] = "steady"
 
 
+class PendingInput(ToolInput):
+    limit: int = 100
+
+
 class NoInput(ToolInput):
     pass
 
@@ -224,6 +228,10 @@ async def _clogs(tick: "Tick", ask: NoInput) -> Any:
     return [asdict(clog) for clog in await tick.list_clogs()]
 
 
+async def _pending(tick: "Tick", ask: PendingInput) -> Any:
+    return [asdict(each) for each in await tick.pending(**_given(ask))]
+
+
 async def _fetch(tick: "Tick", ask: FetchInput) -> Any:
     values = _given(ask)
     if "body" in values:
@@ -253,6 +261,7 @@ TOOLS: dict[str, ToolSpec] = {
         ToolSpec("ocean.clogs.list", "List the clogs of all instances.", NoInput, _clogs),
         ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, _create),
         ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
+        ToolSpec("ocean.inbox.pending", "See what has come for this run since its tick began.", PendingInput, _pending),
         ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, times, attributes.", ListRuns, _list),
         ToolSpec("ocean.runs.get", "Show a run as it is now.", GetRun, _get),
         ToolSpec(
