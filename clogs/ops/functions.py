@@ -105,7 +105,7 @@ class Functions(Project):
 
     async def ops_recover_expired_leases(self) -> list[Row]:
         """What lapsed since this was last asked. Any poke takes lapsed leases back; this is one."""
-        await self.ocean.advance(clog_ids=MOVERS, source="http")
+        await self.ocean.advance(clog_ids=MOVERS)
         since = await self.call(HEART, "told", "leases")
         return [{"requeued_steps": since["requeued"], "failed_steps": since["failed"]}]
 
@@ -132,7 +132,7 @@ class Functions(Project):
                 if is_poked:
                     return []
                 # What a dead worker left is given back by whoever comes, also if only workers do.
-                await self.ocean.advance(clog_ids=MOVERS, source="http")
+                await self.ocean.advance(clog_ids=MOVERS)
                 is_poked = True
 
     async def _reserved(self, lease: Lease) -> Row | None:
@@ -160,8 +160,8 @@ class Functions(Project):
         """Look at events, make proposals of reactions, take back lapsed and stale steps, and tell what was done."""
         at_most = {EVENTS: self.settings.event_batch_size, REACTIONS: self.settings.reaction_batch_size}
         for clog_id, most in at_most.items():
-            await self.ocean.advance(clog_ids=[clog_id], max_ticks=most, source="http")
-        await self.ocean.advance(clog_ids=MOVERS, source="http")
+            await self.ocean.advance(clog_ids=[clog_id], max_ticks=most)
+        await self.ocean.advance(clog_ids=MOVERS)
         await self.ops_recover_stale_steps(self.settings.stale_step_minutes)
         since = await self.call(HEART, "told", "heartbeat")
         if since["thought"] is not None:

@@ -54,7 +54,7 @@ class Project:
     async def move(self, *run_ids: str) -> None:
         """Do now what is due of these. If this process dies instead, any poke does it."""
         for run_id in run_ids:
-            await self.ocean.advance(run_id=run_id, source="http")
+            await self.ocean.advance(run_id=run_id)
 
     async def move_mission(self, mission_id: str) -> None:
         """Let a mission and its steps hear what they have told each other."""

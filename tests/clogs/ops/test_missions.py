@@ -5,8 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
+from clogs.ops import Ops
 from clogs.ops.steps import is_out_of_retries
-from ocean import RunStatus
+from ocean import RunStatus, StoreBusy
 from tests.clogs.ops.kit import DAY_MS, MINUTE_MS, Loop, loop
 
 pytestmark = pytest.mark.anyio
@@ -283,3 +284,21 @@ async def test_a_claim_that_dies_before_its_answer_costs_one_lease_and_no_step()
         step = await ops.claim()
         await ops.complete(step)
         assert await ops.mission_status(mission) == "succeeded"
+
+
+class Unlucky(Ops):
+    """Meets a database that is busy just when it has leased a step."""
+
+    async def call_on(self, run_id: str, method: str, *more: Any, **named: Any) -> Any:
+        if method == "reserve":
+            raise StoreBusy("the database is locked")
+        return await super().call_on(run_id, method, *more, **named)
+
+
+async def test_a_claim_that_cannot_be_recorded_is_handed_back_at_once_and_costs_the_step_nothing() -> None:
+    async with loop() as ops:
+        await ops.mission({"kind": "noop", "max_retries": 1})
+        with pytest.raises(StoreBusy):
+            await Unlucky(ops.w.ocean).ops_claim_next_step(5)
+        step = await ops.claim()
+        assert (step["status"], step["failure_count"]) == ("running", 0)
