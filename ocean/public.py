@@ -7,13 +7,16 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.attributes import Within
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.bulk import BulkProgress, BulkResult
+from ocean.kernel.calling_tools import Approval
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Take, Taken
+from ocean.kernel.credentials import CredentialRef
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
     Abort,
+    ApprovalNeeded,
     BadCursor,
     BulkStopped,
     CallRefused,
@@ -50,6 +53,8 @@ from ocean.kernel.errors import (
     StoreBusy,
     StoreFailed,
     StoreUnusable,
+    ToolDenied,
+    ToolFailed,
     ToolNotAllowed,
     UnknownApiKey,
     UnknownClog,
@@ -82,9 +87,12 @@ from ocean.kernel.records import (
     TickInfo,
     TickResult,
 )
+from ocean.kernel.redacting import redacted
 from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
+from ocean.kernel.toolboxes import Tool, ToolBox, ToolCall, tool
 from ocean.kernel.tools import ToolSpec
+from ocean.kernel.using_tools import ToolResult
 from ocean.kernel.webhooks import Delivery, Received, sign_webhook
 
 __all__ = [
@@ -94,6 +102,8 @@ __all__ = [
     "Access",
     "AdvanceResult",
     "ApiKey",
+    "Approval",
+    "ApprovalNeeded",
     "BadCursor",
     "BulkProgress",
     "BulkResult",
@@ -109,6 +119,7 @@ __all__ = [
     "ClogRecord",
     "Conflict",
     "Continue",
+    "CredentialRef",
     "DedupeKeyReused",
     "Delivery",
     "Done",
@@ -182,7 +193,13 @@ __all__ = [
     "TickInfo",
     "TickResult",
     "TickRows",
+    "Tool",
+    "ToolBox",
+    "ToolCall",
+    "ToolDenied",
+    "ToolFailed",
     "ToolNotAllowed",
+    "ToolResult",
     "ToolSpec",
     "UnknownApiKey",
     "UnknownClog",
@@ -196,5 +213,7 @@ __all__ = [
     "Within",
     "WorkDone",
     "WriteSpent",
+    "redacted",
     "sign_webhook",
+    "tool",
 ]

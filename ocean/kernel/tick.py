@@ -19,6 +19,7 @@ from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.calling import invoke
 from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Refill, Taken, checked_take
+from ocean.kernel.dry_run import DryStop
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
@@ -27,7 +28,8 @@ from ocean.kernel.records import Lock, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
-from ocean.kernel.tools import TOOLS, Tools, check_allowed
+from ocean.kernel.tools import TOOLS, check_allowed
+from ocean.kernel.using_tools import Tools
 from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
 
 T = TypeVar("T")
@@ -144,12 +146,18 @@ class Tick(TickFacts):
 
         Before the result is stored the effect is at least once, so pass the key on to the outside world.
         """
-        scene = self._use("ocean.steps.run")
-        lock = self._lock("step")
+        self._use("ocean.steps.run")
+        return await self._remembered(name, fn, scope, DryStop("step", name, self.clog_id))
+
+    async def _remembered(
+        self, name: str, fn: Callable[[str], Any], scope: Literal["tick", "run"], stop: DryStop
+    ) -> Any:
+        """A step, whoever takes it; a dry run stops there and says `stop`, unless its result is stored."""
+        scene, lock = self._scene, self._lock("step")
         checked_id(name, "a step's name", 128)
         if scope not in ("tick", "run"):
             raise InvalidValue(f"a step's scope is 'tick' or 'run', got {shown(scope)}")
-        stored_name, tick = f"{self.clog_id}\x1f{name}", scene.tick if scope == "tick" else 0
+        stored_name, tick = self._step_key(name), scene.tick if scope == "tick" else 0
         if (scope, stored_name) in scene.steps:
             raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
         scene.steps.add((scope, stored_name))
@@ -159,7 +167,7 @@ class Tick(TickFacts):
                 return decode(stored)
         if scene.is_dry:
             scene.check_alive()
-            scene.stop("step", name, self.clog_id)
+            scene.stop(stop)
         key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
         result = await scene.reach.take_step(f"{self.clog_id}/{name}", key, fn)
         scene.check_alive()
@@ -356,9 +364,14 @@ class Tick(TickFacts):
     def _use(self, tool: str) -> Scene:
         self._scene.check_alive()
         check_allowed(self._clog, tool)
+        self._scene.registry.toolset.check_not_denied(tool)
         if self._scene.is_dry and TOOLS[tool].reaches_out:
-            self._scene.stop("tool", tool, self.clog_id)
+            self._scene.stop(DryStop("tool", tool, self.clog_id))
         return self._scene
+
+    def _step_key(self, name: str) -> str:
+        """A step's name in the run: each clog has its own."""
+        return f"{self.clog_id}\x1f{name}"
 
     def _lock(self, what: str) -> Lock:
         if self._scene.lock is None:
@@ -368,6 +381,16 @@ class Tick(TickFacts):
     def _addresses(self) -> Addresses:
         run_id = self._scene.run.run_id if self._scene.run else ""
         return Addresses(self._clog, self._scene.session_id, run_id, self._scene.tick)
+
+    async def _note(self, type: str, payload: Any) -> None:
+        """An event of the kernel's own about this call: at once in a tick, with the commit in a direct call."""
+        scene, event = self._scene, NewEvent(type, encode(payload, "payload"), self.clog_id)
+        if scene.is_dry:
+            scene.streamed.append(event)
+        elif scene.lock is None:
+            self._effects.events.append(event)
+        else:
+            await scene.store.append_streamed(scene.lock, scene.tick, scene.call, [event])
 
     def _event(self, type: str, payload: Any) -> NewEvent:
         return NewEvent(checked_event(type), encode(payload, "payload"), self.clog_id)

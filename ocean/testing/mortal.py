@@ -224,6 +224,8 @@ def _watch(tick: Tick, life: Life) -> None:
     """Let every tool of this view of a tick come by its place first."""
     for name in TOOLS:
         setattr(tick, name, _watched_tool(getattr(tick, name), f"tick.{name}", name in LASTING, life))
+    for name in ("invoke", "attempt"):
+        setattr(tick.tools, name, _watched_tool(getattr(tick.tools, name), f"tick.tools.{name}", True, life))
 
 
 def _watched_tool(tool: Callable[..., Any], name: str, is_lasting: bool, life: Life) -> Callable[..., Any]:
