@@ -24,7 +24,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import Lock, RunPage
+from ocean.kernel.records import Input, InputKind, Lock, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -329,6 +329,22 @@ class Tick(TickFacts):
         scene = self._use("ocean.runs.list")
         where = run_filter(**query)
         return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
+
+    async def pending(self, limit: int = 100) -> list[Input]:
+        """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
+        scene = self._use("ocean.inbox.pending")
+        found = await scene.store.due_inputs(self.run_id, checked_limit(limit))
+        scene.check_alive()
+        return found
+
+    async def next_signal(self) -> Input:
+        """Wait until a signal is pending, and show it; the next tick gets it. For work that a new message ends."""
+        while True:
+            seen = self._scene.store.commits_seen()
+            for each in await self.pending():
+                if each.kind is InputKind.SIGNAL:
+                    return each
+            await self._scene.store.next_commit(seen)
 
     async def fetch(
         self,

@@ -149,6 +149,10 @@ class TakeInput(ToolInput):
     refill: Literal["steady", "at_once"] = "steady"
 
 
+class PendingInput(ToolInput):
+    limit: int = 100
+
+
 class NoInput(ToolInput):
     pass
 
@@ -213,6 +217,10 @@ async def _list(tick: "Tick", ask: ListRuns) -> Any:
     return {"runs": [asdict(run) for run in page.runs], "next_cursor": page.next_cursor}
 
 
+async def _pending(tick: "Tick", ask: PendingInput) -> Any:
+    return [asdict(each) for each in await tick.pending(**_given(ask))]
+
+
 async def _fetch(tick: "Tick", ask: FetchInput) -> Any:
     values = _given(ask)
     if "body" in values:
@@ -241,6 +249,7 @@ TOOLS: dict[str, ToolSpec] = {
         ToolSpec("ocean.clog.call", "Call a method of a clog.", CallClog, lambda t, i: t.call(**_given(i))),
         ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, _create),
         ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
+        ToolSpec("ocean.inbox.pending", "See what has come for this run since its tick began.", PendingInput, _pending),
         ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, times, attributes.", ListRuns, _list),
         ToolSpec(
             "ocean.runs.set_attributes",
