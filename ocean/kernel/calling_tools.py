@@ -23,7 +23,7 @@ from ocean.kernel.errors import (
     ToolNotAllowed,
     UnknownTool,
 )
-from ocean.kernel.outcomes import error_info
+from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.redacting import HIDDEN, redacted, redacted_text
 from ocean.kernel.toolboxes import Tool, ToolCall
 from ocean.kernel.values import decode, encode
@@ -93,7 +93,7 @@ class Use:
             return {"output": output}
         if not remembers_failure:
             raise error
-        return {"error": error_info(error).as_json()}
+        return {"error": told_error(error).as_json()}
 
     async def _answer(self, key: str) -> Any:
         """What the tool answers, without the values of its credentials; whatever it raises is a `ToolFailed`."""
@@ -158,6 +158,11 @@ def _details(error: Exception) -> dict[str, Any]:
     except InvalidValue:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def told_error(error: OceanError) -> ErrorInfo:
+    """In its own words, for whoever asked for the call: a model has no use for the names of classes."""
+    return ErrorInfo(error.code, error.message, dict(error.details) or None)
 
 
 def told_of(

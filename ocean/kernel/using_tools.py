@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from ocean.kernel.calling_tools import CALLED, NOT_THE_TOOLS, REFUSALS, Approval, Unfit, Use, told_of
+from ocean.kernel.calling_tools import CALLED, NOT_THE_TOOLS, REFUSALS, Approval, Unfit, Use, told_error, told_of
 from ocean.kernel.credentials import UNFIT, refs_in
 from ocean.kernel.errors import ApprovalNeeded, ClogError, InvalidValue, OceanError, UnknownTool
 from ocean.kernel.outcomes import ErrorInfo, error_info
@@ -95,7 +95,7 @@ class Tools:
         except NOT_THE_TOOLS:
             raise
         except OceanError as error:
-            return ToolResult(error=error_info(error))
+            return ToolResult(error=told_error(error))
         result = await use.taken(remembers_failure=True)
         return ToolResult(result.get("output"), error_info(result["error"]) if "error" in result else None)
 

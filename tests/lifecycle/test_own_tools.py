@@ -211,7 +211,7 @@ async def test_a_failure_is_structured_and_told(name: str, input: Any, code: str
     result, (told,) = await in_a_tick(lambda tick: tick.tools.attempt(name, input), Mail())
     assert isinstance(result, ToolResult)
     assert result.error is not None
-    assert (result.is_ok, result.error.code, result.error.message) == (False, code, f"ToolFailed: {message}")
+    assert (result.is_ok, result.error.code, result.error.message) == (False, code, message)
 
 
 async def test_a_failure_is_tried_again_by_invoke_and_remembered_by_attempt() -> None:

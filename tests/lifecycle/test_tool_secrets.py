@@ -216,7 +216,7 @@ async def test_a_tool_is_called_only_with_the_credentials_it_names() -> None:
     given = {"service": SECRET, "bank": "another-secret-4712"}
     assert (await outcome_of({"key": "service"}, box=box, credentials=given)).is_ok
     result = await outcome_of({"key": "bank"}, box=box, credentials=given)
-    assert result.error.message == "InvalidValue: leaky.echo: it may be called with the credentials ['service'] only"
+    assert result.error.message == "leaky.echo: it may be called with the credentials ['service'] only"
 
 
 async def test_a_reference_reveals_nothing_outside_its_call() -> None:
