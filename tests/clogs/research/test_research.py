@@ -121,7 +121,8 @@ async def test_it_plans_asks_a_child_each_and_reports() -> None:
 async def test_given_questions_are_not_planned() -> None:
     async with study(Mind(), {"questions": SIX[:2]}) as s:
         assert len((await s.look()).output["answers"]) == 2
-        assert s.mind.asks[0] == "Topic: tea\n\nQuestion: What is one?"
+        asked = sorted(ask for ask in s.mind.asks if "Answer: " not in ask)
+        assert asked == [f"Topic: tea\n\nQuestion: {question}" for question in SIX[:2]]
 
 
 @BOTH
