@@ -27,6 +27,7 @@ from clogs.agent.approving import add_approvals, close
 from clogs.agent.tasks import (
     MOST_CALLS,
     MOST_TICKS,
+    MOST_UNHEARD,
     Budget,
     Said,
     Settings,
@@ -113,7 +114,9 @@ async def _taken_in(tick: Tick, work: Work, said: list[Message]) -> Outcome | No
         for wanted in work.asked:
             await close(tick, work, wanted, "stopped")
         return Done(work.report("", "stopped"))
-    if word.text and work.is_acting:
+    if word.text and work.is_acting and len(work.unheard) >= MOST_UNHEARD:
+        await tick.emit("agent.refused", {"code": "too_many_words", "message": "it has yet to hear the earlier ones"})
+    elif word.text and work.is_acting:
         work.unheard.append(word.text)
     elif word.text:
         said.append(Message(role="user", content=word.text))

@@ -39,7 +39,7 @@ async def _answered(tick: Tick, work: Work, wanted: Wanted, specs: dict[str, Too
         return None
     approval = Approval(wanted.by, wanted.fingerprint) if wanted.standing == "approved" else None
     result = await tick.tools.attempt(name, input, step=f"call {wanted.approval_id}", approval=approval)
-    return result_message(wanted, result, work.settings.result_chars)
+    return result_message(wanted, result, work.room)
 
 
 def _unapproved(wanted: Wanted) -> str:

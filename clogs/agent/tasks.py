@@ -14,6 +14,9 @@ MOST_TURNS = 100
 MOST_CALLS = 32
 MOST_TICKS = 1_000
 MOST_TEXT = 32_000
+MOST_UNHEARD = 8
+RESULTS_CHARS = 200_000
+"""For all results of one turn together: they are one row, and a character may be four bytes."""
 SYSTEM = "You work on a task with the tools you are given. When you have what was asked for, answer without a tool."
 
 
@@ -102,6 +105,11 @@ class Work(BaseModel):
     def asked(self) -> list[Wanted]:
         """What waits for a human."""
         return [each for each in self.wanted if each.standing == "asked"]
+
+    @property
+    def room(self) -> int:
+        """How long the result of a call may be."""
+        return min(self.settings.result_chars, RESULTS_CHARS // max(len(self.wanted), 1))
 
     @property
     def tokens(self) -> int:

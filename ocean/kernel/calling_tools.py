@@ -38,7 +38,7 @@ REFUSALS = (UnknownTool, ToolNotAllowed, ToolDenied, ApprovalNeeded, InvalidValu
 NOT_THE_TOOLS = (LockLost, StoreBusy, StoreFailed)
 
 
-class Unfit(InvalidValue):
+class InvalidInput(InvalidValue):
     """An input that does not fit; at these places are values that were given for references, and are not told."""
 
     def __init__(self, message: str, places: Sequence[Sequence[str | int]] = ()) -> None:
@@ -172,7 +172,7 @@ def told_of(
     refs = use.credentials if use else frozenset()
     outcome = "ok" if error is None else "refused" if isinstance(error, REFUSALS) else "failed"
     shown = _shown(input)
-    for place in error.places if isinstance(error, Unfit) else ():
+    for place in error.places if isinstance(error, InvalidInput) else ():
         shown = _hidden(shown, place)
     told: dict[str, Any] = {"tool": tool, "outcome": outcome, "input": redacted(shown, refs), "ms": ms}
     told |= {"credentials": sorted(refs)} if refs else {}

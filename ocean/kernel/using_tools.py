@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from ocean.kernel.calling_tools import CALLED, NOT_THE_TOOLS, REFUSALS, Approval, Unfit, Use, told_error, told_of
+from ocean.kernel.calling_tools import CALLED, NOT_THE_TOOLS, REFUSALS, Approval, InvalidInput, Use, told_error, told_of
 from ocean.kernel.credentials import UNFIT, refs_in
 from ocean.kernel.errors import ApprovalNeeded, ClogError, InvalidValue, OceanError, UnknownTool
 from ocean.kernel.outcomes import ErrorInfo, error_info
@@ -172,4 +172,4 @@ def _fitting(name: str, check: Callable[[], BaseModel]) -> BaseModel:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         where = ".".join(map(str, found[0]["loc"])) or "input"
         places = [each["loc"] for each in found if each["type"] == UNFIT]
-        raise Unfit(f"{name}: {where}: {redacted_text(found[0]['msg'])}", places) from None
+        raise InvalidInput(f"{name}: {where}: {redacted_text(found[0]['msg'])}", places) from None

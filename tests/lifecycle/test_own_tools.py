@@ -14,9 +14,11 @@ from ocean import (
     ClogError,
     Done,
     InvalidValue,
+    Ocean,
     Ok,
     Outcome,
     Refuse,
+    RunEnded,
     RunStatus,
     Tick,
     ToolBox,
@@ -481,8 +483,7 @@ async def test_what_a_model_is_offered_is_what_the_clog_may_use() -> None:
     assert names == ["mail__send", "mail__count"]
 
 
-async def test_ok_is_ok() -> None:
-    """A tick that invokes and goes on commits what it says."""
+async def test_an_event_comes_in_order_with_what_its_tick_commits() -> None:
     mail = Mail()
 
     async def advance(tick: Tick) -> Outcome:
@@ -492,10 +493,31 @@ async def test_ok_is_ok() -> None:
     async with world([Script(advance, toolbox=mail.box)]) as w:
         run_id = await start(w, {})
         await w.drain()
-        assert [event.type for event in await log(w, run_id)] == [
-            "run.created",
-            "tool.called",
-            "told",
-            "tick.committed",
-        ]
+        types = [event.type for event in await log(w, run_id)]
+        assert types == ["run.created", "tool.called", "told", "tick.committed"]
         await check(w)
+
+
+async def test_a_call_on_an_ended_run_uses_no_tool_as_it_could_not_tell() -> None:
+    mail = Mail()
+    clog = Script(Done(), toolbox=mail.box)
+
+    @clog.method
+    async def count(tick: Tick, text: str) -> Any:
+        return await tick.tools.invoke("mail.count", {"text": text})
+
+    async with world([clog]) as w:
+        run_id = await start(w, {})
+        await w.drain()
+        with pytest.raises(RunEnded):
+            await w.ocean.call_clog(run_id=run_id, method="count", payload="a b")
+        await check(w)
+
+
+async def test_the_environment_denies_where_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCEAN_TOOLS_DENY", "mail.s*")
+    async with Ocean.open(
+        "sqlite://:memory:", clogs=[Clog("c", toolbox=Mail().box)], deny_tools=["mail.wipe"]
+    ) as ocean:
+        denied = {spec.name: spec.denied for spec in ocean.list_tools() if spec.denied}
+    assert denied == {"mail.send": "mail.s*", "mail.wipe": "mail.wipe"}

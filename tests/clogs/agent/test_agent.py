@@ -225,3 +225,21 @@ async def test_a_signal_that_is_no_word_is_refused_and_changes_nothing() -> None
             {"code": "bad_message", "message": "txt: Extra inputs are not permitted"}
         ]
         assert (await j.look()).status == "waiting"
+
+
+async def test_many_long_results_of_one_turn_fit_in_its_row() -> None:
+    calls = [("disk__look", {"path": "/long"})] * 32
+    task = {"task": "x", "result_chars": 100_000}
+    async with job(Stage([Reply(calls=calls), ANSWER]), task) as j:
+        assert (await j.result())["turns"] == 2
+        assert {len(content) for role, content in j.stage.told() if role == "tool"} == {
+            6_250 + len("… (43750 more characters)")
+        }
+
+
+async def test_words_while_it_waits_are_bounded() -> None:
+    async with job(Stage([WIPE])) as j:
+        for number in range(10):
+            await j.say({"text": f"word {number}"})
+        await j.w.drain()
+        assert [each["code"] for each in await j.payloads("agent.refused")] == ["too_many_words"] * 2

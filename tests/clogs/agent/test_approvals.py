@@ -163,6 +163,7 @@ async def test_a_decision_cancels_the_clock() -> None:
         await j.w.wait(2 * HOUR_MS)
         assert (await j.result())["status"] == "answered"
         assert j.stage.wiped == [("/a", "kim"), ("/c", "kim")]
+        assert [each["timer"] for each in await j.payloads("timer.cancelled")] == ["approval 1.1", "approval 1.3"]
 
 
 async def test_the_other_calls_of_a_turn_do_not_wait_and_words_are_heard_after_the_results() -> None:

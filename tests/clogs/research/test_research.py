@@ -147,8 +147,8 @@ async def test_a_key_can_be_shared_with_other_work() -> None:
     async with study(Mind(), {"questions": SIX[:2], "shared_key": "models"}, drains=False) as s:
         await s.w.ocean.set_limit("models", 0)
         await s.w.drain()
-        holds = [hold.holder for run in await s.children() for hold in (await s.w.ocean.explain(run.run_id)).holds]
-        assert len(holds) == 2
+        holds = [hold.code for run in await s.children() for hold in (await s.w.ocean.explain(run.run_id)).holds]
+        assert (holds, s.mind.asks) == (["key_full"] * 2, [])
         await s.w.ocean.set_limit("models", 1)
         await s.w.drain()
         assert (await s.look()).status == "done"
