@@ -1,8 +1,9 @@
-"""How many streamed events a second, and how long from their commit until a watcher has them, with 1, 100 and 1,000?
+"""How many streamed events a second, and how long until a watcher has them, with 1, 100 and 1,000?
 
 One run streams to all who watch it, or 16 runs at once, each to its own watcher: first as fast as it goes, then at a
 pace that all can follow, at which the lag is taken. `16x1` is 16 runs with a watcher each, `1x100` one run with 100.
-Ocean's watchers are Server-Sent Events of a server in another process; the peer's read in the process that writes.
+Ocean's lag counts from the moment before an event is said, the peer's from its commit. Ocean's watchers are
+Server-Sent Events of a server in another process; the peer's read in the process that writes.
 
     python -m bench.streams
 """

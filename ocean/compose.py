@@ -1,7 +1,7 @@
 """The one place where store, kernel, clogs and clock are joined."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Self
@@ -15,6 +15,7 @@ from ocean.kernel.clog import Clog
 from ocean.kernel.credentials import Credentials, from_environment
 from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.facts import StoreFacts
+from ocean.kernel.filters import FeedFilter
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
@@ -174,6 +175,10 @@ class Ocean(Kernel):
         """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return feed.follow(self._store, self._tail, where, after)
+
+    def follow_in_parts(self, where: FeedFilter, after: int) -> AsyncGenerator[list[Event], None]:
+        """A feed for those who pass on many events at once."""
+        return feed.follow_in_parts(self._store, self._tail, where, after)
 
     def watching(self, run_id: str) -> AbstractContextManager[None]:
         """A watcher is a poke: inside the block the run is advanced whenever it is due, once for all its watchers."""

@@ -58,23 +58,23 @@ class Streaming:
 
         await watched(everybody, begin)
 
-    def _committed_at(self) -> dict[str, list[float]]:
-        """When each event was committed: every run remembers that."""
+    def _said_at(self) -> dict[str, list[float]]:
+        """When each event was said: every run remembers that."""
         return {run_id: self._served.get(f"/v1/runs/{run_id}")["output"] for run_id in self._watchers}
 
     def seconds(self) -> float:
-        """From the first event's commit until the last watcher has seen the last."""
-        first = min(times[0] for times in self._committed_at().values())
+        """From the first event until the last watcher has seen the last."""
+        first = min(times[0] for times in self._said_at().values())
         return max(each.seen_at[-1] for watchers in self._watchers.values() for each in watchers) - first
 
     def lags(self) -> list[float]:
-        """From each event's commit to each watcher."""
-        committed = self._committed_at()
+        """From the saying of each event to each watcher."""
+        said = self._said_at()
         return [
             seen - told
             for run_id, watchers in self._watchers.items()
             for each in watchers
-            for seen, told in zip(each.seen_at, committed[run_id], strict=True)
+            for seen, told in zip(each.seen_at, said[run_id], strict=True)
         ]
 
 

@@ -18,11 +18,11 @@ streaming = Clog("streaming")
 
 @streaming.on_advance
 async def stream(tick: Tick) -> Outcome:
-    """So many events, so far apart; its output is when each was committed."""
-    committed = []
+    """So many events, so far apart; its output is when each was said."""
+    said = []
     for number in range(tick.input["events"]):
+        said.append(time.time())
         await tick.stream("token", {"n": number, "text": "a word or two"})
-        committed.append(time.time())
         if tick.input["apart_ms"]:
             await asyncio.sleep(tick.input["apart_ms"] / 1_000)
-    return Done(committed)
+    return Done(said)

@@ -142,6 +142,27 @@ def new_clog(name: Annotated[str, typer.Argument(metavar="NAME")], is_json: Json
 
 
 @app.command()
+def bench(
+    runs: Annotated[int, typer.Option(min=10, max=100_000, help="How many runs of one tick.")] = 1_000,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Measure how fast Ocean is on your database.
+
+    It takes a few seconds, and works on runs of its own, in a session of its own that is removed at the end. Other
+    runs are not touched, but they share the machine. The events of its runs stay in the log until they are swept.
+    """
+    import anyio
+
+    from ocean.cli.benching import bench as measure
+    from ocean.cli.running import leave, settings_of
+    from ocean.cli.screen import Screen
+
+    leave(lambda: anyio.run(measure, Screen(is_json), settings_of(db, clogs).db, runs), is_json)
+
+
+@app.command()
 def demo(
     db: Annotated[
         Path | None, typer.Option(help="A new SQLite file to use and keep; without it a temporary one is used.")

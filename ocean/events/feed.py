@@ -1,6 +1,7 @@
 """Feeds: pages of the log, and following it live, exactly once and in order."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 
 from ocean.events.tail import PAGE, Tail
@@ -52,6 +53,14 @@ def _has_gap(where: FeedFilter, events: list[Event]) -> bool:
 
 async def follow(store: Store, tail: Tail, where: FeedFilter, after: int) -> AsyncIterator[Event]:
     """Every event after the cursor, as it is committed. One run's feed ends after the run's last event."""
+    async with aclosing(follow_in_parts(store, tail, where, after)) as parts:
+        async for events in parts:
+            for event in events:
+                yield event
+
+
+async def follow_in_parts(store: Store, tail: Tail, where: FeedFilter, after: int) -> AsyncGenerator[list[Event], None]:
+    """The same for those who pass on many at once: what has gathered meanwhile comes together."""
     with tail.joined(where, after) as follower:
         while True:
             if follower.is_behind:
@@ -59,16 +68,16 @@ async def follow(store: Store, tail: Tail, where: FeedFilter, after: int) -> Asy
                 after, is_level = follower.after, False
                 while not is_level:
                     page, last = await _look(store, where, after, PAGE)
-                    for event in page:
-                        yield event
-                        after = max(after, event.seq)
+                    if page:
+                        yield page
+                        after = max(after, page[-1].seq)
                     is_level = len(page) < PAGE
                 # All up to `last` has been looked at: a narrow feed does not read the others' events again.
                 follower.level(max(after, last))
                 if where.run_id is not None and await _is_over(store, where.run_id, follower.after):
                     return
             told = await follower.next()
-            if told is not None:
+            if told:
                 yield told
             elif follower.is_over:
                 return

@@ -78,17 +78,17 @@ class Follower:
         if self._place is Place.CATCHING_UP:
             self._place = Place.LEVEL
 
-    async def next(self) -> Event | None:
-        """The feed's next event, when there is one. None: the feed is over, or this follower is behind."""
+    async def next(self) -> list[Event]:
+        """The feed's next events, all that there are by now. None at all: it is over, or this follower is behind."""
         while True:
-            while self._kept:
-                event = self._kept.popleft()
-                if event.seq > self.after:
-                    self.after = event.seq
-                    return event
+            events = [event for event in self._kept if event.seq > self.after]
+            self._kept.clear()
+            if events:
+                self.after = events[-1].seq
+                return events
             self._raise()
             if self.is_over or self.is_behind:
-                return None
+                return []
             self._woken.clear()
             await self._woken.wait()
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+from collections.abc import Iterator
 from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,20 +74,44 @@ def frame(event: Event) -> bytes:
 class Frames:
     """The last frames made. The tail hands the same event to all its followers: it is put into words once."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._made: tuple[tuple[Event, bytes], ...] = ()
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._made: dict[int, tuple[Event, bytes]] = {}
+        self._size = 0
 
     def of(self, event: Event) -> bytes:
-        for known, made in self._made:
-            if known is event:
-                return made
+        known = self._made.get(event.seq)
+        if known is not None and known[0] is event:
+            return known[1]
         made = frame(event)
-        self._made = ((event, made), *self._made[: self._most - 1])
+        self._forget(event.seq)
+        self._made[event.seq] = (event, made)
+        self._size += len(made)
+        while self._size > self._most:
+            self._forget(next(iter(self._made)))
         return made
 
+    def _forget(self, seq: int) -> None:
+        _, made = self._made.pop(seq, (None, b""))
+        self._size -= len(made)
 
-FRAMES = Frames(8)
+
+FRAMES = Frames(1 << 20)
+MOST_SENT = 1 << 16
+
+
+def sendings(events: list[Event]) -> Iterator[bytes]:
+    """The frames of events that have gathered, many to a sending: what one costs is the same."""
+    frames: list[bytes] = []
+    size = 0
+    for event in events:
+        made = FRAMES.of(event)
+        if frames and size + len(made) > MOST_SENT:
+            yield b"".join(frames)
+            frames, size = [], 0
+        frames.append(made)
+        size += len(made)
+    yield b"".join(frames)
 
 
 class Stream(EventSourceResponse):
@@ -148,13 +173,14 @@ class Stream(EventSourceResponse):
 
     async def _tell(self, frames: MemoryObjectSendStream[bytes]) -> None:
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
-        feed: Any = self._ocean.follow(**_asked(self._where), after=self._after)
+        feed = self._ocean.follow_in_parts(self._where, self._after)
         try:
             # Its place in the log: whoever comes back before the first event misses none.
             await frames.send(f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
             async with aclosing(feed):
-                async for event in feed:
-                    await frames.send(FRAMES.of(event))
+                async for events in feed:
+                    for sending in sendings(events):
+                        await frames.send(sending)
         except anyio.BrokenResourceError:
             pass  # Nobody takes frames any more: the stream is being taken down.
         except OceanError as error:

@@ -1,6 +1,7 @@
 """The loop of a poke: claim what is due, call each clog once, commit; until nothing is due or the budget is spent."""
 
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import anyio
@@ -249,7 +250,13 @@ class TickWork:
     async def _call(self, call: int) -> tuple[Outcome, Effects]:
         scene = self._scene = scene_of(self._crew, self._claim, call)
         scene.refused = self._refused
-        outcome = await outcome_of(scene, self._clog)
+        try:
+            outcome = await outcome_of(scene, self._clog)
+        except BaseException:
+            with suppress(Exception):
+                await scene.settle()
+            raise
+        await scene.settle()
         return outcome, Effects() if isinstance(outcome, Retry) else scene.effects
 
     async def _commit(self, call: int, outcome: Outcome, effects: Effects) -> tuple[Committed | Contended, Outcome]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn
 
 import anyio
@@ -17,6 +18,7 @@ from ocean.kernel.reaching import Reach
 from ocean.kernel.read_before_write import Ledger
 from ocean.kernel.records import Caller, Input, Lock, RunInfo
 from ocean.kernel.store import Store
+from ocean.kernel.streaming import Outflow
 
 MOST_DEPTH = 16
 
@@ -48,14 +50,14 @@ class Scene:
     refused: Mapping[str, Taken] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     ledger: Ledger = field(default_factory=Ledger)
-    reading: anyio.Lock = field(default_factory=anyio.Lock)
-    taking: anyio.Lock = field(default_factory=anyio.Lock)
+    locks: dict[str, anyio.Lock] = field(default_factory=dict)
     buffers: list[Effects] = field(default_factory=list)
     steps: set[tuple[str, str]] = field(default_factory=set)
     ordinal: int = 0
     is_lost: bool = False
     is_over: bool = False
     is_dry: bool = False
+    outflow: Outflow | None = None
     streamed: list[NewEvent] = field(default_factory=list)
     stopped_at: DryStop | None = None
 
@@ -72,6 +74,22 @@ class Scene:
         """End a dry run. A handler that catches even this gets it again from its next tool."""
         self.stopped_at = at
         raise DryRunOver
+
+    def one_at_a_time(self, what: str) -> anyio.Lock:
+        """Most calls need none, and to make one for each would be a good part of what a call costs."""
+        if what not in self.locks:
+            self.locks[what] = anyio.Lock()
+        return self.locks[what]
+
+    async def say(self, lock: Lock, event: NewEvent) -> None:
+        if self.outflow is None:
+            self.outflow = Outflow(partial(self.store.append_streamed, lock, self.tick, self.call))
+        await self.outflow.say(event)
+
+    async def settle(self) -> None:
+        """Wait until what this call has streamed is stored."""
+        if self.outflow is not None:
+            await self.outflow.settle()
 
     def next_id(self) -> str:
         """Derived from the tick and an ordinal, so that every call of the tick hands out the same ids."""

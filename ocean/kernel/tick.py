@@ -68,7 +68,7 @@ class Tick(TickFacts):
         scene = self._use("ocean.storage.read_scoped")
         at = self._addresses()
         ask = rows_ask(at, run, session, global_, tick, runs, keys, ticks, history)
-        async with scene.reading:
+        async with scene.one_at_a_time("read"):
             answer = scene.ledger.answer_for(ask)
             if answer is None:
                 answer = await scene.store.read_rows(ask)
@@ -125,13 +125,16 @@ class Tick(TickFacts):
         self._effects.events.append(self._event(type, payload))
 
     async def stream(self, type: str, payload: Any = None) -> None:
-        """An event that appears at once, even if this call fails later; it carries the call number."""
+        """An event that appears as soon as it is stored, even if this call fails later; it carries the call number.
+
+        The handler need not wait for that. It is stored before any later step's result, and before the commit.
+        """
         scene = self._use("ocean.events.stream")
         lock, event = self._lock("stream"), self._event(type, payload)
         if scene.is_dry:
             scene.streamed.append(event)
             return
-        await scene.store.append_streamed(lock, scene.tick, scene.call, [event])
+        await scene.say(lock, event)
 
     @overload
     async def step(
@@ -170,6 +173,7 @@ class Tick(TickFacts):
             scene.stop(stop)
         key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
         result = await scene.reach.take_step(f"{self.clog_id}/{name}", key, fn)
+        await scene.settle()
         scene.check_alive()
         kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
         return decode(kept)
@@ -194,7 +198,7 @@ class Tick(TickFacts):
         if key in scene.refused:
             return scene.refused[key]
         # One at a time: of two takes of one call, the second must know of the first.
-        async with scene.taking:
+        async with scene.one_at_a_time("take"):
             taken = await scene.store.look_at_counter([*scene.taken_of(key), take])
             scene.check_alive()
             if taken and n:
@@ -406,7 +410,8 @@ class Tick(TickFacts):
         elif scene.lock is None:
             self._effects.events.append(event)
         else:
-            await scene.store.append_streamed(scene.lock, scene.tick, scene.call, [event])
+            await scene.say(scene.lock, event)
+            await scene.settle()
 
     def _event(self, type: str, payload: Any) -> NewEvent:
         return NewEvent(checked_event(type), encode(payload, "payload"), self.clog_id)

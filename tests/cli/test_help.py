@@ -13,6 +13,7 @@ OTHERS = {
     "delete-session",
     "doctor",
     "demo",
+    "bench",
     "new clog",
     "limit set",
     "limit get",

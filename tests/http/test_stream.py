@@ -36,16 +36,26 @@ async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
 
 
 async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() -> None:
-    frames = streams.Frames(2)
     here, there, later = Event(1, 0, "x", {"a": 1}), Event(1, 0, "y", {"a": 1}), Event(2, 0, "x", None)
+    frames = streams.Frames(most_bytes=len(streams.frame(here)) + len(streams.frame(later)))
     assert frames.of(here) is frames.of(here)
     assert frames.of(there) == streams.frame(there) != frames.of(here)
     first = frames.of(here)
-    for event in (there, later):
-        frames.of(event)
-    assert len(frames._made) == 2
+    assert frames.of(later) is frames.of(later)
+    assert frames.of(here) is first
+    frames.of(Event(3, 0, "x", None))
     assert frames.of(here) == first
     assert frames.of(here) is not first
+    assert sum(len(made) for _, made in frames._made.values()) == frames._size <= frames._most
+
+
+async def test_what_has_gathered_is_sent_together_in_pieces_of_bounded_size() -> None:
+    events = [Event(seq, 0, "x", "y" * 1_000) for seq in range(1, 201)]
+    huge = Event(201, 0, "x", "y" * (2 * streams.MOST_SENT))
+    sent = list(streams.sendings([*events, huge]))
+    assert b"".join(sent) == b"".join(streams.frame(event) for event in [*events, huge])
+    assert [len(each) <= streams.MOST_SENT for each in sent] == [True] * 4 + [False]
+    assert sent[-1] == streams.frame(huge)
 
 
 async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_goes_on_live() -> None:
@@ -253,14 +263,14 @@ async def test_an_error_of_the_feed_ends_its_stream_and_says_nothing_of_itself(
 ) -> None:
     async with served() as s:
         await s.run()
-        follow = s.w.ocean.follow
+        follow = s.w.ocean.follow_in_parts
 
-        async def break_off(*args: Any, **options: Any) -> Any:
-            async for event in follow(*args, **options):
-                yield event
+        async def break_off(*args: Any) -> Any:
+            async for events in follow(*args):
+                yield events
                 raise ValueError("a secret")
 
-        monkeypatch.setattr(s.w.ocean, "follow", break_off)
+        monkeypatch.setattr(s.w.ocean, "follow_in_parts", break_off)
         watcher = await s.open()
         assert [frame.id for frame in await watcher.rest()] == [1]
         assert "a stream ends by an unexpected error" in caplog.text

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 from ocean import Continue, Done, Event
 from ocean.events import feed as feeds
 from ocean.events import tail as tails
+from ocean.kernel.filters import FeedFilter
 from ocean.testing import World
 from tests.lifecycle.acting import Script, let_others_go_on, log, stage, start, start_idle
 from tests.races.arranging import until
@@ -156,3 +158,28 @@ async def test_followers_that_come_and_go_while_the_log_grows_join_it_without_ga
                     await start_idle(w)
         assert all(seqs == list(range(1, total + 1)) for seqs in joined)
         await until(lambda: not w.ocean._tail.followers)
+
+
+async def test_what_has_gathered_for_a_follower_comes_together() -> None:
+    async with stage(Script()) as w:
+        run_id = await start_idle(w)
+        where = FeedFilter(run_id=run_id)
+        async with aclosing(w.ocean.follow_in_parts(where, 0)) as slow:
+            assert [event.type for event in await anext(slow)] == ["run.created"]
+            async with aclosing(w.ocean.follow_in_parts(where, 0)) as quick, anyio.create_task_group() as tasks:
+                told: list[int] = []
+
+                async def take_the_first() -> None:
+                    told.extend(event.seq for event in await anext(slow))
+
+                tasks.start_soon(take_the_first)
+                await anext(quick)
+                await w.ocean.signal(run_id)
+                await until(lambda: bool(told))
+                for _ in range(9):
+                    await w.ocean.signal(run_id)
+                seen = 0
+                while seen < 10:
+                    seen += len(await anext(quick))
+            # The tail hands out to all in one go: what the quick one has had, the slow one has been given.
+            assert [event.seq for event in await anext(slow)] == [told[0] + n for n in range(1, 10)]

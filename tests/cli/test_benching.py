@@ -1,0 +1,63 @@
+"""`ocean bench`: figures of one's own database, and nobody else's runs touched."""
+
+import anyio
+import pytest
+
+from ocean import Ocean
+from ocean.cli.benching import CLOG_ID, bench_clog, session_of_its_own
+from tests.cli.kit import Shell
+
+FIGURES = {
+    *("runsPerSecond", "ticksPerSecond", "stepsPerSecond", "streamedPerSecond"),
+    *("signalP50Ms", "signalP95Ms"),
+}
+
+
+def test_it_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
+    mine = ocean.create()
+    measured = ocean.json("bench", "--runs", 20)
+    assert set(measured["figures"]) == FIGURES
+    assert all(value > 0 for value in measured["figures"].values())
+    assert (measured["runs"], measured["database"]["engine"], measured["database"]["place"]) == (
+        20,
+        "SQLite",
+        "ocean.db",
+    )
+    assert [run["runId"] for run in ocean.json("ps")["runs"]] == [mine]
+    assert ocean.json("show", mine)["run"]["status"] == "pending"
+    told = ocean("tail", "--clog", CLOG_ID, "--type", "run.done", "--after", 0, "--no-follow", "--json")
+    assert len(told.out.splitlines()) == 20 + 2 + 2 + 1, "of one tick, of ten, of ten steps, and the one that streams"
+
+
+def test_every_figure_has_a_line(ocean: Shell) -> None:
+    answer = ocean("bench", "--runs", 10)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:7]] == [
+        "runs, created and over in one tick",
+        "ticks, ten to a run",
+        "durable steps, ten to a tick",
+        "events that one handler streams",
+        "a signal and its tick, half of them within",
+        "a signal and its tick, 95 of 100 within",
+    ]
+    assert "stay in the log" in lines[-1]
+
+
+@pytest.mark.parametrize(("args", "reason"), [(["--runs", "9"], "--runs"), (["--db", "mysql://x"], "is no database")])
+def test_what_cannot_be_measured_says_why(ocean: Shell, args: list[str], reason: str) -> None:
+    answer = ocean("bench", *args)
+    assert answer.code in (2, 4)
+    assert reason in answer.err
+
+
+@pytest.mark.anyio
+async def test_its_runs_are_removed_also_if_it_is_interrupted(url: str) -> None:
+    async with Ocean.open(url, clogs=[bench_clog()]) as here:
+        with anyio.CancelScope() as scope:
+            async with session_of_its_own(here) as session_id:
+                await here.create_run(session_id=session_id, clog_id=CLOG_ID, input={})
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert (await here.count_runs(session_id=session_id)).count == 0

@@ -1,0 +1,162 @@
+"""A handler that streams does not wait for the database, and nothing that it said is lost or out of order."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ocean import Done, Ok, Outcome, Retry, Tick
+from ocean.kernel.streaming import MOST_AHEAD, MOST_AHEAD_CHARACTERS
+from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.store import SqliteStore
+from ocean.testing import World
+from tests.lifecycle.acting import Script, log, look, stage, start
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def held_writer(w: World) -> AsyncIterator[Callable[[], None]]:
+    """The database writes nothing until the function is called, or the block ends."""
+    assert isinstance(w.store, SqliteStore)
+    database: Database = w.store.database
+    is_held, may_write = threading.Event(), threading.Event()
+
+    def hold(db: Any) -> None:
+        is_held.set()
+        may_write.wait(30)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(database.on_writer, hold)
+        await anyio.to_thread.run_sync(is_held.wait)
+        try:
+            yield may_write.set
+        finally:
+            may_write.set()
+
+
+async def payloads(w: World, run_id: str, type: str = "token") -> list[Any]:
+    return [event.payload for event in await log(w, run_id, type)]
+
+
+async def test_a_streamed_event_is_visible_before_the_tick_ends() -> None:
+    seen: list[Any] = []
+
+    async def speak(tick: Tick) -> Outcome:
+        await tick.emit("whole", "hello world")
+        for token in ("hello", "world"):
+            await tick.stream("token", token)
+            async for event in w.ocean.follow(tick.run_id, types=["token"]):
+                if event.payload == token:
+                    break
+            seen.append(await payloads(w, tick.run_id))
+        assert await log(w, tick.run_id, "whole") == []
+        return Ok()
+
+    async with stage(Script(speak)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert seen == [["hello"], ["hello", "world"]]
+        assert await payloads(w, run_id, "whole") == ["hello world"]
+
+
+async def test_all_that_was_said_is_stored_in_order_before_the_commit() -> None:
+    words = list(range(3 * MOST_AHEAD + 7))
+
+    async def speak(tick: Tick) -> Outcome:
+        for word in words:
+            await tick.stream("token", word)
+        await tick.emit("token", "the end")
+        return Done()
+
+    async with stage(Script(speak)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert await payloads(w, run_id) == [*words, "the end"]
+        assert [event.type for event in await log(w, run_id)][-3:] == ["token", "tick.committed", "run.done"]
+
+
+@pytest.mark.parametrize("way", ["it raises", "it asks to be retried", "its time is over"])
+async def test_what_was_said_stays_however_the_call_ends(way: str) -> None:
+    async def speak(tick: Tick) -> Outcome:
+        for word in range(20):
+            await tick.stream("token", word)
+        if way == "it raises":
+            raise OSError("line down")
+        if way == "its time is over":
+            w.clock.advance(1_000_000)
+            await anyio.sleep_forever()
+        return Retry("later")
+
+    async with stage(Script(speak)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert (await look(w, run_id)).attempt == 1
+        assert await payloads(w, run_id) == list(range(20))
+
+
+@pytest.mark.sqlite
+async def test_what_is_said_during_a_write_shares_the_next_one() -> None:
+    writes: list[int] = []
+
+    async def speak(tick: Tick) -> Outcome:
+        before = w.store.batch_sizes.count
+        async with held_writer(w) as release:
+            for word in range(100):
+                await tick.stream("token", word)
+            release()
+        await tick.step("after", lambda key: None)
+        writes.append(w.store.batch_sizes.count - before)
+        return Done()
+
+    async with stage(Script(speak)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert await payloads(w, run_id) == list(range(100))
+        assert writes == [3], "the first word, the ninety-nine others, the step"
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(("text", "most"), [("", MOST_AHEAD), ("x" * (MOST_AHEAD_CHARACTERS // 4), 4)])
+async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: int) -> None:
+    said: list[int] = []
+    stopped_at: list[int] = []
+
+    async def speak(tick: Tick) -> Outcome:
+        async def words() -> None:
+            for word in range(2 * most):
+                await tick.stream("token", text)
+                said.append(word)
+
+        async with anyio.create_task_group() as speaking, held_writer(w):
+            speaking.start_soon(words)
+            for _ in range(20 * most):
+                await anyio.lowlevel.checkpoint()
+            stopped_at.append(len(said))
+        return Done()
+
+    async with stage(Script(speak)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert stopped_at == [most], "the first is being written, and so many wait"
+        assert len(await payloads(w, run_id)) == 2 * most
+
+
+@pytest.mark.sqlite
+async def test_what_was_said_is_stored_before_a_later_step() -> None:
+    stored: list[Any] = []
+
+    async def speak(tick: Tick) -> Outcome:
+        await tick.stream("token", "one")
+        await tick.step("work", lambda key: None)
+        stored.append(await payloads(w, tick.run_id))
+        return Done()
+
+    async with stage(Script(speak)) as w:
+        await start(w)
+        await w.drain()
+        assert stored == [["one"]]
