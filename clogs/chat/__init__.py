@@ -29,9 +29,12 @@ __all__ = ["Said", "Settings", "Turn", "chat", "make_chat"]
 IDLE = "chat.idle"
 
 
-def make_chat(models: Finder, clog_id: str = "chat") -> Clog:
-    """A chat with these models: `Models([…])`, or `EnvironmentModels()`."""
-    clog = Clog(clog_id, run_state=Settings, tick_ms=600_000)
+def make_chat(models: Finder, clog_id: str = "chat", lock_ms: int = 10_000) -> Clog:
+    """A chat with these models: `Models([…])`, or `EnvironmentModels()`.
+
+    `lock_ms` is how long a conversation waits for a server that died in the middle of an answer.
+    """
+    clog = Clog(clog_id, run_state=Settings, tick_ms=600_000, lock_ms=lock_ms)
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clogs.models import Ask, Message, Usage
 
-MOST_TURNS = 100
+MOST_TURNS = 50
 MOST_TEXT, MOST_ANSWER = 32_000, 100_000
 """Together less than a row may hold, whatever the characters."""
 INTERRUPTED = "[interrupted by the user]"

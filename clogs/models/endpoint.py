@@ -91,7 +91,7 @@ class Endpoint:
 
 async def _answer_in(response: httpx2.Response) -> AsyncGenerator[Piece, None]:
     assembly = Assembly()
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         # Some endpoints stream nothing, and send the whole answer as one object.
         for piece in assembly.take(_parsed((await _read(response, MOST_BODY_BYTES)).decode("utf-8", "replace"))):
             yield piece

@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Protocol
 
 from clogs.models.errors import ModelError
@@ -59,12 +60,17 @@ class EnvironmentModels:
             raise ModelError(
                 "unknown_model", f"there is no endpoint for {name!r}: set OCEAN_MODEL_URL, or use 'offline'"
             )
-        try:
-            from clogs.models.endpoint import Endpoint
-        except ModuleNotFoundError:
-            raise ModelError("no_client", "endpoints need the extra: pip install 'ocean-runtime[models]'") from None
-        has_key = bool(os.environ.get("OCEAN_MODEL_KEY"))
-        try:
-            return Endpoint(name, base_url=url, key="env:OCEAN_MODEL_KEY" if has_key else None)
-        except ValueError as error:
-            raise ModelError("unknown_model", f"OCEAN_MODEL_URL: {error}") from None
+        return _endpoint(name, url, "env:OCEAN_MODEL_KEY" if os.environ.get("OCEAN_MODEL_KEY") else None)
+
+
+@lru_cache(maxsize=64)
+def _endpoint(name: str, url: str, key: str | None) -> Model:
+    """Kept, as one that is used again need not read the system's certificates again."""
+    try:
+        from clogs.models.endpoint import Endpoint
+    except ModuleNotFoundError:
+        raise ModelError("no_client", "endpoints need the extra: pip install 'ocean-runtime[models]'") from None
+    try:
+        return Endpoint(name, base_url=url, key=key)
+    except ValueError as error:
+        raise ModelError("unknown_model", f"OCEAN_MODEL_URL: {error}") from None

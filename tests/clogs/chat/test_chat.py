@@ -240,7 +240,7 @@ async def test_a_conversation_without_settings_gets_the_first_model() -> None:
     [
         ({"model": "othr"}, "unknown_model", "there is no model 'othr' here; did you mean 'other'?"),
         ({"sytem": "x"}, "bad_settings", "sytem: Extra inputs are not permitted"),
-        ({"window_turns": 101}, "bad_settings", "window_turns: Input should be less than or equal to 100"),
+        ({"window_turns": 51}, "bad_settings", "window_turns: Input should be less than or equal to 50"),
         ("hello", "bad_settings", "the input: Input should be a valid dictionary or instance of Settings"),
     ],
 )
@@ -316,14 +316,14 @@ async def test_a_dry_run_asks_no_model() -> None:
         assert (shown.stopped_at.kind, shown.stopped_at.name, talk.mind.asks) == ("step", "answer", [])
 
 
-@pytest.mark.parametrize("limit", [0, 101, "2"])
+@pytest.mark.parametrize("limit", [0, 51, "2"])
 async def test_turns_takes_a_limit_within_its_bounds(limit: Any) -> None:
     async with talking() as talk:
         for text in ("one", "two", "three"):
             await talk.asked(text)
         newest = await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": 2})
         assert [turn["text"] for turn in newest] == ["two", "three"]
-        with pytest.raises(InvalidValue, match="limit from 1 to 100"):
+        with pytest.raises(InvalidValue, match="limit from 1 to 50"):
             await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": limit})
 
 

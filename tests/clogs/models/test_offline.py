@@ -1,6 +1,8 @@
 """The model without a network: the same answer to the same conversation, by rules or by a script."""
 
 import re
+import subprocess
+import sys
 
 import anyio.lowlevel
 import pytest
@@ -134,7 +136,29 @@ def test_the_environment_names_an_endpoint_for_every_other_name(monkeypatch: pyt
     monkeypatch.setenv("OCEAN_MODEL_URL", "http://127.0.0.1:9/v1")
     found = models.find(models.default)
     assert isinstance(found, Endpoint)
+    assert models.find("big") is found
     assert repr(found) == "Endpoint('big', at 'http://127.0.0.1:9/v1/chat/completions')"
     monkeypatch.setenv("OCEAN_MODEL_URL", "nonsense")
     with pytest.raises(ModelError, match="OCEAN_MODEL_URL: base_url is"):
         models.find("big")
+
+
+WITHOUT_A_CLIENT = """
+import os, sys
+sys.modules["httpx2"] = None
+os.environ["OCEAN_MODEL_URL"] = "http://127.0.0.1:9/v1"
+from clogs.chat import chat
+from clogs.models import EnvironmentModels, ModelError
+try:
+    EnvironmentModels().find("big")
+except ModelError as error:
+    print(error.code, error.message)
+"""
+
+
+def test_without_the_extra_everything_but_endpoints_is_there() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_A_CLIENT], capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.stdout) == (
+        "",
+        "no_client endpoints need the extra: pip install 'ocean-runtime[models]'\n",
+    )
