@@ -3,7 +3,6 @@
 import anyio
 from pydantic import BaseModel
 
-from clogs.models.errors import ModelError
 from clogs.models.messages import Ask, End, Message, Model, Text, ToolCall, Usage
 from ocean import Tick
 
@@ -28,73 +27,41 @@ class Thought(BaseModel):
 async def think_aloud(
     tick: Tick, model: Model, ask: Ask, *, event: str, most_chars: int = 100_000, is_interruptible: bool = False
 ) -> Thought:
-    """Streams `event` with the words as they come, several at once where telling is slower than the model."""
-    hearing = _Hearing(model, ask, most_chars)
+    """The answer to its end, to `most_chars`, or until a signal waits for this run. Its words are streamed as `event`."""
+    thought = Thought()
+
+    async def stop_at_a_signal() -> None:
+        await tick.next_signal()
+        if not thought.reason:
+            thought.is_interrupted, thought.calls = True, ()
+            tasks.cancel_scope.cancel()
+
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(hearing.hear)
             if is_interruptible:
-                tasks.start_soon(hearing.stop_at_a_signal, tick)
-            while words := await hearing.next_words():
-                await tick.stream(event, {"text": words})
+                tasks.start_soon(stop_at_a_signal)
+            await _say(tick, model, ask, event, most_chars, thought)
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
-    if hearing.error is not None:
-        raise hearing.error
-    return hearing.thought
+    return thought
 
 
-class _Hearing:
-    def __init__(self, model: Model, ask: Ask, most_chars: int) -> None:
-        self._model, self._ask, self._left = model, ask, most_chars
-        self._scope = anyio.CancelScope()
-        self._news = anyio.Event()
-        self._told = 0
-        self._is_over = False
-        self.thought = Thought()
-        self.error: ModelError | None = None
-
-    async def hear(self) -> None:
-        try:
-            with self._scope:
-                async with self._model.answer(self._ask) as pieces:
-                    async for piece in pieces:
-                        if self._left <= 0:
-                            self.thought.reason = "length"
-                            break
-                        self._take(piece)
-        except ModelError as error:
-            self.error = error
-        finally:
-            self._is_over = True
-            self._news.set()
-
-    def _take(self, piece: Text | ToolCall | End) -> None:
-        match piece:
-            case Text():
-                self.thought.text += piece.text[: self._left]
-                self._left -= len(piece.text)
-                self._news.set()
-            case ToolCall():
-                self.thought.calls += (piece,)
-            case End():
-                self.thought.reason, self.thought.usage = piece.reason, piece.usage or Usage()
-
-    async def stop_at_a_signal(self, tick: Tick) -> None:
-        await tick.next_signal()
-        if not self._is_over:
-            self.thought.is_interrupted, self.thought.calls = True, ()
-            self._scope.cancel()
-
-    async def next_words(self) -> str:
-        """What has come since the last words; nothing when it is over."""
-        while self._told == len(self.thought.text) and not self._is_over:
-            self._news = anyio.Event()
-            await self._news.wait()
-        words = self.thought.text[self._told :]
-        self._told += len(words)
-        return words
+async def _say(tick: Tick, model: Model, ask: Ask, event: str, most_chars: int, thought: Thought) -> None:
+    async with model.answer(ask) as pieces:
+        async for piece in pieces:
+            match piece:
+                case Text():
+                    heard = piece.text[: most_chars - len(thought.text)]
+                    thought.text += heard
+                    await tick.stream(event, {"text": heard})
+                    if len(thought.text) >= most_chars:
+                        thought.reason = "length"
+                        return
+                case ToolCall():
+                    thought.calls += (piece,)
+                case End():
+                    thought.reason, thought.usage = piece.reason or "stop", piece.usage or Usage()
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -29,6 +29,7 @@ USES: dict[str, Callable[[Tick], Awaitable[Any]]] = {
     "ocean.timers.set": lambda tick: tick.set_timer("t", after_ms=1),
     "ocean.timers.cancel": lambda tick: tick.cancel_timer("t"),
     "ocean.counters.take": lambda tick: tick.take("sent", limit=3),
+    "ocean.inbox.pending": lambda tick: tick.pending(),
     "ocean.http.fetch": lambda tick: tick.fetch("http://127.0.0.1/"),
     "ocean.steps.run": lambda tick: tick.step("one", lambda key: 1),
 }
@@ -48,6 +49,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "ocean.timers.set": {"name": "t", "after_ms": 1},
     "ocean.timers.cancel": {"name": "t"},
     "ocean.counters.take": {"key": "sent", "limit": 3},
+    "ocean.inbox.pending": {},
     "ocean.http.fetch": {"url": "http://127.0.0.1/"},
 }
 """One input of each tool that can be invoked by name."""

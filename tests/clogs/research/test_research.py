@@ -273,8 +273,13 @@ async def test_the_same_after_a_crash_at_any_place() -> None:
         await w.drain()
         return await w.ocean.result(run.run_id)
 
+    def in_a_word(ask: Ask) -> Reply:
+        """What is said again after a crash is said at once."""
+        reply = Mind(fails=("two",)).reply(ask)
+        return Reply(reply.say.replace(" ", "_"), error=reply.error)
+
     def clogs() -> list[Clog]:
-        return make_research(Models([OfflineModel(Mind(fails=("two",)).reply)]))
+        return make_research(Models([OfflineModel(in_a_word)]))
 
     # How many ends of children come to one tick depends on who is claimed first, which is not promised.
     report = await crash_everywhere(clogs, scenario, most_points=30, ignore=["*: ticks"])
