@@ -27,7 +27,7 @@ class Thought(BaseModel):
 async def think_aloud(
     tick: Tick, model: Model, ask: Ask, *, event: str, most_chars: int = 100_000, is_interruptible: bool = False
 ) -> Thought:
-    """The answer to its end, to `most_chars`, or until a signal waits for this run. Its words are streamed as `event`."""
+    """The answer to its end, to `most_chars`, or until a signal waits for this run. Words are streamed as `event`."""
     thought = Thought()
 
     async def stop_at_a_signal() -> None:
