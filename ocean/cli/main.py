@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ocean.cli import acting, keeping, keyring, looking, making, poking, tailing
+from ocean.cli import acting, keeping, keyring, looking, making, poking, scheduling, tailing
 from ocean.cli.options import Clogs, Db, Json
 from ocean.cli.usage import Commands
 
@@ -95,6 +95,7 @@ app.command()(acting.delete)
 app.command("delete-session")(keeping.delete_session)
 app.add_typer(keeping.limit_app, name="limit")
 app.add_typer(keyring.keys_app, name="keys")
+app.add_typer(scheduling.schedule_app, name="schedule")
 app.command("clogs")(looking.list_clogs)
 app.command()(keeping.sweep)
 app.command()(keeping.migrate)

@@ -24,7 +24,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import Input, InputKind, Lock, RunPage
+from ocean.kernel.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -349,6 +349,15 @@ class Tick(TickFacts):
                 if each.kind is InputKind.SIGNAL:
                     return each
             await self._scene.store.next_commit(seen)
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        """A run as it is now, of any clog; not part of the commit's checks."""
+        scene = self._use("ocean.runs.get")
+        return await scene.store.get_run(checked_id(run_id, "run_id"))
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        """The clogs that any instance on this database has written down."""
+        return await self._use("ocean.clogs.list").store.list_clogs()
 
     async def fetch(
         self,

@@ -90,6 +90,16 @@ ESSENTIAL = {
         "careful: an ordinary test sees 1 charge",
         "careful: the result is the same after a crash at each of 11 places",
     ],
+    "digest": [
+        "next: 2026-10-24T08:00:00+01:00",
+        "next: 2026-10-25T08:00:00+00:00",
+        "Saturday 08:00 WEST: Since yesterday",
+        "- a customer called: where is the poster?",
+        "- orders order-lost: exception",
+        "Sunday 08:00 WET: Since yesterday",
+        "Thursday 08:00 WET: Since yesterday",
+        "fired: 4",
+    ],
     "external_worker": [
         "one -> ONE from the queue snakes, by worker.py",
         "two -> TWO from the queue shells, by worker.sh",

@@ -1,4 +1,4 @@
-"""Dangerous calls: shown to a human, decided once, bound to the call, and never made without a yes. On both stores."""
+"""Dangerous calls: shown to a human, decided once, bound to the call, and never made without a yes."""
 
 from typing import Any
 
@@ -9,11 +9,7 @@ from clogs.models import Reply
 from ocean import CallRefused, RunEnded
 from tests.clogs.agent.kit import KIM, LEE, WIPE, Stage, job
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.usefixtures("ground"),
-    pytest.mark.parametrize("ground", ["sqlite", "postgres"], indirect=True),
-]
+pytestmark = pytest.mark.anyio
 
 DONE = Reply("All is clean.")
 HOUR_MS = 3_600_000

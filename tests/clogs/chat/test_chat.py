@@ -11,11 +11,7 @@ from ocean import InvalidValue, RetryPolicy, RunFailed
 from ocean.testing import world
 from tests.clogs.chat.kit import Mind, Talk, talking
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.usefixtures("ground"),
-    pytest.mark.parametrize("ground", ["sqlite", "postgres"], indirect=True),
-]
+pytestmark = pytest.mark.anyio
 
 DAY_MS = 86_400_000
 

@@ -94,11 +94,6 @@ async def study(mind: Mind, input: Any = None, *, drains: bool = True, **options
         await check(w)
 
 
-BOTH = pytest.mark.parametrize("ground", ["sqlite", "postgres"], indirect=True)
-
-
-@BOTH
-@pytest.mark.usefixtures("ground")
 async def test_it_plans_asks_a_child_each_and_reports() -> None:
     async with study(Mind()) as s:
         output = (await s.look()).output
@@ -125,8 +120,6 @@ async def test_given_questions_are_not_planned() -> None:
         assert asked == [f"Topic: tea\n\nQuestion: {question}" for question in SIX[:2]]
 
 
-@BOTH
-@pytest.mark.usefixtures("ground")
 @pytest.mark.parametrize("width", [1, 2])
 async def test_at_most_so_many_are_answered_at_a_time(width: int) -> None:
     mind = Mind(gate=anyio.Event())
@@ -266,6 +259,7 @@ async def test_long_answers_are_cut_to_fit_and_whole_in_their_children() -> None
         assert {len(run.output["answer"]) for run in await s.children()} == {90_000}
 
 
+@pytest.mark.sqlite
 async def test_the_same_after_a_crash_at_any_place() -> None:
     async def scenario(w: World) -> Any:
         body = {"topic": "tea", "questions": SIX[:2], "width": 1}
