@@ -1,6 +1,6 @@
 """One call of an author's tool: its time limit, its credentials, what it gives away, the event that tells of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from ocean.kernel.errors import (
 )
 from ocean.kernel.outcomes import ErrorInfo
 from ocean.kernel.redacting import HIDDEN, redacted, redacted_text
+from ocean.kernel.stepping import remembered
 from ocean.kernel.toolboxes import Tool, ToolCall
 from ocean.kernel.values import decode, encode
 
@@ -71,12 +72,15 @@ class Use:
         call = partial(self._called, remembers_failure)
         if self.step is None:
             return await call(self.tick.idempotency_key)
-        stop = DryStop("tool", self.tool.name, self.tick.clog_id)
-        result: dict[str, Any] = await self.tick._remembered(self.step, call, "tick", stop)
+        result: dict[str, Any] = await self._remembered(self.step, call)
         if "error" in result and not remembers_failure:
             said = result["error"]
             raise ToolFailed(said["message"], code=said["code"], tool=self.tool.name, details=said["details"])
         return result
+
+    async def _remembered(self, step: str, call: Callable[[str], Any]) -> Any:
+        tick, stop = self.tick, DryStop("tool", self.tool.name, self.tick.clog_id)
+        return await remembered(tick._scene, tick._lock("step"), tick.clog_id, step, call, stop)
 
     async def _called(self, remembers_failure: bool, key: str) -> dict[str, Any]:
         scene = self.tick._scene

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
-from urllib.parse import quote
 
 from anyio import NoEventLoopError, from_thread
 
@@ -21,16 +20,17 @@ from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Refill, Taken, checked_take
 from ocean.kernel.dry_run import DryStop
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
-from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
+from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
+from ocean.kernel.stepping import remembered
 from ocean.kernel.tick_facts import TickFacts
 from ocean.kernel.tools import TOOLS, check_allowed
 from ocean.kernel.using_tools import Tools
-from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
+from ocean.kernel.values import checked_id, checked_time, decode, encode
 
 T = TypeVar("T")
 
@@ -149,34 +149,8 @@ class Tick(TickFacts):
 
         Before the result is stored the effect is at least once, so pass the key on to the outside world.
         """
-        self._use("ocean.steps.run")
-        return await self._remembered(name, fn, scope, DryStop("step", name, self.clog_id))
-
-    async def _remembered(
-        self, name: str, fn: Callable[[str], Any], scope: Literal["tick", "run"], stop: DryStop
-    ) -> Any:
-        """A step, whoever takes it; a dry run stops there and says `stop`, unless its result is stored."""
-        scene, lock = self._scene, self._lock("step")
-        checked_id(name, "a step's name", 128)
-        if scope not in ("tick", "run"):
-            raise InvalidValue(f"a step's scope is 'tick' or 'run', got {shown(scope)}")
-        stored_name, tick = self._step_key(name), scene.tick if scope == "tick" else 0
-        if (scope, stored_name) in scene.steps:
-            raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
-        scene.steps.add((scope, stored_name))
-        if scope == "run" or scene.call > 1:
-            stored = await scene.store.read_step(lock.run_id, tick, stored_name)
-            if stored is not None:
-                return decode(stored)
-        if scene.is_dry:
-            scene.check_alive()
-            scene.stop(stop)
-        key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
-        result = await scene.reach.take_step(f"{self.clog_id}/{name}", key, fn)
-        await scene.settle()
-        scene.check_alive()
-        kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
-        return decode(kept)
+        scene, stop = self._use("ocean.steps.run"), DryStop("step", name, self.clog_id)
+        return await remembered(scene, self._lock("step"), self.clog_id, name, fn, stop, scope)
 
     async def take(
         self,
@@ -397,10 +371,6 @@ class Tick(TickFacts):
         if self._scene.is_dry and TOOLS[tool].reaches_out:
             self._scene.stop(DryStop("tool", tool, self.clog_id))
         return self._scene
-
-    def _step_key(self, name: str) -> str:
-        """A step's name in the run: each clog has its own."""
-        return f"{self.clog_id}\x1f{name}"
 
     def _lock(self, what: str) -> Lock:
         if self._scene.lock is None:

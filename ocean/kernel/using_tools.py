@@ -17,6 +17,7 @@ from ocean.kernel.credentials import UNFIT, refs_in
 from ocean.kernel.errors import ApprovalNeeded, ClogError, InvalidValue, OceanError, UnknownTool
 from ocean.kernel.outcomes import ErrorInfo, error_info
 from ocean.kernel.redacting import redacted_text
+from ocean.kernel.stepping import step_key
 from ocean.kernel.toolboxes import Tool
 from ocean.kernel.tools import ToolSpec, check_allowed
 from ocean.kernel.toolset import ToolFormat, Toolset, described
@@ -143,7 +144,7 @@ class Tools:
         """The same call for the second time in a tick is a second call; other calls may come in any order."""
         taken, prefix = self._tick._scene.steps, f"tool/{tool}/{fingerprint[:16]}"
         names = (f"{prefix}/{number}" for number in count(1))
-        return next(name for name in names if ("tick", self._tick._step_key(name)) not in taken)
+        return next(name for name in names if ("tick", step_key(self._tick.clog_id, name)) not in taken)
 
     def _check(self, name: str) -> None:
         check_allowed(self._tick._clog, name)
