@@ -72,11 +72,18 @@ class MortalOcean(Ocean):
     """One tick at a time, ids in order: the same scenario comes by the same places."""
 
     def __init__(
-        self, store: Store, clock: ManualClock, process: Process, course: Course, outside: Outside, downtime_ms: int
+        self,
+        store: Store,
+        clock: ManualClock,
+        process: Process,
+        course: Course,
+        outside: Outside,
+        downtime_ms: int,
+        **options: Any,
     ) -> None:
         mortal_store = MortalStore(store, clock, process, course, downtime_ms)
         clogs = [mortal_clog(clog, process, course) for clog in process.clogs.values()]
-        super().__init__(cast(Store, mortal_store), clogs, clock, instance_id="mortal", reach=outside)
+        super().__init__(cast(Store, mortal_store), clogs, clock, instance_id="mortal", reach=outside, **options)
         self._ids = CountedIds()
         self._mortal_store = mortal_store
 

@@ -12,6 +12,7 @@ from ocean import (
     CallRefused,
     Clog,
     ClogError,
+    CredentialRef,
     Done,
     InvalidValue,
     Ocean,
@@ -168,9 +169,9 @@ async def test_a_crash_at_any_place_sends_each_mail_once() -> None:
         box = ToolBox("post")
 
         @box.tool
-        async def send(to: str, call: ToolCall) -> int:
+        async def send(to: str, call: ToolCall, stamp: CredentialRef = CredentialRef("stamp")) -> int:  # noqa: B008
             """Send a letter."""
-            headers = {"Idempotency-Key": call.idempotency_key}
+            headers = {"Idempotency-Key": call.idempotency_key, "Stamp": stamp.reveal()}
             return (await call.fetch("https://post.example/", method="POST", headers=headers, body=to.encode())).status
 
         async def advance(tick: Tick) -> Outcome:
@@ -190,7 +191,7 @@ async def test_a_crash_at_any_place_sends_each_mail_once() -> None:
         await w.drain()
         return await w.ocean.result(run_id)
 
-    report = await crash_everywhere(clogs, scenario, outside=outside)
+    report = await crash_everywhere(clogs, scenario, outside=outside, credentials={"stamp": "first class"})
     assert any("before tick.tools.invoke" in point.deed for point in report.killed)
     assert any("after tick.tools.attempt" in point.deed for point in report.killed)
 

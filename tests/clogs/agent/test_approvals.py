@@ -193,3 +193,19 @@ async def test_a_cancelled_run_closes_its_requests() -> None:
         with pytest.raises(RunEnded):
             await j.decide("approve")
         assert j.stage.wiped == []
+
+
+async def test_somebody_with_a_key_decides_over_http_in_its_name() -> None:
+    async with job(Stage([WIPE, DONE]), approver_role="operator") as j:
+        made = {}
+        for actor, roles in (("kim", ["operator"]), ("lee", [])):
+            key = await j.w.ocean.create_api_key(actor=actor, scopes=["signal"], roles=roles)
+            made[actor] = {"Authorization": f"Bearer {key.key}"}
+        body, path = {"payload": {"approval_id": "1.1"}}, f"/v1/runs/{j.run_id}/call/approve"
+        refused = await j.w.request("POST", path, json=body, headers=made["lee"])
+        assert (refused.status, refused.json()["error"]["code"]) == (403, "not_an_approver")
+        assert (await j.w.request("POST", path, json=body, headers=made["kim"])).json() == {"answer": "approved"}
+        late = await j.w.request("POST", path, json=body, headers=made["kim"])
+        assert (late.status, late.json()["error"]["code"]) == (409, "already_decided")
+        await j.w.drain()
+        assert j.stage.wiped == [("/tmp/x", "kim")]
