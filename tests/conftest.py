@@ -41,7 +41,7 @@ def _connection_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if any(name in thread.name for name in names)}
 
 
-ON_BOTH = ("lifecycle", "races")
+ON_BOTH = ("lifecycle", "races", "flows")
 """Folders whose tests run on SQLite and on PostgreSQL, as those of clogs do, but for those that speak of SQLite or are
 marked so."""
 

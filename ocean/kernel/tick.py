@@ -138,19 +138,24 @@ class Tick(TickFacts):
 
     @overload
     async def step(
-        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick"
+        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick", look: bool = True
     ) -> T: ...
 
     @overload
-    async def step(self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick") -> T: ...
+    async def step(
+        self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick", look: bool = True
+    ) -> T: ...
 
-    async def step(self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick") -> Any:
+    async def step(
+        self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick", look: bool = True
+    ) -> Any:
         """Call `fn(idempotency_key)` once and remember its result: later calls of the tick (or run) get that.
 
-        Before the result is stored the effect is at least once, so pass the key on to the outside world.
+        Before the result is stored the effect is at least once, so pass the key on to the outside world. `look=False`
+        saves a query for whoever knows that this step of the run has not been taken yet.
         """
         scene, stop = self._use("ocean.steps.run"), DryStop("step", name, self.clog_id)
-        return await remembered(scene, self._lock("step"), self.clog_id, name, fn, stop, scope)
+        return await remembered(scene, self._lock("step"), self.clog_id, name, fn, stop, scope, look)
 
     async def take(
         self,

@@ -92,6 +92,11 @@ class TickFacts:
         return self._scene.deadline
 
     @property
+    def elapsed_ms(self) -> int:
+        """How long this call has been at work."""
+        return max(self._scene.clock.now() - self._scene.now, 0)
+
+    @property
     def idempotency_key(self) -> str:
         """Stable over every call of this tick: hand it to the outside world."""
         return self._scene.seed

@@ -90,6 +90,15 @@ ESSENTIAL = {
         "careful: an ordinary test sees 1 charge",
         "careful: the result is the same after a crash at each of 11 places",
     ],
+    "saga": [
+        "ada pays -> ada travels, paid with 1234",
+        "bob finds no car -> failed: sold_out",
+        "  trip: undo_retrying hotel",
+        "  trip: undone flight",
+        "cay calls it off -> failed: cancelled",
+        "  another run: undone flight",
+        "bob's process, killed at every await: the same, and nothing booked or cancelled twice",
+    ],
     "digest": [
         "next: 2026-10-24T08:00:00+01:00",
         "next: 2026-10-25T08:00:00+00:00",
