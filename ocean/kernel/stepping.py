@@ -26,6 +26,7 @@ async def remembered(
     fn: Callable[[str], Any],
     stop: DryStop,
     scope: StepScope = "tick",
+    look: bool = True,
 ) -> Any:
     """The stored result, or what `fn(key)` answers now, stored. A dry run stops there and says `stop`."""
     checked_id(name, "a step's name", 128)
@@ -35,7 +36,7 @@ async def remembered(
     if (scope, stored_name) in scene.steps:
         raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
     scene.steps.add((scope, stored_name))
-    if scope == "run" or scene.call > 1:
+    if look and (scope == "run" or scene.call > 1):
         stored = await scene.store.read_step(lock.run_id, tick, stored_name)
         if stored is not None:
             return decode(stored)
