@@ -146,12 +146,14 @@ class Clog(Mounts):
         return method
 
     def find_method(self, name: str) -> Method:
+        """The method, or a refusal that names the nearest."""
         if name not in self.methods:
             hint = near_name(name, self.methods)
             raise UnknownMethod(f"clog {self.clog_id!r} has no method {name!r}; {hint}", method=name)
         return self.methods[name]
 
     def find_webhook(self, name: str) -> Webhook:
+        """The webhook, or a refusal that names the nearest."""
         if name not in self.webhooks:
             hint = near_name(name, self.webhooks)
             raise UnknownWebhook(f"clog {self.clog_id!r} has no webhook {name!r}; {hint}", webhook=name)

@@ -66,6 +66,7 @@ class Explanation:
 
     @property
     def is_claimable(self) -> bool:
+        """Nothing holds it: the next advance here takes it."""
         return not self.holds
 
 

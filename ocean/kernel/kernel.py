@@ -98,6 +98,7 @@ class Kernel(Operating, Receiving, Lending):
 
     @property
     def clock(self) -> Clock:
+        """The store's time."""
         return self._clock
 
     @property
@@ -265,6 +266,7 @@ class Kernel(Operating, Receiving, Lending):
                     cancel()
 
     async def get_run(self, run_id: str) -> RunInfo | None:
+        """The run as it is now; None if there is none."""
         return await self._store.get_run(checked_id(run_id, "run_id"))
 
     def commits_seen(self) -> int:

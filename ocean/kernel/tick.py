@@ -292,6 +292,7 @@ class Tick(TickFacts):
         self._effects.timers.append(SetTimer(name, checked_time(time, "at"), encode(input, "input")))
 
     async def cancel_timer(self, name: str) -> None:
+        """Drop a timer that has not fired; nothing if there is none."""
         self._use("ocean.timers.cancel")
         self._effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
 
@@ -313,22 +314,6 @@ class Tick(TickFacts):
         where = run_filter(**query)
         return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
 
-    async def pending(self, limit: int = 100) -> list[Input]:
-        """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
-        scene = self._use("ocean.inbox.pending")
-        found = await scene.store.due_inputs(self.run_id, checked_limit(limit))
-        scene.check_alive()
-        return found
-
-    async def next_signal(self) -> Input:
-        """Wait until a signal is pending, and show it; the next tick gets it. For work that a new message ends."""
-        while True:
-            seen = self._scene.store.commits_seen()
-            for each in await self.pending():
-                if each.kind is InputKind.SIGNAL:
-                    return each
-            await self._scene.store.next_commit(seen)
-
     async def get_run(self, run_id: str) -> RunInfo | None:
         """A run as it is now, of any clog; not part of the commit's checks."""
         scene = self._use("ocean.runs.get")
@@ -337,6 +322,25 @@ class Tick(TickFacts):
     async def list_clogs(self) -> list[ClogRecord]:
         """The clogs that any instance on this database has written down."""
         return await self._use("ocean.clogs.list").store.list_clogs()
+
+    async def pending(self, limit: int = 100) -> list[Input]:
+        """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
+        return await self._due(checked_limit(limit))
+
+    async def next_signal(self) -> Input:
+        """Wait until a signal is pending, and show it; the next tick gets it. For work that a new message ends."""
+        while True:
+            seen = self._scene.store.commits_seen()
+            for each in await self._due(100):
+                if each.kind is InputKind.SIGNAL:
+                    return each
+            await self._scene.store.next_commit(seen)
+
+    async def _due(self, limit: int) -> list[Input]:
+        scene = self._use("ocean.inbox.pending")
+        found = await scene.store.due_inputs(self.run_id, limit)
+        scene.check_alive()
+        return found
 
     async def fetch(
         self,

@@ -89,6 +89,7 @@ class Tool:
         return self.fn(*args, **named)
 
     def arguments(self, checked: BaseModel, call: ToolCall) -> dict[str, Any]:
+        """What the function is called with."""
         given = {self.call: call} if self.call else {}
         if self.whole:
             return {self.whole: checked, **given}
@@ -110,6 +111,7 @@ class ToolBox:
         return iter(self._tools.values())
 
     def add(self, tool: Tool) -> Tool:
+        """Put a tool into the box under its own name."""
         if not isinstance(tool, Tool):
             raise InvalidValue(f"a tool box takes tools, made by @tool, got {shown(tool)}")
         if tool.name in self._tools:

@@ -185,6 +185,7 @@ class ToolSpec:
     denied: str | None = None
 
     def json_schema(self) -> dict[str, Any]:
+        """Of its input."""
         return self.input.model_json_schema(by_alias=True) if self.input else {}
 
 
@@ -221,10 +222,6 @@ async def _list(tick: "Tick", ask: ListRuns) -> Any:
     return {"runs": [asdict(run) for run in page.runs], "next_cursor": page.next_cursor}
 
 
-async def _pending(tick: "Tick", ask: PendingInput) -> Any:
-    return [asdict(each) for each in await tick.pending(**_given(ask))]
-
-
 async def _get(tick: "Tick", ask: GetRun) -> Any:
     run = await tick.get_run(ask.run_id)
     return None if run is None else asdict(run)
@@ -232,6 +229,10 @@ async def _get(tick: "Tick", ask: GetRun) -> Any:
 
 async def _clogs(tick: "Tick", ask: NoInput) -> Any:
     return [asdict(clog) for clog in await tick.list_clogs()]
+
+
+async def _pending(tick: "Tick", ask: PendingInput) -> Any:
+    return [asdict(each) for each in await tick.pending(**_given(ask))]
 
 
 async def _fetch(tick: "Tick", ask: FetchInput) -> Any:

@@ -36,6 +36,7 @@ class ToolResult:
 
     @property
     def is_ok(self) -> bool:
+        """Whether there is no error."""
         return self.error is None
 
 

@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, e
 
 from tests.browser.serving import ChatServer, running
 
-expect.set_options(timeout=20_000)
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def a_browser() -> str:
@@ -26,8 +27,9 @@ def a_browser() -> str:
     pytest.skip(how)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for the whole session: Playwright keeps an event loop running in this thread, and other tests run theirs."""
     path = a_browser()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, headless=True)
@@ -35,7 +37,7 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[ChatServer]:
     """One for all tests that leave it as it was: each has a conversation of its own."""
     with running(tmp_path_factory.mktemp("chat") / "chat.db") as served:
@@ -82,6 +84,7 @@ def opened(browser: Browser, server: ChatServer, complaints: list[str]) -> Itera
             complaints.append(f"asked for {request.url}")
 
     with browser.new_context() as context:
+        context.set_default_timeout(PATIENCE_MS)
         made = context.new_page()
         made.on("console", heard)
         made.on("pageerror", failed)

@@ -4,7 +4,7 @@ import urllib.request
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.serving import ChatServer
 
@@ -132,6 +132,18 @@ def test_what_is_no_message_is_shown_as_refused_and_the_conversation_goes_on(pag
     expect(page.locator(".answer").last).to_contain_text("You said: tea")
 
 
+def test_a_message_sent_before_the_page_is_ready_is_not_lost(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/v1/session", lambda route: held.append(route))
+    page.reload()
+    say(page, "hello")
+    expect(page.locator(".sending")).to_have_text("hello")
+    assert len(held) == 1
+    held[0].continue_()
+    at_rest(page, 1)
+    assert shown(page) == ["hello", GREETING]
+
+
 def test_html_in_a_message_is_shown_as_text(page: Page) -> None:
     for text in ("<img src=x onerror=alert(1)>", "<script>document.title = 'mine'</script>", "<b>bold</b> & &amp;"):
         say(page, text)
@@ -202,6 +214,7 @@ def test_a_server_with_keys_asks_for_one(own_page: Page, own_server: ChatServer,
     expect(page.get_by_role("alert")).not_to_be_empty()
     page.get_by_label("API key").fill(key)
     page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
     say(page, "hello")
     at_rest(page, 1)
     page.reload()

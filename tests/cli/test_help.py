@@ -12,6 +12,7 @@ from tests.cli.kit import ROOT, Shell
 OTHERS = {
     "delete-session",
     "doctor",
+    "mcp",
     "demo",
     "bench",
     "new clog",

@@ -26,12 +26,12 @@ USES: dict[str, Callable[[Tick], Awaitable[Any]]] = {
     "ocean.runs.list": lambda tick: tick.list_runs(),
     "ocean.runs.get": lambda tick: tick.get_run("nobody"),
     "ocean.clogs.list": lambda tick: tick.list_clogs(),
+    "ocean.inbox.pending": lambda tick: tick.pending(),
     "ocean.runs.set_attributes": lambda tick: tick.set_attributes(kind="x"),
     "ocean.runs.release_dedupe_key": lambda tick: tick.release_dedupe_key(),
     "ocean.timers.set": lambda tick: tick.set_timer("t", after_ms=1),
     "ocean.timers.cancel": lambda tick: tick.cancel_timer("t"),
     "ocean.counters.take": lambda tick: tick.take("sent", limit=3),
-    "ocean.inbox.pending": lambda tick: tick.pending(),
     "ocean.http.fetch": lambda tick: tick.fetch("http://127.0.0.1/"),
     "ocean.steps.run": lambda tick: tick.step("one", lambda key: 1),
 }
@@ -48,12 +48,12 @@ INPUTS: dict[str, dict[str, Any]] = {
     "ocean.runs.list": {},
     "ocean.runs.get": {"run_id": "nobody"},
     "ocean.clogs.list": {},
+    "ocean.inbox.pending": {},
     "ocean.runs.set_attributes": {"attributes": {"kind": "x"}},
     "ocean.runs.release_dedupe_key": {},
     "ocean.timers.set": {"name": "t", "after_ms": 1},
     "ocean.timers.cancel": {"name": "t"},
     "ocean.counters.take": {"key": "sent", "limit": 3},
-    "ocean.inbox.pending": {},
     "ocean.http.fetch": {"url": "http://127.0.0.1/"},
 }
 """One input of each tool that can be invoked by name."""

@@ -25,6 +25,7 @@ async def readers_have_the_whole_answer(w: World) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.sqlite
 async def test_a_conversation_is_the_same_after_a_crash_at_any_place() -> None:
     # An answer that is kept already is told in one piece: the events differ, and their text does not.
     report = await crash_everywhere(

@@ -13,7 +13,8 @@ from clogs.models.endpoint import MOST_SHOWN, Endpoint
 from ocean import Failed, Retry
 from tests.clogs.models.speaking import DONE, HELLO, PATIENCE_S, WEATHER, Speaker, called, event, said, speaking
 
-pytestmark = pytest.mark.anyio
+# Models know no store: one round is enough.
+pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 SECRET = "sk-very-secret-4711"
 

@@ -27,7 +27,8 @@ from clogs.models import (
 from clogs.models.endpoint import Endpoint
 from clogs.models.offline import words
 
-pytestmark = pytest.mark.anyio
+# Models know no store: one round is enough.
+pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 
 def asked(*texts: str) -> Ask:
