@@ -39,6 +39,22 @@ ESSENTIAL = {
         "result: {'decision': 'expired', 'by': None}",
         "sent in all: ['a letter to Ada']",
     ],
+    "agent_approval": [
+        "the agent wants disk.delete {'path': '/var/cache', 'key': 'storage'}; done so far: []",
+        "lee: deciding needs the role 'operator' (not_an_approver)",
+        "kim: approved",
+        "kim: already approved by kim (already_decided)",
+        "the agent wants disk.delete {'path': '/home', 'key': 'storage'}; done so far: ['/var/cache']",
+        "kim: rejected",
+        "  called disk.delete {'path': '/var/cache', 'key': 'storage'} ok approved by kim",
+        "deleted in all: ['/var/cache']",
+        "is the credential anywhere in the database? no",
+    ],
+    "research": [
+        "lane 0: What about its water? Too hot for green tea, boiling for black.",
+        "lane 1: What about its price? failed: nothing is known of prices",
+        "keys still held: []",
+    ],
     "hello": ["Hello, Ada!"],
     "in_fastapi": [
         f"{name}: {line}"

@@ -8,7 +8,8 @@ import pytest
 
 from ocean import Clog, ClogError, Ok, Outcome, RunInfo, Tick
 from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
-from ocean.kernel.tools import TOOLS, check_allowed, check_tool_names
+from ocean.kernel.tools import TOOLS, check_allowed
+from ocean.kernel.toolset import Toolset
 from ocean.testing import World, world
 from tests.invariants import check
 
@@ -201,9 +202,9 @@ def test_a_list_with_a_wrong_name_is_refused_with_the_near_one() -> None:
     with pytest.raises(
         UnknownTool, match=r"clog 'c' lists the tool 'ocean.event.emit'; did you mean 'ocean.events.emit'"
     ):
-        check_tool_names(Clog("c", tools=["ocean.event.emit"]))
-    check_tool_names(Clog("c", tools=list(TOOLS)))
-    check_tool_names(Clog("c"))
+        Toolset().check_names(Clog("c", tools=["ocean.event.emit"]))
+    Toolset().check_names(Clog("c", tools=list(TOOLS)))
+    Toolset().check_names(Clog("c"))
 
 
 @pytest.mark.anyio
