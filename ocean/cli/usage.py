@@ -7,6 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+OF_ANY_CLOG = ("--help", "--json", "--db", "--clogs")
+"""What may follow a clog's name where a command's is missing."""
+
 
 class Commands(TyperGroup):
     """Typer writes a page about wrong usage. Whoever says --json reads envelopes, so it gets one."""
@@ -32,7 +35,7 @@ class Commands(TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except Exception as unknown:
-            if len(args) < 2 or args[1].startswith("-"):
+            if args[1:] and args[1].startswith("-") and args[1] not in OF_ANY_CLOG:
                 raise
             from ocean.cli.clog_commands import command_of
 

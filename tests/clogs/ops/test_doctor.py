@@ -179,6 +179,27 @@ def test_a_word_that_no_clog_has_is_unknown_and_opens_nothing(tmp_path: Path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("asked", [["ops"], ["ops", "--help"]])
+def test_a_clog_alone_lists_its_commands(asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said, _ = typed(*asked)
+    assert (code, [line.split("  ")[0] for line in said.splitlines()[1:]]) == (
+        0,
+        ["ocean ops doctor", "ocean ops heartbeat", "ocean ops work"],
+    )
+    assert list(json.loads(typed("ops", "--json")[1])) == ["doctor", "heartbeat", "work"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("typo", [["advnce"], ["advnce", "--until-idle"]])
+def test_a_typo_is_no_reason_to_speak_of_clogs(
+    typo: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, said = typed(*typo, OCEAN_CLOGS="not_there:clog")
+    assert (code, "Did you mean 'advance'" in said) == (2, True)
+
+
 def test_a_command_is_registered_once_and_answers_as_agreed() -> None:
     clog = Clog("c")
 
