@@ -20,9 +20,10 @@ MOST_ATTEMPTS = 3
 
 
 class Click(BaseModel):
-    """Somebody asks for the next step, as the run of this id. `tags` name the answer for a repeat; `version` is what the issue must have.
+    """Somebody asks for the next step, which is to be the run of this id.
 
-    Not `takes_kept`: the run whose answer is kept is gone. `takes_over`: the execution that held the lock has ended.
+    `tags` name the answer for a repeat; `version` is what the issue must have. Not `takes_kept`: the run whose answer is
+    kept is gone.
     """
 
     run_id: str
@@ -31,7 +32,6 @@ class Click(BaseModel):
     tags: tuple[str, ...] = ()
     version: int | None = None
     takes_kept: bool = True
-    takes_over: bool = False
 
 
 def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
@@ -98,7 +98,7 @@ def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
             if answer.until > tick.now:
                 return {"kept": answer.run_id}
         _refuse_if_locked(tick, issue)
-        if issue.lock is not None and not click.takes_over:
+        if issue.lock is not None:
             return {"expired": issue.lock.run_id}
         _refuse_unless(tick, issue, click.version)
         step = None if issue.next is None or issue.plan not in plans else plans[issue.plan].find(issue.next)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ISSUE = "/api/loop/issues/{issueId}"
 RUN = "/api/loop/runs/{runId}"
-VERSION = re.compile(r'"?([0-9]{1,15})"?')
+VERSION = re.compile(r'([0-9]{1,15})|"([0-9]{1,15})"')
 
 
 def mount(loop: "Loop") -> None:
@@ -159,7 +159,7 @@ def _version(incoming: Incoming) -> int | None:
     match = VERSION.fullmatch(given.strip())
     if match is None:
         raise refused("INVALID_REQUEST", "If-Match is an issue's version, like 3")
-    return int(match[1])
+    return int(match[1] or match[2])
 
 
 def _issue(incoming: Incoming, issue: IssueShown, status: int = 200) -> Reply:

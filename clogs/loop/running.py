@@ -14,7 +14,7 @@ from clogs.loop.refusals import errors, refused
 from clogs.loop.routes import mount
 from clogs.loop.shapes import IssueShown, Mode, RunNextStepAnswer, RunShown
 from clogs.loop.showing import answer_of, dry_answer
-from ocean import Caller, Clog, InvalidValue, Ocean, RunNotFound, RunStatus
+from ocean import Caller, Clog, InvalidValue, Ocean, RunStatus
 
 LOCK_MS = 300_000
 PATIENCE_MS = 30_000
@@ -115,7 +115,9 @@ class Loop(Looking):
         told = await self._begin(ocean, issue_id, click)
         if "expired" in told:
             await self._end_expired(ocean, issue_id, told["expired"])
-            told = await self._begin(ocean, issue_id, click.model_copy(update={"takes_over": True}))
+            told = await self._begin(ocean, issue_id, click)
+        if "expired" in told:
+            raise refused(CONFLICT, f"issue {issue_id!r} is being freed, its lock has run out; ask again")
         if "kept" in told:
             kept = await ocean.get_run(told["kept"])
             if kept is not None:
@@ -134,10 +136,7 @@ class Loop(Looking):
 
     async def _end_expired(self, ocean: Ocean, issue_id: str, run_id: str) -> None:
         """The lock has run out, and so has the execution's time: any poke ends it, and that frees the issue."""
-        try:
-            await ocean.advance(run_id=run_id, budget_ms=PATIENCE_MS)
-        except RunNotFound:
-            return
+        await ocean.advance(run_id=run_id, budget_ms=PATIENCE_MS)
         await ocean.settle(issue_id, timeout_ms=PATIENCE_MS)
 
     async def _rehearsed(self, order: Order, project: str, now: int) -> Result | Step:
