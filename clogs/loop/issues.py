@@ -22,8 +22,8 @@ MOST_ATTEMPTS = 3
 class Click(BaseModel):
     """Somebody asks for the next step, which is to be the run of this id.
 
-    `tags` name the answer for a repeat; `version` is what the issue must have. Not `takes_kept`: the run whose answer is
-    kept is gone.
+    `tags` name the answer for a repeat; `version` is what the issue must have. Not `takes_kept`: the run whose answer
+    is kept is gone.
     """
 
     run_id: str
