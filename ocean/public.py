@@ -1,6 +1,8 @@
 """The public names, each with the module that it comes from. `ocean` hands them on when they are asked for."""
 
 from ocean.compose import Ocean
+from ocean.flows.errors import ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
+from ocean.flows.flow import Flow
 from ocean.kernel.access import Access, ApiKey, Standing
 from ocean.kernel.api_keys import NewApiKey, WebSession
 from ocean.kernel.arguments import CLEAR, UNSET
@@ -103,6 +105,7 @@ __all__ = [
     "CallTooDeep",
     "Caller",
     "ChildEnd",
+    "ChildFailed",
     "Clock",
     "Clog",
     "ClogError",
@@ -125,6 +128,9 @@ __all__ = [
     "Failed",
     "FetchRefused",
     "FetchResponse",
+    "Flow",
+    "FlowError",
+    "FlowMisused",
     "Hold",
     "Incoming",
     "Input",
@@ -169,7 +175,9 @@ __all__ = [
     "SignalIdReused",
     "SignalReceipt",
     "SignalRefused",
+    "SignalTimeout",
     "Standing",
+    "StepFailed",
     "StepNameUsed",
     "StoreBusy",
     "StoreFailed",

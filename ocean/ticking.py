@@ -5,7 +5,7 @@ async with ticker(ocean):
 
 It sleeps until the earliest due time that `advance` told it, or until somebody commits: what this process commits it
 knows at once, and what others commit it sees by one cheap look a second at the file. While nothing is due and nobody
-commits, it asks the database nothing. Handlers that take long go on beside it, at most 32 at a time. A process without
+commits, it asks the database nothing. Handlers that take long go on beside it, at most 64 at a time. A process without
 one loses nothing: any other poke does the same work.
 """
 
@@ -28,7 +28,7 @@ from ocean.kernel.records import AdvanceResult, Agenda
 LONGEST_NAP_MS = 60_000
 """A look at the clock, not at the database: it may have been set, or the machine may have slept."""
 AGAIN_MS = 1_000
-MOST_AT_WORK = 32
+MOST_AT_WORK = 64
 FULL = Agenda(due_now=1, next_wake_at=None, oldest_due_age_ms=0, unclaimable=0)
 """So many are at work that it need not look: their commits are noticed, or else it looks again soon."""
 LONGEST_REST_MS = 30_000

@@ -41,12 +41,15 @@ def _connection_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if any(name in thread.name for name in names)}
 
 
-ON_BOTH = ("lifecycle", "races")
-"""Folders whose tests run on SQLite and on PostgreSQL, but for those that speak of SQLite or are marked so."""
+ON_BOTH = ("lifecycle", "races", "flows")
+"""Folders whose tests run on SQLite and on PostgreSQL, as those of clogs do, but for those that speak of SQLite or are
+marked so."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.definition.path.parent.name in ON_BOTH and inspect.iscoroutinefunction(metafunc.function):
+    folder = metafunc.definition.path.parent
+    is_on_both = folder.name in ON_BOTH or folder.parent.name == "clogs"
+    if is_on_both and inspect.iscoroutinefunction(metafunc.function):
         is_marked = any(metafunc.definition.iter_markers("sqlite"))
         is_sqlites = is_marked or "sqlite" in inspect.getsource(metafunc.function).lower()
         if not is_sqlites and "url" not in metafunc.fixturenames:

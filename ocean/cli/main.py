@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ocean.cli import acting, keeping, keyring, looking, making, poking, tailing
+from ocean.cli import acting, agents, keeping, keyring, looking, making, poking, scheduling, tailing
 from ocean.cli.options import Clogs, Db, Json
 from ocean.cli.usage import Commands
 
@@ -60,6 +60,7 @@ def serve(
     log: Annotated[
         str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Else OCEAN_LOG, text.")
     ] = None,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Serve agents too, over MCP at /mcp.")] = False,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -74,11 +75,12 @@ def serve(
 
     def act() -> int:
         budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
-        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log)
+        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp)
 
     leave(act, is_json)
 
 
+app.command()(agents.mcp)
 app.command()(poking.advance)
 app.command()(making.create)
 app.command()(acting.signal)
@@ -95,6 +97,7 @@ app.command()(acting.delete)
 app.command("delete-session")(keeping.delete_session)
 app.add_typer(keeping.limit_app, name="limit")
 app.add_typer(keyring.keys_app, name="keys")
+app.add_typer(scheduling.schedule_app, name="schedule")
 app.command("clogs")(looking.list_clogs)
 app.command()(keeping.sweep)
 app.command()(keeping.migrate)

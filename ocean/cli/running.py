@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,14 +39,24 @@ class SystemRefused(OceanError):
 Work = Callable[[Ocean, Screen], Awaitable[int | None]]
 
 
-def run(work: Work, db: str | None, clogs: str | None, is_json: bool, *, needs_clogs: bool = False) -> NoReturn:
+def run(
+    work: Work,
+    db: str | None,
+    clogs: str | None,
+    is_json: bool,
+    *,
+    needs_clogs: bool = False,
+    shipped: tuple[str, ...] = (),
+) -> NoReturn:
     """Open the Ocean that the settings name, do the work, and exit.
 
     Clogs are somebody's code: they are imported only for commands that call or judge them, or if named by the flag.
+    `shipped` are the places of clogs that come with Ocean and that this command needs, whatever else is named.
     """
 
     def act() -> int | None:
         settings = settings_of(db, clogs)
+        settings = replace(settings, clogs=(*settings.clogs, *shipped))
         loaded = load_clogs(settings, Path.cwd()) if needs_clogs or clogs else []
 
         async def in_the_ocean() -> int | None:

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ocean import InvalidValue, Ocean, OceanError
+from ocean.cli.agents import installed
 from ocean.cli.notifying import tell_systemd
 from ocean.cli.running import INTERRUPTED, settings_of
 from ocean.cli.screen import Screen
@@ -86,6 +87,7 @@ async def serve(
     budget_ms: int,
     poke_ms: int = POKE_MS,
     log: str | None = None,
+    has_mcp: bool = False,
 ) -> int:
     """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
     settings = settings_of(db, clogs)
@@ -98,6 +100,10 @@ async def serve(
         ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
         await refuse_unless_guarded(ocean, host)
         app = make_app(ocean, poke_ms=poke_ms)
+        if has_mcp:
+            with installed():
+                from ocean.mcp.serving import mounted
+            await stack.enter_async_context(mounted(ocean, app))
         with listen(host, port) as listening:
             config = uvicorn.Config(
                 traced_if_asked(ocean, app),

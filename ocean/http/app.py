@@ -59,5 +59,6 @@ def make_app(
     )
     # A path is spelled in one way. A redirect would also repeat a lease's id in a header.
     app.router.redirect_slashes = False
+    app.state.served = served
     app.state.stopping = served.stopping
     return app

@@ -23,12 +23,15 @@ class Access:
 
     @property
     def caller(self) -> Caller:
+        """As methods see it."""
         return Caller(self.actor, self.roles)
 
     def may(self, scope: KeyScope) -> bool:
+        """Whether it is for this; `admin` is for everything."""
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, session_id: str) -> bool:
+        """Whether the session is there for it."""
         return self.sessions is None or session_id in self.sessions
 
 
@@ -50,6 +53,7 @@ class ApiKey:
     revoked_at: int | None = None
 
     def access(self) -> Access:
+        """What whoever shows the key may do."""
         sessions = None if self.sessions is None else frozenset(self.sessions)
         return Access(frozenset(self.scopes), self.actor, self.roles, sessions, self.key_id)
 

@@ -110,6 +110,7 @@ class Keyring:
         return WebSession(token, await self._store.add_web_session(hashed(token), access.key_id, for_ms), access)
 
     async def access_by_web_session(self, token: str) -> Access | None:
+        """What the cookie's key allows; None if it has ended, or its key has."""
         found = await self._store.find_web_session(hashed(token))
         return None if found is None else found.access()
 

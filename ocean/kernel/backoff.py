@@ -36,6 +36,7 @@ class RetryPolicy:
             raise InvalidValue(f"retry.jitter is a fraction that is added, from 0 to 10, got {shown(self.jitter)}")
 
     def as_json(self) -> dict[str, Any]:
+        """As it is stored, and travels."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -14,6 +14,8 @@ Cancel = Callable[[], None]
 
 
 class Clock(Protocol):
+    """What the kernel needs of a clock."""
+
     def now(self) -> int:
         """Milliseconds since 1970, UTC."""
 
@@ -25,13 +27,18 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    """The machine's clock."""
+
     def now(self) -> int:
+        """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
 
     def call_later(self, ms: int, then: Callable[[], None]) -> Cancel:
+        """On the running event loop."""
         return asyncio.get_running_loop().call_later(ms / 1000, then).cancel
 
     def every(self, ms: int, beat: Callable[[], None]) -> Cancel:
+        """From a thread of its own."""
         stopped = threading.Event()
 
         def keep_beating() -> None:

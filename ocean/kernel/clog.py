@@ -1,6 +1,7 @@
 """A clog: an id, a handler for its runs' ticks, and methods that others may call."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,15 +13,17 @@ from ocean.kernel.mounting import Errors, Mounts
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import GenericVerb
-from ocean.kernel.values import checked_id, shown
+from ocean.kernel.values import checked_id, decode, shown
 from ocean.kernel.webhooks import Webhook
 
 if TYPE_CHECKING:
+    from ocean.flows.flow import Flow
     from ocean.kernel.tick import Tick
 
 Handler = Callable[["Tick"], Awaitable[Outcome] | Outcome]
 Method = Callable[..., Any]
 H = TypeVar("H", bound=Callable[..., Any])
+F = TypeVar("F", bound="Callable[[Flow, Any], Awaitable[Any]]")
 
 DEFAULT_TICK_MS = 300_000
 
@@ -72,6 +75,7 @@ class Clog(Mounts):
         self.handler: Handler | None = None
         self.end_handler: Handler | None = None
         self.methods: dict[str, Method] = {}
+        self.teller: Callable[[Any], str | None] | None = None
 
     @property
     def has_on_end(self) -> bool:
@@ -94,6 +98,31 @@ class Clog(Mounts):
         self.end_handler = handler
         return handler
 
+    def flow(self, function: F) -> F:
+        """Register an async function whose named operations are remembered, as what moves this clog's runs.
+
+        It is both handlers, `on_advance` and `on_end`; the run row is its journal, and a tick is given all that is due.
+        """
+        # Flows are made of what the kernel has, which knows nothing of them.
+        import_module("ocean.flows.registering").register_flow(self, function)
+        return function
+
+    def explains(self, teller: H) -> H:
+        """Register a pure function from the run row to what the run waits for: `explain` says it too."""
+        if self.teller is not None:
+            raise InvalidValue(f"clog {self.clog_id!r} says already what its runs wait for")
+        self.teller = teller
+        return teller
+
+    def tells_of(self, row: str | None) -> str | None:
+        """What a run waits for, by its row. A function that cannot say it must not be what keeps `explain` silent."""
+        if self.teller is None or row is None:
+            return None
+        try:
+            return self.teller(self.typed("run", decode(row)))
+        except Exception as error:
+            return f"its clog could not say what it waits for ({type(error).__name__}: {error})"
+
     def _refuse_if_external(self, what: str) -> None:
         if self.external:
             raise InvalidValue(
@@ -109,12 +138,14 @@ class Clog(Mounts):
         return method
 
     def find_method(self, name: str) -> Method:
+        """The method, or a refusal that names the nearest."""
         if name not in self.methods:
             hint = near_name(name, self.methods)
             raise UnknownMethod(f"clog {self.clog_id!r} has no method {name!r}; {hint}", method=name)
         return self.methods[name]
 
     def find_webhook(self, name: str) -> Webhook:
+        """The webhook, or a refusal that names the nearest."""
         if name not in self.webhooks:
             hint = near_name(name, self.webhooks)
             raise UnknownWebhook(f"clog {self.clog_id!r} has no webhook {name!r}; {hint}", webhook=name)

@@ -42,10 +42,12 @@ class Take:
 
     @property
     def kind(self) -> CounterKind:
+        """How the counter fills again."""
         return CounterKind.TOTAL if self.per_ms is None else CounterKind(self.refill)
 
     @property
     def asked(self) -> int:
+        """How much must be free: a mere look asks for one."""
         return max(self.n, 1)
 
 

@@ -48,6 +48,8 @@ class DryRow:
 
 @dataclass(frozen=True, slots=True)
 class DrySignal:
+    """A signal that the tick would send."""
+
     run_id: str
     input: Any
     signal_id: str | None = None

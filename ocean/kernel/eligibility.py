@@ -3,7 +3,7 @@
 So an explanation cannot drift from the claim: no holds means that the next poke here takes the run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from ocean.kernel.records import Delay, Ending, Run, RunStatus
@@ -66,6 +66,7 @@ class Explanation:
 
     @property
     def is_claimable(self) -> bool:
+        """Nothing holds it: the next advance here takes it."""
         return not self.holds
 
 
@@ -106,6 +107,17 @@ def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
     if wants_slots(run, now):
         found.extend(_key_holds(run, around.full_key))
     return tuple(found)
+
+
+def is_asleep(hold: Hold) -> bool:
+    return hold.code in ("idle", "waiting")
+
+
+def with_words(said: tuple[Hold, ...], told: str | None) -> tuple[Hold, ...]:
+    """The holds, with what the clog itself says of a run that sleeps."""
+    if not told:
+        return said
+    return tuple(replace(hold, message=f"{hold.message}; {told}") if is_asleep(hold) else hold for hold in said)
 
 
 def _worker_holds(run: Run) -> list[Hold]:

@@ -25,26 +25,36 @@ class InvalidValue(OceanError):
 
 
 class RunNotFound(OceanError):
+    """There is no run of this id, or not for this key. Details: run_id."""
+
     code = "run_not_found"
     http_status = 404
 
 
 class UnknownClog(OceanError):
+    """No clog of this id is registered here; the message names the nearest. Details: clog_id."""
+
     code = "unknown_clog"
     http_status = 404
 
 
 class UnknownMethod(OceanError):
+    """The clog has no method of this name; the message names the nearest. Details: method."""
+
     code = "unknown_method"
     http_status = 404
 
 
 class UnknownTool(OceanError):
+    """There is no tool of this name; the message names the nearest."""
+
     code = "unknown_tool"
     http_status = 404
 
 
 class UnknownApiKey(OceanError):
+    """There has never been a key of this id. Details: key_id."""
+
     code = "unknown_api_key"
     http_status = 404
 
@@ -86,6 +96,8 @@ class RunBusy(OceanError):
 
 
 class RunExists(OceanError):
+    """A run of this id was created with something else."""
+
     code = "run_exists"
     http_status = 409
 
@@ -105,16 +117,22 @@ class RunHasNoInput(OceanError):
 
 
 class SignalIdReused(OceanError):
+    """The run has had a signal of this id with another body."""
+
     code = "signal_id_reused"
     http_status = 409
 
 
 class DedupeKeyReused(OceanError):
+    """A run with this dedupe key was created with something else."""
+
     code = "dedupe_key_reused"
     http_status = 409
 
 
 class RequestKeyReused(OceanError):
+    """Another request was made under this request key."""
+
     code = "request_key_reused"
     http_status = 409
 
@@ -134,6 +152,8 @@ class WebhookReplayed(OceanError):
 
 
 class UnknownWebhook(OceanError):
+    """The clog has no webhook of this name; the message names the nearest. Details: webhook."""
+
     code = "unknown_webhook"
     http_status = 404
 
@@ -168,6 +188,8 @@ class Conflict(OceanError):
 
 
 class BadCursor(OceanError):
+    """The cursor is none of ours, or is good for another order only."""
+
     code = "bad_cursor"
     http_status = 400
 
@@ -253,6 +275,8 @@ class ReadSpent(ClogError):
 
 
 class WriteSpent(ClogError):
+    """A clog's one write of this tick is used up."""
+
     code = "write_spent"
 
 
@@ -263,14 +287,20 @@ class NotRead(ClogError):
 
 
 class ToolNotAllowed(ClogError):
+    """The clog uses a tool that it does not list in `tools`."""
+
     code = "tool_not_allowed"
 
 
 class StepNameUsed(ClogError):
+    """Two steps of one call have the same name, so their results could not be told apart."""
+
     code = "step_name_used"
 
 
 class CallTooDeep(ClogError):
+    """Methods call methods too deep: one that calls itself, perhaps."""
+
     code = "call_too_deep"
 
 

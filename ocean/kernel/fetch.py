@@ -65,13 +65,16 @@ class FetchResponse:
 
     @property
     def text(self) -> str:
+        """The body as UTF-8; what is none is replaced."""
         return self.body.decode("utf-8", errors="replace")
 
     def json(self) -> Any:
+        """The body as JSON."""
         return json.loads(self.body)
 
     @property
     def redirects_to(self) -> str | None:
+        """Where the answer sends its reader, if anywhere."""
         return self.headers.get("location") if self.status in (301, 302, 303, 307, 308) else None
 
 

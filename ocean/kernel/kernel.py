@@ -23,7 +23,8 @@ from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.direct_calls import DirectCall, answered
 from ocean.kernel.dry_run import DryRun
-from ocean.kernel.eligibility import Explanation, holds
+from ocean.kernel.effects import RowKey
+from ocean.kernel.eligibility import Explanation, Hold, holds, is_asleep, with_words
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
 from ocean.kernel.ids import IdSource, even_roll
 from ocean.kernel.ids import instance_id as new_instance_id
@@ -42,13 +43,14 @@ from ocean.kernel.records import (
     Agenda,
     Caller,
     ClogRecord,
+    Run,
     RunInfo,
     RunStatus,
     SignalReceipt,
     TickResult,
 )
 from ocean.kernel.rehearsing import rehearsed
-from ocean.kernel.store import ClaimAsk, Request, Store
+from ocean.kernel.store import ClaimAsk, Request, RowsAsk, Store
 from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
 from ocean.kernel.transitions import due_at
 from ocean.kernel.values import checked_id, decode, encode
@@ -92,6 +94,7 @@ class Kernel(Operating, Receiving, Lending):
 
     @property
     def clock(self) -> Clock:
+        """The store's time."""
         return self._clock
 
     @property
@@ -128,6 +131,7 @@ class Kernel(Operating, Receiving, Lending):
         return self._crew.keeper.count
 
     def list_tools(self) -> list[ToolSpec]:
+        """Every tool that a clog may use, with its schema."""
         return list(TOOLS.values())
 
     async def list_clogs(self) -> list[ClogRecord]:
@@ -252,6 +256,7 @@ class Kernel(Operating, Receiving, Lending):
                     cancel()
 
     async def get_run(self, run_id: str) -> RunInfo | None:
+        """The run as it is now; None if there is none."""
         return await self._store.get_run(checked_id(run_id, "run_id"))
 
     def new_id(self) -> str:
@@ -365,7 +370,17 @@ class Kernel(Operating, Receiving, Lending):
         if found is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         run, around = found
-        return Explanation(run_id, run.status, due_at(run), holds(run, around, self._clock.now()))
+        said = holds(run, around, self._clock.now())
+        return Explanation(run_id, run.status, due_at(run), await self._told_by_its_clog(run, said))
+
+    async def _told_by_its_clog(self, run: Run, said: tuple[Hold, ...]) -> tuple[Hold, ...]:
+        """What sleeps is explained by the clog too, if it is here and says what its runs wait for."""
+        clog = self._registry.get(run.clog_id) if run.clog_id in self._registry else None
+        if clog is None or clog.teller is None or not any(is_asleep(hold) for hold in said):
+            return said
+        key = RowKey("run", run.clog_id, run_id=run.run_id)
+        answer = await self._store.read_rows(RowsAsk(run.clog_id, run.session_id, run.run_id, (key,)))
+        return with_words(said, clog.tells_of(answer.rows[key].text))
 
     async def _require(self, run_id: str) -> RunInfo:
         run = await self._store.get_run(checked_id(run_id, "run_id"))

@@ -62,6 +62,7 @@ class Lease:
 
     @property
     def run_id(self) -> str:
+        """The leased run's id."""
         return self.run.run_id
 
     @property

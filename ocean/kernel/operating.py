@@ -85,6 +85,7 @@ class Operating(BulkVerbs, Keyring):
         return await self._store.set_run_paused(run_id, True, optional_id(actor, "actor"), request)
 
     async def resume_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
+        """Let a paused run go on."""
         request = request_of(request_key, "resume_run", checked_id(run_id, "run_id"))
         return await self._store.set_run_paused(run_id, False, optional_id(actor, "actor"), request)
 
@@ -96,6 +97,7 @@ class Operating(BulkVerbs, Keyring):
     async def resume_clog(
         self, clog_id: str, *, actor: str | None = None, request_key: str | None = None
     ) -> ClogRecord:
+        """Let the runs of a paused clog go on."""
         request = request_of(request_key, "resume_clog", checked_id(clog_id, "clog_id"))
         return await self._store.set_clog_paused(clog_id, False, optional_id(actor, "actor"), request)
 

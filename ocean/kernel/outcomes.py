@@ -16,6 +16,7 @@ class ErrorInfo:
     details: Any = None
 
     def as_json(self) -> dict[str, Any]:
+        """As it is stored, and travels."""
         return {"code": self.code, "message": self.message, "details": self.details}
 
 
@@ -77,6 +78,7 @@ class Wait:
         checked_time(self.until if self.for_ms is None else self.for_ms, "Wait")
 
     def wake_at(self, now: int) -> int:
+        """When the wait is over, if it begins now."""
         return self.until if self.until is not None else now + (self.for_ms or 0)
 
 

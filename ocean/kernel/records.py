@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 
 class RunStatus(StrEnum):
+    """The six statuses; `done` and `failed` are final."""
+
     IDLE = "idle"
     PENDING = "pending"
     ACTIVE = "active"
@@ -152,6 +154,7 @@ class RunInfo:
 
     @property
     def is_ended(self) -> bool:
+        """Done or failed: nothing moves it any more."""
         return self.status in ENDED
 
     def is_settled(self, now: int) -> bool:
@@ -349,6 +352,8 @@ class AdvanceResult:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
+    """A page of runs; `next_cursor` is None on the last."""
+
     runs: tuple[RunInfo, ...]
     next_cursor: str | None
 

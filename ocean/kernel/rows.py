@@ -24,6 +24,8 @@ class KeyedRun:
 
 @dataclass(frozen=True, slots=True)
 class TickRows:
+    """One tick's rows, by row id."""
+
     tick: int
     rows: Mapping[str, Any]
 

@@ -50,8 +50,7 @@ class Scene:
     refused: Mapping[str, Taken] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     ledger: Ledger = field(default_factory=Ledger)
-    reading: anyio.Lock = field(default_factory=anyio.Lock)
-    taking: anyio.Lock = field(default_factory=anyio.Lock)
+    locks: dict[str, anyio.Lock] = field(default_factory=dict)
     buffers: list[Effects] = field(default_factory=list)
     steps: set[tuple[str, str]] = field(default_factory=set)
     ordinal: int = 0
@@ -75,6 +74,12 @@ class Scene:
         """End a dry run. A handler that catches even this gets it again from its next tool."""
         self.stopped_at = DryStop(kind, name, clog_id)
         raise DryRunOver
+
+    def one_at_a_time(self, what: str) -> anyio.Lock:
+        """Most calls need none, and to make one for each would be a good part of what a call costs."""
+        if what not in self.locks:
+            self.locks[what] = anyio.Lock()
+        return self.locks[what]
 
     async def say(self, lock: Lock, event: NewEvent) -> None:
         if self.outflow is None:

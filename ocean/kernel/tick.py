@@ -23,7 +23,7 @@ from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
 from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import Lock, RunPage
+from ocean.kernel.records import ClogRecord, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
 from ocean.kernel.tick_facts import TickFacts
@@ -66,7 +66,7 @@ class Tick(TickFacts):
         scene = self._use("ocean.storage.read_scoped")
         at = self._addresses()
         ask = rows_ask(at, run, session, global_, tick, runs, keys, ticks, history)
-        async with scene.reading:
+        async with scene.one_at_a_time("read"):
             answer = scene.ledger.answer_for(ask)
             if answer is None:
                 answer = await scene.store.read_rows(ask)
@@ -136,16 +136,21 @@ class Tick(TickFacts):
 
     @overload
     async def step(
-        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick"
+        self, name: str, fn: Callable[[str], Awaitable[T]], *, scope: Literal["tick", "run"] = "tick", look: bool = True
     ) -> T: ...
 
     @overload
-    async def step(self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick") -> T: ...
+    async def step(
+        self, name: str, fn: Callable[[str], T], *, scope: Literal["tick", "run"] = "tick", look: bool = True
+    ) -> T: ...
 
-    async def step(self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick") -> Any:
+    async def step(
+        self, name: str, fn: Callable[[str], Any], *, scope: Literal["tick", "run"] = "tick", look: bool = True
+    ) -> Any:
         """Call `fn(idempotency_key)` once and remember its result: later calls of the tick (or run) get that.
 
-        Before the result is stored the effect is at least once, so pass the key on to the outside world.
+        Before the result is stored the effect is at least once, so pass the key on to the outside world. `look=False`
+        saves a query for whoever knows that this step of the run has not been taken yet.
         """
         scene = self._use("ocean.steps.run")
         lock = self._lock("step")
@@ -156,7 +161,7 @@ class Tick(TickFacts):
         if (scope, stored_name) in scene.steps:
             raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
         scene.steps.add((scope, stored_name))
-        if scope == "run" or scene.call > 1:
+        if look and (scope == "run" or scene.call > 1):
             stored = await scene.store.read_step(lock.run_id, tick, stored_name)
             if stored is not None:
                 return decode(stored)
@@ -190,7 +195,7 @@ class Tick(TickFacts):
         if key in scene.refused:
             return scene.refused[key]
         # One at a time: of two takes of one call, the second must know of the first.
-        async with scene.taking:
+        async with scene.one_at_a_time("take"):
             taken = await scene.store.look_at_counter([*scene.taken_of(key), take])
             scene.check_alive()
             if taken and n:
@@ -305,6 +310,7 @@ class Tick(TickFacts):
         self._effects.timers.append(SetTimer(name, checked_time(time, "at"), encode(input, "input")))
 
     async def cancel_timer(self, name: str) -> None:
+        """Drop a timer that has not fired; nothing if there is none."""
         self._use("ocean.timers.cancel")
         self._effects.timers.append(CancelTimer(checked_id(name, "a timer's name", 128)))
 
@@ -325,6 +331,15 @@ class Tick(TickFacts):
         scene = self._use("ocean.runs.list")
         where = run_filter(**query)
         return await scene.store.list_runs(where, checked_limit(limit), cursor, is_descending(where, order))
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        """A run as it is now, of any clog; not part of the commit's checks."""
+        scene = self._use("ocean.runs.get")
+        return await scene.store.get_run(checked_id(run_id, "run_id"))
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        """The clogs that any instance on this database has written down."""
+        return await self._use("ocean.clogs.list").store.list_clogs()
 
     async def fetch(
         self,

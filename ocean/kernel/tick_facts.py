@@ -15,14 +15,17 @@ class TickFacts:
 
     @property
     def run_id(self) -> str:
+        """The run that this is a tick of, or a call on."""
         return self.run.run_id
 
     @property
     def session_id(self) -> str:
+        """The run's session, or the one that a direct call was made in."""
         return self._scene.session_id
 
     @property
     def clog_id(self) -> str:
+        """The clog whose code is called."""
         return self._clog.clog_id
 
     @property
@@ -34,6 +37,7 @@ class TickFacts:
 
     @property
     def has_run(self) -> bool:
+        """False in a direct call on a clog."""
         return self._scene.run is not None
 
     @property
@@ -58,6 +62,7 @@ class TickFacts:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
+        """One input, or with `inputs="all"` all that are due; none when a wait ran out."""
         return self._scene.inputs
 
     @property
@@ -67,10 +72,12 @@ class TickFacts:
 
     @property
     def signal_id(self) -> str | None:
+        """The id of the signal that is the first input, if it has one."""
         return self._scene.inputs[0].signal_id if self._scene.inputs else None
 
     @property
     def timer(self) -> str | None:
+        """The name of the timer that is the first input, if it is one."""
         return self._scene.inputs[0].timer if self._scene.inputs else None
 
     @property
@@ -92,10 +99,16 @@ class TickFacts:
         return self._scene.deadline
 
     @property
+    def elapsed_ms(self) -> int:
+        """How long this call has been at work."""
+        return max(self._scene.clock.now() - self._scene.now, 0)
+
+    @property
     def idempotency_key(self) -> str:
         """Stable over every call of this tick: hand it to the outside world."""
         return self._scene.seed
 
     @property
     def caller(self) -> Caller:
+        """Who made the direct call: actor and roles; nobody in a tick."""
         return self._scene.caller

@@ -96,6 +96,10 @@ class SignalRun(ToolInput):
     required: bool = False
 
 
+class GetRun(ToolInput):
+    run_id: str
+
+
 Status = Literal["idle", "pending", "active", "waiting", "done", "failed"]
 
 
@@ -174,6 +178,7 @@ class ToolSpec:
     reaches_out: bool = False
 
     def json_schema(self) -> dict[str, Any]:
+        """Of its input, in camelCase."""
         return self.input.model_json_schema(by_alias=True) if self.input else {}
 
 
@@ -210,6 +215,15 @@ async def _list(tick: "Tick", ask: ListRuns) -> Any:
     return {"runs": [asdict(run) for run in page.runs], "next_cursor": page.next_cursor}
 
 
+async def _get(tick: "Tick", ask: GetRun) -> Any:
+    run = await tick.get_run(ask.run_id)
+    return None if run is None else asdict(run)
+
+
+async def _clogs(tick: "Tick", ask: NoInput) -> Any:
+    return [asdict(clog) for clog in await tick.list_clogs()]
+
+
 async def _fetch(tick: "Tick", ask: FetchInput) -> Any:
     values = _given(ask)
     if "body" in values:
@@ -236,9 +250,11 @@ TOOLS: dict[str, ToolSpec] = {
         ),
         ToolSpec("ocean.events.stream", "Append an event at once.", EmitEvent, lambda t, i: t.stream(**_given(i))),
         ToolSpec("ocean.clog.call", "Call a method of a clog.", CallClog, lambda t, i: t.call(**_given(i))),
+        ToolSpec("ocean.clogs.list", "List the clogs of all instances.", NoInput, _clogs),
         ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, _create),
         ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
         ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, times, attributes.", ListRuns, _list),
+        ToolSpec("ocean.runs.get", "Show a run as it is now.", GetRun, _get),
         ToolSpec(
             "ocean.runs.set_attributes",
             "Set what this run is found by.",

@@ -64,6 +64,8 @@ def _fresh() -> bytes:
 
 
 class InlineDatabase:
+    """A SQLite database without threads, on which a test decides when each transaction happens."""
+
     def __init__(self, db: sqlite3.Connection, weather: Weather | None = None) -> None:
         self._db = db
         self._weather = weather or Weather()

@@ -10,6 +10,8 @@ START = 1_700_000_000_000
 
 
 class ManualClock:
+    """A clock that only the test moves."""
+
     def __init__(self, start: int = START) -> None:
         self._now = start
         self._order = itertools.count()

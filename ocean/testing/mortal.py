@@ -37,7 +37,7 @@ from ocean.testing.outside import Outside
 
 TOOLS = (
     *("read", "write", "emit", "stream", "step", "take", "call", "signal", "create_run", "release_dedupe_key"),
-    *("set_timer", "cancel_timer", "set_attributes", "list_runs", "fetch"),
+    *("set_timer", "cancel_timer", "set_attributes", "list_runs", "get_run", "list_clogs", "fetch"),
 )
 LASTING = ("stream", "step")
 """Tools after which something stays even if the call dies at once: there it is killed after them, too."""

@@ -43,6 +43,8 @@ class _Numbered(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in virtual time, whose seed decides the order of what is ready."""
+
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
     _stopping: bool

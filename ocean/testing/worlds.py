@@ -32,6 +32,8 @@ fresh_url = in_memory
 
 @dataclass(slots=True)
 class World:
+    """An Ocean on a private database, with a clock that only the test moves."""
+
     ocean: Ocean
     clock: ManualClock
     store: Store

@@ -12,6 +12,7 @@ from tests.cli.kit import ROOT, Shell
 OTHERS = {
     "delete-session",
     "doctor",
+    "mcp",
     "demo",
     "bench",
     "new clog",
@@ -21,6 +22,7 @@ OTHERS = {
     "keys create",
     "keys list",
     "keys revoke",
+    *(f"schedule {verb}" for verb in ["add", "list", "show", "next", "trigger", "pause", "resume", "remove"]),
 }
 WITHOUT_DATABASE = {"demo", "new clog"}
 
@@ -59,7 +61,7 @@ def test_the_help_of_a_command_names_its_options(ocean: Shell, name: str) -> Non
         assert {"--db", "--clogs"} <= set(COMMANDS[name])
 
 
-@pytest.mark.parametrize("group", [[], ["keys"], ["limit"], ["new"]])
+@pytest.mark.parametrize("group", [[], ["keys"], ["limit"], ["new"], ["schedule"]])
 def test_the_list_of_commands_says_each_in_a_whole_line(ocean: Shell, group: list[str]) -> None:
     told = ocean(*group, "--help", COLUMNS="80")
     assert "Commands:" in told.out

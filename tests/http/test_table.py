@@ -72,6 +72,7 @@ LEFT_OUT = {
     "list_api_keys": "for whoever has the database at hand",
     "revoke_api_key": "for whoever has the database at hand",
     "has_api_keys": "every request without a key finds out",
+    "follow_in_parts": "streams follow their feed by it",
     "kept_answer": "an Idempotency-Key is looked up by it",
     "keep_answer": "an Idempotency-Key is kept by it",
     "standing": "every verb on a run asks it",

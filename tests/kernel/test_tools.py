@@ -23,6 +23,8 @@ USES: dict[str, Callable[[Tick], Awaitable[Any]]] = {
     "ocean.runs.create": lambda tick: tick.create_run(clog_id="echo"),
     "ocean.runs.signal": lambda tick: tick.signal("nobody"),
     "ocean.runs.list": lambda tick: tick.list_runs(),
+    "ocean.runs.get": lambda tick: tick.get_run("nobody"),
+    "ocean.clogs.list": lambda tick: tick.list_clogs(),
     "ocean.runs.set_attributes": lambda tick: tick.set_attributes(kind="x"),
     "ocean.runs.release_dedupe_key": lambda tick: tick.release_dedupe_key(),
     "ocean.timers.set": lambda tick: tick.set_timer("t", after_ms=1),
@@ -42,6 +44,8 @@ INPUTS: dict[str, dict[str, Any]] = {
     "ocean.runs.create": {"clog_id": "echo"},
     "ocean.runs.signal": {"run_id": "nobody"},
     "ocean.runs.list": {},
+    "ocean.runs.get": {"run_id": "nobody"},
+    "ocean.clogs.list": {},
     "ocean.runs.set_attributes": {"attributes": {"kind": "x"}},
     "ocean.runs.release_dedupe_key": {},
     "ocean.timers.set": {"name": "t", "after_ms": 1},
@@ -412,3 +416,25 @@ async def test_tools_stop_working_when_their_tick_is_over() -> None:
     await in_a_tick(keep)
     with pytest.raises(ClogError, match="this tick is over"):
         await kept[0].tools.invoke("ocean.events.emit", {"type": "late"})
+
+
+@pytest.mark.anyio
+async def test_a_run_of_any_clog_and_the_clogs_themselves_are_shown_by_name() -> None:
+    clog = Clog("doer", generic=["cancel"])
+    seen: list[Any] = []
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        for run_id in ("other", "nobody"):
+            seen.append(await tick.tools.invoke("ocean.runs.get", {"run_id": run_id}))
+        seen.append(await tick.tools.invoke("ocean.clogs.list"))
+        return Ok()
+
+    async with world(clogs=[clog, echo()]) as w:
+        await w.ocean.create_run(session_id="elsewhere", clog_id="echo", run_id="other")
+        await w.ocean.create_run(session_id="s", clog_id="doer", input={})
+        await w.drain()
+        other, nobody, clogs = seen
+        assert (other["session_id"], other["clog_id"], other["status"], nobody) == ("elsewhere", "echo", "idle", None)
+        assert {each["clog_id"]: each["allows"] for each in clogs}["doer"] == ("cancel",)
+        assert len(clogs) == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ocean import Done, Ok, Outcome, Retry, RetryPolicy, RunNotFound, Tick, TickResult, Wait
+from ocean import Done, InvalidValue, Ok, Outcome, Retry, RetryPolicy, RunNotFound, Tick, TickResult, Wait
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio
@@ -126,3 +126,39 @@ async def test_explain_agrees_with_the_claim_at_every_moment_of_a_life() -> None
             calls += advanced.outcomes
             w.clock.advance(1)
         assert [result.outcome for result in calls] == ["retry", "wait", "ok", "retry", "done"]
+
+
+async def test_a_clog_may_say_what_its_sleeping_runs_wait_for() -> None:
+    async def keep(tick: Tick) -> Outcome:
+        await tick.read(run=True)
+        await tick.write(run=tick.input)
+        return Ok() if tick.input == "the post" else Wait(for_ms=500)
+
+    script = Script(keep)
+
+    @script.explains
+    def tell(row: str) -> str | None:
+        if row == "nonsense":
+            raise ValueError("no such thing")
+        return f"it waits for {row}" if row else None
+
+    async with stage(script) as w:
+        unwritten = await start_idle(w)
+        runs = [await start(w, said) for said in ("the post", "nonsense", "")]
+        due = (await w.ocean.explain(runs[0])).holds
+        await w.drain()
+        said = [(await w.ocean.explain(run_id)).holds[0].message for run_id in (unwritten, *runs)]
+        idle, asleep = "the inbox is empty; a signal makes it pending", "its next timer or a signal"
+        assert due == ()
+        assert said[:2] == [idle, f"{idle}; it waits for the post"]
+        assert said[2].endswith(f"{asleep}; its clog could not say what it waits for (ValueError: no such thing)")
+        assert said[3].endswith(asleep)
+        elsewhere = await w.instance([])
+        assert "the post" not in " ".join(hold.message for hold in (await elsewhere.explain(runs[0])).holds)
+
+
+async def test_a_clog_says_it_in_one_way() -> None:
+    script = Script()
+    script.explains(str)
+    with pytest.raises(InvalidValue, match="says already what its runs wait for"):
+        script.explains(repr)

@@ -178,3 +178,18 @@ async def test_two_clogs_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidValue, match="two clogs are called 'c'"):
         async with world(clogs=[Clog("c"), Clog("c")]):
             pass
+
+
+async def test_a_tick_knows_how_long_it_has_been_at_work() -> None:
+    clocks: list[Any] = []
+
+    async def act(tick: Tick) -> Outcome:
+        before = tick.elapsed_ms
+        clocks[0].advance(250)
+        return Done([before, tick.elapsed_ms])
+
+    async with stage(Script(act)) as w:
+        clocks.append(w.clock)
+        run_id = await start(w)
+        await w.drain()
+        assert (await look(w, run_id)).output == [0, 250]

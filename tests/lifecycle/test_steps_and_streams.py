@@ -172,3 +172,21 @@ async def test_a_tool_used_after_the_tick_is_over_is_refused() -> None:
         await w.drain()
         with pytest.raises(ClogError, match="this tick is over"):
             await kept[0].emit("late")
+
+
+async def test_a_step_that_does_not_look_still_keeps_the_first_result() -> None:
+    done: list[str] = []
+
+    def effect(key: str) -> int:
+        done.append(key)
+        return len(done)
+
+    async def act(tick: Tick) -> Outcome:
+        result = await tick.step("effect", effect, scope="run", look=False)
+        return Done(result) if tick.number == 2 else Continue()
+
+    async with stage(Script(act)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert (await look(w, run_id)).output == 1
+        assert len(done) == 2

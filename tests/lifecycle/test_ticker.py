@@ -11,7 +11,7 @@ import pytest
 from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
-from ocean.ticking import Ticker, ticker
+from ocean.ticking import MOST_AT_WORK, Ticker, ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -164,22 +164,22 @@ async def test_no_more_handlers_are_at_work_than_a_poke_may_have() -> None:
         return Done()
 
     async with stage(Script(slow)) as w, ticker(w.ocean) as one:
-        for _ in range(40):
+        for _ in range(MOST_AT_WORK + 8):
             await start(w)
         for _ in range(5):
             await let_others_go_on(w)
             w.clock.advance(1_000)
         with anyio.fail_after(PATIENCE_S):
-            while entered < 32:
+            while entered < MOST_AT_WORK:
                 await let_others_go_on(w)
         for _ in range(5):
             w.clock.advance(1_000)
             await let_others_go_on(w)
-        assert (entered, most) == (32, 32)
+        assert (entered, most) == (MOST_AT_WORK, MOST_AT_WORK)
         release.set()
         await let_others_go_on(w)
         w.clock.advance(1_000)
-        await until_ticks(w, one, 40)
+        await until_ticks(w, one, MOST_AT_WORK + 8)
 
 
 async def test_a_handler_at_work_is_waited_for_when_it_stops() -> None:

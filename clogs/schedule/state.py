@@ -1,0 +1,42 @@
+"""What a schedule remembers between its times."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from clogs.schedule.plan import Plan
+from clogs.schedule.spec import Spec, read_spec
+
+
+class State(BaseModel):
+    """Times up to `last_at` are settled, whether they fired or not: none of them can fire any more."""
+
+    told: dict[str, Any]
+    created_at: int
+    last_at: int
+    fired: int = 0
+    fired_at: int | None = None
+    skipped: int = 0
+    queue: list[int] = []
+
+    @property
+    def spec(self) -> Spec:
+        return read_spec(self.told)
+
+    @property
+    def plan(self) -> Plan:
+        return self.spec.plan(self.created_at)
+
+    @property
+    def left(self) -> int | None:
+        """How many times may still fire, besides those in the queue; None if nothing limits them."""
+        limit = self.spec.limit
+        return None if limit is None else max(limit - self.fired - len(self.queue), 0)
+
+    @property
+    def next_at(self) -> int | None:
+        return None if self.left == 0 else self.plan.next_after(self.last_at)
+
+
+def new_state(spec: Spec, created_at: int) -> State:
+    return State(told=spec.given, created_at=created_at, last_at=created_at)

@@ -1,0 +1,71 @@
+"""A real HTTP server on loopback that answers what a test says, and keeps what it was asked."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Reply:
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Site:
+    host: str
+    asked: list[Asked] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    """One after the other; the last one for ever."""
+    answer: Callable[[Asked], Reply] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}/"
+
+    def reply(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        if self.answer is not None:
+            return self.answer(asked)
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
+
+@contextmanager
+def a_site(*replies: Reply) -> Iterator[Site]:
+    class Handler(BaseHTTPRequestHandler):
+        def respond(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            reply = site.reply(Asked(self.command, self.path, headers, body))
+            self.send_response(reply.status)
+            for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(reply.body)
+
+        do_GET = do_POST = respond
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site = Site(f"127.0.0.1:{server.server_address[1]}", replies=list(replies or [Reply()]))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,104 @@
+"""A world whose application answers MCP, asked by the SDK's own client."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+from starlette.applications import Starlette
+from typing_extensions import TypedDict
+
+from ocean import Clog, Tick
+from ocean.http.app import make_app
+from ocean.kernel.access import KeyScope
+from ocean.mcp.serving import mounted
+from ocean.testing import World, world
+from tests.http.kit import obedient
+from tests.invariants import check
+
+URL = "http://127.0.0.1/mcp"
+
+
+class Line(TypedDict):
+    text: str
+    times: int
+
+
+def parrot() -> Clog:
+    """Its method says what it takes."""
+    clog = Clog("parrot")
+
+    @clog.method
+    async def repeat(tick: Tick, payload: Line) -> str:
+        """Say a text so many times."""
+        return payload["text"] * payload["times"]
+
+    return clog
+
+
+def closed() -> Clog:
+    """Keeps everything to itself."""
+    clog = Clog("closed", generic=[])
+
+    @clog.method
+    async def peek(tick: Tick, payload: Any) -> str:
+        return "secret"
+
+    return clog
+
+
+@dataclass(frozen=True, slots=True)
+class Agency:
+    w: World
+    app: Starlette
+
+    async def key(self, *scopes: KeyScope, **more: Any) -> str:
+        return (await self.w.ocean.create_api_key("ann", scopes, **more)).key
+
+    @asynccontextmanager
+    async def http(self, key: str | None = None, **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
+        shown = {} if key is None else {"Authorization": f"Bearer {key}"}
+        transport = httpx2.ASGITransport(self.app)
+        async with httpx2.AsyncClient(transport=transport, headers=shown | headers) as http:
+            yield http
+
+    @asynccontextmanager
+    async def client(self, key: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
+        async with (
+            self.http(key) as http,
+            Client(streamable_http_client(URL, http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+
+@asynccontextmanager
+async def agency(more: Iterable[Clog] = (), poke_ms: int = 0) -> AsyncIterator[Agency]:
+    async with world(clogs=[obedient(), parrot(), closed(), *more]) as w:
+        app = make_app(w.ocean, poke_ms=poke_ms)
+        async with mounted(w.ocean, app):
+            yield Agency(w, app)
+        await check(w)
+
+
+def answered(result: CallToolResult) -> Any:
+    """What a call answered; it was no refusal."""
+    assert not result.is_error, result.structured_content
+    return result.structured_content
+
+
+def refused(result: CallToolResult) -> Any:
+    """The error of a refused call, after a look at how it is told."""
+    assert result.is_error, result.structured_content
+    body = result.structured_content
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "httpStatus", "retryable", "requestId", "details"}
+    (said,) = result.content
+    assert said.type == "text"
+    assert body["error"]["code"] in said.text
+    assert "Traceback" not in said.text
+    assert body["error"]["requestId"]
+    return body["error"]

@@ -1,0 +1,55 @@
+"""Methods as tools: what they are called, and what they say that they take."""
+
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from pydantic import BaseModel
+
+from ocean import Clog, Tick
+from ocean.mcp.methods import method_tools
+from ocean.mcp.schemas import schemas
+
+
+class Item(BaseModel):
+    name: str
+
+
+class Cart(BaseModel):
+    items: list[Item]
+
+
+def with_method(clog_id: str, name: str, hint: object = Any) -> Clog:
+    clog = Clog(clog_id)
+
+    async def method(tick: Tick, payload: object) -> None:
+        return None
+
+    method.__name__ = name
+    method.__annotations__["payload"] = hint
+    clog.method(method)
+    return clog
+
+
+def test_a_payload_of_models_is_described_whole() -> None:
+    (tool,) = method_tools([with_method("shop", "buy", Cart)])
+    schema = schemas().takes(tool)
+    jsonschema.validate({"payload": {"items": [{"name": "a book"}]}}, schema)
+    assert not jsonschema.Draft202012Validator(schema).is_valid({"payload": {"items": [{"nam": 1}]}})
+
+
+@pytest.mark.parametrize("hint", [Any, object(), "Nowhere", print])
+def test_a_payload_that_says_nothing_may_be_anything(hint: object) -> None:
+    (tool,) = method_tools([with_method("shop", "buy", hint)])
+    jsonschema.validate({"payload": ["anything"]}, schemas().takes(tool))
+
+
+def test_a_method_whose_name_does_not_fit_or_is_not_its_own_is_left_to_call_method() -> None:
+    clogs = [
+        with_method("a", "b__c"),
+        with_method("a__b", "c"),
+        with_method("dotted.name", "m"),
+        with_method("x" * 60, "long"),
+        with_method("fine", "m"),
+    ]
+    assert [tool.name for tool in method_tools(clogs)] == ["fine__m"]

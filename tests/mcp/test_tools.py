@@ -1,0 +1,323 @@
+"""What the tools do, asked by the SDK's client: it checks every answer against the schema that the tool declares."""
+
+import json
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from mcp import MCPError
+
+from ocean import Clog, Done, InvalidValue, Outcome, Reply, Tick
+from ocean.http.app import make_app
+from ocean.mcp.serving import mounted
+from ocean.mcp.tools import TOOLS
+from ocean.testing import world
+from tests.cli.kit import ROOT
+from tests.mcp.kit import Agency, agency, answered, refused
+
+pytestmark = pytest.mark.anyio
+
+CALLS: dict[str, dict[str, Any]] = {
+    "create_run": {"sessionId": "s", "clogId": "c", "input": {"done": 1}, "attributes": {"size": 3}},
+    "get_run": {"runId": "r"},
+    "list_runs": {"clogId": ["c"], "status": ["idle", "waiting"], "attributes": {"size": {"gte": 2}}, "countUpTo": 9},
+    "signal_run": {"runId": "r", "input": {"say": 2}, "signalId": "one", "waitMs": 1000},
+    "call_method": {"runId": "r", "method": "echo", "payload": [1]},
+    "pause_run": {"runId": "r"},
+    "resume_run": {"runId": "r"},
+    "retry_run": {"runId": "failed"},
+    "explain_run": {"runId": "r"},
+    "read_events": {"runId": "r", "types": ["said"], "after": 0},
+    "list_ticks": {"runId": "r"},
+    "list_inputs": {"runId": "r"},
+    "advance": {"runId": "r", "budgetMs": 100},
+    "list_clogs": {},
+    "cancel_run": {"runId": "r", "reason": "enough"},
+}
+
+
+async def some_runs(a: Agency) -> None:
+    make = a.w.ocean.create_run
+    await make(session_id="s", clog_id="c", run_id="r", input={"say": "hello"}, attributes={"size": 2})
+    await make(session_id="s", clog_id="c", run_id="failed", input={"fail": "no"})
+    await a.w.drain()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_every_tool_takes_and_answers_what_it_declares(a: Agency, mode: str) -> None:
+    assert set(CALLS) == {tool.name for tool in TOOLS}
+    await some_runs(a)
+    async with a.client(mode=mode) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        for name, arguments in CALLS.items():
+            tool = tools[name]
+            jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+            jsonschema.validate(arguments, tool.input_schema)
+            said = answered(await client.call_tool(name, arguments))
+            assert tool.output_schema is not None
+            jsonschema.validate(said, tool.output_schema)
+            assert not jsonschema.Draft202012Validator(tool.output_schema).is_valid({"nothing": 1})
+
+
+async def test_a_run_lives_from_its_creation_to_its_end(a: Agency) -> None:
+    async with a.client() as client:
+        made = answered(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c", "runId": "r"}))
+        assert (made["runId"], made["status"]) == ("r", "idle")
+        assert answered(await client.call_tool("explain_run", {"runId": "r"}))["holds"][0]["code"] == "idle"
+        await client.call_tool("signal_run", {"runId": "r", "input": {"say": "hi"}})
+        poked = answered(await client.call_tool("advance", {}))
+        assert (poked["advanced"], poked["outcomes"][0]["outcome"]) == (1, "ok")
+        ended = answered(await client.call_tool("signal_run", {"runId": "r", "input": {"done": 5}, "waitMs": 1000}))
+        assert (ended["status"], ended["output"]) == ("done", 5)
+        assert answered(await client.call_tool("get_run", {"runId": "r"})) == ended
+
+
+async def test_the_log_is_read_page_by_page_of_a_run_a_session_a_clog_and_all(a: Agency) -> None:
+    await some_runs(a)
+    async with a.client() as client:
+        told: list[str] = []
+        after = 0
+        while page := answered(await client.call_tool("read_events", {"runId": "r", "after": after, "limit": 2})):
+            told += [event["type"] for event in page["events"]]
+            if len(page["events"]) < 2:
+                break
+            after = page["nextCursor"]
+        assert told == ["run.created", "said", "tick.committed"]
+        everything = answered(await client.call_tool("read_events", {}))["events"]
+        for place in ({"sessionId": "s"}, {"clogId": "c"}):
+            assert answered(await client.call_tool("read_events", place))["events"] == everything
+        assert len(everything) > 3
+
+
+async def test_what_is_called_by_its_key_again_is_answered_as_the_first_time(a: Agency) -> None:
+    create = {"sessionId": "s", "clogId": "c", "idempotencyKey": "once"}
+    async with a.client() as client:
+        first = answered(await client.call_tool("create_run", create))
+        assert answered(await client.call_tool("create_run", create)) == first
+        error = refused(await client.call_tool("create_run", create | {"clogId": "parrot"}))
+        assert (error["code"], error["httpStatus"]) == ("request_key_reused", 409)
+        assert refused(await client.call_tool("create_run", create | {"idempotencyKey": 7}))["code"] == "invalid_value"
+        poke = {"budgetMs": 10, "idempotencyKey": "poke"}
+        assert answered(await client.call_tool("advance", poke)) == answered(await client.call_tool("advance", poke))
+    assert (await a.w.ocean.count_runs()).count == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code", "said"),
+    [
+        ("get_run", {}, "invalid_value", "get_run needs runId"),
+        ("get_run", {"runId": 5}, "invalid_value", "runId is a text, got 5"),
+        ("get_run", {"runId": ""}, "invalid_value", "runId is a text"),
+        ("get_run", {"runid": "r", "runId": "r"}, "invalid_value", "takes no 'runid'; did you mean 'runId'?"),
+        ("get_run", {"runId": "a/b"}, "run_not_found", "there is no run 'a/b'"),
+        ("get_run", {"runId": "../v1/session"}, "run_not_found", "there is no run '../v1/session'"),
+        ("create_run", {"sessionId": "s"}, "invalid_body", "clogId: Field required"),
+        ("create_run", {"sessionId": "s", "clogId": "c", "priority": "high"}, "invalid_body", "priority"),
+        ("create_run", {"sessionId": "s", "clogId": "cc"}, "unknown_clog", "did you mean 'c'?"),
+        ("list_runs", {"limit": "many"}, "invalid_query", "limit: is a whole number"),
+        ("list_runs", {"limit": 5_000}, "invalid_query", "limit"),
+        ("list_runs", {"attributes": {"size": 1}}, "invalid_value", "clog"),
+        ("list_runs", {"clogId": []}, "invalid_value", "clogId is empty: leave it out"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": []}}, "invalid_value", "attributes.size is empty"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": {}}}, "invalid_value", "attributes.size is empty"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": {"over": 1}}}, "invalid_value", "or an object of gt"),
+        ("list_runs", {"cursor": "nonsense"}, "bad_cursor", "cursor"),
+        ("read_events", {"runId": "r", "clogId": "c"}, "invalid_value", "read_events with runId takes no 'clogId'"),
+        ("read_events", {"after": "yesterday"}, "invalid_query", "after"),
+        ("call_method", {"runId": "r"}, "invalid_value", "needs method and runId or clogId and method"),
+        ("call_method", {"runId": "r", "method": "ech"}, "unknown_method", "did you mean 'echo'?"),
+        ("call_method", {"runId": "r", "method": "echo", "sessionId": "s"}, "invalid_value", "takes no 'sessionId'"),
+        ("signal_run", {"runId": "failed"}, "run_ended", "has ended"),
+        ("list_clogs", {"idempotencyKey": "k"}, "invalid_value", "takes no 'idempotencyKey'"),
+        ("advance", {"budgetMs": 10**9}, "invalid_body", "budgetMs"),
+    ],
+)  # fmt: skip
+async def test_a_call_that_cannot_be_done_says_why(a: Agency, tool: str, arguments: Any, code: str, said: str) -> None:
+    await some_runs(a)
+    before = await a.w.ocean.last_cursor()
+    async with a.client() as client:
+        error = refused(await client.call_tool(tool, arguments))
+    assert error["code"] == code
+    assert said in error["message"]
+    assert await a.w.ocean.last_cursor() == before
+
+
+async def test_texts_that_look_like_numbers_are_found_as_texts(a: Agency) -> None:
+    for run_id, value in (
+        ("number", 12),
+        ("text", "12"),
+        ("true", True),
+        ("word", "true"),
+        ("quoted", '"a'),
+        ("b", "b"),
+    ):
+        await a.w.ocean.create_run(session_id="s", clog_id="c", run_id=run_id, attributes={"v": value})
+    async with a.client() as client:
+        for wanted, found in ((12, ["number"]), ("12", ["text"]), (True, ["true"]), ("true", ["word"]),
+                              ('"a', ["quoted"]), (["b", 12], ["b", "number"])):  # fmt: skip
+            asked = {"clogId": ["c"], "attributes": {"v": wanted}}
+            runs = answered(await client.call_tool("list_runs", asked))["runs"]
+            assert sorted(run["runId"] for run in runs) == found
+
+
+async def test_a_method_is_a_tool_that_says_what_it_takes(a: Agency) -> None:
+    async with a.client() as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        repeat = tools["parrot__repeat"]
+        assert (repeat.description or "").startswith("Say a text so many times.")
+        payload = repeat.input_schema["properties"]["payload"]
+        assert payload["properties"]["times"]["type"] == "integer"
+        assert {"clogId", "method"}.isdisjoint(repeat.input_schema["properties"])
+        said = await client.call_tool("parrot__repeat", {"payload": {"text": "ab", "times": 2}, "sessionId": "s"})
+        assert answered(said) == {"answer": "abab"}
+        added = {"sessionId": "s", "payload": 2, "idempotencyKey": "k"}
+        assert [answered(await client.call_tool("c__add", added)) for _ in "12"] == [{"answer": 2}] * 2
+        error = refused(await client.call_tool("c__add", {"method": "refuse"}))
+        assert "takes no 'method'" in error["message"]
+
+
+async def test_a_methods_tool_is_for_runs_of_its_clog_only(a: Agency) -> None:
+    await some_runs(a)
+    async with a.client() as client:
+        assert answered(await client.call_tool("c__echo", {"runId": "r", "payload": 1})) == {"answer": 1}
+        error = refused(await client.call_tool("parrot__repeat", {"runId": "r", "payload": 1}))
+        assert (error["code"], error["message"]) == ("run_not_found", "there is no run 'r'")
+
+
+async def test_what_a_clog_keeps_to_itself_is_no_tool_and_cannot_be_called(a: Agency) -> None:
+    await a.w.ocean.create_run(session_id="s", clog_id="closed", run_id="mine")
+    async with a.client() as client:
+        assert "closed__peek" not in {tool.name for tool in (await client.list_tools()).tools}
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("call_method", {"runId": "mine", "method": "peek"}),
+            ("call_method", {"clogId": "closed", "method": "peek", "sessionId": "s"}),
+            ("create_run", {"sessionId": "s", "clogId": "closed"}),
+            ("signal_run", {"runId": "mine"}),
+            ("cancel_run", {"runId": "mine"}),
+            ("pause_run", {"runId": "mine"}),
+        ]
+        for name, arguments in calls:
+            error = refused(await client.call_tool(name, arguments))
+            assert (error["code"], error["details"]["allows"]) == ("not_generic", [])
+        assert answered(await client.call_tool("get_run", {"runId": "mine"}))["clogId"] == "closed"
+
+
+async def test_a_method_that_refuses_is_told_in_its_own_words(a: Agency) -> None:
+    async with a.client() as client:
+        error = refused(await client.call_tool("c__refuse", {"sessionId": "s", "payload": "x"}))
+    assert (error["code"], error["httpStatus"], error["details"]) == ("own_code", 422, {"own_key": "x"})
+    assert [event.type for event in await a.w.ocean.read_events()] == ["refused", "call.committed"]
+
+
+async def test_an_unexpected_error_says_nothing_of_its_cause(a: Agency) -> None:
+    async with a.client() as client:
+        error = refused(await client.call_tool("parrot__repeat", {"payload": "no object"}))
+    assert "string indices" not in json.dumps(error)
+
+
+async def test_an_unknown_tool_is_named_with_its_nearest(a: Agency) -> None:
+    async with a.client() as client:
+        with pytest.raises(MCPError, match="there is no tool 'get_runs'; did you mean 'get_run'"):
+            await client.call_tool("get_runs", {})
+
+
+async def test_a_call_that_changes_something_moves_it_on_behind_its_answer() -> None:
+    async with agency(poke_ms=500) as a, a.client() as client:
+        create = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
+        assert answered(await client.call_tool("create_run", create))["status"] in ("pending", "active", "done")
+        told = [event.type async for event in a.w.ocean.follow("r")]
+        assert told[-1] == "run.done"
+
+
+def slow(started: anyio.Event, go_on: anyio.Event) -> Clog:
+    clog = Clog("slow")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        started.set()
+        await go_on.wait()
+        return Done("late")
+
+    return clog
+
+
+WAITED_FOR = {"sessionId": "s", "clogId": "slow", "runId": "r", "input": {}, "waitMs": 20_000}
+
+
+async def test_a_server_that_stops_answers_those_who_wait() -> None:
+    started, go_on = anyio.Event(), anyio.Event()
+    async with agency([slow(started, go_on)]) as a, a.client() as client, anyio.create_task_group() as tasks:
+        said: list[Any] = []
+
+        async def create() -> None:
+            said.append(answered(await client.call_tool("create_run", WAITED_FOR)))
+
+        tasks.start_soon(create)
+        await started.wait()
+        a.app.state.stopping.set()
+        while not said:
+            await anyio.lowlevel.checkpoint()
+        assert (said[0]["runId"], said[0]["status"]) == ("r", "active")
+        go_on.set()
+
+
+async def test_a_caller_who_gives_up_stops_nothing_that_has_begun() -> None:
+    started, go_on = anyio.Event(), anyio.Event()
+    async with agency([slow(started, go_on)]) as a, a.client() as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "create_run", WAITED_FOR)
+            await started.wait()
+            tasks.cancel_scope.cancel()
+        go_on.set()
+        told = [event.type async for event in a.w.ocean.follow("r")]
+        assert told.count("tick.committed") == 1
+        assert "tick.restarted" not in told
+
+
+async def test_runs_are_resources(a: Agency) -> None:
+    await some_runs(a)
+    await a.w.ocean.create_run(session_id="s", clog_id="c", run_id="a/b c")
+    async with a.client() as client:
+        listed = (await client.list_resources()).resources
+        assert {each.name for each in listed} == {"r", "failed", "a/b c"}
+        for each in listed:
+            read = (await client.read_resource(each.uri)).contents[0]
+            assert json.loads(read.text)["runId"] == each.name  # type: ignore[union-attr]
+        events = (await client.read_resource("ocean://runs/r/events")).contents[0]
+        assert json.loads(events.text)["events"][1]["type"] == "said"  # type: ignore[union-attr]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in templates][-1] == "ocean://runs/{runId}/explain"
+        for uri, said in (("ocean://runs/no", "there is no run 'no'"), ("ocean://x", "no resource"), ("a:b", "no re")):
+            with pytest.raises(MCPError, match=said):
+                await client.read_resource(uri)
+
+
+async def test_resources_are_listed_page_by_page(a: Agency) -> None:
+    for n in range(60):
+        await a.w.ocean.create_run(session_id="s", clog_id="c", run_id=f"r{n}")
+    async with a.client() as client:
+        first = await client.list_resources()
+        rest = await client.list_resources(cursor=first.next_cursor)
+    assert (len(first.resources), len(rest.resources), rest.next_cursor) == (50, 10, None)
+
+
+async def test_no_clog_can_hide_the_place_of_agents() -> None:
+    clog = Clog("greedy")
+
+    @clog.route("POST", "/mcp/x", access="open")
+    async def answer(incoming: Any) -> Reply:
+        return Reply(1)
+
+    async with world(clogs=[clog]) as w:
+        with pytest.raises(InvalidValue, match="Ocean's own routes"):
+            async with mounted(w.ocean, make_app(w.ocean)):
+                pass
+
+
+def test_the_document_names_every_tool_and_its_scope() -> None:
+    rows = [line for line in (ROOT / "docs" / "mcp.md").read_text().splitlines() if line.startswith("| `")]
+    for tool in TOOLS:
+        (row,) = [row for row in rows if f"`{tool.name}`" in row]
+        assert row.endswith(f"| `{tool.scope}` |")
