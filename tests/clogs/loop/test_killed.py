@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'ocean.db'}"
         return
@@ -27,13 +27,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.anyio
 async def test_a_killed_process_is_followed_by_one_that_finishes_its_step_and_frees_the_issue(
-    place: str, tmp_path: Path
+    url: str, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "merged"
     loop = merging(ledger)
-    async with Ocean.open(place, clogs=loop.clogs, lock_ms=LOCK_MS) as ocean:
+    async with Ocean.open(url, clogs=loop.clogs, lock_ms=LOCK_MS) as ocean:
         await loop.create_issue(ocean, "mend", actor="ann", issue_id="AFU9-123")
-        command = [sys.executable, "-m", "tests.clogs.loop.victim", place, str(ledger)]
+        command = [sys.executable, "-m", "tests.clogs.loop.victim", url, str(ledger)]
         killed = await anyio.run_process(command, cwd=ROOT, check=False)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
 
