@@ -47,7 +47,7 @@ async def _act(tick: Tick, plans: dict[str, Plan], order: Order, seen: Facts) ->
         return {**(await effect(sight, order.key) or {})}
 
     try:
-        facts = await tick.step("effect", act, scope="run")
+        facts = await tick.step("effect", act)
     except StepFailed as failure:
         return _ended(failed(plan, step, order, failure.code, failure.message))
     return _ended(done(plan, step, order, {**seen, **facts}))

@@ -163,7 +163,7 @@ def settled(issue: Issue, result: Result | None, now: int) -> Issue:
     """The issue after its execution has ended: free, and where the execution has left it."""
     kept = {tag: answer for tag, answer in issue.answers.items() if answer.until > now}
     change: dict[str, Any] = {"lock": None, "answers": kept}
-    if result is None or result.status == "blocked":
+    if result is None:
         return issue.model_copy(update=change)
     if result.status == "completed" and issue.lock is not None:
         answer = Kept(run_id=issue.lock.run_id, until=now + KEPT_MS)

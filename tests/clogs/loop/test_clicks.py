@@ -126,12 +126,12 @@ async def test_a_dry_run_tells_step_gate_and_blocker_and_changes_no_row_of_any_t
                 "CHANGES_REQUESTED: the reviewers have asked for changes",
             )
             assert said["nextStep"]["stepNumber"] == 4
-            runs.add(said["runId"])
+            runs |= {said["runId"], said["requestId"]}
         t.desk.gate_troubles.append(OSError("no route"))
         said = (await t.click({"mode": "dryRun"})).json()
         assert (said["loopStatus"], said["message"]) == ("failed", "OSError: no route")
         assert await dump(t.w) == before
-        assert len(runs) == 2
+        assert len(runs) == 4
         for run_id in runs:
             error_of(await t.ask("GET", f"/api/loop/runs/{run_id}"), 404, "ISSUE_NOT_FOUND")
 

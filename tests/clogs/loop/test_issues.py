@@ -102,6 +102,8 @@ async def test_an_issue_that_was_deleted_and_made_again_acts_under_other_keys() 
     async with town() as t:
         await t.until_merge()
         await t.click()
+        info = await t.w.ocean.get_run(ISSUE)
+        assert (info and info.max_attempts) is None, "no number of crashes may end an issue"
         await t.w.ocean.delete_run(ISSUE)
         error_of(await t.click(), 404, "ISSUE_NOT_FOUND")
         t.w.clock.advance(1)
@@ -174,3 +176,22 @@ async def test_a_plan_of_ones_own_with_a_name_estimates_and_an_effect() -> None:
         assert (shown.state, shown.facts, shown.plan) == ("RUNG", {"rung": True}, "bell")
         with pytest.raises(CallRefused, match="not on hold"):
             await loop.resume(w.ocean, issue.issue_id, actor=ANN)
+
+
+@pytest.mark.anyio
+async def test_a_failure_for_good_without_a_remedy_is_tried_again_under_a_new_key() -> None:
+    keys: list[str] = []
+
+    async def ring(sight: Sight, key: str) -> Facts:
+        keys.append(key)
+        if len(keys) < 3:
+            raise StepFailed("STUCK", "the bell is stuck")
+        return {}
+
+    loop = Loop(Plan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring)]))
+    async with world(clogs=loop.clogs) as w:
+        await loop.create_issue(w.ocean, "the door", actor=ANN, issue_id=ISSUE)
+        answers = [await loop.run_next_step(w.ocean, ISSUE, actor=ANN) for _ in range(3)]
+        assert [answer.loop_status for answer in answers] == ["failed", "failed", "completed"]
+        assert len({*keys}) == 3
+        assert (await loop.get_issue(w.ocean, ISSUE)).version == 2

@@ -9,7 +9,8 @@ import pytest
 
 from clogs.loop import Facts, Loop, OnPaper, Plan, Sight, Step, afu9
 from ocean.testing import Outside, World, crash_everywhere, world
-from tests.clogs.loop.kit import ANN, ISSUE, OPEN, WHO, Town, error_of, town
+from tests.clogs.loop.kit import ANN, ISSUE, OPEN, WHO, Town, Workbench, error_of, town
+from tests.http.kit import house
 from tests.invariants import check
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +81,33 @@ async def test_a_lock_that_has_run_out_is_taken_over_and_its_execution_has_ended
         assert [run["status"] for run in runs] == ["completed", "failed"]
         assert (await t.seen())["issue"]["state"] == "DONE"
         assert len({key for _, key in t.desk.asked}) == len(t.desk.merged) == 1
+
+
+async def test_a_click_after_an_end_that_the_issue_has_not_heard_of_is_the_next_step() -> None:
+    """A process dies between the last commit of an execution and the tick of its issue."""
+    async with town() as t:
+        click = {"run_id": "run", "actor": ANN, "request_id": "r"}
+        await t.w.ocean.call_clog(run_id=ISSUE, method="begin", payload=click)
+        await t.w.ocean.advance(run_id="run")
+        assert "lock" in (await t.seen())["issue"]
+        assert (await t.click()).json()["stepExecuted"]["stepNumber"] == 2
+
+
+@pytest.mark.sqlite
+async def test_a_key_that_is_at_work_in_the_same_server_is_told_who_holds_the_lock() -> None:
+    desk = Workbench()
+    loop = Loop(afu9(desk))
+    async with house(more=loop.clogs) as h, anyio.create_task_group() as tasks:
+        await loop.create_issue(h.w.ocean, "mend", actor=ANN, issue_id=ISSUE, facts=OPEN)
+        path, headers = f"/api/loop/issues/{ISSUE}/run-next-step", WHO | {"Idempotency-Key": "k"}
+        for _ in range(4):
+            await h.post(path, headers=WHO)
+        desk.hold()
+        tasks.start_soon(partial(h.post, path, headers=headers))
+        await desk.at_work.wait()
+        refused = await h.post(path, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["details"]["owner"]) == (409, ANN)
+        desk.go_on.set()
 
 
 async def test_an_execution_that_is_cancelled_frees_its_issue() -> None:
