@@ -37,7 +37,14 @@ class Click(BaseModel):
 def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
     # Issues may be deleted by an operator. Whatever else changes one goes through the methods.
     clog = Clog(ISSUES, run_state=Issue, generic=["delete"], **mounts)
+    _frees_itself(clog)
+    _is_made(clog, plans)
+    _is_clicked(clog, plans, lock_ms)
+    _is_changed(clog, plans)
+    return clog
 
+
+def _frees_itself(clog: Clog) -> None:
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
         """An execution has ended, whoever has ended it: the issue is free."""
@@ -56,6 +63,8 @@ def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
         await tick.write(run=after)
         return Ok()
 
+
+def _is_made(clog: Clog, plans: dict[str, Plan]) -> None:
     @clog.method
     async def create(tick: Tick, payload: Any) -> str:
         """A new issue, with its row; answers its id."""
@@ -88,6 +97,8 @@ def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
         rows = (await tick.read(runs=payload)).runs
         return {issue_id: row.model_dump(mode="json") for issue_id, row in rows.items() if row is not None}
 
+
+def _is_clicked(clog: Clog, plans: dict[str, Plan], lock_ms: int) -> None:
     @clog.method
     async def begin(tick: Tick, payload: Any) -> dict[str, Any]:
         """Lock the issue and create its execution; or name the run whose answer is kept for this request."""
@@ -120,6 +131,8 @@ def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
         await tick.write(run=issue.model_copy(update={"lock": lock}))
         return {"begun": run_id}
 
+
+def _is_changed(clog: Clog, plans: dict[str, Plan]) -> None:
     @clog.method
     async def note(tick: Tick, payload: Any) -> int:
         """Facts that somebody reports; null forgets one. Answers the version."""
@@ -147,8 +160,6 @@ def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
         await tick.set_attributes(state=step.state)
         await tick.write(run=issue.model_copy(update=change))
         return issue.version + 1
-
-    return clog
 
 
 async def _issue(tick: Tick) -> Issue:

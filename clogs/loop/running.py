@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from clogs.loop.executions import execution_clog, resolved, sight_of
 from clogs.loop.issues import CONFLICT, ISSUES, Click, issue_clog
@@ -95,6 +95,8 @@ class Loop(Looking):
         projects: Projects = None,
     ) -> RunNextStepAnswer:
         """Execute the next step of the issue's plan and answer how it went; or what would be, in a dry run."""
+        if mode not in get_args(Mode):
+            raise refused("INVALID_REQUEST", f"mode is 'execute' or 'dryRun', got {mode!r}")
         request_id = request_id or ocean.new_id()
         run, issue = await self._read(ocean, issue_id, projects)
         if mode == "dryRun":

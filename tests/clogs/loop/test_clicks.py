@@ -1,12 +1,14 @@
 """What a click is answered when it does not simply succeed: blocked, failed, held; and what a dry run leaves."""
 
+from functools import partial
+
 import anyio
 import pytest
 
 from ocean import CallRefused
 from ocean.testing import World
 from tests.clogs.loop.kit import ANN, ISSUE, REFUSED, Town, error_of, town
-from tests.lifecycle.acting import dump
+from tests.lifecycle.acting import dump, let_others_go_on
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +163,41 @@ async def test_the_verbs_are_there_in_python_with_the_same_refusals() -> None:
             with pytest.raises(CallRefused) as refused:
                 await ask
             assert (refused.value.code, refused.value.http_status) == ("ISSUE_NOT_FOUND", 404)
+
+
+async def test_a_mode_that_there_is_not_executes_nothing_in_python_either() -> None:
+    async with town() as t:
+        with pytest.raises(CallRefused) as refused:
+            await t.loop.run_next_step(t.w.ocean, ISSUE, actor=ANN, mode="dryrun")  # type: ignore[arg-type]
+        assert refused.value.code == "INVALID_REQUEST"
+        assert (await t.loop.list_runs(t.w.ocean, ISSUE))[0] == []
+
+
+async def test_a_click_whose_execution_takes_too_long_says_where_to_look_and_its_key_finds_the_end() -> None:
+    async with town() as t:
+        await t.w.ocean.pause_clog("loop.run")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(t.click, idempotency_key="k"))
+            for _ in range(5):  # less than the five minutes of the lock
+                await let_others_go_on(t.w)
+                t.w.clock.advance(10_000)
+        said = t.answers[-1].json()
+        assert (said["loopStatus"], said["stepExecuted"]["status"]) == ("active", "pending")
+        assert said["message"] == f"still at work: GET /api/loop/runs/{said['runId']}"
+        assert (await t.seen(f"/api/loop/runs/{said['runId']}"))["run"]["status"] == "pending"
+        error_of(await t.click(idempotency_key="k"), 409, "LOOP_CONFLICT")
+        await t.w.ocean.resume_clog("loop.run")
+        await t.w.drain()
+        ended = (await t.click(idempotency_key="k")).json()
+        assert (ended["runId"], ended["stepExecuted"]["status"]) == (said["runId"], "completed")
+
+
+async def test_names_that_no_issue_can_have_are_refused_or_not_there() -> None:
+    async with town() as t:
+        for issue_id in ("%00", "x" * 2_000):
+            error_of(await t.click(issue_id=issue_id), 400, "INVALID_REQUEST")
+        for issue_id in ("%20", "a%2Fb", "AFU9-123%20"):
+            error_of(await t.click(issue_id=issue_id), 404, "ISSUE_NOT_FOUND")
 
 
 async def test_an_effect_is_on_record_before_it_happens() -> None:

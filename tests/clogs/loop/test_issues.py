@@ -169,9 +169,12 @@ async def test_a_plan_of_ones_own_with_a_name_estimates_and_an_effect() -> None:
         dry = await loop.run_next_step(w.ocean, issue.issue_id, actor=ANN, mode="dryRun")
         assert dry.next_step is not None
         assert (dry.next_step.estimated_duration_ms, rung) == (50, [])
+        without = Loop(afu9(OnPaper()))
+        elsewhere = await w.instance(without.clogs)
+        paused = await without.run_next_step(elsewhere, issue.issue_id, actor=ANN)
+        assert (paused.loop_status, (paused.message or "").split(":")[0], rung) == ("paused", "PLAN_UNKNOWN", [])
         done = await loop.run_next_step(w.ocean, issue.issue_id, actor=ANN)
         assert (done.loop_status, rung) == ("completed", [f"the door in house for {ANN}"])
-        without = Loop(afu9(OnPaper()))
         shown = await without.get_issue(w.ocean, issue.issue_id)
         assert (shown.state, shown.facts, shown.plan) == ("RUNG", {"rung": True}, "bell")
         with pytest.raises(CallRefused, match="not on hold"):
