@@ -1,5 +1,6 @@
 """The one place where store, kernel, clogs and clock are joined."""
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
@@ -11,12 +12,15 @@ from ocean.events.watching import Watches
 from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
+from ocean.kernel.credentials import Credentials, from_environment
 from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.facts import StoreFacts
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
+from ocean.kernel.toolboxes import Tool, ToolBox
+from ocean.kernel.toolset import denied_tools
 from ocean.kernel.values import checked_id
 from ocean.stores.sqlite.inspecting import look_at_file
 from ocean.stores.sqlite.store import SqliteStore
@@ -97,13 +101,28 @@ class Ocean(Kernel):
         instance_id: str | None = None,
         clock: Clock | None = None,
         private_hosts: Collection[str] = (),
+        tools: Iterable[Tool | ToolBox] = (),
+        deny_tools: Collection[str] = (),
+        credentials: Credentials | None = None,
     ) -> AsyncIterator[Self]:
-        """Open the database, bring its schema up to date, and register the clogs."""
+        """Open the database, bring its schema up to date, and register the clogs.
+
+        `tools` are for clogs that list them. What `OCEAN_TOOLS_DENY` names is denied, too. Credentials come from
+        `OCEAN_CREDENTIAL_…` unless they are given.
+        """
         clock = clock or SystemClock()
         store = await open_store(url, clock)
         try:
             ocean = cls(
-                store, clogs, store.clock, lock_ms=lock_ms, instance_id=instance_id, private_hosts=private_hosts
+                store,
+                clogs,
+                store.clock,
+                lock_ms=lock_ms,
+                instance_id=instance_id,
+                private_hosts=private_hosts,
+                tools=tools,
+                deny_tools=denied_tools(deny_tools, os.environ),
+                credentials=from_environment(os.environ) if credentials is None else credentials,
             )
             await ocean.start()
         except BaseException:

@@ -1,7 +1,8 @@
 """The log of a server: one line for each request and tick, as text or JSON, and nothing of what users stored.
 
 A line has ids, names and numbers. Of an exception it has the type and where it was raised; its message may quote a
-payload, and is left out. Control characters are escaped, so that nobody's text can look like a line of its own.
+payload, and is left out; so is what looks like a secret, wherever it is. Control characters are escaped, so that
+nobody's text can look like a line of its own.
 """
 
 import json
@@ -13,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO, get_args
 
 from ocean.config import BadSettings
+from ocean.kernel.credentials import scrubbed_now
+from ocean.kernel.redacting import redacted_text
 from ocean.kernel.values import shown
 
 LogKind = Literal["text", "json", "off"]
@@ -70,7 +73,12 @@ def _at(record: logging.LogRecord) -> str:
 def _message(record: logging.LogRecord) -> str:
     message = record.getMessage()
     # asyncio shows the exception of a task below its first line.
-    return message.partition("\n")[0] if record.name == "asyncio" else message
+    return _harmless(message.partition("\n")[0] if record.name == "asyncio" else message)
+
+
+def _harmless(text: str) -> str:
+    """Without what looks like a secret, and without the credentials of the tool that writes this, if one does."""
+    return redacted_text(scrubbed_now(text), None)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
         fields["error"] = type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
         fields["raised"] = " < ".join(f"{frame.name} {frame.filename}:{frame.lineno}" for frame in reversed(frames))
-    return fields
+    return {name: _harmless(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _quoted(value: Any) -> str:

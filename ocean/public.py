@@ -9,13 +9,16 @@ from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.attributes import Within
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.bulk import BulkProgress, BulkResult
+from ocean.kernel.calling_tools import Approval
 from ocean.kernel.clock import Clock, SystemClock
 from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Take, Taken
+from ocean.kernel.credentials import CredentialRef
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.eligibility import Explanation, Hold
 from ocean.kernel.errors import (
     Abort,
+    ApprovalNeeded,
     BadCursor,
     BulkStopped,
     CallRefused,
@@ -52,6 +55,8 @@ from ocean.kernel.errors import (
     StoreBusy,
     StoreFailed,
     StoreUnusable,
+    ToolDenied,
+    ToolFailed,
     ToolNotAllowed,
     UnknownApiKey,
     UnknownClog,
@@ -84,9 +89,12 @@ from ocean.kernel.records import (
     TickInfo,
     TickResult,
 )
+from ocean.kernel.redacting import redacted
 from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
+from ocean.kernel.toolboxes import Tool, ToolBox, ToolCall, tool
 from ocean.kernel.tools import ToolSpec
+from ocean.kernel.using_tools import ToolResult
 from ocean.kernel.webhooks import Delivery, Received, sign_webhook
 
 __all__ = [
@@ -96,6 +104,8 @@ __all__ = [
     "Access",
     "AdvanceResult",
     "ApiKey",
+    "Approval",
+    "ApprovalNeeded",
     "BadCursor",
     "BulkProgress",
     "BulkResult",
@@ -112,6 +122,7 @@ __all__ = [
     "ClogRecord",
     "Conflict",
     "Continue",
+    "CredentialRef",
     "DedupeKeyReused",
     "Delivery",
     "Done",
@@ -190,7 +201,13 @@ __all__ = [
     "TickInfo",
     "TickResult",
     "TickRows",
+    "Tool",
+    "ToolBox",
+    "ToolCall",
+    "ToolDenied",
+    "ToolFailed",
     "ToolNotAllowed",
+    "ToolResult",
     "ToolSpec",
     "UnknownApiKey",
     "UnknownClog",
@@ -204,5 +221,7 @@ __all__ = [
     "Within",
     "WorkDone",
     "WriteSpent",
+    "redacted",
     "sign_webhook",
+    "tool",
 ]

@@ -55,6 +55,13 @@ class KeysQuery(Query):
     limit: Limit = 100
 
 
+class ToolsQuery(Query):
+    """`format` is Ocean's, or that of a model's API; with `clogId`, only what that clog can invoke."""
+
+    format: Literal["ocean", "openai", "anthropic"] = "ocean"
+    clog_id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Advanced:
     """What the poke did, and when the next one is needed; or what a dry run showed."""
@@ -81,15 +88,21 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
+    """`denied` is the pattern by which this instance denies it; None if it does not."""
+
     name: str
     description: str
     reaches_out: bool
+    dangerous: bool
+    denied: str | None
     input_schema: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    tools: tuple[Tool, ...]
+    """In the form of a model's API, if one was asked for."""
+
+    tools: tuple[Tool | dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +190,19 @@ async def call_method(call: Call) -> Response:
 
 
 async def list_tools(call: Call) -> Response:
-    tools = call.ocean.list_tools()
+    query: ToolsQuery = call.query
+    if query.format != "ocean":
+        return Answer(record(Tools(tuple(call.ocean.tool_schemas(query.format, clog_id=query.clog_id)))))
+    tools = call.ocean.list_tools(query.clog_id)
     return Answer(
-        record(Tools(tuple(Tool(each.name, each.description, each.reaches_out, each.json_schema()) for each in tools)))
+        record(
+            Tools(
+                tuple(
+                    Tool(each.name, each.description, each.reaches_out, each.dangerous, each.denied, each.json_schema())
+                    for each in tools
+                )
+            )
+        )
     )
 
 

@@ -293,6 +293,7 @@ HOUSE = (
         "The tools that clogs may use, with their schemas",
         house.list_tools,
         {200: house.Tools},
+        query=house.ToolsQuery,
         reach="none",
     ),
     Op(

@@ -249,7 +249,7 @@ def optional_id(value: str | None, what: str) -> str | None:
     return None if value is None else checked_id(value, what)
 
 
-KERNEL_EVENTS: Final = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call", "key"})
+KERNEL_EVENTS: Final = frozenset({"run", "tick", "signal", "timer", "clog", "session", "call", "key", "tool"})
 """The first words of the kernel's own event types."""
 
 

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, checked_names
+from ocean.kernel.credentials import Credentials
 from ocean.kernel.effects import Scope
 from ocean.kernel.errors import InvalidValue, UnknownClog, UnknownMethod, UnknownWebhook
 from ocean.kernel.mounting import Errors, Mounts
 from ocean.kernel.names import near_name
 from ocean.kernel.outcomes import Outcome
 from ocean.kernel.records import GenericVerb
+from ocean.kernel.toolboxes import Tool, ToolBox
+from ocean.kernel.toolset import Toolset, flattened
 from ocean.kernel.values import checked_id, decode, shown
 from ocean.kernel.webhooks import Webhook
 
@@ -29,7 +32,8 @@ DEFAULT_TICK_MS = 300_000
 
 
 class Clog(Mounts):
-    """`tools` lists what the clog may use; by default every tool that stays inside the database.
+    """`tools` lists what the clog may use; by default every tool that stays inside the database. `toolbox` has tools of
+    an author's that it may use besides, or the names of such that `Ocean.open` is given.
 
     `inputs="all"` hands a tick everything that is due instead of one input. `lock_ms` and `tick_ms` override the
     instance's lock time and the time limit of one call. The state models make the rows of a scope typed. The runs of an
@@ -48,6 +52,7 @@ class Clog(Mounts):
         global_state: type[BaseModel] | None = None,
         inputs: Literal["one", "all"] = "one",
         tools: Collection[str] | None = None,
+        toolbox: Iterable[Tool | ToolBox | str] = (),
         lock_ms: int | None = None,
         tick_ms: int = DEFAULT_TICK_MS,
         external: bool = False,
@@ -64,6 +69,9 @@ class Clog(Mounts):
         self.takes_all_inputs = inputs == "all"
         self.external = checked_flag(external, "external")
         self.tools = None if tools is None else frozenset(checked_names(tools, "tools"))
+        in_box = flattened(toolbox, "toolbox")
+        self.own_tools = [each for each in in_box if isinstance(each, Tool)]
+        self.toolbox = frozenset(each.name if isinstance(each, Tool) else each for each in in_box)
         self.lock_ms = lock_ms
         self.tick_ms = tick_ms
         self.models: dict[Scope, type[BaseModel] | None] = {
@@ -167,9 +175,15 @@ class Clog(Mounts):
 
 
 class Registry:
-    """The clogs one instance has."""
+    """The clogs one instance has, and the tools."""
 
-    def __init__(self, clogs: Iterable[Clog]) -> None:
+    def __init__(
+        self,
+        clogs: Iterable[Clog],
+        tools: Iterable[Tool | ToolBox] = (),
+        deny_tools: Collection[str] = (),
+        credentials: Credentials | None = None,
+    ) -> None:
         self._clogs: dict[str, Clog] = {}
         if isinstance(clogs, Clog) or not isinstance(clogs, Iterable):
             raise InvalidValue(f"clogs are a list of Clog, got {shown(clogs)}")
@@ -179,6 +193,10 @@ class Registry:
             if clog.clog_id in self._clogs:
                 raise InvalidValue(f"two clogs are called {clog.clog_id!r}; ids are unique within an instance")
             self._clogs[clog.clog_id] = clog
+        brought = [tool for clog in self._clogs.values() for tool in clog.own_tools]
+        self.toolset = Toolset([*flattened(tools, "tools"), *brought], deny_tools, credentials)
+        for clog in self._clogs.values():
+            self.toolset.check_names(clog)
 
     def __iter__(self) -> Iterator[Clog]:
         return iter(self._clogs.values())

@@ -292,6 +292,34 @@ class ToolNotAllowed(ClogError):
     code = "tool_not_allowed"
 
 
+class ToolDenied(ClogError):
+    """Whoever runs this instance denies the tool, to every clog. Details: tool, pattern."""
+
+    code = "tool_denied"
+
+
+class ApprovalNeeded(ClogError):
+    """A dangerous tool is called only with a human's approval of this very call. Details: tool."""
+
+    code = "approval_needed"
+
+
+class ToolFailed(ClogError):
+    """A tool did not do it. A tool raises it with a code of its own; any other exception of a tool becomes one.
+
+    The text has neither a credential's value nor what looks like a secret. Details: tool, and what the tool says.
+    """
+
+    code = "tool_failed"
+
+    def __init__(self, message: str, *, code: str = "tool_failed", tool: str = "", details: Any = None) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]
+        self.tool = tool
+        said = details if isinstance(details, Mapping) else {} if details is None else {"details": details}
+        self.details = {**said, "tool": tool} if tool else dict(said)
+
+
 class StepNameUsed(ClogError):
     """Two steps of one call have the same name, so their results could not be told apart."""
 

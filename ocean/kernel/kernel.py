@@ -21,6 +21,7 @@ from ocean.kernel.arguments import (
 )
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
+from ocean.kernel.credentials import Credentials
 from ocean.kernel.direct_calls import DirectCall, answered
 from ocean.kernel.dry_run import DryRun
 from ocean.kernel.effects import RowKey
@@ -51,7 +52,9 @@ from ocean.kernel.records import (
 )
 from ocean.kernel.rehearsing import rehearsed
 from ocean.kernel.store import ClaimAsk, Request, RowsAsk, Store
-from ocean.kernel.tools import TOOLS, ToolSpec, check_tool_names
+from ocean.kernel.toolboxes import Tool, ToolBox
+from ocean.kernel.tools import ToolSpec
+from ocean.kernel.toolset import ToolFormat, described
 from ocean.kernel.transitions import due_at
 from ocean.kernel.values import checked_id, decode, encode
 
@@ -73,15 +76,16 @@ class Kernel(Operating, Receiving, Lending):
         instance_id: str | None = None,
         private_hosts: Collection[str] = (),
         reach: Reach | None = None,
+        tools: Iterable[Tool | ToolBox] = (),
+        deny_tools: Collection[str] = (),
+        credentials: Credentials | None = None,
     ) -> None:
         checked_count(lock_ms, "lock_ms", least=3)
         optional_id(instance_id, "instance_id")
         self._store = store
         self._clock = clock
         self._ids = IdSource()
-        self._registry = Registry(clogs)
-        for clog in self._registry:
-            check_tool_names(clog)
+        self._registry = Registry(clogs, tools, deny_tools, credentials)
         self.instance_id = instance_id or new_instance_id()
         shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
         keeper = LockKeeper(store, clock, shortest)
@@ -130,9 +134,15 @@ class Kernel(Operating, Receiving, Lending):
         """How many ticks have their handlers called here just now."""
         return self._crew.keeper.count
 
-    def list_tools(self) -> list[ToolSpec]:
-        """Every tool that a clog may use, with its schema."""
-        return list(TOOLS.values())
+    def list_tools(self, clog_id: str | None = None) -> list[ToolSpec]:
+        """The tools of this instance, the house's first; or those that the clog can invoke by name."""
+        toolset = self._registry.toolset
+        return toolset.specs() if clog_id is None else toolset.usable(self._registry.get(clog_id))
+
+    def tool_schemas(self, format: ToolFormat = "openai", *, clog_id: str | None = None) -> list[dict[str, Any]]:
+        """The same in the form that a model's API takes; without those that cannot be invoked here."""
+        specs = (spec for spec in self.list_tools(clog_id) if spec.input is not None and spec.denied is None)
+        return [described(spec, format) for spec in specs]
 
     async def list_clogs(self) -> list[ClogRecord]:
         """Every clog that an instance has ever registered."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean.kernel.errors import InvalidValue
+from ocean.kernel.redacting import MOST_LOOKED_AT, redacted_text
 from ocean.kernel.values import checked_time, shown
 
 
@@ -40,7 +41,9 @@ def error_info(error: ErrorLike, code: str = "failed") -> ErrorInfo:
 
 
 def _said(error: BaseException) -> str:
-    text = str(error).encode("utf-8", "replace").decode().replace("\x00", "\\0")[:4000]
+    """Its text is stored, and was not written to be: what looks like a secret is left out."""
+    text = str(error).encode("utf-8", "replace").decode().replace("\x00", "\\0")[:MOST_LOOKED_AT]
+    text = redacted_text(text, None)[:4000]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import anyio
 
@@ -70,9 +70,9 @@ class Scene:
         if self.stopped_at is not None:
             raise DryRunOver
 
-    def stop(self, kind: Literal["step", "tool"], name: str, clog_id: str) -> NoReturn:
+    def stop(self, at: DryStop) -> NoReturn:
         """End a dry run. A handler that catches even this gets it again from its next tool."""
-        self.stopped_at = DryStop(kind, name, clog_id)
+        self.stopped_at = at
         raise DryRunOver
 
     def one_at_a_time(self, what: str) -> anyio.Lock:

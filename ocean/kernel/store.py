@@ -357,6 +357,9 @@ class Store(Protocol):
 
     async def list_inputs(self, run_id: str, after: int, limit: int) -> list[Input]: ...
 
+    async def due_inputs(self, run_id: str, limit: int) -> list[Input]:
+        """What is due in the inbox and no tick's yet, in the order in which ticks will get it."""
+
     async def agenda(self, clog_ids: Collection[str]) -> Agenda: ...
 
     async def cancel_run(

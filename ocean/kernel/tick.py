@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
-from urllib.parse import quote
 
 from anyio import NoEventLoopError, from_thread
 
@@ -19,16 +18,19 @@ from ocean.kernel.attributes import checked_attributes
 from ocean.kernel.calling import invoke
 from ocean.kernel.clog import Clog
 from ocean.kernel.counters import Refill, Taken, checked_take
+from ocean.kernel.dry_run import DryStop
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
-from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse, StepNameUsed
+from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse
 from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import ClogRecord, Lock, RunInfo, RunPage
+from ocean.kernel.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
+from ocean.kernel.stepping import remembered
 from ocean.kernel.tick_facts import TickFacts
-from ocean.kernel.tools import TOOLS, Tools, check_allowed
-from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
+from ocean.kernel.tools import TOOLS, check_allowed
+from ocean.kernel.using_tools import Tools
+from ocean.kernel.values import checked_id, checked_time, decode, encode
 
 T = TypeVar("T")
 
@@ -152,28 +154,8 @@ class Tick(TickFacts):
         Before the result is stored the effect is at least once, so pass the key on to the outside world. `look=False`
         saves a query for whoever knows that this step of the run has not been taken yet.
         """
-        scene = self._use("ocean.steps.run")
-        lock = self._lock("step")
-        checked_id(name, "a step's name", 128)
-        if scope not in ("tick", "run"):
-            raise InvalidValue(f"a step's scope is 'tick' or 'run', got {shown(scope)}")
-        stored_name, tick = f"{self.clog_id}\x1f{name}", scene.tick if scope == "tick" else 0
-        if (scope, stored_name) in scene.steps:
-            raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
-        scene.steps.add((scope, stored_name))
-        if look and (scope == "run" or scene.call > 1):
-            stored = await scene.store.read_step(lock.run_id, tick, stored_name)
-            if stored is not None:
-                return decode(stored)
-        if scene.is_dry:
-            scene.check_alive()
-            scene.stop("step", name, self.clog_id)
-        key = f"{scene.seed if tick else scene.run_key}:{quote(self.clog_id, safe='')}/{name}"
-        result = await scene.reach.take_step(f"{self.clog_id}/{name}", key, fn)
-        await scene.settle()
-        scene.check_alive()
-        kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
-        return decode(kept)
+        scene, stop = self._use("ocean.steps.run"), DryStop("step", name, self.clog_id)
+        return await remembered(scene, self._lock("step"), self.clog_id, name, fn, stop, scope, look)
 
     async def take(
         self,
@@ -341,6 +323,25 @@ class Tick(TickFacts):
         """The clogs that any instance on this database has written down."""
         return await self._use("ocean.clogs.list").store.list_clogs()
 
+    async def pending(self, limit: int = 100) -> list[Input]:
+        """What has come since and is due: inputs of the ticks after this one. The commit does not check them."""
+        return await self._due(checked_limit(limit))
+
+    async def next_signal(self) -> Input:
+        """Wait until a signal is pending, and show it; the next tick gets it. For work that a new message ends."""
+        while True:
+            seen = self._scene.store.commits_seen()
+            for each in await self._due(100):
+                if each.kind is InputKind.SIGNAL:
+                    return each
+            await self._scene.store.next_commit(seen)
+
+    async def _due(self, limit: int) -> list[Input]:
+        scene = self._use("ocean.inbox.pending")
+        found = await scene.store.due_inputs(self.run_id, limit)
+        scene.check_alive()
+        return found
+
     async def fetch(
         self,
         url: str,
@@ -375,8 +376,9 @@ class Tick(TickFacts):
     def _use(self, tool: str) -> Scene:
         self._scene.check_alive()
         check_allowed(self._clog, tool)
+        self._scene.registry.toolset.check_not_denied(tool)
         if self._scene.is_dry and TOOLS[tool].reaches_out:
-            self._scene.stop("tool", tool, self.clog_id)
+            self._scene.stop(DryStop("tool", tool, self.clog_id))
         return self._scene
 
     def _lock(self, what: str) -> Lock:
@@ -387,6 +389,17 @@ class Tick(TickFacts):
     def _addresses(self) -> Addresses:
         run_id = self._scene.run.run_id if self._scene.run else ""
         return Addresses(self._clog, self._scene.session_id, run_id, self._scene.tick)
+
+    async def _note(self, type: str, payload: Any) -> None:
+        """An event of the kernel's own about this call: at once in a tick, with the commit in a direct call."""
+        scene, event = self._scene, NewEvent(type, encode(payload, "payload"), self.clog_id)
+        if scene.is_dry:
+            scene.streamed.append(event)
+        elif scene.lock is None:
+            self._effects.events.append(event)
+        else:
+            await scene.say(scene.lock, event)
+            await scene.settle()
 
     def _event(self, type: str, payload: Any) -> NewEvent:
         return NewEvent(checked_event(type), encode(payload, "payload"), self.clog_id)

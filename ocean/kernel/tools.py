@@ -4,16 +4,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.attributes import Within
-from ocean.kernel.clog import Clog
-from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
-from ocean.kernel.names import near_name
+from ocean.kernel.errors import ToolNotAllowed
 from ocean.kernel.records import Key
 
 if TYPE_CHECKING:
+    from ocean.kernel.clog import Clog
     from ocean.kernel.tick import Tick
 
 
@@ -154,6 +153,10 @@ class TakeInput(ToolInput):
     refill: Literal["steady", "at_once"] = "steady"
 
 
+class PendingInput(ToolInput):
+    limit: int = 100
+
+
 class NoInput(ToolInput):
     pass
 
@@ -169,16 +172,20 @@ class FetchInput(ToolInput):
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """`reaches_out`: it acts outside the database, so a clog has it only if it lists it."""
+    """`reaches_out`: it acts outside the database, so a clog has it only if it lists it. `invoke` is the house's own;
+    a tool without one that has an `input` is an author's. `denied` is the pattern that denies it on this instance.
+    """
 
     name: str
     description: str
-    input: type[ToolInput] | None
+    input: type[BaseModel] | None
     invoke: Callable[["Tick", Any], Awaitable[Any]] | None
     reaches_out: bool = False
+    dangerous: bool = False
+    denied: str | None = None
 
     def json_schema(self) -> dict[str, Any]:
-        """Of its input, in camelCase."""
+        """Of its input."""
         return self.input.model_json_schema(by_alias=True) if self.input else {}
 
 
@@ -224,6 +231,10 @@ async def _clogs(tick: "Tick", ask: NoInput) -> Any:
     return [asdict(clog) for clog in await tick.list_clogs()]
 
 
+async def _pending(tick: "Tick", ask: PendingInput) -> Any:
+    return [asdict(each) for each in await tick.pending(**_given(ask))]
+
+
 async def _fetch(tick: "Tick", ask: FetchInput) -> Any:
     values = _given(ask)
     if "body" in values:
@@ -253,6 +264,7 @@ TOOLS: dict[str, ToolSpec] = {
         ToolSpec("ocean.clogs.list", "List the clogs of all instances.", NoInput, _clogs),
         ToolSpec("ocean.runs.create", "Create a child run.", CreateRun, _create),
         ToolSpec("ocean.runs.signal", "Signal a run.", SignalRun, lambda t, i: t.signal(**_given(i))),
+        ToolSpec("ocean.inbox.pending", "See what has come for this run since its tick began.", PendingInput, _pending),
         ToolSpec("ocean.runs.list", "List runs by clog, status, session, parent, times, attributes.", ListRuns, _list),
         ToolSpec("ocean.runs.get", "Show a run as it is now.", GetRun, _get),
         ToolSpec(
@@ -281,33 +293,13 @@ TOOLS: dict[str, ToolSpec] = {
 }
 
 
-def check_allowed(clog: Clog, tool: str) -> None:
-    allowed = not TOOLS[tool].reaches_out if clog.tools is None else tool in clog.tools
-    if not allowed:
+def is_allowed(clog: "Clog", tool: str) -> bool:
+    """A clog has what it lists and what is in its tool box; without a list, also the house's that stay inside."""
+    if tool in clog.toolbox or clog.tools is not None:
+        return tool in clog.toolbox or tool in (clog.tools or ())
+    return tool in TOOLS and not TOOLS[tool].reaches_out
+
+
+def check_allowed(clog: "Clog", tool: str) -> None:
+    if not is_allowed(clog, tool):
         raise ToolNotAllowed(f"clog {clog.clog_id!r} may not use {tool}; list it in Clog(..., tools=[…])", tool=tool)
-
-
-def check_tool_names(clog: Clog) -> None:
-    for name in sorted(clog.tools or ()):
-        if name not in TOOLS:
-            raise UnknownTool(f"clog {clog.clog_id!r} lists the tool {name!r}; {near_name(name, TOOLS)}")
-
-
-class Tools:
-    """The tools by name, for code that has names and JSON: an agent's tool calls, say."""
-
-    def __init__(self, tick: "Tick") -> None:
-        self._tick = tick
-
-    async def invoke(self, name: str, input: Any = None) -> Any:
-        """Check the input against the tool's schema, and use it."""
-        spec = TOOLS.get(name)
-        if spec is None or spec.input is None or spec.invoke is None:
-            raise UnknownTool(f"there is no tool {name!r} to invoke; {near_name(name, TOOLS)}")
-        try:
-            checked = spec.input.model_validate(input or {})
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "input"
-            raise InvalidValue(f"{name}: {where}: {first['msg']}") from error
-        return await spec.invoke(self._tick, checked)

@@ -6,7 +6,7 @@ for, `on_end`, which by contract is called once and not again if it fails.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 from ocean.compose import Ocean
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.clog import Clog
+from ocean.kernel.credentials import Credentials
 from ocean.kernel.store import Store
+from ocean.kernel.toolboxes import Tool, ToolBox
 from ocean.testing.lives import Course, CrashPoint
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.mortal import MortalOcean, Process
@@ -87,6 +89,8 @@ async def crash_everywhere(
     most_points: int = 1_000,
     downtime_ms: int = 0,
     kill_on_end: bool = False,
+    tools: Iterable[Tool | ToolBox] = (),
+    credentials: Credentials | None = None,
 ) -> CrashReport:
     """Play the scenario without a crash, and then once for each place at which one of its ticks can die.
 
@@ -96,9 +100,11 @@ async def crash_everywhere(
     too. `outside` makes the world outside of each play. `check` is called at the end of each, for assertions of your
     own. `ignore` has patterns of names that may differ, as the report writes them. More than `most_points` places are
     thinned out evenly, and the report says so. A crash takes no time, or `downtime_ms`. `kill_on_end`: last ticks, too.
+    `tools` and `credentials` are as for `world`.
     """
     checked_count(most_points, "most_points", least=1)
-    play = _Play(clogs, scenario, outside, check, checked_count(downtime_ms, "downtime_ms"), kill_on_end)
+    options = {"tools": tuple(tools), "credentials": credentials}
+    play = _Play(clogs, scenario, outside, check, checked_count(downtime_ms, "downtime_ms"), kill_on_end, options)
     expected, points = await play.perform(None)
     again, points_again = await play.perform(None)
     if points != points_again or differences(expected, again, ignore):
@@ -123,6 +129,7 @@ class _Play:
     check: Scenario | None
     downtime_ms: int
     kill_on_end: bool
+    options: Mapping[str, Any]
 
     async def perform(self, target: CrashPoint | None) -> tuple[Seen, tuple[CrashPoint, ...]]:
         """What can be seen at the end, and all places that were come by."""
@@ -130,7 +137,7 @@ class _Play:
         process = Process(self._make_clogs)
 
         def make(store: Store, clock: ManualClock) -> Ocean:
-            return MortalOcean(store, clock, process, course, outside, self.downtime_ms)
+            return MortalOcean(store, clock, process, course, outside, self.downtime_ms, **self.options)
 
         async with _no_word_of_lost_locks(), opened(make, None, outside) as w:
             try:

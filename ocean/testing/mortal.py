@@ -37,7 +37,17 @@ from ocean.testing.outside import Outside
 
 TOOLS = (
     *("read", "write", "emit", "stream", "step", "take", "call", "signal", "create_run", "release_dedupe_key"),
-    *("set_timer", "cancel_timer", "set_attributes", "list_runs", "get_run", "list_clogs", "fetch"),
+    *(
+        "set_timer",
+        "cancel_timer",
+        "set_attributes",
+        "list_runs",
+        "get_run",
+        "list_clogs",
+        "pending",
+        "next_signal",
+        "fetch",
+    ),
 )
 LASTING = ("stream", "step")
 """Tools after which something stays even if the call dies at once: there it is killed after them, too."""
@@ -71,11 +81,18 @@ class MortalOcean(Ocean):
     """One tick at a time, ids in order: the same scenario comes by the same places."""
 
     def __init__(
-        self, store: Store, clock: ManualClock, process: Process, course: Course, outside: Outside, downtime_ms: int
+        self,
+        store: Store,
+        clock: ManualClock,
+        process: Process,
+        course: Course,
+        outside: Outside,
+        downtime_ms: int,
+        **options: Any,
     ) -> None:
         mortal_store = MortalStore(store, clock, process, course, downtime_ms)
         clogs = [mortal_clog(clog, process, course) for clog in process.clogs.values()]
-        super().__init__(cast(Store, mortal_store), clogs, clock, instance_id="mortal", reach=outside)
+        super().__init__(cast(Store, mortal_store), clogs, clock, instance_id="mortal", reach=outside, **options)
         self._ids = CountedIds()
         self._mortal_store = mortal_store
 
@@ -224,6 +241,8 @@ def _watch(tick: Tick, life: Life) -> None:
     """Let every tool of this view of a tick come by its place first."""
     for name in TOOLS:
         setattr(tick, name, _watched_tool(getattr(tick, name), f"tick.{name}", name in LASTING, life))
+    for name in ("invoke", "attempt"):
+        setattr(tick.tools, name, _watched_tool(getattr(tick.tools, name), f"tick.tools.{name}", True, life))
 
 
 def _watched_tool(tool: Callable[..., Any], name: str, is_lasting: bool, life: Life) -> Callable[..., Any]:

@@ -9,10 +9,12 @@ from ocean.compose import Ocean, open_test_store
 from ocean.kernel.arguments import UNSET, checked_count
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog
+from ocean.kernel.credentials import Credentials
 from ocean.kernel.errors import InvalidValue
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
 from ocean.kernel.records import TickResult
 from ocean.kernel.store import Store
+from ocean.kernel.toolboxes import Tool, ToolBox
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
 
@@ -103,16 +105,30 @@ async def world(
     lock_ms: int = DEFAULT_LOCK_MS,
     private_hosts: Collection[str] = (),
     outside: Outside | None = None,
+    tools: Iterable[Tool | ToolBox] = (),
+    deny_tools: Collection[str] = (),
+    credentials: Credentials | None = None,
 ) -> AsyncIterator[World]:
     """A PostgreSQL database must be one for tests: from now on its time is the world's.
 
-    With an `outside`, what ticks fetch is answered by it, and every call is kept.
+    With an `outside`, what ticks fetch is answered by it, and every call is kept. The environment gives no
+    credentials here, and denies no tools.
     """
     if outside is not None and private_hosts:
         raise InvalidValue("private_hosts are of the real world: Outside(live=True, private_hosts=…) reaches that")
 
     def make(store: Store, clock: ManualClock) -> Ocean:
-        return Ocean(store, clogs, clock, lock_ms=lock_ms, private_hosts=private_hosts, reach=outside)
+        return Ocean(
+            store,
+            clogs,
+            clock,
+            lock_ms=lock_ms,
+            private_hosts=private_hosts,
+            reach=outside,
+            tools=tools,
+            deny_tools=deny_tools,
+            credentials=credentials,
+        )
 
     async with opened(make, url, outside) as made:
         yield made

@@ -189,3 +189,21 @@ async def test_a_request_key_makes_a_signal_once(store: Store, tables: TablesOf)
     before = await tables()
     assert await store.deliver_signal(a_signal(input=1), Request("key", "hash")) == first
     assert await tables() == before
+
+
+async def test_what_is_due_is_shown_in_the_order_of_its_delivery_but_for_what_a_tick_has(
+    store: Store, clock: ManualClock
+) -> None:
+    held = await claimed_run(store, input="the tick's own")
+    assert await store.due_inputs("r", 10) == []
+    await store.deliver_signal(a_signal(input="later", deliver_at=clock.now() + 50), None)
+    await store.deliver_signal(a_signal(input="first"), None)
+    await store.deliver_signal(a_signal(input="second"), None)
+    assert [each.body for each in await store.due_inputs("r", 10)] == ["first", "second"]
+    clock.advance(50)
+    assert [each.body for each in await store.due_inputs("r", 10)] == ["first", "second", "later"]
+    assert [each.body for each in await store.due_inputs("r", 1)] == ["first"]
+    await commit(store, held, Ok())
+    assert [each.body for each in (await claim(store)).inputs] == ["first"]
+    assert [each.body for each in await store.due_inputs("r", 10)] == ["second", "later"]
+    assert await store.due_inputs("nobody", 10) == []

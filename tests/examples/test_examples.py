@@ -1,9 +1,12 @@
 """The examples, run as a user runs them: as programs."""
 
+import base64
+import hashlib
 import os
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,10 +16,13 @@ from clogs.counter import counter
 from ocean import RunStatus
 from ocean.kernel.eligibility import HoldCode
 from ocean.testing import World, crash_everywhere, world
+from tests.browser.serving import running
 from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py"))
+SERVERS = ["chat_page"]
+"""They end when they are stopped; the page is used in tests/browser."""
+EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py") if path.parent.name not in SERVERS)
 ESSENTIAL = {
     "counter": [
         "opened again, the counter is at 1",
@@ -32,6 +38,32 @@ ESSENTIAL = {
         "result: {'decision': 'rejected', 'by': 'kim'}",
         "result: {'decision': 'expired', 'by': None}",
         "sent in all: ['a letter to Ada']",
+    ],
+    "agent_approval": [
+        "the agent wants disk.delete {'path': '/var/cache', 'key': 'storage'}; done so far: []",
+        "lee: deciding needs the role 'operator' (not_an_approver)",
+        "kim: approved",
+        "kim: already approved by kim (already_decided)",
+        "the agent wants disk.delete {'path': '/home', 'key': 'storage'}; done so far: ['/var/cache']",
+        "kim: rejected",
+        "  called disk.delete {'path': '/var/cache', 'key': 'storage'} ok approved by kim",
+        "deleted in all: ['/var/cache']",
+        "is the credential anywhere in the database? no",
+    ],
+    "research": [
+        "lane 0: What about its water? Too hot for green tea, boiling for black.",
+        "lane 1: What about its price? failed: nothing is known of prices",
+        "keys still held: []",
+    ],
+    "hello": ["Hello, Ada!"],
+    "in_fastapi": [
+        f"{name}: {line}"
+        for name in ("fastapi", "starlette")
+        for line in (
+            "ada is welcomed by one run: True",
+            "result: welcomed",
+            "mailed: ['welcome, ada', 'how do you like it?']",
+        )
     ],
     "explain": [
         "  nothing holds it: the next advance here takes it",
@@ -112,7 +144,7 @@ def run(script: Path, folder: Path, **settings: str) -> subprocess.CompletedProc
 
 def test_every_example_has_a_readme_and_is_tested_here() -> None:
     folders = sorted(path.name for path in (ROOT / "examples").iterdir() if (path / "main.py").exists())
-    assert folders == EXAMPLES == sorted(ESSENTIAL)
+    assert folders == sorted([*EXAMPLES, *SERVERS]) == sorted([*ESSENTIAL, *SERVERS])
     assert [name for name in folders if not (ROOT / "examples" / name / "README.md").exists()] == []
 
 
@@ -123,6 +155,17 @@ def test_an_example_runs_by_itself_and_leaves_nothing_behind(name: str, tmp_path
     lines = done.stdout.splitlines()
     assert [line for line in ESSENTIAL[name] if line not in lines] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_chat_page_is_served_with_a_policy_that_knows_its_script_and_style(tmp_path: Path) -> None:
+    with running(tmp_path / "chat.db") as server, urllib.request.urlopen(f"{server.url}/chat", timeout=30) as answer:
+        page, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
+    for tag in ("script", "style"):
+        [inline] = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        known = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{known}'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"(?:src|href)=\"(?!data:)", page) == []
 
 
 def test_the_page_on_explain_is_what_its_program_prints_and_misses_no_hold(tmp_path: Path) -> None:

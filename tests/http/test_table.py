@@ -52,6 +52,7 @@ ROUTED = {
     "pause_clog": "POST /v1/clogs/{clog_id}/pause",
     "resume_clog": "POST /v1/clogs/{clog_id}/resume",
     "list_tools": "GET /v1/tools",
+    "tool_schemas": "GET /v1/tools",
     "list_keys": "GET /v1/keys",
     "get_key": "GET /v1/keys/{key:path}",
     "set_limit": "PUT /v1/keys/{key:path}",

@@ -8,7 +8,8 @@ import pytest
 
 from ocean import Clog, ClogError, Ok, Outcome, RunInfo, Tick
 from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
-from ocean.kernel.tools import TOOLS, check_allowed, check_tool_names
+from ocean.kernel.tools import TOOLS, check_allowed
+from ocean.kernel.toolset import Toolset
 from ocean.testing import World, world
 from tests.invariants import check
 
@@ -25,6 +26,7 @@ USES: dict[str, Callable[[Tick], Awaitable[Any]]] = {
     "ocean.runs.list": lambda tick: tick.list_runs(),
     "ocean.runs.get": lambda tick: tick.get_run("nobody"),
     "ocean.clogs.list": lambda tick: tick.list_clogs(),
+    "ocean.inbox.pending": lambda tick: tick.pending(),
     "ocean.runs.set_attributes": lambda tick: tick.set_attributes(kind="x"),
     "ocean.runs.release_dedupe_key": lambda tick: tick.release_dedupe_key(),
     "ocean.timers.set": lambda tick: tick.set_timer("t", after_ms=1),
@@ -46,6 +48,7 @@ INPUTS: dict[str, dict[str, Any]] = {
     "ocean.runs.list": {},
     "ocean.runs.get": {"run_id": "nobody"},
     "ocean.clogs.list": {},
+    "ocean.inbox.pending": {},
     "ocean.runs.set_attributes": {"attributes": {"kind": "x"}},
     "ocean.runs.release_dedupe_key": {},
     "ocean.timers.set": {"name": "t", "after_ms": 1},
@@ -199,9 +202,9 @@ def test_a_list_with_a_wrong_name_is_refused_with_the_near_one() -> None:
     with pytest.raises(
         UnknownTool, match=r"clog 'c' lists the tool 'ocean.event.emit'; did you mean 'ocean.events.emit'"
     ):
-        check_tool_names(Clog("c", tools=["ocean.event.emit"]))
-    check_tool_names(Clog("c", tools=list(TOOLS)))
-    check_tool_names(Clog("c"))
+        Toolset().check_names(Clog("c", tools=["ocean.event.emit"]))
+    Toolset().check_names(Clog("c", tools=list(TOOLS)))
+    Toolset().check_names(Clog("c"))
 
 
 @pytest.mark.anyio

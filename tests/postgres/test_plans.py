@@ -105,6 +105,7 @@ class Life:
         await self.count("newest before", store.read_newest_events(FeedFilter(correlation_id=run_id), last, 10))
         await self.count("ticks", store.list_ticks(run_id, held.tick - 1, 10))
         await self.count("inputs", store.list_inputs(run_id, held.tick - 1, 10))
+        await self.count("due inputs", store.due_inputs(run_id, 10))
 
     async def end(self) -> None:
         store, name = self.store, self.name

@@ -124,6 +124,7 @@ def questions(run_ids: list[str]) -> list[Question]:
         asked += [(verb, (run_id,)) for verb in ("get_run", "standing")]
         asked += [("survey", (run_id, clog_ids)) for clog_ids in ((), CLOGS)]
         asked += [("list_ticks", (run_id, 0, 2)), ("list_inputs", (run_id, 1, 2))]
+        asked += [("due_inputs", (run_id, limit)) for limit in (1, 5)]
         asked += [("preview_claim", (an_ask(*CLOGS, run_id=run_id),))]
         asked += [("preview_claim", (ClaimAsk(ALL_INPUTS, "i", 1, run_id=run_id),))]
         asked += [("read_events", (FeedFilter(run_id=run_id), 0, 5)), ("read_step", (run_id, 0, "once2"))]

@@ -42,6 +42,7 @@ READS = frozenset(
     {
         "agenda",
         "count_runs",
+        "due_inputs",
         "event_bounds",
         "find_run",
         "get_key",

@@ -109,6 +109,9 @@ class Reads(AccessReads, Lists):
             raise run_not_found(run_id)
         return [input_from(row) for row in found]
 
+    async def due_inputs(self, run_id: str, limit: int) -> list[Input]:
+        return [input_from(row) for row in await self._ask("due_inputs", run_id=run_id, limit=limit)]
+
     async def agenda(self, clog_ids: Collection[str]) -> Agenda:
         found, now = await self._ask_at("agenda")
         mine, paused = frozenset(clog_ids), found["paused"] or {}

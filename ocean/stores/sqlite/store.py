@@ -338,6 +338,12 @@ class SqliteStore(AccessStore, LeaseStore):
 
         return await self._read(act)
 
+    async def due_inputs(self, run_id: str, limit: int) -> list[Input]:
+        def act(u: Unit) -> list[Input]:
+            return [input_from(row) for row in u.all("due_inputs", run_id=run_id, now=u.now, limit=limit)]
+
+        return await self._read(act)
+
     async def agenda(self, clog_ids: Collection[str]) -> Agenda:
         return await self._read(lambda u: claiming.agenda(u, frozenset(clog_ids)))
 

@@ -29,6 +29,15 @@ BEGIN
     ORDER BY i.run_id, i.number LIMIT most) f), '[]');
 END $$;
 
+-- What is due and no tick's yet.
+CREATE OR REPLACE FUNCTION ocean_read_due_inputs(of_run text, most bigint, now bigint) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN coalesce((SELECT json_agg(row_to_json(f)) FROM (
+    SELECT * FROM ocean_inbox i WHERE i.run_id = of_run AND i.assigned_tick IS NULL AND i.available_at <= now
+    ORDER BY i.run_id, i.available_at, i.number LIMIT most) f), '[]');
+END $$;
+
 CREATE OR REPLACE FUNCTION ocean_read_step(of_run text, in_tick bigint, wanted text) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN

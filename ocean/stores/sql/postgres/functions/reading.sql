@@ -16,6 +16,7 @@ BEGIN
     WHEN 'api_keys' THEN ocean_read_api_keys(given->>'after', (given->>'limit')::bigint)
     WHEN 'clogs' THEN ocean_read_clogs()
     WHEN 'counter' THEN ocean_read_counter(given->>'key')
+    WHEN 'due_inputs' THEN ocean_read_due_inputs(given->>'run_id', (given->>'limit')::bigint, now)
     WHEN 'event_bounds' THEN ocean_read_event_bounds()
     WHEN 'failed_run' THEN ocean_read_failed_run(given->>'run_id', given->>'key')
     WHEN 'holder' THEN ocean_read_holder(given->>'clog_id', given->>'session_id', given->>'dedupe_key')

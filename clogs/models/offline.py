@@ -1,0 +1,131 @@
+"""A model without a network: its answers follow from the conversation alone, so the same request is answered alike."""
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from clogs.models.errors import ModelError
+from clogs.models.messages import Ask, End, Message, Piece, Text, ToolCall, Usage
+
+WORD = re.compile(r"\s*\S+\s*")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What to answer: words, then tool calls as (name, arguments). With `error`, it is raised after the words."""
+
+    say: str = ""
+    calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    error: ModelError | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """If `pattern` is found in the last message, the reply; `{0}`, `{1}` … in its words are what was found."""
+
+    pattern: str
+    reply: Reply = field(default_factory=Reply)
+
+
+Replying = Callable[[Ask], Reply]
+
+
+def by_rules(*rules: Rule, otherwise: Replying | None = None) -> Replying:
+    """The first rule that fits the last message; without one, `otherwise`, or the small talk below."""
+
+    def replying(ask: Ask) -> Reply:
+        last = _last(ask).content
+        for rule in rules:
+            if found := re.search(rule.pattern, last, re.IGNORECASE):
+                return _filled(rule.reply, [found.group(0), *(group or "" for group in found.groups())])
+        return (otherwise or small_talk)(ask)
+
+    return replying
+
+
+def by_script(*replies: Reply) -> Replying:
+    """The n-th reply to an ask with n - 1 answers in it; after the last reply, that one for ever."""
+    if not replies:
+        raise ValueError("a script has at least one reply")
+
+    def replying(ask: Ask) -> Reply:
+        answers = sum(message.role == "assistant" for message in ask.messages)
+        return replies[min(answers, len(replies) - 1)]
+
+    return replying
+
+
+def small_talk(ask: Ask) -> Reply:
+    """Enough to see a conversation work: it greets, and says back what it heard and how much it remembers."""
+    last = _last(ask)
+    if last.role == "tool":
+        return Reply(f"The tool answered: {last.content}")
+    if re.match(r"\W*(hi|hello|hey)\b", last.content, re.IGNORECASE):
+        return Reply("Hello! I am the offline model. I need no network, and I say back what you tell me.")
+    earlier = sum(message.role == "user" for message in ask.messages) - 1
+    remembered = f" I remember {earlier} earlier message{'s' if earlier != 1 else ''} of yours." if earlier > 0 else ""
+    return Reply(f"You said: {last.content}{remembered}")
+
+
+class OfflineModel:
+    """Streams word by word. `pause` is awaited before each: a demo takes its time there, a test holds it."""
+
+    def __init__(
+        self,
+        replying: Replying = small_talk,
+        *,
+        name: str = "offline",
+        pause: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self.name = name
+        self._replying = replying
+        self._pause = pause
+
+    @asynccontextmanager
+    async def answer(self, ask: Ask) -> AsyncIterator[AsyncIterator[Piece]]:
+        async with aclosing(self._pieces(ask, self._replying(ask))) as pieces:
+            yield pieces
+
+    async def _pieces(self, ask: Ask, reply: Reply) -> AsyncGenerator[Piece, None]:
+        for word in words(reply.say):
+            if self._pause is not None:
+                await self._pause()
+            yield Text(text=word)
+        if reply.error is not None:
+            raise reply.error
+        answers = sum(message.role == "assistant" for message in ask.messages)
+        for place, (name, arguments) in enumerate(reply.calls, 1):
+            yield ToolCall(id=f"call_{answers + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
+        heard = sum(len(words(message.content)) for message in ask.messages)
+        usage = Usage(input_tokens=heard, output_tokens=len(words(reply.say)))
+        yield End(reason="tool_calls" if reply.calls else "stop", usage=usage)
+
+
+def words(text: str) -> list[str]:
+    """The text in words, with the space around them: joined, they are the text."""
+    return WORD.findall(text) or ([text] if text else [])
+
+
+def _last(ask: Ask) -> Message:
+    return ask.messages[-1] if ask.messages else Message(role="user")
+
+
+def _filled(reply: Reply, found: Sequence[str]) -> Reply:
+    return Reply(
+        _fill(reply.say, found), [(name, _fill(dict(given), found)) for name, given in reply.calls], reply.error
+    )
+
+
+def _fill(value: Any, found: Sequence[str]) -> Any:
+    match value:
+        case str():
+            return re.sub(r"\{(\d)\}", lambda place: (found[int(place[1]) :] or [place[0]])[0], value)
+        case dict():
+            return {name: _fill(each, found) for name, each in value.items()}
+        case list():
+            return [_fill(each, found) for each in value]
+        case _:
+            return value

@@ -1,0 +1,113 @@
+"""What looks like a secret is not shown: in events of tool calls, in errors, in the log. PURE.
+
+A name tells (`password`, `api_key`, `Authorization`), or a value's shape does (a bearer token, a private key, a JWT,
+the keys of well-known services). Neither finds every secret: whoever has one passes a `CredentialRef` instead.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+from typing import Any
+
+HIDDEN = "[redacted]"
+MOST_LOOKED_AT = 65_536
+MOST_TEXT = 500
+MOST_ITEMS = 50
+MOST_DEPTH = 8
+MOST_PARTS = 400
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+PASSWORDS = ("password", "passwd", "passphrase", "pwd", "pin", "otp")
+TELLING = frozenset((*PASSWORDS, "secret", "secrets", "authorization", "cookie", "credential", "credentials", "jwt"))
+LAST = frozenset(("token", "auth"))
+"""Telling at the end of a name only: `access_token` is one, `token_count` is not."""
+KEYS = ("api", "access", "secret", "private", "signing", "encryption", "auth", "account")
+PAIRS = frozenset((*((word, "key") for word in KEYS), ("connection", "string"), ("session", "id")))
+JOINED = frozenset("".join(pair) for pair in PAIRS)
+
+WHOLE = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}-----|\Z)",
+    r"\beyJ[\w-]{6,}\.[\w-]{4,}\.[\w-]*",
+    r"\b(?:sk|rk|pk)[-_][\w-]{16,}",
+    r"\b(?:gh[pousr]_|github_pat_|glpat-|xox[a-z]-|xapp-|npm_|hf_|pypi-|whsec_|shpat_|dop_v1_)[\w-]{10,}",
+    r"\b(?:AKIA|ASIA|AIDA|AROA)[0-9A-Z]{16}\b",
+    r"(?<![\w/+=])(?=[a-z0-9/+]*[A-Z])(?=[A-Z0-9/+]*[a-z])(?=[A-Za-z/+]*\d)[A-Za-z0-9/+]{40}(?![\w/+=])",
+    r"\bAIza[\w-]{30,}",
+    r"\bya29\.[\w-]{20,}",
+    r"\bSG\.[\w-]{16,}\.[\w-]{16,}",
+)
+"""Private keys, JWTs, and the keys of well-known services; the one without a mark of its own is AWS's secret key."""
+SCHEME = r"(?i)\b(bearer|basic|token|digest)(\s+)(?=\S*[\d=+/_.~-])[\w.~+/=-]{8,}"
+USER = r"(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,200}@"
+ASSIGNED = (
+    r"(?i)\b((?:[\w-]{0,40}[_-])?(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token|authorization))"
+    r"([\"']?\s{0,3}[=:]\s{0,3}[\"']?)(?!\[redacted\])(?!(?:bearer|basic|token|digest)\b)[^\s\"'&,;]{3,}"
+)
+SHAPES = (
+    (re.compile("|".join(WHOLE)), HIDDEN),
+    (re.compile(SCHEME), rf"\1\2{HIDDEN}"),
+    (re.compile(USER), f"{HIDDEN}@"),
+    (re.compile(ASSIGNED), rf"\1\2{HIDDEN}"),
+)
+
+
+def is_telling(name: str) -> bool:
+    """Whether a value under this name is a secret, whatever it looks like."""
+    words = [word.lower() for word in WORD.findall(name[:200]) if not word.isdigit()]
+    is_last = bool(words) and words[-1] in LAST
+    return is_last or not {*words}.isdisjoint(TELLING | JOINED) or not PAIRS.isdisjoint(pairwise(words))
+
+
+def looks_secret(text: str) -> bool:
+    return any(shape.search(text[:MOST_LOOKED_AT]) for shape, _ in SHAPES)
+
+
+def redacted_text(text: str, most: int | None = MOST_TEXT) -> str:
+    """The text without what looks like a secret in it, and cut; `most=None` leaves its length."""
+    shown = text if most is None else text[:MOST_LOOKED_AT]
+    for shape, instead in SHAPES:
+        shown = shape.sub(instead, shown)
+    return shown if most is None or len(shown) <= most else f"{shown[:most]}…"
+
+
+def redacted(value: Any, known: Collection[str] = ()) -> Any:
+    """JSON without what looks like a secret in it, and of a bounded size. The `known` texts are none."""
+    return _Bounded(known).shown(value, 0)
+
+
+class _Bounded:
+    """Counts what it has shown: a large value is shown in part, and says so."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        self._known = known
+        self._left = MOST_PARTS
+
+    def shown(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if isinstance(value, str):
+            return redacted_text(value)
+        if isinstance(value, dict):
+            return self._object(value, depth) if depth < MOST_DEPTH else f"… {len(value)} names"
+        if isinstance(value, list | tuple):
+            return self._list(value, depth) if depth < MOST_DEPTH else f"… {len(value)} items"
+        return value
+
+    def _object(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for name, item in self._some(value.items()):
+            is_hidden = is_telling(name) and not self._is_harmless(item)
+            told[redacted_text(name)] = HIDDEN if is_hidden else self.shown(item, depth + 1)
+        return told if len(told) == len(value) else told | {"…": f"{len(value) - len(told)} more"}
+
+    def _is_harmless(self, item: Any) -> bool:
+        return item is None or isinstance(item, bool) or item == "" or (isinstance(item, str) and item in self._known)
+
+    def _list(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
+        told = [self.shown(item, depth + 1) for item in self._some(value)]
+        return told if len(told) == len(value) else [*told, f"… {len(value) - len(told)} more"]
+
+    def _some(self, items: Iterable[Any]) -> Iterable[Any]:
+        for index, item in enumerate(items):
+            if index >= MOST_ITEMS or self._left <= 0:
+                return
+            yield item

@@ -1,0 +1,94 @@
+"""A real browser, and the chat page's server as a process of its own that a test may kill."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
+
+from tests.browser.serving import ChatServer, running
+
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def a_browser() -> str:
+    """Where there is none a newcomer is told how to get it; CI must have one."""
+    named = os.environ.get("OCEAN_CHROMIUM")
+    found = named or shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
+    if found:
+        return found
+    how = "there is no browser: `apt-get install chromium`, or set OCEAN_CHROMIUM to the path of one"
+    if os.environ.get("CI") == "true":
+        pytest.fail(how)
+    pytest.skip(how)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Not for the whole session: Playwright keeps an event loop running in this thread, and other tests run theirs."""
+    path = a_browser()
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, headless=True)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[ChatServer]:
+    """One for all tests that leave it as it was: each has a conversation of its own."""
+    with running(tmp_path_factory.mktemp("chat") / "chat.db") as served:
+        yield served
+
+
+@pytest.fixture
+def own_server(tmp_path: Path, browser: Browser) -> Iterator[ChatServer]:
+    with running(tmp_path / "chat.db") as served:
+        yield served
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the browser's console has told; a test that expects some takes them out."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, server: ChatServer, complaints: list[str]) -> Iterator[Page]:
+    with opened(browser, server, complaints) as shown:
+        yield shown
+
+
+@pytest.fixture
+def own_page(browser: Browser, own_server: ChatServer, complaints: list[str]) -> Iterator[Page]:
+    with opened(browser, own_server, complaints) as shown:
+        yield shown
+
+
+@contextmanager
+def opened(browser: Browser, server: ChatServer, complaints: list[str]) -> Iterator[Page]:
+    """The chat page in a browser without a past; nothing in it may have gone wrong."""
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    def failed(error: Error) -> None:
+        complaints.append(str(error))
+
+    def asked(request: Request) -> None:
+        if not request.url.startswith((server.url, "data:")):
+            complaints.append(f"asked for {request.url}")
+
+    with browser.new_context() as context:
+        context.set_default_timeout(PATIENCE_MS)
+        made = context.new_page()
+        made.on("console", heard)
+        made.on("pageerror", failed)
+        made.on("request", asked)
+        made.goto(f"{server.url}/chat")
+        yield made
+    assert complaints == []

@@ -1,0 +1,224 @@
+"""The chat page in a real browser: what its user sees, over reloads, interruptions and a server that dies."""
+
+import urllib.request
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.serving import ChatServer
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
+GREETING = "Hello! I am the offline model. I need no network, and I say back what you tell me."
+
+
+def say(page: Page, text: str) -> None:
+    page.get_by_label("Message").fill(text)
+    page.get_by_role("button", name="Send").click()
+
+
+def shown(page: Page) -> list[str]:
+    """All that the conversation shows, from top to bottom."""
+    return [each.inner_text() for each in page.locator("#log > li").all() if each.is_visible()]
+
+
+def at_rest(page: Page, answers: int) -> None:
+    expect(page.locator(".answer")).to_have_count(answers)
+    expect(page.locator(".streaming, .sending")).to_have_count(0)
+
+
+def test_words_appear_one_after_another_and_the_answer_comes_to_an_end(page: Page) -> None:
+    say(page, "hello")
+    seen = page.evaluate(
+        """() => new Promise((resolve) => {
+            const lengths = [];
+            const look = () => {
+                const answer = document.querySelector(".answer");
+                if (answer && lengths.at(-1) !== answer.textContent.length) lengths.push(answer.textContent.length);
+                if (answer && !answer.classList.contains("streaming") && !answer.hidden) resolve(lengths);
+                else requestAnimationFrame(look);
+            };
+            look();
+        })"""
+    )
+    assert len(seen) > 5, "the answer came in one piece"
+    assert seen == sorted(seen)
+    assert shown(page) == ["hello", GREETING]
+    expect(page.get_by_role("status")).to_have_text("live")
+    expect(page.get_by_text("offline", exact=True)).to_be_visible()
+
+
+def test_a_reload_shows_the_same_conversation_and_goes_on_with_it(page: Page) -> None:
+    say(page, "hello")
+    at_rest(page, 1)
+    page.get_by_label("Message").press_sequentially("tea")
+    page.get_by_label("Message").press("Enter")
+    at_rest(page, 2)
+    before = shown(page)
+    page.reload()
+    at_rest(page, 2)
+    assert shown(page) == before
+    say(page, "and cake")
+    at_rest(page, 3)
+    assert shown(page) == [*before, "and cake", "You said: and cake I remember 2 earlier messages of yours."]
+
+
+def test_a_new_message_interrupts_the_answer(page: Page) -> None:
+    say(page, "a story, please")
+    expect(page.locator(".answer")).to_contain_text("wave number 1")
+    say(page, "something shorter")
+    at_rest(page, 2)
+    asked, story, mark, again, answer = shown(page)
+    assert (asked, mark, again) == ("a story, please", "Interrupted", "something shorter")
+    assert story.startswith("Once upon a time")
+    assert "wave number 60" not in story
+    assert answer == "You said: something shorter I remember 1 earlier message of yours."
+
+
+def test_stop_ends_the_answer(page: Page) -> None:
+    say(page, "a story, please")
+    expect(page.locator(".answer")).to_contain_text("sea")
+    page.get_by_role("button", name="Stop").click()
+    at_rest(page, 1)
+    assert shown(page)[2] == "Interrupted"
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+
+
+def test_a_server_killed_in_an_answer_and_started_again_doubles_nothing(
+    own_page: Page, own_server: ChatServer, complaints: list[str]
+) -> None:
+    page, server = own_page, own_server
+    say(page, "a story, please")
+    expect(page.locator(".answer")).to_contain_text("wave number 2")
+    server.kill()
+    expect(page.get_by_role("status")).to_have_text("reconnecting")
+    server.start()  # the answer is given again, from its beginning
+    expect(page.locator(".answer")).to_contain_text("wave number 6")
+    assert shown(page)[1].count("Once upon a time") == 1
+    page.get_by_role("button", name="Stop").click()
+    at_rest(page, 1)
+    story = shown(page)[1]
+    assert (story.count("Once upon a time"), story.count("wave number 2 ")) == (1, 1)
+
+    server.kill()
+    say(page, "are you there?")  # nobody is: it is kept, and sent when somebody is
+    expect(page.locator(".sending")).to_have_count(1)
+    server.start()
+    at_rest(page, 2)
+    expect(page.get_by_role("status")).to_have_text("live")
+    conversation = shown(page)
+    answer = "You said: are you there? I remember 1 earlier message of yours."
+    assert conversation == ["a story, please", story, "Interrupted", "are you there?", answer]
+    page.reload()
+    at_rest(page, 2)
+    assert shown(page) == conversation
+    assert all("net::ERR_" in told for told in complaints), complaints
+    complaints.clear()
+
+
+def test_what_is_no_message_is_shown_as_refused_and_the_conversation_goes_on(page: Page, server: ChatServer) -> None:
+    say(page, "hello")
+    at_rest(page, 1)
+    run_id = page.url.rpartition("#")[2]
+    request = urllib.request.Request(
+        f"{server.url}/v1/runs/{run_id}/signal", b'{"input": {"txt": "odd"}}', {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 202
+    expect(page.locator(".note.bad:visible")).to_have_text("Not taken: txt: Extra inputs are not permitted")
+    say(page, "tea")
+    expect(page.locator(".answer").last).to_contain_text("You said: tea")
+
+
+def test_a_message_sent_before_the_page_is_ready_is_not_lost(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/v1/session", lambda route: held.append(route))
+    page.reload()
+    say(page, "hello")
+    expect(page.locator(".sending")).to_have_text("hello")
+    assert len(held) == 1
+    held[0].continue_()
+    at_rest(page, 1)
+    assert shown(page) == ["hello", GREETING]
+
+
+def test_html_in_a_message_is_shown_as_text(page: Page) -> None:
+    for text in ("<img src=x onerror=alert(1)>", "<script>document.title = 'mine'</script>", "<b>bold</b> & &amp;"):
+        say(page, text)
+        expect(page.locator(".streaming, .sending")).to_have_count(0)
+        expect(page.locator(".user").last).to_have_text(text)
+        expect(page.locator(".answer").last).to_contain_text(text)
+    assert page.locator("#log :is(img, script, b)").count() == 0
+    assert page.title() == "Ocean chat"
+
+
+def test_the_page_can_be_used_without_a_mouse_and_read_without_eyes(page: Page) -> None:
+    expect(page.get_by_label("Message")).to_be_focused()
+    page.keyboard.type("first line")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("second line")
+    page.keyboard.press("Enter")
+    at_rest(page, 1)
+    assert shown(page)[0] == "first line\nsecond line"
+    conversation = page.get_by_role("log", name="Conversation")
+    expect(conversation).to_have_attribute("aria-live", "polite")
+    expect(conversation.locator(".answer")).to_have_attribute("aria-busy", "false")
+
+
+def test_the_page_fits_a_small_screen_in_light_and_dark(page: Page) -> None:
+    page.set_viewport_size({"width": 320, "height": 560})
+    say(page, "w" * 200)
+    at_rest(page, 1)
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+    box = page.get_by_role("button", name="Send").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 320
+    grounds = []
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(246, 248, 250)", "rgb(14, 21, 27)"]
+
+
+def test_a_new_conversation_knows_nothing_of_the_last_and_back_leads_to_it(page: Page) -> None:
+    say(page, "hello")
+    at_rest(page, 1)
+    page.get_by_role("button", name="New").click()
+    assert shown(page) == []
+    say(page, "tea")
+    at_rest(page, 1)
+    assert shown(page) == ["tea", "You said: tea"]
+    page.go_back()
+    expect(page.locator(".answer")).to_have_text(GREETING)
+
+
+def test_a_conversation_that_is_not_there_is_said_to_be_so(
+    page: Page, server: ChatServer, complaints: list[str]
+) -> None:
+    page.goto(f"{server.url}/chat#nobody")
+    page.reload()
+    expect(page.get_by_role("status")).to_have_text("There is no such conversation here.")
+    expect(page.get_by_label("Message")).to_be_disabled()
+    assert all("404" in told for told in complaints), complaints
+    complaints.clear()
+
+
+def test_a_server_with_keys_asks_for_one(own_page: Page, own_server: ChatServer, complaints: list[str]) -> None:
+    page, server = own_page, own_server
+    key = server.new_key()
+    page.reload()
+    page.get_by_label("API key").fill("ocean_wrong_key")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).not_to_be_empty()
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    say(page, "hello")
+    at_rest(page, 1)
+    page.reload()
+    at_rest(page, 1)
+    assert shown(page) == ["hello", GREETING]
+    assert all("401" in told for told in complaints), complaints
+    complaints.clear()

@@ -1,0 +1,355 @@
+"""A conversation: messages answered in a stream, broken off by new ones, retried, remembered, and ended."""
+
+from typing import Any
+
+import pytest
+
+from clogs.chat import chat
+from clogs.chat.turns import INTERRUPTED, MOST_ANSWER, MOST_TEXT
+from clogs.models import Ask, ModelError, Reply, by_script
+from ocean import InvalidValue, RetryPolicy, RunFailed
+from ocean.testing import world
+from tests.clogs.chat.kit import Mind, Talk, talking
+
+pytestmark = pytest.mark.anyio
+
+DAY_MS = 86_400_000
+
+
+async def status(talk: Talk) -> str:
+    info = await talk.w.ocean.get_run(talk.run_id)
+    assert info is not None
+    return info.status
+
+
+async def test_a_message_is_heard_answered_in_a_stream_and_kept_as_a_turn() -> None:
+    async with talking() as talk:
+        await talk.say("good morning", signal_id="m-1")
+        await talk.w.drain()
+        heard, *tokens, turn = await talk.events("chat.heard", "chat.token", "chat.turn")
+        assert (heard.payload, heard.call) == ({"text": "good morning", "signal_id": "m-1"}, 1)
+        assert "".join(token.payload["text"] for token in tokens) == "You said: good morning"
+        assert {token.tick for token in tokens} == {turn.tick}
+        assert turn.payload == {
+            "text": "good morning",
+            "answer": "You said: good morning",
+            "is_interrupted": False,
+            "reason": "stop",
+            "usage": {"input_tokens": 2, "output_tokens": 4},
+            "error": None,
+            "model": "offline",
+            "signal_id": "m-1",
+        }
+        assert await talk.turns() == [turn.payload]
+        assert await status(talk) == "waiting"
+
+
+async def test_words_are_seen_while_the_model_still_speaks() -> None:
+    async with talking() as talk:
+        await talk.say("tea and cake")
+        async with talk.answering(at_word=3):
+            async for event in talk.w.ocean.follow(talk.run_id):
+                if event.type == "chat.token" and "said:" in event.payload["text"]:
+                    break
+            assert "".join(await talk.said(tick=2)) == "You said: "
+            assert await talk.turns() == []
+            talk.mind.go_on.set()
+        assert (await talk.turns())[0]["answer"] == "You said: tea and cake"
+
+
+async def test_the_model_is_told_the_system_prompt_and_the_window_of_the_history() -> None:
+    async with talking(Mind(lambda ask: Reply("ok")), system="be brief", window_turns=2) as talk:
+        for text in ("one", "two", "three", "four"):
+            await talk.asked(text)
+        assert talk.mind.told() == [
+            ("system", "be brief"),
+            ("user", "two"),
+            ("assistant", "ok"),
+            ("user", "three"),
+            ("assistant", "ok"),
+            ("user", "four"),
+        ]
+        assert [turn["text"] for turn in await talk.turns()] == ["one", "two", "three", "four"]
+
+
+async def test_the_window_is_bounded_by_size_too() -> None:
+    async with talking(Mind(lambda ask: Reply("ok")), window_chars=6) as talk:
+        for text in ("one", "four", "five"):
+            await talk.asked(text)
+        assert talk.mind.told() == [("user", "four"), ("assistant", "ok"), ("user", "five")]
+
+
+async def test_a_new_message_breaks_the_answer_off_and_is_answered_with_what_was_said() -> None:
+    async with talking() as talk:
+        await talk.say("a long story please")
+        async with talk.answering(at_word=3):
+            await talk.say("no, a short one")
+        first, second = await talk.turns()
+        assert (first["answer"], first["is_interrupted"], first["reason"]) == ("You said: ", True, None)
+        assert "".join(await talk.said(tick=2)) == "You said: "
+        assert (second["text"], second["is_interrupted"]) == ("no, a short one", False)
+        assert talk.mind.told() == [
+            ("user", "a long story please"),
+            ("assistant", f"You said: {INTERRUPTED}"),
+            ("user", "no, a short one"),
+        ]
+
+
+async def test_a_model_that_has_not_said_a_word_is_interrupted_too() -> None:
+    async with talking() as talk:
+        await talk.say("think")
+        async with talk.answering(at_word=1):
+            await talk.say("never mind")
+        first, second = await talk.turns()
+        assert (first["answer"], first["is_interrupted"]) == ("", True)
+        assert second["answer"].startswith("You said: never mind")
+
+
+async def test_of_messages_that_wait_together_the_last_is_answered_and_all_are_in_the_history() -> None:
+    async with talking() as talk:
+        for text in ("one", "two", "three"):
+            await talk.say(text)
+        await talk.w.drain()
+        assert [(turn["text"], turn["is_interrupted"]) for turn in await talk.turns()] == [
+            ("one", True),
+            ("two", True),
+            ("three", False),
+        ]
+        assert len(talk.mind.asks) == 1
+        assert talk.mind.told() == [("user", "one"), ("user", "two"), ("user", "three")]
+
+
+async def test_stop_ends_the_answer_and_says_nothing_itself() -> None:
+    async with talking() as talk:
+        await talk.say("a long story please")
+        async with talk.answering(at_word=2):
+            await talk.w.ocean.signal(talk.run_id, {"stop": True})
+        [turn] = await talk.turns()
+        assert (turn["answer"], turn["is_interrupted"]) == ("You ", True)
+        assert await status(talk) == "waiting"
+
+
+async def test_a_message_that_comes_after_the_last_word_interrupts_nothing() -> None:
+    async with talking() as talk:
+        await talk.asked("hello")
+        await talk.asked("again")
+        assert [turn["is_interrupted"] for turn in await talk.turns()] == [False, False]
+
+
+def failing(times: int, **error: Any) -> Mind:
+    """A model that breaks off after a word, so many times."""
+    left = iter([Reply("Well, ", error=ModelError("unavailable", "the model is down", **error))] * times)
+    return Mind(lambda ask: next(left, Reply("Well, here I am.")))
+
+
+async def test_a_model_that_fails_is_shown_and_asked_again_when_it_says() -> None:
+    async with talking(failing(1, is_passing=True, after_ms=7_000)) as talk:
+        await talk.say("anybody there?")
+        await talk.w.drain()
+        [error] = await talk.events("chat.error")
+        assert error.payload == {"code": "unavailable", "message": "the model is down", "after_ms": 7_000}
+        assert await talk.turns() == []
+        await talk.w.wait(6_999)
+        assert len(talk.mind.asks) == 1
+        await talk.w.wait(1)
+        [turn] = await talk.turns()
+        assert (turn["answer"], turn["error"]) == ("Well, here I am.", None)
+        assert "".join(await talk.said(tick=2, call=1)) == "Well, "
+        assert "".join(await talk.said(tick=2, call=2)) == "Well, here I am."
+        assert [event.call for event in await talk.events("chat.heard")] == [1, 2]
+
+
+async def test_a_message_is_given_up_after_all_attempts_and_the_conversation_lives_on() -> None:
+    async with talking(failing(3, is_passing=True)) as talk:
+        await talk.say("anybody there?")
+        await talk.w.wait(10_000)
+        assert len(await talk.events("chat.error")) == 2
+        [turn] = await talk.turns()
+        assert turn["error"] == {"code": "unavailable", "message": "the model is down", "details": None}
+        assert (turn["answer"], turn["is_interrupted"]) == ("", False)
+        assert (await talk.asked("and now?"))["answer"] == "Well, here I am."
+        assert talk.mind.told() == [("user", "anybody there?"), ("user", "and now?")]
+
+
+async def test_a_refusal_that_does_not_pass_is_not_asked_for_again() -> None:
+    async with talking(failing(1)) as talk:
+        turn = await talk.asked("anybody there?")
+        assert (turn["error"]["code"], len(talk.mind.asks)) == ("unavailable", 1)
+        assert await talk.events("chat.error") == []
+        assert await status(talk) == "waiting"
+
+
+async def test_how_often_a_model_is_asked_is_the_runs_own_policy() -> None:
+    mind = failing(9, is_passing=True)
+    async with world([mind.chat()]) as w:
+        policy = RetryPolicy(max_attempts=5, backoff_ms=100)
+        run = await w.ocean.create_run(session_id="s", clog_id="chat", input={"text": "hi"}, retry=policy)
+        await w.wait(10_000)
+        [turn] = await w.ocean.call_clog(run_id=run.run_id, method="turns")
+        assert (len(mind.asks), turn["error"]["code"]) == (5, "unavailable")
+
+
+async def test_a_new_message_during_the_back_off_takes_the_place_of_the_failed_one() -> None:
+    async with talking(failing(1, is_passing=True)) as talk:
+        await talk.say("anybody there?")
+        await talk.w.drain()
+        await talk.say("hello?")
+        await talk.w.wait(1_000)
+        assert [(turn["text"], turn["is_interrupted"]) for turn in await talk.turns()] == [
+            ("anybody there?", True),
+            ("hello?", False),
+        ]
+        assert len(talk.mind.asks) == 2
+
+
+async def test_a_model_with_a_defect_fails_the_attempt_by_the_defects_own_name() -> None:
+    def replying(ask: Ask) -> Reply:
+        raise KeyError("oops")
+
+    async with talking(Mind(replying)) as talk:
+        await talk.say("hi there")
+        await talk.w.drain()
+        info = await talk.w.ocean.get_run(talk.run_id)
+        assert info is not None
+        assert info.error == {"code": "exception", "message": "KeyError: 'oops'", "details": None}
+
+
+async def test_a_conversation_may_begin_with_a_message_and_names_its_model() -> None:
+    async with talking(model="other", text="who are you?") as talk:
+        [turn] = await talk.turns()
+        assert (turn["text"], turn["answer"], turn["model"]) == ("who are you?", "I am the other one.", "other")
+        [opened] = await talk.events("chat.opened")
+        assert opened.payload == {"model": "other"}
+
+
+async def test_a_conversation_without_settings_gets_the_first_model() -> None:
+    mind = Mind()
+    async with world([mind.chat()]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="chat")
+        talk = Talk(w, mind, run.run_id)
+        assert (await talk.asked("hi"))["model"] == "offline"
+        assert len(await talk.events("chat.opened")) == 1
+
+
+@pytest.mark.parametrize(
+    ("input", "code", "told"),
+    [
+        ({"model": "othr"}, "unknown_model", "there is no model 'othr' here; did you mean 'other'?"),
+        ({"sytem": "x"}, "bad_settings", "sytem: Extra inputs are not permitted"),
+        ({"window_turns": 51}, "bad_settings", "window_turns: Input should be less than or equal to 50"),
+        ("hello", "bad_settings", "the input: Input should be a valid dictionary or instance of Settings"),
+    ],
+)
+async def test_settings_that_do_not_fit_fail_the_run_and_name_the_place(input: Any, code: str, told: str) -> None:
+    async with world([Mind().chat()]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="chat", input=input)
+        await w.drain()
+        with pytest.raises(RunFailed) as raised:
+            await w.ocean.result(run.run_id)
+        assert (raised.value.error["code"], raised.value.error["message"]) == (code, told)
+
+
+@pytest.mark.parametrize("body", ["text", {"txt": "hi"}, {"text": 7}, None, {"text": "x" * (MOST_TEXT + 1)}])
+async def test_a_signal_that_is_no_message_is_refused_aloud_and_the_conversation_goes_on(body: Any) -> None:
+    async with talking() as talk:
+        await talk.w.ocean.signal(talk.run_id, body, signal_id="odd")
+        await talk.w.drain()
+        [refused] = await talk.events("chat.refused")
+        assert (refused.payload["code"], refused.payload["signal_id"]) == ("bad_message", "odd")
+        assert (await talk.asked("hi there"))["text"] == "hi there"
+
+
+async def test_an_empty_message_is_none() -> None:
+    async with talking() as talk:
+        await talk.say("  ")
+        await talk.w.drain()
+        assert (await talk.turns(), talk.mind.asks) == ([], [])
+
+
+async def test_a_conversation_ends_when_nobody_has_spoken_for_long() -> None:
+    async with talking(idle_ms=DAY_MS) as talk:
+        await talk.w.wait(DAY_MS - 1)
+        await talk.asked("still here")
+        await talk.w.wait(DAY_MS - 1)
+        assert await status(talk) == "waiting"
+        await talk.w.wait(1)
+        assert await talk.w.ocean.result(talk.run_id) == {"reason": "idle"}
+
+
+async def test_a_message_that_waits_when_the_time_is_up_is_answered() -> None:
+    async with talking(idle_ms=DAY_MS) as talk:
+        talk.w.clock.jump(DAY_MS + 5)  # nobody poked: the timer has fired, and then comes a message
+        assert (await talk.asked("am I late?"))["answer"] == "You said: am I late?"
+        assert await status(talk) == "waiting"
+
+
+async def test_without_a_limit_a_conversation_never_ends_by_itself() -> None:
+    async with talking(idle_ms=None) as talk:
+        await talk.asked("hi there")
+        info = await talk.w.ocean.get_run(talk.run_id)
+        assert info is not None
+        assert (info.status, info.due_at) == ("idle", None)
+
+
+async def test_an_answer_without_end_is_cut() -> None:
+    async with talking(Mind(lambda ask: Reply("word " * 50)), answer_chars=12) as talk:
+        turn = await talk.asked("go on")
+        assert (turn["answer"], turn["reason"], turn["is_interrupted"]) == ("word word wo", "length", False)
+
+
+async def test_the_longest_turn_of_the_widest_characters_can_be_kept() -> None:
+    async with talking(Mind(lambda ask: Reply("\x01" * MOST_ANSWER))) as talk:
+        await talk.asked("\x01" * (MOST_TEXT - 1) + "x")
+        assert len((await talk.turns())[0]["answer"]) == MOST_ANSWER
+
+
+async def test_a_dry_run_asks_no_model() -> None:
+    async with talking() as talk:
+        await talk.say("hi there")
+        shown = (await talk.w.ocean.advance(dry_run=True, run_id=talk.run_id)).dry_run
+        assert shown is not None
+        assert shown.stopped_at is not None
+        assert (shown.stopped_at.kind, shown.stopped_at.name, talk.mind.asks) == ("step", "answer", [])
+
+
+@pytest.mark.parametrize("limit", [0, 51, "2"])
+async def test_turns_takes_a_limit_within_its_bounds(limit: Any) -> None:
+    async with talking() as talk:
+        for text in ("one", "two", "three"):
+            await talk.asked(text)
+        newest = await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": 2})
+        assert [turn["text"] for turn in newest] == ["two", "three"]
+        with pytest.raises(InvalidValue, match="limit from 1 to 50"):
+            await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": limit})
+
+
+async def test_a_model_is_asked_under_the_ticks_own_key() -> None:
+    async with talking(failing(1, is_passing=True)) as talk:
+        await talk.say("anybody there?")
+        await talk.w.wait(1_000)
+        first, second = [ask.idempotency_key for ask in talk.mind.asks]
+        assert first == second
+        assert first is not None
+
+
+async def test_the_chat_that_ships_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OCEAN_MODEL", "OCEAN_MODEL_URL"):
+        monkeypatch.delenv(name, raising=False)
+    async with world([chat]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="chat", input={"text": "hello"})
+        await w.drain()
+        [turn] = await w.ocean.call_clog(run_id=run.run_id, method="turns")
+        assert turn["answer"].startswith("Hello!")
+
+
+async def test_a_script_of_the_offline_model_goes_by_the_conversation() -> None:
+    replies: Any = by_script(Reply("one"), Reply("two"))
+    asked: list[Ask] = []
+
+    def replying(ask: Ask) -> Reply:
+        asked.append(ask)
+        reply: Reply = replies(ask)
+        return reply
+
+    async with talking(Mind(replying)) as talk:
+        assert [(await talk.asked(text))["answer"] for text in ("a", "b", "c")] == ["one", "two", "two"]
