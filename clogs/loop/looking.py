@@ -51,7 +51,8 @@ class Looking:
 
     async def get_run(self, ocean: Ocean, run_id: str, *, projects: Projects = None) -> RunShown:
         run = await ocean.get_run(run_id)
-        if run is None or run.clog_id != EXECUTIONS or not _sees(projects, run):
+        is_execution = run is not None and run.clog_id == EXECUTIONS and run.parent_run_id is not None
+        if run is None or not is_execution or not _sees(projects, run):
             raise refused("ISSUE_NOT_FOUND", f"there is no run {run_id!r} of an issue")
         return await self._shown(ocean, run)
 

@@ -54,6 +54,8 @@ async def test_an_issue_that_makes_no_sense_is_refused_by_the_name_of_what_is_wr
             error = error_of(await t.ask("POST", "/api/loop/issues", body), status, code)
             assert words in error["message"]
         assert len((await t.seen("/api/loop/issues"))["issues"]) == 1
+        for path in ("/api/loop/runs/taken", "/api/loop/runs/taken/steps", f"/api/loop/runs/{ISSUE}"):
+            error_of(await t.ask("GET", path), 404, "ISSUE_NOT_FOUND")
 
 
 @pytest.mark.anyio
