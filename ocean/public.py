@@ -69,7 +69,7 @@ from ocean.kernel.errors import (
 )
 from ocean.kernel.fetch import FetchResponse
 from ocean.kernel.leasing import Lease, WorkDone
-from ocean.kernel.mounting import Incoming, Reply
+from ocean.kernel.mounting import CommandAnswer, Incoming, Reply
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import (
     AdvanceResult,
@@ -120,6 +120,7 @@ __all__ = [
     "Clog",
     "ClogError",
     "ClogRecord",
+    "CommandAnswer",
     "Conflict",
     "Continue",
     "CredentialRef",

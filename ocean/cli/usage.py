@@ -27,6 +27,17 @@ class Commands(TyperGroup):
             code = getattr(error, "exit_code", 2)
         sys.exit(code or 0)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """What is no command of Ocean's may be one of a clog's: `ocean ops doctor`. The first word is the clog's id."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as unknown:
+            if len(args) < 2 or args[1].startswith("-"):
+                raise
+            from ocean.cli.clog_commands import command_of
+
+            return args[0], command_of(args[0], unknown), args[1:]
+
 
 def _refusal(message: str) -> dict[str, Any]:
     return {

@@ -1,6 +1,6 @@
 """The kernel's verbs, thin: check what the caller says, ask the store, or run the loop."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 
@@ -27,6 +27,7 @@ from ocean.kernel.dry_run import DryRun
 from ocean.kernel.effects import RowKey
 from ocean.kernel.eligibility import Explanation, Hold, holds, is_asleep, with_words
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.kernel.fetch import FetchRequest, FetchResponse
 from ocean.kernel.ids import IdSource, even_roll
 from ocean.kernel.ids import instance_id as new_instance_id
 from ocean.kernel.lanes import FAIR_EVERY
@@ -373,6 +374,18 @@ class Kernel(Operating, Receiving, Lending):
         if stored is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         return answered(stored)
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_ms: int = 10_000,
+    ) -> FetchResponse:
+        """An HTTP request by the rules of `tick.fetch`, for what is no tick: a worker, a route."""
+        return await self._crew.reach.fetch(FetchRequest(url, method, dict(headers or {}), body, timeout_ms))
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is not moving, by the claim's own rules. No holds: the next `advance` here takes it."""

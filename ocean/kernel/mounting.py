@@ -77,6 +77,15 @@ class Incoming:
         return run
 
 
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """What a clog's command answers: a text for people, a value for `--json`. What is not ok is exit code 1."""
+
+    text: str
+    value: Any = None
+    ok: bool = True
+
+
 Errors = Callable[[OceanError, Incoming], Any]
 """A refusal as a contract words it: a `Reply`, or JSON that is answered with the refusal's own status."""
 
@@ -108,7 +117,7 @@ class Route:
 
 
 class Mounts:
-    """What a clog has besides its runs: routes, webhooks, and what the generic routes may do."""
+    """What a clog has besides its runs: routes, webhooks, commands, and what the generic routes may do."""
 
     clog_id: str
 
@@ -119,6 +128,7 @@ class Mounts:
         self._errors = errors
         self.routes: list[Route] = []
         self.webhooks: dict[str, Webhook] = {}
+        self.commands: dict[str, Callable[[Ocean], Any]] = {}
 
     @property
     def allows(self) -> frozenset[str]:
@@ -192,6 +202,15 @@ class Mounts:
             return handler
 
         return register
+
+    def command(self, command: H) -> H:
+        """Register a command under its function's name: `ocean CLOG_ID NAME`. It gets the Ocean, and answers a
+        `CommandAnswer`."""
+        name = command.__name__
+        if name in self.commands:
+            raise InvalidValue(f"clog {self.clog_id!r} has a command {name!r} already")
+        self.commands[name] = command
+        return command
 
 
 def _checked(route: Route) -> Route:

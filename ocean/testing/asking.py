@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
+from starlette.types import ASGIApp
+
 from ocean.compose import Ocean
 from ocean.http.app import make_app
 from ocean.kernel.arguments import UNSET
@@ -23,7 +25,12 @@ class Answered:
         return json.loads(self.body)
 
 
-async def ask(ocean: Ocean, method: str, path: str, value: Any, body: bytes, headers: Mapping[str, str]) -> Answered:
+def application(ocean: Ocean) -> ASGIApp:
+    """It pokes nothing behind its answers."""
+    return make_app(ocean, poke_ms=0)
+
+
+async def ask(app: ASGIApp, method: str, path: str, value: Any, body: bytes, headers: Mapping[str, str]) -> Answered:
     """From this machine, so that no key is needed until there is one. A value is sent as JSON."""
     sent = {"host": "127.0.0.1", **{name.lower(): text for name, text in headers.items()}}
     if value is not UNSET:
@@ -52,7 +59,7 @@ async def ask(ocean: Ocean, method: str, path: str, value: Any, body: bytes, hea
     async def send(message: Any) -> None:
         messages.append(message)
 
-    await make_app(ocean, poke_ms=0)(scope, receive, send)
+    await app(scope, receive, send)
     start, *parts = messages
     told = {name.decode(): text.decode("latin-1") for name, text in start["headers"]}
     return Answered(start["status"], told, b"".join(part.get("body", b"") for part in parts))

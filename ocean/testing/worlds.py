@@ -40,6 +40,7 @@ class World:
     clock: ManualClock
     store: Store
     _outside: Outside | None = None
+    _app: Any = None
 
     @property
     def outside(self) -> Outside:
@@ -84,9 +85,10 @@ class World:
     ) -> "Answered":
         """Ask the application on this Ocean, routes and webhooks of its clogs included. It pokes nothing: `drain`."""
         # A test without a request need not wait for the web's libraries.
-        from ocean.testing.asking import ask
+        from ocean.testing.asking import application, ask
 
-        return await ask(self.ocean, method, path, json, body, headers or {})
+        self._app = self._app or application(self.ocean)
+        return await ask(self._app, method, path, json, body, headers or {})
 
     async def instance(
         self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None

@@ -102,6 +102,14 @@ ESSENTIAL = {
         "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; POST /api/loop/issues makes one",
         "the issue is CLOSED; asked to merge 2 times, merged ['commit-1']",
     ],
+    "ops": [
+        "heartbeat: {'processed': 1, 'created': 1}",
+        "proposed: Deploy api",
+        "kim: approved",
+        "w-2: ship succeeded after 1 failure",
+        "mission: succeeded",
+        "shipped in all: 1",
+    ],
     "saga": [
         "ada pays -> ada travels, paid with 1234",
         "bob finds no car -> failed: sold_out",

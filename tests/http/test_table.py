@@ -80,6 +80,7 @@ LEFT_OUT = {
     "standing_of_lease": "every verb on a lease asks it",
     "has_events": "a run's feed asks it for a key for some sessions",
     "allowed_verbs": "GET /v1/clogs tells it of all",
+    "fetch": "for workers and clogs' routes; a server is nobody's proxy",
     "receive_webhook": "a delivery comes signed, to /hooks",
     "commits_seen": "a stream is told of what is new",
     "next_change": "a stream is told of what is new",

@@ -1,0 +1,33 @@
+"""The Ops-Loop: events become reactions, reactions proposals, proposals missions, and missions steps for workers.
+
+    event ──matrix──▶ reaction ──▶ proposal ──policy, human, vote──▶ mission ──▶ step ──▶ attempt (leased)
+
+Each of them is a run; the policies are a row, the caps and cooldowns counters. `clogs` makes all clogs of the system,
+with settings from the environment; `Ops(ocean)` is the system from Python, and its routes are under `/api/ops`.
+"""
+
+from clogs.ops.commands import add_commands
+from clogs.ops.events import Chance, even_chance, event_clog
+from clogs.ops.executors import Executor, StepFailed, Task
+from clogs.ops.heart import heart
+from clogs.ops.missions import missions
+from clogs.ops.operations import Ops
+from clogs.ops.policy import policy
+from clogs.ops.proposals import proposals
+from clogs.ops.reactions import reactions
+from clogs.ops.routes import route_clog
+from clogs.ops.settings import OpsSettings
+from clogs.ops.steps import attempts, dead_letters, steps
+from clogs.ops.working import Worker, shipped
+from ocean import Clog
+
+__all__ = ["Executor", "Ops", "OpsSettings", "StepFailed", "Task", "Worker", "clogs", "shipped"]
+
+
+def clogs(settings: OpsSettings | None = None, chance: Chance = even_chance) -> list[Clog]:
+    """The clogs of an Ops-Loop: `ocean serve --clogs clogs.ops:clogs`. `chance` decides where a pattern has one."""
+    settings = settings or OpsSettings.from_environment()
+    records = [policy, proposals, missions, steps, attempts, dead_letters, event_clog(chance), reactions, heart]
+    front = route_clog(settings)
+    add_commands(front, settings)
+    return [front, *records]

@@ -1,0 +1,91 @@
+"""Agent events: each is looked at once, matched or not, and never stands in the way of another."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from clogs.ops.matrix import Pattern, TooMuch, matches, rendered
+from clogs.ops.records import EVENTS, MISSIONS, POLICY, REACTIONS, Row, count, new_event, record_clog, state_of
+from clogs.ops.refusals import NO_SUCH_REFERENCE
+from clogs.ops.rules import patterns_of
+from ocean import Clog, Done, Outcome, Refuse, Tick
+
+Chance = Callable[[str], float]
+"""From a text that is the same in every call of a tick, a number from 0 up to 1."""
+
+
+def even_chance(text: str) -> float:
+    """The same for the same event and pattern, whoever calls how often: a crash does not roll again."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 2**56
+
+
+def event_clog(chance: Chance) -> Clog:
+    events = record_clog(EVENTS)
+
+    @events.on_advance
+    async def look(tick: Tick) -> Outcome:
+        row, _ = await state_of(tick)
+        queued = 0
+        if not row["is_own"]:
+            for pattern in patterns_of(await tick.call(POLICY, "values")):
+                if matches(pattern, row["type"], row["data"]) and await _is_due(tick, pattern, chance):
+                    await _react(tick, pattern, row)
+                    queued += 1
+            await count(tick, "events")
+            await count(tick, "queued", queued)
+        await tick.write(run={**row, "processed_at": tick.now})
+        await tick.set_attributes(processed=True)
+        return Done({"queued": queued})
+
+    events.method(insert)
+    return events
+
+
+async def _is_due(tick: Tick, pattern: Pattern, chance: Chance) -> bool:
+    """Chance is asked first: an event that is not reacted to starts no cooldown."""
+    if pattern.probability < 1 and chance(f"{tick.run_id}:{pattern.id}") >= pattern.probability:
+        return False
+    cooldown_ms = int(pattern.cooldown_minutes * 60_000)
+    if not cooldown_ms:
+        return True
+    return bool(await tick.take(f"ops:{tick.session_id}:cooldown:{pattern.id}", limit=1, per_ms=cooldown_ms))
+
+
+async def _react(tick: Tick, pattern: Pattern, event: Row) -> None:
+    seen = {"id": tick.run_id, **{name: event[name] for name in ("type", "data", "mission_id", "dedupe_key")}}
+    payload: dict[str, Any] = {
+        "pattern_id": pattern.id,
+        "event_type": event["type"],
+        "proposal_template": pattern.template,
+        "proposal_source": pattern.proposal_source,
+    }
+    try:
+        payload["proposal_template"] = rendered(pattern.template, seen)
+        if pattern.dedupe_key is not None:
+            payload["dedupe_key"] = rendered(pattern.dedupe_key, seen)
+    except TooMuch as error:
+        payload["error"] = str(error)
+    row = {"event_id": tick.run_id, "status": "queued", "payload": payload, "created_at": tick.now}
+    attributes = {"state": "queued", "event_id": tick.run_id, "pattern_id": pattern.id}
+    await tick.create_run(clog_id=REACTIONS, input={**row, "updated_at": tick.now}, attributes=attributes)
+
+
+async def insert(tick: Tick, given: list[Row]) -> list[str]:
+    """Events from outside, all of them or none. The same key with the same event is the same event.
+
+    With another it is `DedupeKeyReused`, which unlike a `Refuse` commits none of those before it.
+    """
+    missions = sorted({event["mission_id"] for event in given if event["mission_id"] is not None})
+    known = await tick.call(MISSIONS, "show", missions) if missions else {}
+    for mission_id in missions:
+        if mission_id not in known:
+            raise Refuse(
+                f"Key (mission_id)=({mission_id}) is not present in table ops_missions",
+                code=NO_SUCH_REFERENCE,
+                http_status=409,
+            )
+    ids = []
+    for event in given:
+        made = new_event(event["type"], event["data"], event["mission_id"], event["dedupe_key"])
+        ids.append(await tick.create_run(clog_id=EVENTS, dedupe_key=event["dedupe_key"], **made))
+    return ids

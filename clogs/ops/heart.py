@@ -1,0 +1,27 @@
+"""The heartbeat's memory: what was done since it was last told, whoever did it."""
+
+from clogs.ops.records import HEART, TOTALS, Row, publish, total_key
+from ocean import Clog, Tick
+
+heart = Clog(HEART, generic=())
+
+THOUGHT = "{events} events looked at, {queued} reactions queued, {created} proposals made, {requeued} steps requeued"
+
+
+@heart.method
+async def told(tick: Tick, reader: str) -> Row:
+    """The work since this reader was last told, each piece to one telling only.
+
+    If there was any, the heartbeat thinks about it aloud, in an event that triggers nothing: `thought` is its id.
+    """
+    rows = await tick.read(session=True)
+    kept = rows.session or {}
+    before = kept.get(reader, {})
+    now = {what: (await tick.take(total_key(tick.session_id, what), 0)).used for what in TOTALS}
+    await tick.write(session={**kept, reader: now})
+    since = {what: now[what] - before.get(what, 0) for what in TOTALS}
+    thought = None
+    if reader == "heartbeat" and any(since.values()):
+        data = {"agent": "heartbeat", "thought": THOUGHT.format(**since), "tags": ["heartbeat"], **since}
+        thought = await publish(tick, "agent:thought", data, is_own=True)
+    return {**since, "thought": thought}

@@ -1,0 +1,152 @@
+"""The reaction matrix: which events a pattern means, and what it makes of them. Pure, and no code is evaluated."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Source = Literal["api", "trigger", "reaction", "manual"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+EventType = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_FILLED_IN = 256 * 1024
+VARIABLE = re.compile(r"{{ *([A-Za-z0-9_.-]{1,200}) *}}")
+
+
+class Policy(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Pattern(Policy):
+    """One line of the reaction matrix. `type` is another name for `event_type`; neither means any."""
+
+    id: Name
+    event_type: EventType | list[EventType] = "*"
+    tags: list[str] = []
+    source: str | None = None
+    probability: Annotated[float, Field(ge=0, le=1)] = 1.0
+    cooldown_minutes: Annotated[float, Field(ge=0, le=525_600)] = 0
+    template: dict[str, Any]
+    proposal_source: Source = "reaction"
+    dedupe_key: str | None = None
+    enabled: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_as_in_the_original(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        given = dict(value)
+        for name, other in (("type", "event_type"), ("pattern_id", "id"), ("proposal_template", "template")):
+            if name in given:
+                if other in given:
+                    raise ValueError(f"{name} and {other} are the same; say one of them")
+                given[other] = given.pop(name)
+        return given
+
+    @field_validator("event_type")
+    @classmethod
+    def _at_least_one(cls, value: Any) -> Any:
+        if value == []:
+            raise ValueError('an empty list matches nothing; use "*" for any type')
+        return value
+
+
+class ReactionMatrix(Policy):
+    patterns: list[Pattern] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_list_will_do(cls, value: Any) -> Any:
+        return {"patterns": value} if isinstance(value, list) else value
+
+    @field_validator("patterns")
+    @classmethod
+    def _ids_once(cls, patterns: list[Pattern]) -> list[Pattern]:
+        ids = [pattern.id for pattern in patterns]
+        if twice := sorted({id for id in ids if ids.count(id) > 1}):
+            raise ValueError(f"two patterns are called {twice[0]!r}")
+        return patterns
+
+
+def matches(pattern: Pattern, event_type: str, data: Any) -> bool:
+    """By type, by all of its tags, and by source; chance and cooldown are asked afterwards."""
+    kinds = [pattern.event_type] if isinstance(pattern.event_type, str) else pattern.event_type
+    facts = data if isinstance(data, dict) else {}
+    tags = facts.get("tags") if isinstance(facts.get("tags"), list) else []
+    return (
+        pattern.enabled
+        and any(_is_like(kind, event_type) for kind in kinds)
+        and all(tag in (tags or ()) for tag in pattern.tags)
+        and pattern.source in (None, facts.get("source"))
+    )
+
+
+def _is_like(wanted: str, event_type: str) -> bool:
+    """`*` stands for any text, also within: `step:*`, `deploy:*:failed`."""
+    parts = wanted.split("*")
+    if len(parts) == 1:
+        return wanted == event_type
+    if len(event_type) < sum(map(len, parts)) or not event_type.startswith(parts[0]):
+        return False
+    at = len(parts[0])
+    for part in parts[1:-1]:
+        found = event_type.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return event_type.endswith(parts[-1]) and len(event_type) - len(parts[-1]) >= at
+
+
+class TooMuch(Exception):
+    """A template would become larger than any proposal may be."""
+
+
+def rendered(template: Any, event: Mapping[str, Any]) -> Any:
+    """The template with `{{event.data.field}}` filled in; what the event has not stays as it is."""
+    return _Rendering(event).of(template)
+
+
+class _Rendering:
+    def __init__(self, event: Mapping[str, Any]) -> None:
+        self.known = {**event, "event": event}
+        self.room = MOST_FILLED_IN
+
+    def of(self, template: Any) -> Any:
+        if isinstance(template, dict):
+            return {name: self.of(value) for name, value in template.items()}
+        if isinstance(template, list):
+            return [self.of(value) for value in template]
+        return VARIABLE.sub(self._filled_in, template) if isinstance(template, str) else template
+
+    def _filled_in(self, found: "re.Match[str]") -> str:
+        value = _looked_up(found[1].split("."), self.known)
+        if value is None:
+            return found[0]
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        self.room -= len(text)
+        if self.room < 0:
+            raise TooMuch(f"filled in, the template would be larger than {MOST_FILLED_IN} characters")
+        return text
+
+
+def _looked_up(path: list[str], value: Any) -> Any:
+    for name in path:
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return None
+    return value
+
+
+def unfilled(template: Any) -> list[str]:
+    """The variables that a rendered template still has."""
+    if isinstance(template, dict):
+        return [name for value in template.values() for name in unfilled(value)]
+    if isinstance(template, list):
+        return [name for value in template for name in unfilled(value)]
+    return VARIABLE.findall(template) if isinstance(template, str) else []

@@ -1,0 +1,106 @@
+"""The policies and what follows from them. Pure: a policy is a value, a decision a function of it."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from clogs.ops.matrix import Name, Pattern, Policy, ReactionMatrix, Source
+from clogs.ops.refusals import BAD_PATTERN, check_size, violates
+from clogs.ops.templates import RISKS, Risk, is_valid, risk_of, step_kinds
+from ocean import Refuse
+
+MOST_POLICY_BYTES = 128 * 1024
+CAP_REACHED = "Daily proposal cap reached"
+
+Count = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
+
+
+class AutoApprove(Policy):
+    """`allowed_step_kinds` None: all kinds. `max_risk_level`: nothing riskier without a human."""
+
+    enabled: bool = False
+    allowed_step_kinds: list[Name] | None = None
+    max_risk_level: Risk | None = None
+
+
+class ProposalCaps(Policy):
+    daily_limit: Count | None = None
+    per_source_limits: dict[Source, Count] = Field(default_factory=dict)
+
+    def limit_of(self, source: str) -> int | None:
+        return next((limit for name, limit in self.per_source_limits.items() if name == source), None)
+
+
+class VotingPolicy(Policy):
+    enabled: bool = False
+    thresholds: dict[Risk, Annotated[int, Field(ge=1, le=100, strict=True)]] = Field(default_factory=dict)
+
+    def needed(self, risk: Risk) -> int:
+        return self.thresholds.get(risk, RISKS.index(risk) + 1)
+
+
+class WorkerPolicy(Policy):
+    """What holds for steps that do not say it themselves."""
+
+    max_retries: Annotated[int, Field(ge=1, strict=True)] | None = None
+
+
+POLICIES: dict[str, type[Policy] | None] = {
+    "reaction_matrix": ReactionMatrix,
+    "auto_approve": AutoApprove,
+    "proposal_caps": ProposalCaps,
+    "worker_policy": WorkerPolicy,
+    "agent_roles": None,
+    "voting_policy": VotingPolicy,
+}
+"""Each key with its shape. The roles of agents are whatever the agents make of them."""
+
+
+def checked_policy(key: str, value: Any) -> Any:
+    """The value as it is stored, if it can be used; otherwise the refusal says what is wrong where."""
+    if key not in POLICIES:
+        raise violates(f"there is no policy {key!r}; there are {', '.join(POLICIES)}")
+    check_size(value, key, MOST_POLICY_BYTES)
+    model = POLICIES[key]
+    if model is None:
+        if not isinstance(value, dict):
+            raise violates(f"{key} is a JSON object")
+        return value
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join([key, *map(str, first["loc"])])
+        if key == "reaction_matrix":
+            raise Refuse(f"{place}: {first['msg']}", code=BAD_PATTERN, http_status=400) from None
+        raise violates(f"{place}: {first['msg']}") from None
+    return value
+
+
+def auto_approve_of(policies: dict[str, Any]) -> AutoApprove | None:
+    return AutoApprove.model_validate(policies["auto_approve"]) if "auto_approve" in policies else None
+
+
+def caps_of(policies: dict[str, Any]) -> ProposalCaps:
+    return ProposalCaps.model_validate(policies.get("proposal_caps", {}))
+
+
+def voting_of(policies: dict[str, Any]) -> VotingPolicy:
+    return VotingPolicy.model_validate(policies.get("voting_policy", {}))
+
+
+def worker_policy_of(policies: dict[str, Any]) -> WorkerPolicy:
+    return WorkerPolicy.model_validate(policies.get("worker_policy", {}))
+
+
+def patterns_of(policies: dict[str, Any]) -> list[Pattern]:
+    return ReactionMatrix.model_validate(policies.get("reaction_matrix", {})).patterns
+
+
+def is_auto_approvable(policy: AutoApprove | None, template: Any) -> bool:
+    """The decision tree of the contract, for a template of which a mission can be made."""
+    if policy is None or not policy.enabled or not is_valid(template):
+        return False
+    if policy.max_risk_level is not None and RISKS.index(risk_of(template)) > RISKS.index(policy.max_risk_level):
+        return False
+    return policy.allowed_step_kinds is None or set(step_kinds(template) or ()) <= set(policy.allowed_step_kinds)
