@@ -162,6 +162,21 @@ class Ocean(Kernel):
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return await feed.read_page(self._store, where, after, checked_limit(limit))
 
+    async def read_newest_events(
+        self,
+        run_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        clog_id: str | None = None,
+        types: Collection[str] = (),
+        correlation_id: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Event]:
+        """A page of the log from its end, newest first; the next page is `before` the last event's `seq`."""
+        where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
+        return await feed.read_newest(self._store, where, before, checked_limit(limit))
+
     def follow(
         self,
         run_id: str | None = None,

@@ -19,6 +19,13 @@ async def read_page(store: Store, where: FeedFilter, after: int, limit: int) -> 
     return page
 
 
+async def read_newest(store: Store, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+    """Events below a cursor, or from the end of the log, newest first; what retention has removed is not among them."""
+    if before is not None and (isinstance(before, bool) or not isinstance(before, int) or before < 0):
+        raise BadCursor(f"cursor {before!r} is none of this log's; leave it out, or use a seq you were given")
+    return await store.read_newest_events(where, before, limit)
+
+
 async def _look(store: Store, where: FeedFilter, after: int, limit: int) -> tuple[list[Event], int]:
     """A page, and the highest cursor that there was before it was read."""
     floor, last = await store.event_bounds()

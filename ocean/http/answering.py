@@ -58,7 +58,8 @@ class Answering:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+                # A clog's contract may answer under an id of its own: a replay under the first request's.
+                MutableHeaders(scope=message).setdefault(REQUEST_ID, request_id)
             await send(message)
             # Now, and not after the poke behind the answer.
             if message["type"] == "http.response.body" and not message.get("more_body"):

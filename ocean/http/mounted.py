@@ -85,10 +85,12 @@ def _endpoint(
             incoming = _known(route, incoming, guard)
             given = given_key(request, route.path, None if route.keyed else "")
             incoming = replace(incoming, request_key=_own_key(route, guard, given))
+            if route.check is not None:
+                await invoke(route.check, incoming)
             incoming = replace(incoming, raw=await read_bytes(request, route.most_bytes))
             incoming = _fitted(route, request, incoming)
             is_handled = True
-            with at_work.on(incoming.request_key):
+            with at_work.on(None if route.keyed == "own" else incoming.request_key):
                 response = rendered(await invoke(route.handler, incoming))
         except ClientDisconnect:
             raise

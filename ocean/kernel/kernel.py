@@ -270,6 +270,10 @@ class Kernel(Operating, Receiving, Lending):
         """The run as it is now; None if there is none."""
         return await self._store.get_run(checked_id(run_id, "run_id"))
 
+    def new_id(self) -> str:
+        """A UUIDv7 that nobody else has, as a run gets that is given none."""
+        return self._ids.new(self._clock.now())
+
     def commits_seen(self) -> int:
         """A number that rises with every commit this process has made or noticed; for `next_change`."""
         return self._store.commits_seen()

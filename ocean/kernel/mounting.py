@@ -101,7 +101,8 @@ class Route:
     body: type[BaseModel] | None
     query: type[BaseModel] | None
     session: str | None
-    keyed: bool
+    keyed: bool | Literal["own"]
+    check: Callable[[Incoming], Any] | None
     most_bytes: int
     content_type: str | None
     errors: Errors | None
@@ -146,7 +147,8 @@ class Mounts:
         body: type[BaseModel] | None = None,
         query: type[BaseModel] | None = None,
         session: str | None = None,
-        keyed: bool = False,
+        keyed: bool | Literal["own"] = False,
+        check: Callable[[Incoming], Any] | None = None,
         most_bytes: int = MAX_BYTES,
         content_type: str | None = JSON,
         errors: Errors | None = None,
@@ -157,14 +159,16 @@ class Mounts:
         Ocean's keys and answers their `Access`; a server with a route that says none of these does not start.
         `session` is the path's parameter that is a session, or `checked` if the handler looks at `incoming.access` by
         itself; a route that says neither is closed to keys for some sessions. `keyed` routes take an Idempotency-Key
-        and hand it to a verb as its `request_key`. `errors` words every refusal; by default the clog's does.
+        and hand it to a verb as its `request_key`; with `own`, a repeat during the work is the handler's to answer.
+        `check` looks at a request whose sender is known, before its body is read. `errors` words every refusal; by
+        default the clog's does.
         """
 
         def register(handler: H) -> H:
             said = errors or self._errors
             made = Route(
-                self.clog_id, method, path, access, handler, summary, body, query, session, keyed, most_bytes,
-                content_type, said,
+                self.clog_id, method, path, access, handler, summary, body, query, session, keyed, check,
+                most_bytes, content_type, said,
             )  # fmt: skip
             self.routes.append(_checked(made))
             return handler
@@ -213,7 +217,10 @@ def _checked(route: Route) -> Route:
     checked_choice(route.method, f"the method of {route.name}", get_args(RouteMethod))
     if route.access is not None and not callable(route.access):
         checked_choice(route.access, f"access of {route.name}", (*KEY_SCOPES, "open"))
-    checked_flag(route.keyed, f"keyed of {route.name}")
+    if route.keyed != "own":
+        checked_flag(route.keyed, f"keyed of {route.name}")
+    if route.check is not None and not callable(route.check):
+        raise InvalidValue(f"check of {route.name} is a function of an Incoming, got {shown(route.check)}")
     checked_count(route.most_bytes, f"most_bytes of {route.name}", least=0, most=MOST_ROUTE_BYTES)
     segments = route.path.split("/")[1:] if isinstance(route.path, str) and route.path.startswith("/") else [""]
     for segment in segments:

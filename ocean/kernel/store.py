@@ -381,6 +381,9 @@ class Store(Protocol):
 
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]: ...
 
+    async def read_newest_events(self, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+        """From the end of the log backwards, or from below a cursor."""
+
     async def event_bounds(self) -> tuple[int, int]:
         """The highest cursor that retention has removed, and the highest there is."""
 

@@ -62,6 +62,20 @@ async def test_the_pages_of_a_feed_joined_are_its_events_once_each_in_order(stor
             assert await _pages(store, where, limit) == wanted
 
 
+async def test_the_newest_pages_joined_are_the_same_events_backwards(store: Store) -> None:
+    await _a_little_history(store)
+    everything = await events(store)
+    for where in FEEDS:
+        wanted = [event for event in reversed(everything) if _is_of(event, where)]
+        for limit in (1, 3, 100):
+            found: list[Event] = []
+            while page := await store.read_newest_events(where, found[-1].seq if found else None, limit):
+                assert len(page) <= limit
+                found += page
+            assert found == wanted
+    assert await store.read_newest_events(FeedFilter(), 0, 10) == []
+
+
 def _is_of(event: Event, where: FeedFilter) -> bool:
     names = ("run_id", "session_id", "clog_id", "correlation_id")
     fits = all(getattr(where, name) in (None, getattr(event, name)) for name in names)

@@ -90,6 +90,18 @@ ESSENTIAL = {
         "careful: an ordinary test sees 1 charge",
         "careful: the result is the same after a crash at each of 11 places",
     ],
+    "loop": [
+        "dry run: 200 active: would execute step 1, S1_PICK",
+        "first: 200 active: S1_PICK completed",
+        "the same click again: 200 active: S1_PICK completed",
+        "next: 200 paused: REVIEW_PENDING: the review is not finished",
+        "reviewed: 200 active: S4_REVIEW_GATE completed",
+        "merged: 200 active: S5_MERGE completed",
+        "next: 200 completed: S8_CLOSE completed",
+        "once more: 200 completed: the loop is completed; there is no further step",
+        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; POST /api/loop/issues makes one",
+        "the issue is CLOSED; asked to merge 2 times, merged ['commit-1']",
+    ],
     "ops": [
         "heartbeat: {'processed': 1, 'created': 1}",
         "proposed: Deploy api",

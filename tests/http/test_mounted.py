@@ -1,13 +1,15 @@
 """The routes of a clog: its paths, its envelope for whatever is refused, its limits, and a start that is refused."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import anyio
 import httpx2
 import pytest
+from pydantic import BaseModel, ConfigDict
 
-from ocean import Clog, ClogError, Incoming, InvalidValue, Reply, RunStatus, StoreBusy
+from ocean import Clog, ClogError, Incoming, InvalidValue, Refuse, Reply, RunStatus, StoreBusy
 from ocean.http.app import make_app
 from ocean.http.mounted import rendered
 from ocean.testing import world
@@ -319,6 +321,8 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
         ({"method": "get"}, ("'GET'",)),
         ({"most_bytes": -1}, ("most_bytes",)),
         ({"keyed": 1}, ("keyed",)),
+        ({"keyed": "mine"}, ("keyed",)),
+        ({"check": "ok"}, ("check of GET /x", "a function of an Incoming")),
         ({"body": dict}, ("pydantic models",)),
     ],
 )
@@ -401,3 +405,56 @@ async def test_a_key_whose_request_is_at_work_is_refused_meanwhile() -> None:
         said(await h.post("/slow", headers={"Idempotency-Key": "k"}), 409, "request_running")
         go_on.set()
     assert [answer.json() for answer in answers] == ["done"]
+
+
+async def test_a_contract_may_answer_a_repeat_during_the_work_by_itself() -> None:
+    clog, begun, go_on = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
+
+    @clog.route("POST", "/slow", access="signal", keyed="own")
+    async def work(incoming: Incoming) -> Any:
+        if begun.is_set():
+            return f"{incoming.request_key} is at work"
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    async with house(more=[clog]) as h, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(h.post, "/slow", headers={"Idempotency-Key": "k"}))
+        await begun.wait()
+        assert (await h.post("/slow", headers={"Idempotency-Key": "k"})).json() == "k is at work"
+        go_on.set()
+
+
+class Empty(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+async def test_a_check_is_asked_once_the_sender_is_known_and_before_the_body_is_looked_at() -> None:
+    clog = Clog("strict", errors=envelope)
+
+    def has_header(incoming: Incoming) -> None:
+        if "x-sub" not in incoming.headers:
+            raise Refuse("x-sub is missing", code="no_sub", http_status=401)
+
+    @clog.route("POST", "/strict", access="signal", check=has_header, body=Empty)
+    async def work(incoming: Incoming) -> Any:
+        return "done"
+
+    async with house(more=[clog]) as h:
+        said(await h.post("/strict", {"more": 1}), 401, "no_sub")
+        said(await h.post("/strict", {"more": 1}, headers={"x-sub": "ann"}), 400, "invalid_body")
+        assert (await h.post("/strict", headers={"x-sub": "ann"})).json() == "done"
+        await h.w.ocean.create_api_key("ann", ["signal"])
+        said(await h.post("/strict"), 401, "not_authenticated")
+
+
+async def test_a_reply_under_a_request_id_of_its_own_keeps_it() -> None:
+    clog = Clog("own")
+
+    @clog.route("GET", "/own", access="read")
+    async def own(incoming: Incoming) -> Any:
+        return Reply(incoming.request_id, headers={"X-Request-Id": "the-first"})
+
+    async with house(more=[clog]) as h:
+        answer = await h.http.get("/own", headers={"X-Request-Id": "mine"})
+        assert (answer.json(), answer.headers.get_list("x-request-id")) == ("mine", ["the-first"])

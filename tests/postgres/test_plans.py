@@ -101,6 +101,8 @@ class Life:
         _, last = await store.event_bounds()
         await self.count("bounds", store.event_bounds())
         await self.count("feed", store.read_events(FeedFilter(run_id=run_id), last - 10, 10))
+        await self.count("newest", store.read_newest_events(FeedFilter(run_id=run_id), None, 10))
+        await self.count("newest before", store.read_newest_events(FeedFilter(correlation_id=run_id), last, 10))
         await self.count("ticks", store.list_ticks(run_id, held.tick - 1, 10))
         await self.count("inputs", store.list_inputs(run_id, held.tick - 1, 10))
         await self.count("due inputs", store.due_inputs(run_id, 10))

@@ -69,6 +69,9 @@ class Lists(Asking):
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
         return [event_from(row) for row in await self._walk(*feed(where, after, limit))]
 
+    async def read_newest_events(self, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+        return [event_from(row) for row in await self._walk(*feed(where, before, limit, is_newest_first=True))]
+
     async def event_bounds(self) -> tuple[int, int]:
         floor, last = await self._ask("event_bounds")
         return floor, last
@@ -93,20 +96,21 @@ def count(where: RunFilter, most: int) -> tuple[str, list[Any]]:
     return f"SELECT to_json(count(*)) FROM ({merged} LIMIT {most}) counted", statement.values
 
 
-def feed(where: FeedFilter, after: int, most: int) -> tuple[str, list[Any]]:
-    """The narrowest of what is asked for leads."""
+def feed(where: FeedFilter, cursor: int | None, most: int, *, is_newest_first: bool = False) -> tuple[str, list[Any]]:
+    """The narrowest of what is asked for leads. A cursor of None is the end of the log."""
     statement = Statement(Words())
     columns = ("run_id", "correlation_id", "session_id", "clog_id")
     wanted = {f"e.{column}": getattr(where, column) for column in columns}
     asked = {column: statement.value(value) for column, value in wanted.items() if value is not None}
     fixed = dict(list(asked.items())[:1])
-    conditions = _between(fixed, ("e.seq",), statement.end(">", (after,)), None)
+    end = statement.end("<" if is_newest_first else ">", None if cursor is None else (cursor,))
+    conditions = _between(fixed, ("e.seq",), *((None, end) if is_newest_first else (end, None)))
     conditions += [f"{column} = {place}" for column, place in asked.items() if column not in fixed]
     if where.types:
         conditions.append(statement.any_of("e.type", where.types))
     return (
-        f"SELECT row_to_json(e) FROM events e WHERE {' AND '.join(conditions)}"
-        f" ORDER BY {ordered((*fixed, 'e.seq'), False)} LIMIT {most}",
+        f"SELECT row_to_json(e) FROM events e WHERE {' AND '.join(conditions or ['true'])}"
+        f" ORDER BY {ordered((*fixed, 'e.seq'), is_newest_first)} LIMIT {most}",
         statement.values,
     )
 

@@ -12,8 +12,17 @@ from ocean.stores.sqlite.unit import Unit
 
 
 def read_events(u: Unit, where: FeedFilter, after: int, limit: int) -> list[Event]:
-    conditions: list[str] = ["seq > :after"]
-    values: dict[str, Any] = {"after": after, "limit": limit}
+    return _events(u, where, "seq > :cursor", after, "seq", limit)
+
+
+def read_newest_events(u: Unit, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+    below = "seq < :cursor" if before is not None else "seq > :cursor"
+    return _events(u, where, below, before or 0, "seq DESC", limit)
+
+
+def _events(u: Unit, where: FeedFilter, bound: str, cursor: int, order: str, limit: int) -> list[Event]:
+    conditions: list[str] = [bound]
+    values: dict[str, Any] = {"cursor": cursor, "limit": limit}
     for column in ("run_id", "session_id", "clog_id", "correlation_id"):
         wanted = getattr(where, column)
         if wanted is not None:
@@ -22,7 +31,7 @@ def read_events(u: Unit, where: FeedFilter, after: int, limit: int) -> list[Even
     if where.types:
         conditions.append("type IN (SELECT value FROM json_each(:types))")
         values["types"] = json.dumps(where.types)
-    sql = f"SELECT * FROM events WHERE {' AND '.join(conditions)} ORDER BY seq LIMIT :limit"
+    sql = f"SELECT * FROM events WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit"
     return [event_from(row) for row in u.db.execute(sql, values)]
 
 

@@ -402,6 +402,9 @@ class SqliteStore(AccessStore, LeaseStore):
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
         return await self._read(lambda u: log.read_events(u, where, after, limit))
 
+    async def read_newest_events(self, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+        return await self._read(lambda u: log.read_newest_events(u, where, before, limit))
+
     async def event_bounds(self) -> tuple[int, int]:
         return await self._read(log.event_bounds)
 

@@ -1,0 +1,113 @@
+"""The plan that ships: from a created issue to a closed one, with everything outside behind a desk of tools."""
+
+from typing import Any, Literal, Protocol
+
+from clogs.loop.plans import HOLD, Blocked, Facts, Plan, Sight, Step, StepFailed
+
+
+class Desk(Protocol):
+    """What the plan asks of the outside. The first four only look; the others act, and are given a key.
+
+    An act under a key that it has seen before answers the first result and does nothing. It raises `StepFailed` if it
+    is refused for good, and anything else if it does not know.
+    """
+
+    async def spec(self, sight: Sight) -> str | None:
+        """Where the specification is, if there is one."""
+
+    async def review(self, sight: Sight) -> Literal["approved", "pending", "changes_requested"]: ...
+
+    async def deployment(self, sight: Sight) -> Literal["deployed", "pending", "failed"]: ...
+
+    async def verdict(self, sight: Sight) -> Literal["green", "pending", "red"]: ...
+
+    async def prepare(self, sight: Sight, key: str) -> Facts:
+        """Open what the implementation is made in; answers `prUrl`."""
+
+    async def merge(self, sight: Sight, key: str) -> Facts: ...
+
+    async def close(self, sight: Sight, key: str) -> Facts: ...
+
+    async def remediate(self, sight: Sight, key: str) -> Facts:
+        """Undo, or call somebody."""
+
+
+class OnPaper:
+    """A desk without an outside: what others report as the issue's facts decides, and what it does is only noted."""
+
+    async def spec(self, sight: Sight) -> str | None:
+        return sight.facts.get("spec")
+
+    async def review(self, sight: Sight) -> Any:
+        return sight.facts.get("review", "pending")
+
+    async def deployment(self, sight: Sight) -> Any:
+        return sight.facts.get("deployment", "pending")
+
+    async def verdict(self, sight: Sight) -> Any:
+        return sight.facts.get("verdict", "pending")
+
+    async def prepare(self, sight: Sight, key: str) -> Facts:
+        return {"branch": f"issue/{sight.issue_id}"}
+
+    async def merge(self, sight: Sight, key: str) -> Facts:
+        return {"mergedUnder": key}
+
+    async def close(self, sight: Sight, key: str) -> Facts:
+        return {"closedUnder": key}
+
+    async def remediate(self, sight: Sight, key: str) -> Facts:
+        return {"remediatedUnder": key}
+
+
+def afu9(desk: Desk) -> Plan:
+    """S1 to S8, and S9 for what fails after the review."""
+
+    async def pick(sight: Sight) -> Facts:
+        return {"pickedBy": sight.actor}
+
+    async def spec_gate(sight: Sight) -> Blocked | Facts:
+        spec = await desk.spec(sight)
+        return {"spec": spec} if spec else Blocked("SPEC_MISSING", "the issue has no specification yet")
+
+    async def review_gate(sight: Sight) -> Blocked | None:
+        match await desk.review(sight):
+            case "approved":
+                return None
+            case "changes_requested":
+                return Blocked("CHANGES_REQUESTED", "the reviewers have asked for changes")
+            case _:
+                return Blocked("REVIEW_PENDING", "the review is not finished")
+
+    async def observe(sight: Sight) -> Blocked | Facts:
+        match await desk.deployment(sight):
+            case "deployed":
+                return {"observedAt": sight.now}
+            case "failed":
+                raise StepFailed("DEPLOYMENT_FAILED", "what was merged could not be deployed")
+            case _:
+                return Blocked("DEPLOYMENT_PENDING", "what was merged is not deployed yet")
+
+    async def verify_gate(sight: Sight) -> Blocked | None:
+        match await desk.verdict(sight):
+            case "green":
+                return None
+            case "red":
+                raise StepFailed("VERDICT_RED", "what is deployed does not do what it should")
+            case _:
+                return Blocked("VERDICT_PENDING", "nobody has given a verdict yet")
+
+    return Plan(
+        "afu9",
+        [
+            Step(number=1, type="S1_PICK", state="CREATED", to="CREATED", gate=pick),
+            Step(number=2, type="S2_SPEC_GATE", state="CREATED", to="SPEC_READY", gate=spec_gate),
+            Step(number=3, type="S3_IMPLEMENT_PREP", state="SPEC_READY", to="IMPLEMENTING_PREP", effect=desk.prepare),
+            Step(number=4, type="S4_REVIEW_GATE", state="IMPLEMENTING_PREP", to="REVIEW_READY", gate=review_gate),
+            Step(number=5, type="S5_MERGE", state="REVIEW_READY", to="DONE", effect=desk.merge, remedied=True),
+            Step(number=6, type="S6_OBSERVE", state="DONE", to="DONE", gate=observe, remedied=True),
+            Step(number=7, type="S7_VERIFY_GATE", state="DONE", to="VERIFIED", gate=verify_gate, remedied=True),
+            Step(number=8, type="S8_CLOSE", state="VERIFIED", to="CLOSED", effect=desk.close),
+        ],
+        remedy=Step(number=9, type="S9_REMEDIATE", state="DONE", to=HOLD, effect=desk.remediate),
+    )

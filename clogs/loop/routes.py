@@ -1,0 +1,178 @@
+"""The contract's paths. A handler reads its request, calls one verb, and answers in the contract's shape."""
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from clogs.loop.refusals import REQUEST_ID, refused, request_id_of
+from clogs.loop.senders import actor_of
+from clogs.loop.shapes import (
+    EVENTS_V1,
+    ISSUES_V1,
+    RUNS_V1,
+    ChangedFacts,
+    EventPage,
+    IssuePage,
+    IssueShown,
+    NewIssue,
+    Nothing,
+    Page,
+    RunNextStep,
+)
+from clogs.loop.showing import step_of
+from ocean import Incoming, Reply
+
+if TYPE_CHECKING:
+    from clogs.loop.running import Loop
+
+ISSUE = "/api/loop/issues/{issueId}"
+RUN = "/api/loop/runs/{runId}"
+VERSION = re.compile(r'([0-9]{1,15})|"([0-9]{1,15})"')
+
+
+def mount(loop: "Loop") -> None:
+    _mount_issues(loop)
+    _mount_changes(loop)
+    _mount_runs(loop)
+
+
+def _mount_issues(loop: "Loop") -> None:
+    route = loop.issues.route
+    reads: Any = {"access": "read", "session": "checked", "check": actor_of}
+
+    @route("POST", ISSUE + "/run-next-step", access="signal", session="checked", check=actor_of, body=RunNextStep,
+           keyed="own", summary="Execute the next step of an issue's loop")  # fmt: skip
+    async def run_next_step(incoming: Incoming) -> Reply:
+        answer = await loop.run_next_step(
+            incoming.ocean,
+            incoming.path["issueId"],
+            mode=incoming.body.mode,
+            actor=actor_of(incoming),
+            request_id=request_id_of(incoming),
+            idempotency_key=incoming.request_key,
+            if_match=_version(incoming),
+            projects=incoming.access.sessions,
+        )
+        return Reply(answer.wire(), 200, {REQUEST_ID: answer.request_id})
+
+    @route("POST", "/api/loop/issues", access="signal", session="checked", check=actor_of, body=NewIssue,
+           keyed=True, summary="Make an issue")  # fmt: skip
+    async def create_issue(incoming: Incoming) -> Reply:
+        asked: NewIssue = incoming.body
+        if not incoming.access.sees(asked.project):
+            raise refused("ISSUE_NOT_FOUND", f"there is no project {asked.project!r} for this key")
+        made = await loop.create_issue(
+            incoming.ocean,
+            asked.title,
+            actor=actor_of(incoming),
+            issue_id=asked.issueId,
+            project=asked.project,
+            plan=asked.plan,
+            facts=asked.facts,
+            request_key=incoming.request_key,
+        )
+        return _issue(incoming, made, 201)
+
+    @route("GET", "/api/loop/issues", query=IssuePage, summary="List issues, newest first", **reads)
+    async def list_issues(incoming: Incoming) -> Reply:
+        asked: IssuePage = incoming.query
+        found, cursor = await loop.list_issues(
+            incoming.ocean,
+            project=asked.project,
+            state=asked.state,
+            limit=asked.limit,
+            cursor=asked.cursor,
+            projects=incoming.access.sessions,
+        )
+        return _told(incoming, ISSUES_V1, {"issues": [each.wire() for each in found], "nextCursor": cursor})
+
+    @route("GET", ISSUE, summary="An issue; its version is the ETag", **reads)
+    async def get_issue(incoming: Incoming) -> Reply:
+        projects = incoming.access.sessions
+        return _issue(incoming, await loop.get_issue(incoming.ocean, incoming.path["issueId"], projects=projects))
+
+
+def _mount_changes(loop: "Loop") -> None:
+    route = loop.issues.route
+    changes: Any = {"access": "signal", "session": "checked", "check": actor_of}
+
+    @route("PATCH", ISSUE, body=ChangedFacts, summary="Report facts that gates look at", **changes)
+    async def note_facts(incoming: Incoming) -> Reply:
+        changed = await loop.note_facts(incoming.ocean, incoming.path["issueId"], incoming.body.facts, **_who(incoming))
+        return _issue(incoming, changed)
+
+    @route("POST", ISSUE + "/resume", body=Nothing, summary="Go on with an issue that is on hold", **changes)
+    async def resume(incoming: Incoming) -> Reply:
+        return _issue(incoming, await loop.resume(incoming.ocean, incoming.path["issueId"], **_who(incoming)))
+
+
+def _mount_runs(loop: "Loop") -> None:
+    route = loop.issues.route
+    reads: Any = {"access": "read", "session": "checked", "check": actor_of}
+
+    @route("GET", ISSUE + "/runs", query=Page, summary="The executions of an issue, newest first", **reads)
+    async def list_runs(incoming: Incoming) -> Reply:
+        asked: Page = incoming.query
+        found, cursor = await loop.list_runs(
+            incoming.ocean,
+            incoming.path["issueId"],
+            limit=asked.limit,
+            cursor=asked.cursor,
+            projects=incoming.access.sessions,
+        )
+        return _told(incoming, RUNS_V1, {"runs": [each.wire() for each in found], "nextCursor": cursor})
+
+    @route("GET", ISSUE + "/events", query=EventPage, summary="What has happened to an issue, newest first", **reads)
+    async def list_events(incoming: Incoming) -> Reply:
+        asked: EventPage = incoming.query
+        found = await loop.list_events(
+            incoming.ocean,
+            incoming.path["issueId"],
+            limit=asked.limit,
+            before=asked.before,
+            projects=incoming.access.sessions,
+        )
+        is_full = len(found) == asked.limit
+        before = found[-1].cursor if is_full else None
+        return _told(incoming, EVENTS_V1, {"events": [each.wire() for each in found], "nextBefore": before})
+
+    @route("GET", RUN, summary="An execution", **reads)
+    async def get_run(incoming: Incoming) -> Reply:
+        run = await loop.get_run(incoming.ocean, incoming.path["runId"], projects=incoming.access.sessions)
+        return _told(incoming, RUNS_V1, {"run": run.wire()})
+
+    @route("GET", RUN + "/steps", summary="The steps of an execution", **reads)
+    async def list_steps(incoming: Incoming) -> Reply:
+        run = await loop.get_run(incoming.ocean, incoming.path["runId"], projects=incoming.access.sessions)
+        step = step_of(run)
+        return _told(incoming, RUNS_V1, {"runId": run.run_id, "steps": [] if step is None else [step.wire()]})
+
+
+def _who(incoming: Incoming) -> dict[str, Any]:
+    return {"actor": actor_of(incoming), "if_match": _version(incoming), "projects": incoming.access.sessions}
+
+
+def _version(incoming: Incoming) -> int | None:
+    given = incoming.headers.get("if-match")
+    if given is None:
+        return None
+    match = VERSION.fullmatch(given.strip())
+    if match is None:
+        raise refused("INVALID_REQUEST", "If-Match is an issue's version, like 3")
+    return int(match[1] or match[2])
+
+
+def _issue(incoming: Incoming, issue: IssueShown, status: int = 200) -> Reply:
+    headers = {"ETag": f'"{issue.version}"'}
+    if status == 201:
+        headers["Location"] = f"/api/loop/issues/{quote(issue.issue_id, safe='')}"
+    return _told(incoming, ISSUES_V1, {"issue": issue.wire()}, status, headers)
+
+
+def _told(
+    incoming: Incoming, schema: str, said: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+) -> Reply:
+    request_id = request_id_of(incoming)
+    told = {name: value for name, value in said.items() if value is not None}
+    body = {"schemaVersion": schema, "requestId": request_id} | told
+    return Reply(body, status, {REQUEST_ID: request_id} | (headers or {}))
