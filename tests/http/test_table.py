@@ -74,6 +74,8 @@ LEFT_OUT = {
     "revoke_api_key": "for whoever has the database at hand",
     "has_api_keys": "every request without a key finds out",
     "follow_in_parts": "streams follow their feed by it",
+    "new_id": "whoever asks over HTTP makes ids of its own",
+    "read_newest_events": "for clogs whose contract has a log that begins with the newest",
     "kept_answer": "an Idempotency-Key is looked up by it",
     "keep_answer": "an Idempotency-Key is kept by it",
     "standing": "every verb on a run asks it",
