@@ -65,6 +65,8 @@ def ferry(history: Path, at: At = nowhere, *, linger: Linger = not_at_all, lock_
         paid_by = await tick.step("pay", pay)
         at(STEPPED, tick)
         await tick.stream("splash", {"by": os.getpid()})
+        # What was streamed is stored before a later step's result.
+        await tick.step("look back", lambda key: None)
         at(STREAMED, tick)
 
         def one_more(old: dict[str, int] | None) -> dict[str, int]:

@@ -97,7 +97,11 @@ def followed(page: str, base: Path) -> list[list[str]]:
     """What each block printed."""
     empty = base / "empty"
     empty.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OCEAN", "PYTHON", "VIRTUAL"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OCEAN", "PYTEST", "PYTHON", "VIRTUAL"))
+    }
     paths = {"PATH": f"{stand_ins(base / 'bin')}:{os.environ['PATH']}", "CHECKOUT": str(ROOT), "COLUMNS": "80"}
     shell = subprocess.Popen(
         ["bash", "-euc", script(page, base)],

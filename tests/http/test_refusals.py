@@ -1,6 +1,7 @@
 """What is refused, and how it is said: every wrong body names its field, every refusal has the one envelope."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -12,7 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import ocean.public
-from ocean import BulkStopped, CallRefused, OceanError, RunFailed
+from ocean import (
+    BulkStopped,
+    CallRefused,
+    ChildFailed,
+    OceanError,
+    RunFailed,
+    SignalTimeout,
+    StepFailed,
+    ToolFailed,
+)
 from ocean.http.answering import HANDLERS, LONGEST_PATH, Answering
 from ocean.http.leases import COMPLETION_BYTES
 from ocean.kernel.values import MAX_BYTES
@@ -253,14 +263,27 @@ async def answer_to(error: Exception) -> httpx2.Response:
         return await http.get("/secret-path")
 
 
+WHY = {"code": "c", "message": "no", "details": None}
+OWN: dict[type[OceanError], Callable[[], OceanError]] = {
+    CallRefused: lambda: CallRefused("no", "own_code", 418, {"own_key": 1}),
+    BulkStopped: lambda: BulkStopped("stopped", None, ValueError()),
+    RunFailed: lambda: RunFailed("failed", {}, some_key=1),
+    ToolFailed: lambda: ToolFailed("no", tool="t", details={"some_key": 1}),
+    StepFailed: lambda: StepFailed("pay", 3, WHY),
+    ChildFailed: lambda: ChildFailed("run-1", WHY),
+    SignalTimeout: lambda: SignalTimeout("paid", 1_000),
+}
+DETAILS: dict[type[OceanError], dict[str, Any]] = {
+    CallRefused: {"own_key": 1},
+    ToolFailed: {"someKey": 1, "tool": "t"},
+    StepFailed: {"step": "pay", "attempts": 3, "error": WHY},
+    ChildFailed: {"runId": "run-1", "error": WHY},
+    SignalTimeout: {"signal": "paid", "timeoutMs": 1_000},
+}
+
+
 def made(kind: type[OceanError]) -> OceanError:
-    if kind is CallRefused:
-        return CallRefused("no", "own_code", 418, {"own_key": 1})
-    if kind is BulkStopped:
-        return BulkStopped("stopped", None, ValueError())
-    if kind is RunFailed:
-        return RunFailed("failed", {}, some_key=1)
-    return kind("no", some_key=1)
+    return OWN[kind]() if kind in OWN else kind("no", some_key=1)
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
@@ -272,7 +295,7 @@ async def test_every_refusal_of_ocean_has_its_envelope(kind: type[OceanError]) -
     assert (answer.status_code, said["retryable"]) == (error.http_status, error.retryable)
     assert ("retry-after" in answer.headers) == (error.http_status == 503 and error.retryable)
     if kind is not BulkStopped:
-        assert said["details"] == ({"own_key": 1} if kind is CallRefused else {"someKey": 1})
+        assert said["details"] == DETAILS.get(kind, {"someKey": 1})
 
 
 async def test_there_are_errors_to_test() -> None:
