@@ -5,9 +5,9 @@ the keys of well-known services). Neither finds every secret: whoever has one pa
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 HIDDEN = "[redacted]"
 MOST_LOOKED_AT = 65_536
@@ -43,11 +43,22 @@ ASSIGNED = (
     r"(?i)\b((?:[\w-]{0,40}[_-])?(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token|authorization))"
     r"([\"']?\s{0,3}[=:]\s{0,3}[\"']?)(?!\[redacted\])(?!(?:bearer|basic|token|digest)\b)[^\s\"'&,;]{3,}"
 )
+SHORTEST_WHOLE = 13
+
+
+class Shape(NamedTuple):
+    """`may_be_in` is a quick look at what every such secret has: nearly all texts have none, and each is looked at."""
+
+    pattern: re.Pattern[str]
+    instead: str
+    may_be_in: Callable[[str], bool]
+
+
 SHAPES = (
-    (re.compile("|".join(WHOLE)), HIDDEN),
-    (re.compile(SCHEME), rf"\1\2{HIDDEN}"),
-    (re.compile(USER), f"{HIDDEN}@"),
-    (re.compile(ASSIGNED), rf"\1\2{HIDDEN}"),
+    Shape(re.compile("|".join(WHOLE)), HIDDEN, lambda text: len(text) >= SHORTEST_WHOLE),
+    Shape(re.compile(SCHEME), rf"\1\2{HIDDEN}", lambda text: len(text.split(None, 1)) > 1),
+    Shape(re.compile(USER), f"{HIDDEN}@", lambda text: "://" in text),
+    Shape(re.compile(ASSIGNED), rf"\1\2{HIDDEN}", lambda text: "=" in text or ":" in text),
 )
 
 
@@ -59,14 +70,16 @@ def is_telling(name: str) -> bool:
 
 
 def looks_secret(text: str) -> bool:
-    return any(shape.search(text[:MOST_LOOKED_AT]) for shape, _ in SHAPES)
+    seen = text[:MOST_LOOKED_AT]
+    return any(shape.may_be_in(seen) and shape.pattern.search(seen) for shape in SHAPES)
 
 
 def redacted_text(text: str, most: int | None = MOST_TEXT) -> str:
     """The text without what looks like a secret in it, and cut; `most=None` leaves its length."""
     shown = text if most is None else text[:MOST_LOOKED_AT]
-    for shape, instead in SHAPES:
-        shown = shape.sub(instead, shown)
+    for shape in SHAPES:
+        if shape.may_be_in(shown):
+            shown = shape.pattern.sub(shape.instead, shown)
     return shown if most is None or len(shown) <= most else f"{shown[:most]}…"
 
 

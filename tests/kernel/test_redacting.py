@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ocean import CredentialRef, InvalidValue, redacted
 from ocean.kernel.credentials import Scrubber
 from ocean.kernel.outcomes import error_info
-from ocean.kernel.redacting import HIDDEN, MOST_TEXT, is_telling, looks_secret, redacted_text
+from ocean.kernel.redacting import HIDDEN, MOST_TEXT, SHAPES, is_telling, looks_secret, redacted_text
 
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".sflKxwRJSMeKKF2QT4"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
@@ -42,6 +44,34 @@ HARMLESS = [
     "risk-averse-but-otherwise-fine-people",
     "task-management-is-hard-for-everyone",
 ]
+
+
+PIECES = [
+    *(text for text, _ in SECRETS.values()),
+    "hf_0123456789",
+    "token",
+    "bearer",
+    "a=",
+    ": ",
+    "://",
+    "\u2003",
+    " ",
+    "x" * 9,
+]
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=4).map("".join))
+@example("hf_0123456789")
+@example("token\u20031abcdefg")
+@example("x://:y@")
+@example("pwd:abc")
+@example("pwd=abc")
+def test_a_quick_look_never_passes_over_what_a_shape_would_find(text: str) -> None:
+    shown = text
+    for shape in SHAPES:
+        assert shape.may_be_in(shown) or not shape.pattern.search(shown)
+        shown = shape.pattern.sub(shape.instead, shown)
+    assert redacted_text(text, None) == shown
 
 
 @pytest.mark.parametrize(("text", "secret"), SECRETS.values(), ids=SECRETS)
