@@ -18,10 +18,9 @@ import anyio
 from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.groups import Item, run_items
+from ocean.stores.sqlite.groups import Item, Unit, run_items
 
 T = TypeVar("T")
-Unit = Callable[[sqlite3.Connection], T]
 
 GROUP_LIMIT = 128
 
@@ -119,7 +118,7 @@ class InlineDatabase:
         result: T = item.outcome()
         return result
 
-    async def read(self, unit: Unit[T]) -> T:
+    async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
         self._check_open()
         await self._weather.before_read()
         self._db.execute("BEGIN")

@@ -4,7 +4,7 @@ apsw brings a SQLite of its own. The store cannot tell: rows, row counts, errors
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -111,6 +111,10 @@ class Connection:
             raise as_sqlite3(error) from error
         self._driver.after(self, sql)
         return made
+
+    def executemany(self, sql: str, rows: Iterable[Values]) -> None:
+        for values in rows:
+            self.execute(sql, values)
 
     def _make(self, sql: str, values: Values) -> Cursor:
         cursor = self._db.cursor()

@@ -12,6 +12,7 @@ from ocean.kernel.eligibility import Explanation, FullKey, Hold, HoldCode, Surro
 from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
 from ocean.kernel.transitions import due_at
 from ocean.stores.migrate import migrate
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 from tests.kernel.test_transitions import BACK, BEFORE, LAPSES, NOW, WAKES, a_run
 
@@ -285,6 +286,8 @@ def schema() -> Iterator[sqlite3.Connection]:
 def test_the_runs_generated_here_are_rows_the_schema_takes(schema: sqlite3.Connection, run: Run) -> None:
     schema.execute("BEGIN")
     try:
-        Unit(schema, NOW).insert(changed(run, run_id="r-generated"))
+        transaction = Transaction(schema)
+        Unit(transaction, NOW).insert(changed(run, run_id="r-generated"))
+        transaction.write()
     finally:
         schema.execute("ROLLBACK")

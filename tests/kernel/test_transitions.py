@@ -35,6 +35,7 @@ from ocean.kernel.transitions import (
     settled,
 )
 from ocean.stores.migrate import migrate
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 
 NOW = 1_700_000_000_000
@@ -372,8 +373,10 @@ def test_every_row_the_table_starts_from_or_makes_is_one_the_schema_takes(schema
     made = [EVENTS[event](STATES[before]) for before, event, cell in CELLS if isinstance(cell, dict)]
     rows = [*STATES.values(), *(run for run in made if isinstance(run, Run))]
     assert len(rows) > len(STATES)
+    transaction = Transaction(schema)
     for number, run in enumerate(rows):
-        Unit(schema, NOW).insert(changed(run, run_id=f"r-{number}"))
+        Unit(transaction, NOW).insert(changed(run, run_id=f"r-{number}"))
+    transaction.write()
 
 
 RETRIES: dict[str, tuple[dict[str, Any], RetryPolicy, int | None, int | EndNow]] = {

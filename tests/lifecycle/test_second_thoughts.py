@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from ocean import Clog, ClogError, DedupeKeyReused, Done, InvalidValue, Ok, Outcome, Retry, RunInfo, Tick, Wait
 from ocean.stores.sqlite.store import SqliteStore
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import World
 from tests.lifecycle.acting import Script, dump, log, look, stage, start, start_idle, types
 
@@ -341,7 +342,7 @@ async def test_the_result_of_a_parent_is_reached_by_finishing_its_children() -> 
             assert await w.ocean.result(run_id) == 3
 
 
-def unbindable(db: sqlite3.Connection) -> None:
+def unbindable(db: Transaction) -> None:
     """The driver's own refusal, which carries no code of SQLite's."""
     with pytest.raises(sqlite3.Error) as refusal:
         db.execute("SELECT ?", ({},))
@@ -349,18 +350,18 @@ def unbindable(db: sqlite3.Connection) -> None:
     raise refusal.value
 
 
-def exits(db: sqlite3.Connection) -> None:
+def exits(db: Transaction) -> None:
     raise SystemExit(3)
 
 
-BROKEN: dict[str, tuple[Callable[[sqlite3.Connection], None], type[BaseException]]] = {
+BROKEN: dict[str, tuple[Callable[[Transaction], None], type[BaseException]]] = {
     "an error without a code": (unbindable, sqlite3.Error),
     "an exit": (exits, SystemExit),
 }
 
 
-def writes(name: str) -> Callable[[sqlite3.Connection], None]:
-    def unit(db: sqlite3.Connection) -> None:
+def writes(name: str) -> Callable[[Transaction], None]:
+    def unit(db: Transaction) -> None:
         db.execute("INSERT INTO ocean_sessions VALUES (?, 1)", (name,))
 
     return unit
@@ -379,7 +380,7 @@ async def test_a_unit_that_breaks_fails_alone_and_everybody_is_answered(how: str
     breaks, error = BROKEN[how]
     entered, let_go = threading.Event(), threading.Event()
 
-    def hold(db: sqlite3.Connection) -> None:
+    def hold(db: Transaction) -> None:
         entered.set()
         let_go.wait(PATIENCE_S)
 

@@ -16,6 +16,7 @@ from ocean.kernel.clog import Handler
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.store import RowsAnswer, RowsAsk
 from ocean.stores.sqlite.store import SqliteStore
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import World, world
 from tests.invariants import check, check_tables
 
@@ -92,7 +93,7 @@ async def test_a_native_cancel_during_a_claim_gives_the_claimed_run_back(monkeyp
         assert isinstance(w.store, SqliteStore)
         write, claiming = w.store.database.write, anyio.Event()
 
-        async def write_claim(unit: Callable[[sqlite3.Connection], Any]) -> Any:
+        async def write_claim(unit: Callable[[Transaction], Any]) -> Any:
             claiming.set()
             return await write(unit)
 

@@ -25,6 +25,7 @@ from ocean.stores.postgres.wording import claim_words
 from ocean.stores.postgres.writing import CLAIM
 from ocean.stores.rows import run_from
 from ocean.stores.sqlite.claiming import claim_due
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 from ocean.testing.inline_database import InlineDatabase, private_connection
 from tests.postgres.server import fresh_database, return_database
@@ -92,11 +93,13 @@ class SqliteGround:
         return WatchedStore(instance, InlineDatabase(self.db, Storm(instance)), instance.clock)
 
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
-        u = Unit(self.db, now)
+        transaction = Transaction(self.db)
+        u = Unit(transaction, now)
         self.db.execute("BEGIN")
         try:
             ids = [claim.run.run_id for claim in claim_due(u, ask)]
             u.flush()
+            transaction.write()
             runs = map(run_from, self.db.execute("SELECT * FROM runs").fetchall())
             return Claimed(ids, {run.run_id: run for run in runs})
         finally:

@@ -12,7 +12,8 @@ from ocean.kernel.outcomes import Retry
 from ocean.kernel.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
 from ocean.stores.sqlite import committing, counters, creating, effects, ending, inbox, keys, log, requests, storage
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.unit import QUERIES, Unit
+from ocean.stores.sqlite.transaction import QUERIES
+from ocean.stores.sqlite.unit import Unit
 from tests.simulation.mutating import Change, put, put_everywhere
 
 MUTANTS: dict[str, Change] = {}
@@ -159,7 +160,7 @@ def _step_replaced(undo: ExitStack) -> None:
     async def store(self: SqliteStore, lock: Any, number: int, name: str, result: str) -> str:
         def act(u: Unit) -> str:
             values = {"run_id": lock.run_id, "tick": number, "name": name, "result": result, "now": u.now}
-            u.db.execute(QUERIES["insert_step"].replace("INSERT", "INSERT OR REPLACE"), values)
+            u._transaction.execute(QUERIES["insert_step"].replace("INSERT", "INSERT OR REPLACE"), values)
             return result
 
         return await self._write(act)
@@ -277,6 +278,8 @@ def _signal_forgotten(undo: ExitStack) -> None:
 
     def _forget(u: Unit, receipt: SignalReceipt) -> None:
         where = (receipt.run_id, receipt.number)
-        u.db.execute("DELETE FROM ocean_inbox WHERE run_id = ? AND number = ? AND assigned_tick IS NULL", where)
+        u._transaction.execute(
+            "DELETE FROM ocean_inbox WHERE run_id = ? AND number = ? AND assigned_tick IS NULL", where
+        )
 
     put(undo, SqliteStore, "deliver_signal", deliver)

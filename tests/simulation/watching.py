@@ -14,6 +14,7 @@ from ocean.kernel.store import ClaimableClog, ClaimAsk
 from ocean.kernel.transitions import due_at, next_call_at
 from ocean.stores.rows import run_from
 from ocean.stores.sqlite.claiming import surroundings
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 from tests import invariants
 
@@ -216,7 +217,7 @@ class Watcher:
 
     def _check_claims(self, instance: "Instance", now: int) -> None:
         """Explain ⇔ claim: who has nothing against it is claimed, and nobody else is. Then it is undone."""
-        u = Unit(self._world.db, now)
+        u = Unit(Transaction(self._world.db), now)
         clogs = instance.ocean._crew.claimable(None)
         runs = [run_from(row) for row in self._world.db.execute(UNENDED).fetchall()]
         free = {run.run_id: run for run in runs if not holds(run, surroundings(u, run, clogs), now)}

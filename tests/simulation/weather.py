@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ocean import StoreBusy, StoreFailed, StoreUnusable
 from ocean.kernel.clock import sleep
 from ocean.stores.sqlite.groups import Item
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing.inline_database import Weather
 
 if TYPE_CHECKING:
@@ -62,13 +63,13 @@ class Storm(Weather):
             await sleep(world.clock, 1)
 
 
-def _failing_once(unit: Callable[[sqlite3.Connection], Any]) -> Callable[[sqlite3.Connection], Any]:
+def _failing_once(unit: Callable[[Transaction], Any]) -> Callable[[Transaction], Any]:
     """A unit that breaks its group: then each is tried alone."""
     has_failed = False
 
-    def fail_once(db: sqlite3.Connection) -> Any:
+    def fail_once(transaction: Transaction) -> Any:
         nonlocal has_failed
-        answer = unit(db)
+        answer = unit(transaction)
         if not has_failed:
             has_failed = True
             raise sqlite3.OperationalError("broken after its statements")

@@ -21,6 +21,7 @@ from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
 from ocean.stores.sqlite import database as database_module
 from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.transaction import Transaction
 from tests.conformance.kit import CLOG, a_run, claimed_run
 from tests.stores.dump import of_sqlite
 
@@ -97,7 +98,7 @@ async def test_a_cancelled_writer_leaves_its_unit_whole_and_no_transaction_open(
     entered, let_go = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def unit(db: sqlite3.Connection) -> str:
+    def unit(db: Transaction) -> str:
         db.execute(_insert_session("one"))
         loop.call_soon_threadsafe(entered.set)
         let_go.wait()
@@ -127,7 +128,7 @@ async def test_a_cancelled_writer_leaves_its_unit_whole_and_no_transaction_open(
 
 
 async def test_a_unit_has_the_write_lock_before_it_reads(store: Store, path: Path) -> None:
-    def unit(db: sqlite3.Connection) -> str:
+    def unit(db: Transaction) -> str:
         rival = sqlite3.connect(path, isolation_level=None, timeout=0)
         try:
             rival.execute("BEGIN IMMEDIATE")
@@ -141,7 +142,7 @@ async def test_a_unit_has_the_write_lock_before_it_reads(store: Store, path: Pat
 
 
 async def test_a_unit_that_raises_leaves_no_transaction_open(store: Store) -> None:
-    def unit(db: sqlite3.Connection) -> None:
+    def unit(db: Transaction) -> None:
         db.execute(_insert_session("one"))
         raise KeyError("mine")
 

@@ -15,6 +15,7 @@ from ocean.kernel.errors import RunNotFound
 from ocean.kernel.outcomes import Done, Ok
 from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.store import SqliteStore
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import ManualClock
 from tests.conformance.kit import GLOBAL, a_signal, commit_of
 from tests.invariants import check_tables
@@ -72,7 +73,7 @@ async def _together(database: Database, items: Sequence[Callable[[], Awaitable[o
     """Hold the writer, let every item queue up behind it in order, and let go: they are one group."""
     entered, let_go = threading.Event(), threading.Event()
 
-    def hold(_: sqlite3.Connection) -> None:
+    def hold(_: Transaction) -> None:
         entered.set()
         let_go.wait()
 
@@ -109,10 +110,10 @@ def test_a_group_has_the_effect_of_its_items_one_by_one(items: list[Item]) -> No
     asyncio.run(both())
 
 
-def _insert(name: str, fails: type[Exception] | None = None) -> Callable[[sqlite3.Connection], str]:
+def _insert(name: str, fails: type[Exception] | None = None) -> Callable[[Transaction], str]:
     """A unit that writes one row, and then breaks or breaks a constraint if told to."""
 
-    def unit(db: sqlite3.Connection) -> str:
+    def unit(db: Transaction) -> str:
         db.execute("INSERT INTO ocean_sessions VALUES (?, 1)", (name,))
         if fails is sqlite3.IntegrityError:
             db.execute("UPDATE ocean_log_floor SET id = 2")

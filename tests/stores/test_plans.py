@@ -17,7 +17,7 @@ from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import RowsAsk, SweepAsk
 from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.unit import QUERIES
+from ocean.stores.sqlite.transaction import QUERIES
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,
@@ -263,7 +263,7 @@ PROBES = {
     "next_owed": ["runs_deadline", "runs_last_call", "runs_leased"],
     "next_input_at": ["ocean_inbox_next (run_id=?)"],
     "due_inputs": ["ocean_inbox_next (run_id=? AND available_at<?)"],
-    "consume_inputs": ["ocean_inbox_open (run_id=? AND assigned_tick=?)"],
+    "unconsumed": ["ocean_inbox_open (run_id=? AND assigned_tick=?)"],
     "drop_timers": ["ocean_inbox_open (run_id=?)"],
     "cancel_timer": ["ocean_inbox_timer (run_id=? AND timer=?)"],
     "get_signal": ["ocean_inbox_signal (run_id=? AND signal_id=?)"],

@@ -277,10 +277,13 @@ SELECT * FROM ocean_inbox INDEXED BY ocean_inbox_open
 WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL
 ORDER BY available_at, number;
 
--- name: consume_inputs
-UPDATE ocean_inbox INDEXED BY ocean_inbox_open SET consumed_tick = :tick
-WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL
-RETURNING number;
+-- name: unconsumed
+-- The numbers of the inputs fixed for a tick.
+SELECT number FROM ocean_inbox INDEXED BY ocean_inbox_open
+WHERE run_id = :run_id AND assigned_tick = :tick AND consumed_tick IS NULL ORDER BY number;
+
+-- name: consume_input
+UPDATE ocean_inbox SET consumed_tick = :tick WHERE run_id = :run_id AND number = :number;
 
 -- name: cancel_timer
 -- An unfired timer goes; one whose tick has begun stays.
@@ -400,9 +403,8 @@ SELECT DISTINCT tick FROM ocean_storage_tick WHERE run_id = :run_id AND clog_id 
 ORDER BY tick DESC LIMIT :limit;
 
 -- name: turn_holder
--- The tick that has its turn on a row, as long as its lock holds.
-SELECT t.run_id FROM ocean_turns t JOIN runs r ON r.run_id = t.run_id
-WHERE t.row_key = :row_key AND r.status = 'active' AND r.lock_epoch = t.epoch AND r.lock_expires_at > :now;
+-- The tick that has its turn on a row, if its lock still holds.
+SELECT run_id, epoch FROM ocean_turns WHERE row_key = :row_key;
 
 -- name: has_turn
 SELECT 1 FROM ocean_turns WHERE run_id = :run_id AND epoch = :epoch LIMIT 1;
@@ -448,8 +450,8 @@ SELECT max(run_seq) AS run_seq, coalesce(max(tick), 0) AS tick FROM events WHERE
 GROUP BY run_id;
 
 -- name: insert_event
-INSERT INTO events (ts, session_id, run_id, run_seq, tick, call, clog_id, type, payload, actor, correlation_id, causation_id)
-VALUES (:ts, :session_id, :run_id, :run_seq, :tick, :call, :clog_id, :type, :payload, :actor, :correlation_id, :causation_id);
+INSERT INTO events (seq, ts, session_id, run_id, run_seq, tick, call, clog_id, type, payload, actor, correlation_id, causation_id)
+VALUES (:seq, :ts, :session_id, :run_id, :run_seq, :tick, :call, :clog_id, :type, :payload, :actor, :correlation_id, :causation_id);
 
 -- name: oldest_events
 SELECT seq, ts FROM events ORDER BY seq LIMIT :limit;

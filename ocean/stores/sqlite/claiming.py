@@ -147,7 +147,7 @@ def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
     }
     if not before.tick_open:
         fix_inputs(u, run, claim.inputs)
-        u.do("insert_tick", **facts, reason=claim.reason, caused_by=plan.caused_by)
+        u.later("insert_tick", run.run_id, **facts, reason=claim.reason, caused_by=plan.caused_by)
         return
     # Its turns are void. Whoever commits looks for some only if this call has met a conflict.
     u.do("release_turns", run_id=run.run_id)

@@ -62,7 +62,7 @@ def _settle(u: Unit, c: TickCommit, tick: sqlite3.Row, numbers: list[int]) -> No
     assert not isinstance(c.outcome, Retry)
     run = u.run(c.lock.run_id)
     following = u.save(settled(run, c.outcome, next_input_at(u, run.run_id), u.now))
-    u.do("commit_tick", run_id=run.run_id, tick=c.tick, outcome=outcome_name(c.outcome), now=u.now)
+    u.later("commit_tick", run.run_id, run_id=run.run_id, tick=c.tick, outcome=outcome_name(c.outcome), now=u.now)
     if tick["conflicts"]:
         u.do("release_turns", run_id=run.run_id)
     payload = {
@@ -191,7 +191,7 @@ def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
     if refused:
         return CallConflict(refused)
     if c.session_id is not None:
-        u.do("insert_session", session_id=c.session_id, now=u.now)
+        u.later("insert_session", c.session_id, session_id=c.session_id, now=u.now)
     apply_effects(u, effects, origin)
     status = u.run(c.run_id).status if c.run_id is not None else None
     log(u, NewEvent("call.committed", encode({"method": c.method, "status": status}), c.clog_id), origin)

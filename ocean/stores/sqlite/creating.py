@@ -30,7 +30,7 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     queue = _queue(new, clog)
     if earlier is not None:
         return debounce_again(u, earlier, new, queue)
-    u.do("insert_session", session_id=new.session_id, now=u.now)
+    u.later("insert_session", new.session_id, session_id=new.session_id, now=u.now)
     run = _insert(u, new, queue)
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
     if run.delayed_by:
@@ -128,8 +128,9 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
     )
     run = delayed_at_creation(u, run, new)
     u.insert(run)
-    u.do(
+    u.later(
         "insert_details",
+        run.run_id,
         run_id=run.run_id,
         body_hash=new.body_hash,
         retry=encode(new.retry.as_json()),

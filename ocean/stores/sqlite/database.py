@@ -106,7 +106,7 @@ class Database:
         connection._thread.daemon = True
         return connection
 
-    async def on_writer(self, fn: Unit[T]) -> T:
+    async def on_writer(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function on the writer's thread, outside any transaction of ours."""
         result: T = await self._writer._execute(lambda: fn(self._writer._conn))  # type: ignore[no-untyped-call]
         return result
@@ -132,7 +132,7 @@ class Database:
         result: T = item.outcome()
         return result
 
-    async def read(self, unit: Unit[T]) -> T:
+    async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
         """Run a unit on one consistent snapshot."""
         self._check_open()
         connection = self._reader

@@ -28,7 +28,7 @@ def end_run(
     """Drop timers, name the undelivered, tell the parent, write the last event, end the children that ask for it."""
     run = u.save(ended(u.run(run_id), status, u.now))
     drop_timers(u, run_id)
-    u.do("save_end", run_id=run_id, output=output, error=error)
+    u.later("save_end", run_id, run_id=run_id, output=output, error=error)
     _name_undelivered(u, run_id)
     told = _tell_parent(u, run, output, error)
     if not told:

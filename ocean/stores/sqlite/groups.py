@@ -1,4 +1,4 @@
-"""Units that share a transaction: each in a savepoint of its own, and after an unexpected error each by itself."""
+"""Units that share a transaction: one that is refused leaves no trace, and after an unexpected error each is alone."""
 
 import asyncio
 import sqlite3
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ocean.kernel.errors import StoreBusy, StoreFailed
+from ocean.stores.sqlite.transaction import Transaction
 
 T = TypeVar("T")
-Unit = Callable[[sqlite3.Connection], T]
+Unit = Callable[[Transaction], T]
 
 FAILURES = (
     sqlite3.SQLITE_FULL,
@@ -51,17 +52,19 @@ def run_items(db: sqlite3.Connection, items: list[Item]) -> None:
 def _run_group(db: sqlite3.Connection, items: list[Item]) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
+        transaction = Transaction(db)
         for item in items:
             item.error = None
-            db.execute("SAVEPOINT item")
             try:
-                item.result = item.unit(db)
+                item.result = item.unit(transaction)
             except sqlite3.Error:
                 raise
             except BaseException as error:
                 item.error = error
-                db.execute("ROLLBACK TO item")
-            db.execute("RELEASE item")
+                transaction.refuse()
+            else:
+                transaction.accept()
+        transaction.write()
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:

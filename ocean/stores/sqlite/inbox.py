@@ -39,8 +39,9 @@ def store_input(
     status_then: RunStatus | None = None,
 ) -> None:
     """Store the input that the run has counted last."""
-    u.do(
+    u.later(
         "insert_input",
+        run.run_id,
         run_id=run.run_id,
         number=run.inbox_count,
         kind=kind,
@@ -138,7 +139,7 @@ def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
 def fix_inputs(u: Unit, run: Run, inputs: tuple[Input, ...]) -> None:
     """Give inputs to the tick that begins. They stay its inputs over every retry."""
     for each in inputs:
-        u.do("assign_input", run_id=run.run_id, number=each.number, tick=run.tick)
+        u.later("assign_input", run.run_id, run_id=run.run_id, number=each.number, tick=run.tick)
 
 
 def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
@@ -148,7 +149,9 @@ def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
 def consume_inputs(u: Unit, run: Run) -> list[int]:
     if not run.pending_count:
         return []
-    numbers = [row["number"] for row in u.all("consume_inputs", run_id=run.run_id, tick=run.tick)]
+    numbers = [row["number"] for row in u.all("unconsumed", run_id=run.run_id, tick=run.tick)]
+    for number in numbers:
+        u.later("consume_input", run.run_id, run_id=run.run_id, number=number, tick=run.tick)
     run = u.run(run.run_id)
     u.save(changed(run, pending_count=run.pending_count - len(numbers)))
     return numbers

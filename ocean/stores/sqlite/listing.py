@@ -48,7 +48,7 @@ def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, is_desc
     after = None if cursor is None else key_of(cursor, where, is_descending)
     with ExitStack() as stack:
         walks = [
-            _keys(stack.enter_context(closing(u.db.execute(sql, values))))
+            _keys(stack.enter_context(closing(u.look(sql, values))))
             for sql, values in _streams(u, where, after, is_descending)
         ]
         keys = list(islice(heapq.merge(*walks, reverse=is_descending), limit + 1))
@@ -63,7 +63,7 @@ def count_runs(u: Unit, where: RunFilter, cap: int) -> RunCount:
     found = 0
     for sql, values in _streams(u, where, None, False):
         counting = f"SELECT count(*) FROM ({sql} LIMIT :left)"
-        found += u.db.execute(counting, values | {"left": cap + 1 - found}).fetchone()[0]
+        found += u.look(counting, values | {"left": cap + 1 - found}).fetchone()[0]
         if found > cap:
             return RunCount(cap, True)
     return RunCount(found, False)

@@ -32,7 +32,7 @@ def _events(u: Unit, where: FeedFilter, bound: str, cursor: int, order: str, lim
         conditions.append("type IN (SELECT value FROM json_each(:types))")
         values["types"] = json.dumps(where.types)
     sql = f"SELECT * FROM events WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit"
-    return [event_from(row) for row in u.db.execute(sql, values)]
+    return [event_from(row) for row in u.look(sql, values)]
 
 
 def event_bounds(u: Unit) -> tuple[int, int]:

@@ -38,4 +38,4 @@ def stored_answer(u: Unit, request: Request) -> str | None:
 
 
 def keep_answer(u: Unit, request: Request, answer: str) -> None:
-    u.do("insert_request", request_key=request.key, hash=request.hash, answer=answer, now=u.now)
+    u.later("insert_request", request.key, request_key=request.key, hash=request.hash, answer=answer, now=u.now)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from ocean.kernel.effects import ABSENT, RowKey, RowWrite, StoredRow
+from ocean.kernel.records import RunStatus
 from ocean.kernel.store import RowsAnswer, RowsAsk
 from ocean.stores import refusals
 from ocean.stores.sqlite.creating import holder_of_key
@@ -59,10 +60,12 @@ def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> N
         if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:
             raise refusals.row_of_ended_run(key.run_id)
         if key.scope == "session":
-            u.do("insert_session", session_id=key.session_id, now=u.now)
+            u.later("insert_session", key.session_id, session_id=key.session_id, now=u.now)
         text = write.text if write.apply is None else write.apply(read_row(u, key).text)
         if text is None:
             u.do(f"clear_{key.scope}_row", **_address(key))
+        elif key.scope == "run":
+            u.later("put_run_row", key.run_id, **_address(key), value=text, version=version)
         else:
             u.do(f"put_{key.scope}_row", **_address(key), value=text, version=version)
 
@@ -86,8 +89,12 @@ def take_turn(u: Unit, run_id: str, epoch: int, keys: Iterable[RowKey]) -> bool:
 
 
 def _holder(u: Unit, key: RowKey) -> str | None:
-    row = u.one("turn_holder", row_key=key.text, now=u.now)
-    return row["run_id"] if row else None
+    """The tick that has its turn on a row, as long as its lock holds."""
+    turn = u.one("turn_holder", row_key=key.text)
+    run = u.find(turn["run_id"]) if turn is not None else None
+    if turn is None or run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != turn["epoch"]:
+        return None
+    return run.run_id if run.lock_expires_at is not None and run.lock_expires_at > u.now else None
 
 
 def _address(key: RowKey) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The `Store` protocol on SQLite: each verb is one unit, run whole on the writer or on a snapshot of the reader."""
 
-import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -69,6 +68,7 @@ from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.lease_verbs import LeaseStore
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 from ocean.stores.sqlite.units import Transactions
 
@@ -106,9 +106,9 @@ class SqliteStore(AccessStore, LeaseStore):
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:
         return await self._transactions.next_commit(seen, look_ms)
 
-    def _unit(self, act: Callable[[Unit], T]) -> Callable[[sqlite3.Connection], T]:
-        def run(db: sqlite3.Connection) -> T:
-            u = Unit(db, self._clock.now())
+    def _unit(self, act: Callable[[Unit], T]) -> Callable[[Transaction], T]:
+        def run(transaction: Transaction) -> T:
+            u = Unit(transaction, self._clock.now())
             answer = act(u)
             u.flush()
             return answer
@@ -119,7 +119,8 @@ class SqliteStore(AccessStore, LeaseStore):
         return await self._transactions.write(self._unit(act))
 
     async def _read(self, act: Callable[[Unit], T]) -> T:
-        return await self._transactions.read(self._unit(act))
+        unit = self._unit(act)
+        return await self._transactions.read(lambda db: unit(Transaction(db)))
 
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         def act(u: Unit) -> None:
@@ -241,7 +242,7 @@ class SqliteStore(AccessStore, LeaseStore):
             first = u.one("get_step", run_id=lock.run_id, tick=tick, name=name)
             if first is not None:
                 return str(first["result"])
-            u.do("insert_step", run_id=lock.run_id, tick=tick, name=name, result=result, now=u.now)
+            u.later("insert_step", lock.run_id, run_id=lock.run_id, tick=tick, name=name, result=result, now=u.now)
             return result
 
         return await self._write(act)

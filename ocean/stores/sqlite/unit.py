@@ -5,47 +5,54 @@ from collections.abc import Iterable
 from typing import Any
 
 from ocean.kernel.records import ClogRecord, Run, changed
-from ocean.kernel.transitions import due_at, is_last_call
 from ocean.kernel.values import encode
-from ocean.stores.queries import load_queries
 from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, run_of
 from ocean.stores.sqlite.keys import settle_slots, wake
-
-_COLUMNS = ", ".join(Run._fields)
-QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite.sql").items()}
-"""`{run}` stands for the columns of a run, in the order of the record."""
+from ocean.stores.sqlite.transaction import Transaction
 
 
 class Unit:
-    """Runs are loaded once, changed in memory and written by `flush`; everything else is written at once."""
+    """Runs are loaded once, changed in memory and saved by `flush`; everything else is written at once, or with the
+    other units of its transaction."""
 
-    def __init__(self, db: sqlite3.Connection, now: int) -> None:
-        self.db = db
+    def __init__(self, transaction: Transaction, now: int) -> None:
+        self._transaction = transaction
         self.now = now
         self._runs: dict[str, Run | None] = {}
         self._changed: dict[str, None] = {}
         self._stored: dict[str, Run] = {}
-        self._clogs: dict[str, ClogRecord | None] = {}
         self.made: set[str] = set()
         self.vacated: dict[str, int] = {}
         self.ended_parents: list[tuple[str, str]] = []
         self.is_ending_children = False
 
     def all(self, name: str, /, **values: Any) -> list[sqlite3.Row]:
-        return self.db.execute(QUERIES[name], values).fetchall()
+        return self._transaction.ask(name, values).fetchall()
 
     def one(self, name: str, /, **values: Any) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = self.db.execute(QUERIES[name], values).fetchone()
+        row: sqlite3.Row | None = self._transaction.ask(name, values).fetchone()
         return row
 
+    def look(self, sql: str, values: Any) -> sqlite3.Cursor:
+        """What a statement of the caller's own reads."""
+        return self._transaction.look(sql, values)
+
     def do(self, name: str, /, **values: Any) -> int:
-        return self.db.execute(QUERIES[name], values).rowcount
+        """How many rows it has changed."""
+        return self._transaction.do(name, values)
+
+    def later(self, name: str, key: str, /, **values: Any) -> None:
+        """Write with the rest of the transaction; whoever reads what belongs to this key finds it written."""
+        self._transaction.hold(name, key, values)
 
     def find(self, run_id: str) -> Run | None:
         if run_id not in self._runs:
-            row = self.one("get_run", run_id=run_id)
-            self._runs[run_id] = None if row is None else self._noted(run_of(row))
+            run = self._transaction.saved(run_id)
+            if run is None:
+                row = self.one("get_run", run_id=run_id)
+                run = None if row is None else run_of(row)
+            self._runs[run_id] = run and self._noted(run)
         return self._runs[run_id]
 
     def run(self, run_id: str) -> Run:
@@ -70,7 +77,7 @@ class Unit:
         return run
 
     def insert(self, run: Run) -> None:
-        self.do("insert_run", **_columns(run))
+        self._transaction.save(run, is_new=True)
         self._runs[run.run_id] = run
         self.made.add(run.run_id)
 
@@ -80,9 +87,9 @@ class Unit:
         return run
 
     def write(self, run: Run) -> None:
-        """Save and write at once: what others are found by must be in the table before the next one looks."""
+        """Save at once: what others are found by must be known before the next one looks."""
         self._runs[run.run_id] = self._noted(run)
-        self.do("save_run", **_columns(run))
+        self._transaction.save(run)
 
     def forget(self, run_id: str) -> None:
         """The run's row is gone."""
@@ -102,22 +109,20 @@ class Unit:
                 run = self._noted(settle_slots(self, self._stored.get(run_id), run))
             del self._changed[run_id]
             if run is not None:
-                self.do("save_run", **_columns(run))
+                self._transaction.save(run)
         while self.vacated:
             wake(self, *self.vacated.popitem())
 
     def clog(self, clog_id: str) -> ClogRecord | None:
-        """As it was when this unit first looked."""
-        if clog_id not in self._clogs:
+        clogs = self._transaction.clogs
+        if clog_id not in clogs:
             row = self.one("get_clog", clog_id=clog_id)
-            self._clogs[clog_id] = None if row is None else clog_from(row)
-        return self._clogs[clog_id]
+            clogs[clog_id] = None if row is None else clog_from(row)
+        return clogs[clog_id]
 
     def next_version(self) -> int:
         """Never used before and never again: it is the cursor of the event that this unit appends next."""
-        row = self.one("last_seq")
-        assert row is not None
-        return int(row["seq"]) + 1
+        return self._transaction.last_seq() + 1
 
     def event(
         self,
@@ -176,25 +181,11 @@ class Unit:
 
     def append(self, **event: Any) -> int:
         """Append any event; the ones without a run have no `run_seq`."""
-        columns = dict.fromkeys(_EVENT_COLUMNS) | {"ts": self.now} | event
-        return self.db.execute(QUERIES["insert_event"], columns).lastrowid or 0
+        seq = self._transaction.next_seq()
+        self.later("insert_event", event.get("run_id", ""), **_NO_EVENT | event, ts=self.now, seq=seq)
+        return seq
 
 
-_EVENT_COLUMNS = (
-    "session_id",
-    "run_id",
-    "run_seq",
-    "tick",
-    "call",
-    "clog_id",
-    "actor",
-    "correlation_id",
-    "causation_id",
+_NO_EVENT = dict.fromkeys(
+    ("session_id", "run_id", "run_seq", "tick", "call", "clog_id", "actor", "correlation_id", "causation_id")
 )
-
-
-def _columns(run: Run) -> dict[str, Any]:
-    return run._asdict() | {
-        "due_at": due_at(run),
-        "last_call": is_last_call(run),
-    }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ocean.kernel.observing import Histogram
+from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 
 T = TypeVar("T")
@@ -21,9 +22,9 @@ class Transactions(Protocol):
 
     async def close(self) -> None: ...
 
-    async def write(self, unit: Callable[[sqlite3.Connection], T]) -> T: ...
+    async def write(self, unit: Callable[[Transaction], T]) -> T: ...
 
-    def write_blocking(self, unit: Callable[[sqlite3.Connection], T]) -> T: ...
+    def write_blocking(self, unit: Callable[[Transaction], T]) -> T: ...
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T: ...
 
