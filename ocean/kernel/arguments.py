@@ -53,6 +53,9 @@ class RunOptions(TypedDict, total=False):
     debounce_max_ms: int | None
 
 
+_USUAL_RETRY = RetryPolicy()
+
+
 def new_run(
     *,
     run_id: str,
@@ -89,7 +92,7 @@ def new_run(
     checked_choice(on_parent_end, "on_parent_end", ("live", "cancel"))
     if deadline_at is not None:
         checked_time(deadline_at, "deadline_at")
-    retry = retry or RetryPolicy()
+    retry = retry or _USUAL_RETRY
     text = None if input is UNSET else encode(input, "input")
     checked = checked_attributes({} if attributes is None else attributes)
     checked_flag(notify_parent, "notify_parent")

@@ -47,11 +47,14 @@ class IdSource:
 
     def new(self, now_ms: int) -> str:
         with self._lock:
-            fresh = (now_ms << 74) | _chance.getrandbits(74)
-            self._last = fresh if fresh >> 74 > self._last >> 74 else self._last + 1 + _chance.getrandbits(32)
+            if now_ms > self._last >> 74:
+                self._last = (now_ms << 74) | _chance.getrandbits(74)
+            else:
+                self._last += 1 + _chance.getrandbits(32)
             stamp, random = self._last >> 74, self._last & ((1 << 74) - 1)
         value = (stamp << 80) | (0x7 << 76) | ((random >> 62) << 64) | (0b10 << 62) | (random & ((1 << 62) - 1))
-        return str(uuid.UUID(int=value))
+        text = f"{value:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def derived_id(*parts: str | int) -> str:

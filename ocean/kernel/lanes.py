@@ -1,6 +1,7 @@
 """Who goes first among the due, pure: urgent before patient, long due before fresh, and nobody never."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from ocean.kernel.records import Run
 from ocean.kernel.transitions import due_at
@@ -11,12 +12,15 @@ FAIR_EVERY = 8
 
 def pick(due: Iterable[Run], limit: int, slot: int) -> list[Run]:
     """At most `limit` of the due runs, in the order to claim them. `slot` counts the claims made before."""
-    by_urgency = sorted(due, key=lambda run: (run.priority, *_age(run)))
-    by_age = sorted(by_urgency, key=_age)
+    by_age = sorted(due, key=_age)
+    if len({run.priority for run in by_age}) < 2:
+        return by_age[:limit]
+    by_urgency = sorted(by_age, key=attrgetter("priority"))
+    urgent, old = iter(by_urgency), iter(by_age)
     chosen: dict[str, Run] = {}
     while len(chosen) < min(limit, len(by_age)):
         is_fair = (slot + len(chosen)) % FAIR_EVERY == FAIR_EVERY - 1
-        following = next(run for run in (by_age if is_fair else by_urgency) if run.run_id not in chosen)
+        following = next(run for run in (old if is_fair else urgent) if run.run_id not in chosen)
         chosen[following.run_id] = following
     return list(chosen.values())
 

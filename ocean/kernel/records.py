@@ -113,8 +113,15 @@ class Run(NamedTuple):
         return self.status in ENDED
 
 
-changed = Run._replace
-"""The run with some fields changed."""
+_PLACES = {name: place for place, name in enumerate(Run._fields)}
+
+
+def changed(run: Run, **fields: Any) -> Run:
+    """The run with some fields changed. As `_replace`, which looks at every field for that and takes thrice as long."""
+    values = list(run)
+    for name, value in fields.items():
+        values[_PLACES[name]] = value
+    return tuple.__new__(Run, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ that has read the row, so that what decides is what is there.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from ocean.kernel.backoff import RetryPolicy, delay_for
 from ocean.kernel.errors import LockLost, RunEnded
@@ -184,7 +185,7 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
     """A tick committed. `next_input_at` is the availability of the first input still in the inbox."""
     if run.ending:
         return ended(run, RunStatus.FAILED, now)
-    free = changed(_unlocked(run, now), attempt=0, tick_open=False)
+    free = _unlocked(run, now, attempt=0, tick_open=False)
     has_due_input = next_input_at is not None and next_input_at <= now
     match outcome:
         case Done():
@@ -244,8 +245,7 @@ def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
 
 def ended(run: Run, status: RunStatus, now: int) -> Run:
     """Final: no lock, no wake, no due time ever again."""
-    free = _unlocked(run, now)
-    return changed(free, status=status, ending=None, tick_open=False, paused=False, ended_at=now)
+    return _unlocked(run, now, status=status, ending=None, tick_open=False, paused=False, ended_at=now)
 
 
 def paused(run: Run, now: int) -> Run:
@@ -258,18 +258,23 @@ def resumed(run: Run, now: int) -> Run:
     return changed(run, paused=False, updated_at=now)
 
 
-def _unlocked(run: Run, now: int) -> Run:
-    return changed(
-        run,
-        locked_by=None,
-        lock_expires_at=None,
-        leased=False,
-        ready_at=None,
-        wake_at=None,
-        wait_until=None,
-        delayed_by=None,
-        delay_key=None,
-        parked_on=None,
-        parked_at=None,
-        updated_at=now,
-    )
+_NOT_AT_WORK: dict[str, Any] = {
+    "leased": False,
+    **dict.fromkeys(
+        (
+            "locked_by",
+            "lock_expires_at",
+            "ready_at",
+            "wake_at",
+            "wait_until",
+            "delayed_by",
+            "delay_key",
+            "parked_on",
+            "parked_at",
+        )
+    ),
+}
+
+
+def _unlocked(run: Run, now: int, **also: Any) -> Run:
+    return changed(run, **_NOT_AT_WORK, updated_at=now, **also)

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import json.encoder
 import math
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,30 +16,64 @@ LONGEST_SHOWN = 200
 LONGEST_PLACE = 400
 MAX_BYTES = 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
-_WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
-_SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 _NUL = "\\u0000"
+
+
+def _writer(*, sort_keys: bool) -> Callable[[Any], str]:
+    """The standard library's encoder, made once: by itself it makes another for each value, which costs more than to
+    use it."""
+    whole = json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys, check_circular=False
+    )
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return whole.encode
+    chunks = make(
+        None,
+        whole.default,
+        json.encoder.encode_basestring,
+        None,
+        whole.key_separator,
+        whole.item_separator,
+        sort_keys,
+        whole.skipkeys,
+        whole.allow_nan,
+    )
+    return lambda value: "".join(chunks(value, 0))
+
+
+_written = _writer(sort_keys=False)
+_sorted = _writer(sort_keys=True)
 
 
 def encode(value: Any, what: str = "value") -> str:
     """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
-    text = _WRITER.encode(value) if _is_plain(value, 0) else _NUL
-    if not _is_clean(text):
+    text = _written(value) if _is_plain(value, 0) else _NUL
+    size = _size_of_clean(text)
+    if size is None:
         # Something is wrong, or may be: so each place is looked at by itself.
-        text = _WRITER.encode(_plain(value, what, 0))
-    size = len(text.encode())
+        text = _written(_plain(value, what, 0))
+        size = len(text.encode())
     if size > MAX_BYTES:
         raise InvalidValue(f"{what} is {size} bytes of JSON, over {MAX_BYTES}: store it elsewhere, pass a reference")
     return text
 
 
-def _is_clean(text: str) -> bool:
-    """Whether none of all the texts in it has a NUL, or half a character."""
+def encode_own(value: Any) -> str:
+    """What Ocean itself says, of values that were checked when they came in."""
+    return _written(value)
+
+
+def _size_of_clean(text: str) -> int | None:
+    """How many bytes it is, if none of all the texts in it has a NUL, or half a character."""
+    if _NUL in text:
+        return None
+    if text.isascii():
+        return len(text)
     try:
-        text.encode()
+        return len(text.encode())
     except UnicodeEncodeError:
-        return False
-    return _NUL not in text
+        return None
 
 
 def shown(value: Any) -> str:
@@ -55,7 +91,7 @@ def decode(text: str | None) -> Any:
 
 def body_hash(body: Any) -> str:
     """A hash that is equal for equal JSON, whatever the order of keys."""
-    return hashlib.sha256(_SORTED.encode(body).encode()).hexdigest()
+    return hashlib.sha256(_sorted(body).encode()).hexdigest()
 
 
 def checked_id(value: Any, what: str, limit: int = 256) -> str:
@@ -76,7 +112,7 @@ def checked_time(value: Any, what: str) -> int:
 
 def _is_plain(value: Any, depth: int) -> bool:
     """Whether it is JSON as it is, but for what its texts hold: `_plain` says the same, and why not."""
-    if value is None or isinstance(value, str | bool):
+    if type(value) is str or value is None or isinstance(value, str | bool):
         return True
     if isinstance(value, int):
         return INT_MIN <= value <= INT_MAX
@@ -84,10 +120,11 @@ def _is_plain(value: Any, depth: int) -> bool:
         return math.isfinite(value)
     if depth >= MAX_DEPTH:
         return False
+    depth += 1
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(item, depth + 1) for key, item in value.items())
+        return all(isinstance(key, str) and _is_plain(item, depth) for key, item in value.items())
     if isinstance(value, list | tuple):
-        return all(_is_plain(item, depth + 1) for item in value)
+        return all(_is_plain(item, depth) for item in value)
     return False
 
 

@@ -3,7 +3,8 @@
 Flags may be numbers, as SQLite has them; what is JSON in a column is text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Protocol
 
 from ocean.kernel.access import ApiKey, Standing
@@ -36,21 +37,27 @@ def run_from(row: Row) -> Run:
 
 def run_of(values: Iterable[Any]) -> Run:
     """From all the columns of a run, in the order in which the record has them."""
-    run = Run._make(values)
-    return run._replace(
-        status=RunStatus(run.status),
-        ending=Ending(run.ending) if run.ending else None,
-        delayed_by=Delay(run.delayed_by) if run.delayed_by else None,
-        paused=bool(run.paused),
-        tick_open=bool(run.tick_open),
-        leased=bool(run.leased),
-    )
+    fields = list(values)
+    for place, meaning in _MEANINGS:
+        if fields[place] is not None:
+            fields[place] = meaning[fields[place]]
+    return Run._make(fields)
+
+
+_FLAG = {0: False, 1: True}
+_MEANINGS: list[tuple[int, Mapping[Any, Any]]] = [
+    (Run._fields.index("status"), {each.value: each for each in RunStatus}),
+    (Run._fields.index("ending"), {each.value: each for each in Ending}),
+    (Run._fields.index("delayed_by"), {each.value: each for each in Delay}),
+    *((Run._fields.index(name), _FLAG) for name in ("paused", "tick_open", "leased")),
+]
+"""What the columns of those places stand for."""
 
 
 def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], keys: tuple[Key, ...]) -> RunInfo:
     """A run as its reader sees it. Of its attributes come the names, and the values as JSON."""
     return RunInfo(
-        **{name: getattr(run, name) for name in _SHARED},
+        **dict(zip(_SHARED, _shared(run), strict=True)),
         due_at=due_at(run),
         output=decode(details["output"]),
         error=decode(details["error"]),
@@ -62,6 +69,7 @@ def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], key
 
 
 _SHARED = tuple(name for name in RunInfo.__slots__ if name in Run._fields)
+_shared = attrgetter(*_SHARED)
 
 
 def shown_from(shown: Row, run: Run | None = None) -> RunInfo:
