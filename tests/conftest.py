@@ -42,8 +42,9 @@ def _connection_threads() -> set[threading.Thread]:
 
 
 ON_BOTH = ("lifecycle", "races", "flows")
-"""Folders whose tests run on SQLite and on PostgreSQL, as those of clogs do, but for those that speak of SQLite or are
-marked so."""
+"""Folders whose tests run on SQLite and on PostgreSQL, as those of clogs do, but for those that are marked, or speak of
+what is SQLite's own: `let_others_go_on` counts rounds of the loop, which say nothing of a server's."""
+SQLITES = ("sqlite", "let_others_go_on")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,7 +52,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     is_on_both = folder.name in ON_BOTH or folder.parent.name == "clogs"
     if is_on_both and inspect.iscoroutinefunction(metafunc.function):
         is_marked = any(metafunc.definition.iter_markers("sqlite"))
-        is_sqlites = is_marked or "sqlite" in inspect.getsource(metafunc.function).lower()
+        source = inspect.getsource(metafunc.function).lower()
+        is_sqlites = is_marked or any(word in source for word in SQLITES)
         if not is_sqlites and "url" not in metafunc.fixturenames:
             metafunc.fixturenames.append("ground")
             metafunc.parametrize("ground", ["sqlite", "postgres"], indirect=True)
@@ -71,6 +73,14 @@ def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     yield request.param
     for url in lent:
         return_database(url)
+
+
+@pytest.fixture(autouse=True)
+def on_its_ground(request: pytest.FixtureRequest) -> None:
+    """A fixture that only `pytest_generate_tests` has named is not set up by itself."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and "ground" in callspec.params:
+        request.getfixturevalue("ground")
 
 
 @pytest.fixture(params=["memory", "file"])

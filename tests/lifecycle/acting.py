@@ -114,7 +114,7 @@ async def let_others_go_on(w: World) -> None:
 async def dump(w: World) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table."""
     if not isinstance(w.store, SqliteStore):
-        return await postgres_tables(w.store)
+        return {name: rows[1:] for name, rows in (await postgres_tables(w.store)).items()}
 
     def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
         names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]

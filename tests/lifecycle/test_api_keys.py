@@ -9,7 +9,7 @@ from ocean.kernel.access import EVERYTHING, KEY_SCOPES, Access
 from ocean.testing import World, world
 from tests.stores.dump import dump, of_sqlite
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 
 async def stored(w: World) -> str:

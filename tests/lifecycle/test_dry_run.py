@@ -29,7 +29,7 @@ from ocean.testing import World
 from tests.lifecycle.acting import LOCK_MS, Act, Script, die_holding, dump, look, stage, start, start_idle
 from tests.races.arranging import units_written
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 
 async def rehearse(w: World, run_id: str, **more: Any) -> DryRun:

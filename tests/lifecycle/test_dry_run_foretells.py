@@ -17,7 +17,7 @@ from ocean.testing import World
 from tests.lifecycle.acting import Script, log, look, stage, start, start_idle
 from tests.lifecycle.test_dry_run import rehearse
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 Handler = Callable[[Tick], Awaitable[Outcome]]
 HANDLERS: list[Handler] = []

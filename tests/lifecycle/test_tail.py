@@ -129,7 +129,9 @@ async def test_a_live_feed_of_a_run_ends_with_the_run_for_all_its_followers(filt
         await stays.stop()
 
 
+@pytest.mark.sqlite
 async def test_the_tail_runs_only_while_somebody_follows() -> None:
+    """Told by the number of tasks: PostgreSQL's link has some of its own."""
     async with stage(Script()) as w:
         await start_idle(w)
         before = len(asyncio.all_tasks())

@@ -67,6 +67,7 @@ async def test_forty_runs_add_to_one_session_row(by_function: bool, most_calls: 
         await check(w)
 
 
+@pytest.mark.sqlite
 async def test_a_slow_tick_gets_its_turn_and_quick_writers_wait_behind_it() -> None:
     """Two conflicts, then the third call is undisturbed: a quick direct call waits until it has committed."""
     clog = Clog("slow")

@@ -108,6 +108,7 @@ async def test_a_repeated_signal_gets_the_first_answer_word_for_word_even_after_
         assert await w.ocean.signal(run.run_id, {"n": 1}, signal_id="once") == first
 
 
+@pytest.mark.sqlite
 async def test_a_tick_whose_guarded_row_keeps_moving_gets_its_turn_too() -> None:
     clog, calls = Clog("guard"), list[int]()
 
