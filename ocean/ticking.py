@@ -5,7 +5,7 @@ async with ticker(ocean):
 
 It sleeps until the earliest due time that `advance` told it, or until somebody commits: what this process commits it
 knows at once, and what others commit it sees by one cheap look a second at the file. While nothing is due and nobody
-commits, it asks the database nothing. Handlers that take long go on beside it, at most 64 at a time. A process without
+commits, it asks the database nothing. Handlers that take long go on beside it, at most 128 at a time. A process without
 one loses nothing: any other poke does the same work.
 """
 
@@ -23,14 +23,13 @@ from ocean.kernel.arguments import checked_count
 from ocean.kernel.clock import sleep
 from ocean.kernel.errors import StoreBusy, StoreUnusable
 from ocean.kernel.kernel import Kernel
-from ocean.kernel.records import AdvanceResult, Agenda
+from ocean.kernel.poking import Standing
+from ocean.kernel.records import AdvanceResult, Agenda, Claim
 
 LONGEST_NAP_MS = 60_000
 """A look at the clock, not at the database: it may have been set, or the machine may have slept."""
 AGAIN_MS = 1_000
-MOST_AT_WORK = 64
-FULL = Agenda(due_now=1, next_wake_at=None, oldest_due_age_ms=0, unclaimable=0)
-"""So many are at work that it need not look: their commits are noticed, or else it looks again soon."""
+MOST_AT_WORK = 128
 LONGEST_REST_MS = 30_000
 
 T = TypeVar("T")
@@ -49,24 +48,37 @@ class Ticker:
         self._asleep = anyio.CancelScope()
         self._rest_ms = 0
         self._has_looked_again = False
+        self._standing = Standing(ocean)
+        self._ahead: list[Claim] = []
         self.pokes = 0
         self.ticks = 0
 
     async def run(self) -> None:
         """Until `stop`, or until the Ocean is closed. What is at work then is waited for."""
-        async with anyio.create_task_group() as tasks:
-            while not self._is_stopping:
-                seen = self._ocean.commits_seen()
-                poked = await self._turn(tasks)
-                with anyio.CancelScope() as self._asleep:
-                    if self._is_stopping:
-                        return
-                    if poked is None:
-                        await sleep(self._ocean.clock, self._rest_ms)
-                    elif isinstance(poked, Agenda) or not poked.outcomes:
-                        await self._sleep(seen, self._wake_at(poked))
-                    else:
-                        self._has_looked_again = False
+        try:
+            async with anyio.create_task_group() as tasks:
+                while self._ahead or not self._is_stopping:
+                    await self._poke_and_sleep(tasks)
+        finally:
+            # Only if this was cancelled are there any.
+            await self._standing.give_back(self._ahead)
+
+    async def _poke_and_sleep(self, tasks: TaskGroup) -> None:
+        if self._ocean.at_work >= MOST_AT_WORK and not self._ahead:
+            with anyio.CancelScope() as self._asleep:
+                await self._standing.fewer_at_work(MOST_AT_WORK)
+            return
+        seen = self._ocean.commits_seen()
+        poked = await self._turn(tasks)
+        with anyio.CancelScope() as self._asleep:
+            if self._is_stopping:
+                return
+            if poked is None:
+                await sleep(self._ocean.clock, self._rest_ms)
+            elif isinstance(poked, Agenda) or not poked.outcomes:
+                await self._sleep(seen, self._wake_at(poked))
+            else:
+                self._has_looked_again = False
 
     async def _turn(self, tasks: TaskGroup) -> AdvanceResult | Agenda | None:
         """What a poke did; or what there is to do besides, if its handlers take longer than its budget.
@@ -74,8 +86,6 @@ class Ticker:
         They go on without holding up the others, which would be all that becomes due meanwhile.
         """
         room = MOST_AT_WORK - self._ocean.at_work
-        if room <= 0:
-            return FULL
         is_over = anyio.Event()
         done: list[AdvanceResult | None] = []
 
@@ -91,9 +101,9 @@ class Ticker:
 
     async def _poke(self, room: int) -> AdvanceResult | None:
         self.pokes += 1
-        poked = await self._guarded(
-            partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room, source="ticker")
-        )
+        advance = partial(self._standing.go_on, self._ahead) if self._ahead else self._ocean.advance
+        self._ahead = []
+        poked = await self._guarded(partial(advance, budget_ms=self._budget_ms, concurrency=room, source="ticker"))
         self.ticks += poked.advanced if poked else 0
         return poked
 
@@ -128,7 +138,11 @@ class Ticker:
             left = LONGEST_NAP_MS if wake_at is None else wake_at - self._ocean.clock.now()
             if left <= 0:
                 return
-            await self._ocean.next_change(seen, wait_ms=min(left, LONGEST_NAP_MS), look_ms=self._look_ms)
+            order = self._standing.order(MOST_AT_WORK - self._ocean.at_work)
+            try:
+                await self._ocean.next_change(seen, wait_ms=min(left, LONGEST_NAP_MS), look_ms=self._look_ms)
+            finally:
+                self._ahead += await order.collect() if order is not None else []
 
     def stop(self) -> None:
         """Claim nothing more; what is at work goes on to its commit."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 
-from ocean.kernel.advancing import commit_or_time
 from ocean.kernel.calling import invoke
 from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
@@ -21,6 +20,7 @@ from ocean.kernel.scene import Scene
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Request, Store
 from ocean.kernel.tick import Tick
 from ocean.kernel.values import decode, encode
+from ocean.kernel.working import commit_or_time
 
 CALL_TRIES = 5
 TURN_LOOK_MS = 1_000

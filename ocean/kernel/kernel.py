@@ -1,19 +1,13 @@
 """The kernel's verbs, thin: check what the caller says, ask the store, or run the loop."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Unpack
 
-import anyio
-
-from ocean.kernel.advancing import Advance, Crew, commit_or_time
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
     checked_caller,
     checked_count,
-    checked_flag,
-    checked_names,
     new_run,
     new_signal,
     optional_id,
@@ -23,7 +17,6 @@ from ocean.kernel.clock import Clock
 from ocean.kernel.clog import Clog, Registry
 from ocean.kernel.credentials import Credentials
 from ocean.kernel.direct_calls import DirectCall, answered
-from ocean.kernel.dry_run import DryRun
 from ocean.kernel.effects import RowKey
 from ocean.kernel.eligibility import Explanation, Hold, holds, is_asleep, with_words
 from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
@@ -36,35 +29,32 @@ from ocean.kernel.lending import Lending
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.observing import Observations
 from ocean.kernel.operating import Operating
-from ocean.kernel.poke_sources import PokeSource, checked_source
+from ocean.kernel.poking import Poking
 from ocean.kernel.reaching import Reach, RealReach
 from ocean.kernel.receiving import Receiving
 from ocean.kernel.records import (
     GENERIC_VERBS,
     AdvanceResult,
-    Agenda,
     Caller,
     ClogRecord,
     Run,
     RunInfo,
     RunStatus,
     SignalReceipt,
-    TickResult,
 )
-from ocean.kernel.rehearsing import rehearsed
-from ocean.kernel.store import ClaimAsk, Request, RowsAsk, Store
+from ocean.kernel.store import Request, RowsAsk, Store
 from ocean.kernel.toolboxes import Tool, ToolBox
 from ocean.kernel.tools import ToolSpec
 from ocean.kernel.toolset import ToolFormat, described
 from ocean.kernel.transitions import due_at
 from ocean.kernel.values import checked_id, decode, encode
+from ocean.kernel.working import Crew, commit_or_time
 
 DEFAULT_LOCK_MS = 30_000
-DEFAULT_CONCURRENCY = 32
 POKE_MS = 1_000
 
 
-class Kernel(Operating, Receiving, Lending):
+class Kernel(Operating, Receiving, Lending, Poking):
     """One instance. Any number of them, in any number of processes, may share a database."""
 
     def __init__(
@@ -130,11 +120,6 @@ class Kernel(Operating, Receiving, Lending):
         self._crew.keeper.close()
         await self._store.close()
 
-    @property
-    def at_work(self) -> int:
-        """How many ticks have their handlers called here just now."""
-        return self._crew.keeper.count
-
     def list_tools(self, clog_id: str | None = None) -> list[ToolSpec]:
         """The tools of this instance, the house's first; or those that the clog can invoke by name."""
         toolset = self._registry.toolset
@@ -195,77 +180,6 @@ class Kernel(Operating, Receiving, Lending):
         request = request_of(request_key, "signal", [run_id, signal.body_hash, signal_id, if_idle])
         return await self._store.deliver_signal(signal, request)
 
-    async def advance(
-        self,
-        *,
-        budget_ms: int = 1_000,
-        hard_ms: int | None = None,
-        max_ticks: int | None = None,
-        clog_ids: Collection[str] | None = None,
-        run_id: str | None = None,
-        concurrency: int = DEFAULT_CONCURRENCY,
-        dry_run: bool = False,
-        source: PokeSource = "python",
-    ) -> AdvanceResult:
-        """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back.
-
-        `dry_run=True` shows the next tick of the run named and changes nothing. `source` says who pokes.
-        """
-        checked_count(budget_ms, "budget_ms")
-        checked_count(concurrency, "concurrency", least=1)
-        checked_source(source)
-        for name, value in (("hard_ms", hard_ms), ("max_ticks", max_ticks)):
-            if value is not None:
-                checked_count(value, name)
-        for clog_id in checked_names(clog_ids, "clog_ids"):
-            self._registry.get(clog_id)
-        if run_id is not None:
-            await self._require(run_id)
-        if checked_flag(dry_run, "dry_run"):
-            return await self._dry_run(run_id, max_ticks, clog_ids, hard_ms)
-        now = self._clock.now()
-        budget_ms = budget_ms if hard_ms is None else min(budget_ms, hard_ms)
-        ask = ClaimAsk(self._crew.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
-        advance = Advance(self._crew, ask, now + budget_ms, max_ticks, concurrency, source)
-        with self.observed.poking(source, run_id), self._limit(hard_ms):
-            await advance.run()
-        self._slot = (self._slot + advance.claims) % FAIR_EVERY
-        return await self._advanced(advance.results)
-
-    async def _dry_run(
-        self, run_id: str | None, max_ticks: int | None, clog_ids: Collection[str] | None, hard_ms: int | None
-    ) -> AdvanceResult:
-        if run_id is None:
-            raise InvalidValue("a dry run shows the next tick of one run; name it with run_id")
-        if max_ticks is not None or clog_ids is not None:
-            raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
-        return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
-
-    async def agenda(self) -> Agenda:
-        """What is due for the clogs of this instance, without doing any of it."""
-        return await self._store.agenda(self._crew.claimable(None).keys())
-
-    async def _advanced(self, results: list[TickResult], shown: DryRun | None = None) -> AdvanceResult:
-        agenda = await self.agenda()
-        return AdvanceResult(
-            tuple(results),
-            agenda.due_now,
-            agenda.next_wake_at,
-            agenda.oldest_due_age_ms,
-            agenda.unclaimable,
-            shown,
-        )
-
-    @contextmanager
-    def _limit(self, ms: int | None) -> Iterator[None]:
-        with anyio.CancelScope() as scope:
-            cancel = self._clock.call_later(ms, scope.cancel) if ms is not None else None
-            try:
-                yield
-            finally:
-                if cancel is not None:
-                    cancel()
-
     async def get_run(self, run_id: str) -> RunInfo | None:
         """The run as it is now; None if there is none."""
         return await self._store.get_run(checked_id(run_id, "run_id"))
@@ -273,15 +187,6 @@ class Kernel(Operating, Receiving, Lending):
     def new_id(self) -> str:
         """A UUIDv7 that nobody else has, as a run gets that is given none."""
         return self._ids.new(self._clock.now())
-
-    def commits_seen(self) -> int:
-        """A number that rises with every commit this process has made or noticed; for `next_change`."""
-        return self._store.commits_seen()
-
-    async def next_change(self, seen: int, *, wait_ms: int, look_ms: int = 100) -> int:
-        """Wait until `commits_seen` is above `seen`, at most `wait_ms`; answers what it is then."""
-        await commit_or_time(self._store, self._clock, seen, wait_ms, look_ms)
-        return self._store.commits_seen()
 
     async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
         """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""
@@ -404,12 +309,6 @@ class Kernel(Operating, Receiving, Lending):
         key = RowKey("run", run.clog_id, run_id=run.run_id)
         answer = await self._store.read_rows(RowsAsk(run.clog_id, run.session_id, run.run_id, (key,)))
         return with_words(said, clog.tells_of(answer.rows[key].text))
-
-    async def _require(self, run_id: str) -> RunInfo:
-        run = await self._store.get_run(checked_id(run_id, "run_id"))
-        if run is None:
-            raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
-        return run
 
 
 def _allowed(clog: Clog) -> tuple[str, ...]:

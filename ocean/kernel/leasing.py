@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 
 from ocean.kernel.access import Standing
-from ocean.kernel.advancing import commit_or_time
 from ocean.kernel.arguments import (
     CLEAR,
     UNSET,
@@ -31,6 +30,7 @@ from ocean.kernel.outcomes import Outcome, outcome_name
 from ocean.kernel.records import Input, RunInfo, RunStatus
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeasedRun, Store
 from ocean.kernel.values import body_hash, checked_id, decode, encode, shown
+from ocean.kernel.working import commit_or_time
 
 SHORTEST_LEASE_MS = 10
 LONGEST_LEASE_MS = 86_400_000

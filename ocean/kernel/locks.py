@@ -36,6 +36,7 @@ class LockKeeper:
         self._held: dict[Lock, Held] = {}
         self._guard = threading.Lock()
         self._stop: Cancel | None = None
+        self._released: asyncio.Event | None = None
 
     def hold(self, lock: Lock, sent_at: int, when_lost: Callable[[], None]) -> Held:
         """Begin to renew a lock whose claim was sent at `sent_at`."""
@@ -49,10 +50,19 @@ class LockKeeper:
     def release(self, held: Held) -> None:
         with self._guard:
             self._held.pop(held.lock, None)
+        if self._released is not None:
+            self._released.set()
 
     @property
     def count(self) -> int:
         return len(self._held)
+
+    async def fewer_than(self, most: int) -> None:
+        """Wait until so few are held."""
+        while self.count >= most:
+            self._released = self._released or asyncio.Event()
+            await self._released.wait()
+            self._released = None
 
     def close(self) -> None:
         with self._guard:

@@ -84,7 +84,7 @@ class Observations:
     """`batches` is the store's: how many transactions of callers shared one of the database's."""
 
     def __init__(self, clock: Clock, batches: Histogram, clog_ids: Iterable[str] = ()) -> None:
-        self._clock = clock
+        self.clock = clock
         self._listeners: list[Listener] = []
         self.batches = batches
         self.pokes: dict[PokeSource, Pokes] = {}
@@ -105,32 +105,17 @@ class Observations:
     @contextmanager
     def poking(self, source: PokeSource, run_id: str | None) -> Iterator[None]:
         pokes = self.pokes.setdefault(source, Pokes())
-        pokes.begin(self._clock.now())
+        pokes.begin(self.clock.now())
         try:
-            with self._around(lambda listener: listener.around_poke(source, run_id)):
+            with self.around(lambda listener: listener.around_poke(source, run_id)):
                 yield
         finally:
             pokes.end()
 
-    @contextmanager
-    def ticking(self, claim: Claim, source: PokeSource) -> Iterator[TickSeen]:
-        run_id, clog_id, began_at = claim.run.run_id, claim.run.clog_id, self._clock.now()
-        seen = TickSeen(run_id, clog_id, claim.tick, claim.call, claim.lock.epoch, claim.reason, source, began_at)
-        try:
-            with self._around(lambda listener: listener.around_tick(seen)):
-                try:
-                    yield seen
-                except Exception:
-                    raise
-                except BaseException:
-                    seen.outcome = "given_back"
-                    raise
-                finally:
-                    seen.ms = max(self._clock.now() - began_at, 0)
-        finally:
-            self._ticked(seen)
+    def ticking(self, claim: Claim, source: PokeSource) -> AbstractContextManager[TickSeen]:
+        return _Ticking(self, claim, source)
 
-    def _ticked(self, seen: TickSeen) -> None:
+    def ticked(self, seen: TickSeen) -> None:
         self.ticks[seen.clog_id, seen.outcome] += 1
         if seen.clog_id not in self.tick_ms:
             self.tick_ms[seen.clog_id] = Histogram(TICK_MS)
@@ -162,7 +147,7 @@ class Observations:
         finally:
             self.streams[feed] -= 1
 
-    def _around(self, begin: Callable[[Listener], AbstractContextManager[Any]]) -> AbstractContextManager[None]:
+    def around(self, begin: Callable[[Listener], AbstractContextManager[Any]]) -> AbstractContextManager[None]:
         return _Around([(each, begin) for each in self._listeners]) if self._listeners else nullcontext()
 
 
@@ -177,6 +162,35 @@ SAID = ("run_id", "clog_id", "tick", "call", "outcome", "code", "ms", "epoch", "
 def fields(**said: Any) -> dict[str, Any]:
     """What a line of the log says beside its message, for a formatter to write."""
     return {"ocean_fields": {name: value for name, value in said.items() if value is not None}}
+
+
+class _Ticking:
+    """Around one call of a clog. A class, for there is one for every tick: a generator takes twice as long."""
+
+    def __init__(self, observed: Observations, claim: Claim, source: PokeSource) -> None:
+        run, lock = claim.run, claim.lock
+        self._observed = observed
+        began_at = observed.clock.now()
+        self._seen = TickSeen(
+            run.run_id, run.clog_id, claim.tick, claim.call, lock.epoch, claim.reason, source, began_at
+        )
+        self._around = observed.around(lambda listener: listener.around_tick(self._seen))
+
+    def __enter__(self) -> TickSeen:
+        self._around.__enter__()
+        return self._seen
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        seen = self._seen
+        if error is not None and not isinstance(error, Exception):
+            seen.outcome = "given_back"
+        seen.ms = max(self._observed.clock.now() - seen.began_at, 0)
+        try:
+            self._around.__exit__(kind, error, trace)
+        finally:
+            self._observed.ticked(seen)
 
 
 class _Around:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from ocean.kernel.advancing import Crew
 from ocean.kernel.arguments import request_of
 from ocean.kernel.calling import invoke
 from ocean.kernel.clock import Clock
@@ -16,6 +15,7 @@ from ocean.kernel.store import Store
 from ocean.kernel.tick import Tick
 from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
 from ocean.kernel.webhooks import Delivery, Received, Webhook
+from ocean.kernel.working import Crew
 
 KEY = "webhook\n"
 """Before the request key of a delivery: no header can hold a line's end, so nobody outside can use that key up."""

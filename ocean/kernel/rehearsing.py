@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import anyio
 
-from ocean.kernel.advancing import Crew, outcome_of, scene_of
 from ocean.kernel.clog import Clog
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.effects import Effects, NewEvent, NewRun, RowWrite, SetTimer, StoredRow
@@ -19,6 +18,7 @@ from ocean.kernel.records import Claim
 from ocean.kernel.scene import DryRunOver, Scene
 from ocean.kernel.store import ClaimAsk, NotClaimable, RowsAsk
 from ocean.kernel.values import decode
+from ocean.kernel.working import Crew, outcome_of, scene_of
 
 NOBODYS_EPOCH = 0
 """Below every epoch that a claim gives out: should a dry call write after all, the fence refuses it."""
@@ -57,7 +57,7 @@ async def _called(scene: Scene, clog: Clog, hard_ms: int | None) -> Outcome | No
     with anyio.CancelScope() as hard:
         cancel = scene.clock.call_later(hard_ms, hard.cancel) if hard_ms is not None else None
         try:
-            outcome = await outcome_of(scene, clog)
+            outcome = await outcome_of(scene, clog, anyio.CancelScope())
         except BaseException as error:
             if not _is_stop(error):
                 raise

@@ -78,7 +78,7 @@ class Scene:
     def one_at_a_time(self, what: str) -> anyio.Lock:
         """Most calls need none, and to make one for each would be a good part of what a call costs."""
         if what not in self.locks:
-            self.locks[what] = anyio.Lock()
+            self.locks[what] = anyio.Lock(fast_acquire=True)
         return self.locks[what]
 
     async def say(self, lock: Lock, event: NewEvent) -> None:

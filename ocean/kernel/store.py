@@ -159,6 +159,8 @@ class ClaimAsk:
     run_id: str | None = None
     queues: tuple[str, ...] = ()
     is_lease: bool = False
+    is_along: bool = False
+    """Only in a transaction that is about to be made anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,13 @@ class SweepAsk:
     batch: int
 
 
+class ClaimOrder(Protocol):
+    """A claim that stands ready for whoever makes something due."""
+
+    async def collect(self) -> list[Claim]:
+        """Take the order back, or get what was claimed by it. It cannot be cancelled: nothing claimed is forgotten."""
+
+
 class Store(Protocol):
     @property
     def clock(self) -> Clock:
@@ -267,6 +276,9 @@ class Store(Protocol):
 
     async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
         """Append to the inbox and make an idle or waiting run pending; refused for ended and unknown runs."""
+
+    def order_claims(self, ask: ClaimAsk) -> ClaimOrder | None:
+        """Have the next transaction of this process that makes something due claim it, too. None: not here."""
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         """Lock due runs and fix their ticks' inputs.

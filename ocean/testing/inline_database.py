@@ -18,7 +18,8 @@ import anyio
 from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.groups import Item, Unit, run_items
+from ocean.stores.sqlite.groups import Item, Orders, Unit, run_items
+from ocean.stores.sqlite.known import Known
 
 T = TypeVar("T")
 
@@ -69,6 +70,8 @@ class InlineDatabase:
         self._db = db
         self._weather = weather or Weather()
         self._queue: deque[Item] = deque()
+        self._orders = Orders()
+        self._known = Known()
         self._has_work = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._commits = 0
@@ -97,12 +100,10 @@ class InlineDatabase:
     async def write(self, unit: Unit[T]) -> T:
         """The unit is run even if its caller is cancelled meanwhile, as on a thread."""
         self._check_open()
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        item = Item(unit, told)
+        item = Item(unit, asyncio.get_running_loop().create_future())
         self._queue.append(item)
         self._has_work.set()
-        with anyio.CancelScope(shield=True):
-            await told
+        await item.told()
         result: T = item.outcome()
         return result
 
@@ -111,12 +112,22 @@ class InlineDatabase:
         self._weather.before_blocking()
         item = Item(unit, threading.Event())
         before = self._db.total_changes
-        run_items(self._db, [item])
+        run_items(self._db, [item], Orders(), self._known)
         self._weather.after_commit()
         if self._db.total_changes != before:
             self._noticed_commit()
         result: T = item.outcome()
         return result
+
+    def order(self, unit: Unit[T]) -> Item:
+        return self._orders.put(unit)
+
+    def take_back(self, order: Item) -> bool:
+        return self._orders.take_back(order)
+
+    @property
+    def is_about_to_write(self) -> bool:
+        return bool(self._queue)
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
         self._check_open()
@@ -137,7 +148,7 @@ class InlineDatabase:
             try:
                 await self._weather.before_write(items)
                 before = self._db.total_changes
-                run_items(self._db, items)
+                run_items(self._db, items, self._orders, self._known)
                 self._weather.after_commit()
                 has_changed = self._db.total_changes != before
                 self.batch_sizes.add(len(items))
@@ -152,8 +163,7 @@ class InlineDatabase:
 
     def _tell(self, items: list[Item]) -> None:
         for item in items:
-            if isinstance(item.waiter, asyncio.Future) and not item.waiter.done():
-                item.waiter.set_result(None)
+            item.tell()
 
     def _check_open(self) -> None:
         if not self._is_open:

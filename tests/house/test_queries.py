@@ -8,10 +8,10 @@ import pytest
 
 from ocean.stores.migrate import migrate
 from ocean.stores.queries import load_queries
-from ocean.stores.sqlite.transaction import QUERIES
+from ocean.stores.sqlite.held import QUERIES
 
 STORES = Path(__file__).parents[2] / "ocean" / "stores"
-CALL = re.compile(r"""(?:\.(?:all|one|do|later)\(\s*|QUERIES\[)(f?)"([\w{}.]+)\"""")
+CALL = re.compile(r"""(?:\b(?:all|one|do|later|stored|look|ask|hold)\(\s*|(?:QUERIES|row_of)\[)(f?)"([\w{}.]+)\"""")
 SCOPES = ("global", "session", "run", "tick")
 
 

@@ -100,8 +100,9 @@ class Script:
 
     async def poke(self, ms: int = 0) -> None:
         self.clock.advance(ms)
-        poked = await self.ocean.advance(budget_ms=10_000, concurrency=1)
-        self.answers.append([(each.run_id, each.outcome, each.status) for each in poked.outcomes])
+        # One after another: what else a commit's transaction may claim is each store's own.
+        while (poked := await self.ocean.advance(budget_ms=10_000, max_ticks=1)).outcomes:
+            self.answers.append([(each.run_id, each.outcome, each.status) for each in poked.outcomes])
         self.answers.append((poked.due_now, poked.next_wake_at, poked.unclaimable))
 
 

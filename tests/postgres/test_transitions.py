@@ -17,7 +17,7 @@ from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait, outco
 from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
 from ocean.stores.migrate import migrate
 from ocean.stores.rows import run_from
-from ocean.stores.sqlite.transaction import QUERIES
+from ocean.stores.sqlite.held import QUERIES
 from tests.postgres.asking import Asking, asking
 
 MANY = 2_000

@@ -41,7 +41,8 @@ async def test_a_unit_that_slips_in_while_the_database_closes_is_refused_not_for
         database = w.store.database
         await database.close()
         late = Item(lambda db: None, threading.Event())
-        database._submit(late)
+        database._queue.append(late)
+        database._submit()
         assert isinstance(late.waiter, threading.Event)
         assert late.waiter.is_set()
         with pytest.raises(StoreUnusable, match="closed"):

@@ -244,6 +244,9 @@ class OneAtATime:
     def commits_seen(self) -> int:
         return self._commits
 
+    def order_claims(self, ask: ClaimAsk) -> None:
+        return None
+
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:
         loop = asyncio.get_running_loop()
         while self._commits <= seen:

@@ -6,13 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ocean.kernel import advancing, eligibility, lanes, locks, tick, transitions
+import anyio
+
+from ocean.kernel import eligibility, lanes, locks, tick, transitions, working
 from ocean.kernel.effects import Effects
 from ocean.kernel.outcomes import Retry
 from ocean.kernel.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
 from ocean.stores.sqlite import committing, counters, creating, effects, ending, inbox, keys, log, requests, storage
+from ocean.stores.sqlite.held import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.transaction import QUERIES
 from ocean.stores.sqlite.unit import Unit
 from tests.simulation.mutating import Change, put, put_everywhere
 
@@ -177,13 +179,13 @@ def _retry_commits(undo: ExitStack) -> None:
         effects.apply_effects(u, c.effects, effects.Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call))
         return old(u, u.run(run.run_id), c, outcome, row)
 
-    async def call(self: advancing.TickWork, number: int) -> tuple[Any, Effects]:
-        scene = self._scene = advancing.scene_of(self._crew, self._claim, number)
+    async def call(self: working.TickWork, number: int) -> tuple[Any, Effects]:
+        scene = self._scene = working.scene_of(self._crew, self.claim, number)
         scene.refused = self._refused
-        return await advancing.outcome_of(scene, self._clog), scene.effects
+        return await working.outcome_of(scene, self._clog, anyio.CancelScope()), scene.effects
 
     put(undo, committing, "_commit_retry", commit_retry)
-    put(undo, advancing.TickWork, "_call", call)
+    put(undo, working.TickWork, "_call", call)
 
 
 @_named("wake_at not cleared")

@@ -62,8 +62,7 @@ async def _sessions(store: Store) -> list[str]:
 
 async def test_every_connection_has_the_settings_that_durability_needs(store: Store) -> None:
     def settings(db: sqlite3.Connection) -> dict[str, Any]:
-        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "journal_size_limit", "trusted_schema")
-        return {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
+        return {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
 
     wanted = {
         "journal_mode": "wal",
@@ -72,6 +71,7 @@ async def test_every_connection_has_the_settings_that_durability_needs(store: St
         "busy_timeout": 5_000,
         "journal_size_limit": 64 * 1024 * 1024,
         "trusted_schema": 0,
+        "wal_autocheckpoint": 4_000,
     }
     assert await of_sqlite(store).on_writer(settings) == wanted
     assert await of_sqlite(store).read(settings) == wanted

@@ -28,6 +28,11 @@ def _scene() -> tuple[bytes, Claims, int]:
     return asyncio.run(_arranged())
 
 
+def prepare_scene() -> None:
+    """Before a loop runs: it is arranged in one of its own."""
+    _scene()
+
+
 async def _arranged() -> tuple[bytes, Claims, int]:
     clock = ManualClock()
     store = SqliteStore(":memory:", clock)
@@ -38,7 +43,7 @@ async def _arranged() -> tuple[bytes, Claims, int]:
     return image, claims, clock.now()
 
 
-async def _copy_of_the_scene() -> tuple[SqliteStore, Claims]:
+async def copy_of_the_scene() -> tuple[SqliteStore, Claims]:
     image, claims, now = _scene()
     store = SqliteStore(":memory:", ManualClock(now))
     await store.open()
@@ -47,7 +52,7 @@ async def _copy_of_the_scene() -> tuple[SqliteStore, Claims]:
 
 
 async def _one_by_one(items: Sequence[Item]) -> tuple[list[object], Tables]:
-    store, claims = await _copy_of_the_scene()
+    store, claims = await copy_of_the_scene()
     answers = [await answer(item, store, claims) for item in items]
     tables = await store.database.read(dump)
     await store.database.read(lambda db: check_tables(db, _scene()[2]))
@@ -62,14 +67,14 @@ def on_sqlite(items: Sequence[Item]) -> tuple[list[object], Tables]:
 
 
 async def _as_one_group(items: Sequence[Item]) -> tuple[list[object], Tables]:
-    store, claims = await _copy_of_the_scene()
-    answers = await _together(store.database, [partial(answer, item, store, claims) for item in items])
+    store, claims = await copy_of_the_scene()
+    answers = await together(store.database, [partial(answer, item, store, claims) for item in items])
     tables = await store.database.read(dump)
     await store.close()
     return answers, tables
 
 
-async def _together(database: Database, items: Sequence[Callable[[], Awaitable[object]]]) -> list[object]:
+async def together(database: Database, items: Sequence[Callable[[], Awaitable[object]]]) -> list[object]:
     """Hold the writer, let every item queue up behind it in order, and let go: they are one group."""
     entered, let_go = threading.Event(), threading.Event()
 
@@ -135,7 +140,7 @@ async def test_only_the_guilty_item_fails_and_the_others_stand(error: type[Excep
     store = SqliteStore(":memory:", ManualClock())
     await store.open()
     units = [_insert(f"s{number}", error if number == place else None) for number in range(5)]
-    answers = await _together(store.database, [partial(store.database.write, unit) for unit in units])
+    answers = await together(store.database, [partial(store.database.write, unit) for unit in units])
     good = [f"s{number}" for number in range(5) if number != place]
     assert [answer for answer in answers if isinstance(answer, str)] == good
     assert isinstance(answers[place], error)

@@ -16,8 +16,8 @@ from ocean.kernel.outcomes import Continue, Done, Ok
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import RowsAsk, SweepAsk
 from ocean.stores.migrate import migrate
+from ocean.stores.sqlite.held import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.transaction import QUERIES
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -246,9 +246,9 @@ SELECT count(*) AS n FROM (SELECT 1 FROM runs WHERE parked_on = :key AND parked_
 
 -- name: insert_input
 INSERT INTO ocean_inbox (run_id, number, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at,
-  created_at, event_seq, status_then)
-VALUES (:run_id, :number, :kind, :body, :body_hash, :signal_id, :timer, :actor, :caused_by, :available_at, :now,
-  :event_seq, :status_then);
+  created_at, event_seq, status_then, assigned_tick)
+VALUES (:run_id, :number, :kind, :body, :body_hash, :signal_id, :timer, :actor, :caused_by, :available_at, :created_at,
+  :event_seq, :status_then, :assigned_tick);
 
 -- name: created_input
 -- What a run was created with: it comes before anything else.

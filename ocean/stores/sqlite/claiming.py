@@ -3,11 +3,14 @@
 import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 from ocean.kernel.eligibility import Surroundings, holds
 from ocean.kernel.lanes import pick
 from ocean.kernel.records import Agenda, Claim, Run, RunStatus
 from ocean.kernel.store import ClaimAsk, NotClaimable
+from ocean.kernel.transitions import due_at
 from ocean.stores.planning import (
     COUNT_CAP,
     Stock,
@@ -35,10 +38,13 @@ def has_work(u: Unit, ask: ClaimAsk) -> bool:
     if ask.run_id is not None:
         run = u.find(ask.run_id)
         return run is not None and not holds(run, surroundings(u, run, ask.clogs), u.now)
-    owed = u.one("next_owed")
-    if owed is not None and owed["at"] is not None and owed["at"] <= u.now:
-        return True
-    return bool(_candidates(u, replace(ask, limit=1)))
+    return _is_owed(u) or bool(_candidates(u, replace(ask, limit=1)))
+
+
+def _is_owed(u: Unit) -> bool:
+    """Of what is held back, nothing is: it was looked at just now."""
+    [owed] = u.stored("next_owed")
+    return owed["at"] is not None and owed["at"] <= u.now
 
 
 def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
@@ -48,9 +54,10 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
             do_what_is_owed(u, named)
         claim = _claim(u, u.run(ask.run_id), ask, Wide(u, [ask.run_id])) if named is not None else None
         return [] if claim is None else [claim]
-    _do_all(u, u.all("overdue", now=u.now, limit=MOST_OWED))
-    _do_all(u, u.all("lost_on_last_call", now=u.now, limit=MOST_OWED))
-    _do_all(u, u.all("lapsed_leases", now=u.now, limit=MOST_OWED))
+    if _is_owed(u):
+        _do_all(u, u.all("overdue", now=u.now, limit=MOST_OWED))
+        _do_all(u, u.all("lost_on_last_call", now=u.now, limit=MOST_OWED))
+        _do_all(u, u.all("lapsed_leases", now=u.now, limit=MOST_OWED))
     claims: list[Claim] = []
     for _ in range(0, MOST_LOOKED_AT, ask.limit or 1):
         left = ask.limit - len(claims)
@@ -64,6 +71,14 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
     return claims
 
 
+def claim_woken(u: Unit, ask: ClaimAsk) -> list[Claim]:
+    """Of what this very transaction has made due. Whoever orders this has found nothing else that is."""
+    due = [run for run in u.held_runs() if run.clog_id in ask.clogs and _is_due(u, run)]
+    chosen = pick(due, ask.limit, ask.slot)
+    wide = Wide(u, [run.run_id for run in chosen])
+    return [claim for claim in (_claim(u, u.run(run.run_id), ask, wide) for run in chosen) if claim is not None]
+
+
 def _do_all(u: Unit, owed: list[sqlite3.Row]) -> None:
     for row in owed:
         do_what_is_owed(u, u.run(row["run_id"]))
@@ -71,23 +86,37 @@ def _do_all(u: Unit, owed: list[sqlite3.Row]) -> None:
 
 
 def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
-    """The due runs of the asked clogs, at most `limit` of each lane."""
+    """The due runs of the asked clogs: of each lane at most `limit` of those stored, and all that are held back."""
     paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
+    held = {run.run_id: run for run in u.held_runs()}
     found: list[Run] = []
+
+    def look(name: str, **where: Any) -> None:
+        """For those that are stored as they are."""
+        rows = u.stored(name, **where, now=u.now, limit=ask.limit + len(held))
+        found.extend(u.loaded(islice((row for row in rows if row["run_id"] not in held), ask.limit)))
+
     for queue in ask.queues:
         for clog_id in ask.clogs.keys() - paused:
             for priority in PRIORITIES:
-                where = {"clog_id": clog_id, "queue": queue, "priority": priority}
-                found += u.loaded(u.all("queue_due", **where, now=u.now, limit=ask.limit))
-    if ask.queues:
-        return found
-    for lane in u.all("lanes"):
+                look("queue_due", clog_id=clog_id, queue=queue, priority=priority)
+    for lane in () if ask.queues else list(u.stored("lanes")):
         if lane["clog_id"] in ask.clogs and lane["clog_id"] not in paused and lane["first_due_at"] <= u.now:
-            where = {"clog_id": lane["clog_id"], "priority": lane["priority"]}
-            found += u.loaded(u.all("lane_due", **where, now=u.now, limit=ask.limit))
-    for clog_id in paused & ask.clogs.keys():
-        found += u.loaded(u.all("endings_due", clog_id=clog_id, now=u.now, limit=ask.limit))
-    return found
+            look("lane_due", clog_id=lane["clog_id"], priority=lane["priority"])
+    for clog_id in () if ask.queues else paused & ask.clogs.keys():
+        look("endings_due", clog_id=clog_id)
+    return found + [run for run in held.values() if _is_asked(run, ask, paused) and _is_due(u, run)]
+
+
+def _is_due(u: Unit, run: Run) -> bool:
+    at = due_at(run)
+    return at is not None and at <= u.now
+
+
+def _is_asked(run: Run, ask: ClaimAsk, paused: set[str]) -> bool:
+    if run.clog_id not in ask.clogs or (run.clog_id in paused and (ask.queues or run.ending is None)):
+        return False
+    return not ask.queues or run.queue in ask.queues
 
 
 def surroundings(u: Unit, run: Run, clog_ids: Collection[str]) -> Surroundings:
@@ -137,7 +166,7 @@ def _claim(u: Unit, run: Run, ask: ClaimAsk, wide: Wide) -> Claim | None:
 
 def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
     claim, before, run = plan.claim, plan.before, plan.following
-    facts = {
+    facts: dict[str, Any] = {
         "run_id": run.run_id,
         "tick": run.tick,
         "epoch": run.lock_epoch,
@@ -147,7 +176,10 @@ def _write_tick(u: Unit, plan: Plan, ask: ClaimAsk) -> None:
     }
     if not before.tick_open:
         fix_inputs(u, run, claim.inputs)
-        u.later("insert_tick", run.run_id, **facts, reason=claim.reason, caused_by=plan.caused_by)
+        facts |= {"reason": claim.reason, "caused_by": plan.caused_by}
+        u.later("insert_tick", run.run_id, **facts)
+        row = {**facts, "outcome": None, "conflicts": 0, "first_claimed_at": u.now}
+        u.begin_tick(run, row, [each.number for each in claim.inputs])
         return
     # Its turns are void. Whoever commits looks for some only if this call has met a conflict.
     u.do("release_turns", run_id=run.run_id)

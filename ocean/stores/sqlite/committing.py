@@ -1,6 +1,5 @@
 """The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all."""
 
-import sqlite3
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Commi
 from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
 from ocean.kernel.values import decode, encode
 from ocean.stores import refusals
+from ocean.stores.rows import Row
 from ocean.stores.sqlite import counters
 from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
 from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
@@ -26,7 +26,9 @@ MOST_CONFLICTS = 3
 
 
 def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
-    tick = u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
+    known = u.at_work(c.lock.run_id)
+    is_known = known is not None and known.tick["tick"] == c.tick
+    tick: Row | None = known.tick if known and is_known else u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
     if tick is not None and tick["outcome"] is not None and tick["epoch"] == c.lock.epoch:
         left = u.find(c.lock.run_id)
         return Committed(left.status if left else None)
@@ -57,7 +59,7 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
     return Committed(left.status if left else None)
 
 
-def _settle(u: Unit, c: TickCommit, tick: sqlite3.Row, numbers: list[int]) -> None:
+def _settle(u: Unit, c: TickCommit, tick: Row, numbers: list[int]) -> None:
     """Write the outcome into the run, and tell it."""
     assert not isinstance(c.outcome, Retry)
     run = u.run(c.lock.run_id)
@@ -91,7 +93,7 @@ def _settle(u: Unit, c: TickCommit, tick: sqlite3.Row, numbers: list[int]) -> No
                 u.event(run.run_id, "run.waiting", {"wake_at": following.wake_at}, **where)
 
 
-def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: sqlite3.Row) -> Committed:
+def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -> Committed:
     details = u.one("get_details", run_id=run.run_id)
     assert details is not None
     policy = RetryPolicy(**decode(details["retry"]))
@@ -131,7 +133,7 @@ def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo, **where: Any) -> 
     return Committed(request_end(u, run.run_id, end.reason, error, **where).status)
 
 
-def _restart(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row) -> Contended:
+def _restart(u: Unit, run: Run, c: TickCommit, tick: Row) -> Contended:
     """Other writers were first: the lock stays, no attempt is spent, and from the second time on it gets its turn."""
     again = u.one("restart_tick", run_id=run.run_id, tick=c.tick)
     assert again is not None
@@ -142,7 +144,7 @@ def _restart(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row) -> Contended:
     return Contended(again["calls"], must_take_turn and not has_turn)
 
 
-def _call_again(u: Unit, run: Run, c: TickCommit, tick: sqlite3.Row, refused: dict[str, Taken]) -> Contended:
+def _call_again(u: Unit, run: Run, c: TickCommit, tick: Row, refused: dict[str, Taken]) -> Contended:
     """Others took what this call wanted. No conflict is counted: the next call knows, so each key does this once."""
     again = u.one("call_tick_again", run_id=run.run_id, tick=c.tick)
     assert again is not None

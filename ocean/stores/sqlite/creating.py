@@ -1,11 +1,13 @@
 """Creating runs, and finding the one that an id or a dedupe key has made before."""
 
+from functools import lru_cache
 from typing import Any
 
+from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.effects import NewRun
 from ocean.kernel.errors import OceanError
 from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunInfo, RunStatus
-from ocean.kernel.values import encode
+from ocean.kernel.values import encode, encode_own
 from ocean.stores import refusals
 from ocean.stores.deciding import holder_from, is_debounced
 from ocean.stores.rows import info_from
@@ -37,7 +39,7 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
         payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
     if new.retry_of is not None:
         payload["retry_of"] = new.retry_of
-    event, seq = u.tell(run, "run.created", encode(payload), actor=new.actor, caused_by=caused_by)
+    event, seq = u.tell(run, "run.created", encode_own(payload), actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         facts: dict[str, Any] = {"actor": new.actor, "caused_by": event, "event_seq": seq}
         store_input(u, run, InputKind.CREATED, new.input, available_at=u.now, **facts)
@@ -128,12 +130,10 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
     )
     run = delayed_at_creation(u, run, new)
     u.insert(run)
-    u.later(
-        "insert_details",
-        run.run_id,
+    u.put_details(
         run_id=run.run_id,
         body_hash=new.body_hash,
-        retry=encode(new.retry.as_json()),
+        retry=_policy_text(new.retry),
         notify_parent=new.notify_parent,
         on_parent_end=new.on_parent_end,
         dedupe_key=new.dedupe_key,
@@ -146,6 +146,12 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
     if new.dedupe_key is not None:
         _hold_key(u, new)
     return run
+
+
+@lru_cache(maxsize=256)
+def _policy_text(policy: RetryPolicy) -> str:
+    """Most runs have the same."""
+    return encode(policy.as_json())
 
 
 def _queue(new: NewRun, clog: ClogRecord) -> str | None:

@@ -4,7 +4,7 @@ A transaction is a function. It runs in one hop on the writer's thread and never
 caller cannot leave it half open. Functions that queue up while another transaction commits share the next one: each
 in a savepoint of its own, so that a refused one leaves no trace and the others stand.
 
-The only place that touches aiosqlite's private names (`_tx`, `_thread`, `_conn`); tests pin them.
+This and `looking` are the only places that touch aiosqlite's private names (`_tx`, `_thread`, `_conn`); tests pin them.
 """
 
 import asyncio
@@ -19,14 +19,17 @@ import aiosqlite
 import anyio
 import anyio.to_thread
 
-from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
+from ocean.kernel.errors import StoreBusy, StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.groups import Item, Unit, is_busy, is_failing, run_items
+from ocean.stores.sqlite.groups import Item, Orders, Unit, is_busy, run_items
+from ocean.stores.sqlite.known import Known
+from ocean.stores.sqlite.looking import Looks
 
 T = TypeVar("T")
 
-GROUP_LIMIT = 128
+GROUP_LIMIT = 256
+QUIET_ROUNDS = 2
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 38, 0)
 
@@ -36,13 +39,17 @@ class Database:
         self._path = path
         self._is_memory = path == ":memory:"
         self._queue: deque[Item] = deque()
+        self._orders = Orders()
+        self._known = Known()
         self.batch_sizes = Histogram(BATCHES)
+        self._is_gathering = False
         self._commits = 0
         self._waiters: dict[asyncio.Future[None], int] = {}
         self._look_ms = 0
         self._watcher: asyncio.Task[None] | None = None
         self._writer = self._connection()
         self._reader = self._writer if self._is_memory else self._connection()
+        self._looks = Looks(self._reader)
         self._is_open = False
         self._data_version = 0
 
@@ -68,6 +75,8 @@ class Database:
         self._is_open = True
 
     async def close(self) -> None:
+        if self._is_open:
+            self._submit()
         self._is_open = False
         if self._watcher is not None:
             self._watcher.cancel()
@@ -76,6 +85,7 @@ class Database:
         for connection in {self._writer, self._reader}:
             await connection.close()
         self._drain()
+        self._looks.close()
 
     async def _join_threads(self) -> None:
         """A connection that failed to open answers from its thread once more; wait for that."""
@@ -95,6 +105,8 @@ class Database:
                 "foreign_keys=ON",
                 f"busy_timeout={BUSY_TIMEOUT_MS}",
                 f"journal_size_limit={64 * 1024 * 1024}",
+                # Pages. SQLite's own 1,000 are five busy transactions: the same pages would be copied again and again.
+                "wal_autocheckpoint=4000",
                 "trusted_schema=OFF",
             ):
                 db.execute(f"PRAGMA {pragma}")
@@ -114,46 +126,52 @@ class Database:
     async def write(self, unit: Unit[T]) -> T:
         """Run a unit in a write transaction, perhaps shared. Its result is known even if the caller is cancelled."""
         self._check_open()
-        future: asyncio.Future[None] = self._loop.create_future()
-        item = Item(unit, future)
-        self._submit(item)
-        with anyio.CancelScope(shield=True):
-            await future
+        item = Item(unit, self._loop.create_future())
+        self._queue.append(item)
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._loop.call_soon(self._gather, len(self._queue), 0)
+        await item.told()
         result: T = item.outcome()
         return result
+
+    def _gather(self, known: int, quiet: int) -> None:
+        """Submit when rounds of the loop have brought nothing more: whoever comes until then shares the transaction,
+        and the two threads do not get in each other's way."""
+        waiting = len(self._queue)
+        quiet = quiet + 1 if waiting == known else 0
+        if quiet < QUIET_ROUNDS and waiting < GROUP_LIMIT:
+            self._loop.call_soon(self._gather, waiting, quiet)
+            return
+        self._is_gathering = False
+        if self._is_open:
+            self._submit()
+
+    @property
+    def is_about_to_write(self) -> bool:
+        return bool(self._queue)
 
     def write_blocking(self, unit: Unit[T]) -> T:
         """The same from any thread, without an event loop: how locks are renewed while a handler blocks the loop."""
         self._check_open()
         done = threading.Event()
         item = Item(unit, done)
-        self._submit(item)
+        self._queue.append(item)
+        self._submit()
         done.wait()
         result: T = item.outcome()
         return result
 
+    def order(self, unit: Unit[T]) -> Item:
+        return self._orders.put(unit)
+
+    def take_back(self, order: Item) -> bool:
+        return self._orders.take_back(order)
+
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a unit on one consistent snapshot."""
+        """Run a unit on one consistent snapshot, perhaps shared."""
         self._check_open()
-        connection = self._reader
-
-        def snapshot() -> T:
-            db = connection._conn
-            db.execute("BEGIN")
-            try:
-                return unit(db)
-            finally:
-                db.rollback()
-
-        try:
-            result: T = await connection._execute(snapshot)  # type: ignore[no-untyped-call]
-        except sqlite3.Error as error:
-            if is_busy(error):
-                raise StoreBusy("another process holds the database for itself; try again") from error
-            if is_failing(error):
-                raise StoreFailed(f"the database cannot be read: {error}; look at its disk") from error
-            raise
-        return result
+        return await self._looks.look(unit)
 
     @property
     def group_sizes(self) -> tuple[int, int]:
@@ -164,8 +182,7 @@ class Database:
         if not self._is_open:
             raise StoreUnusable("this Ocean is closed")
 
-    def _submit(self, item: Item) -> None:
-        self._queue.append(item)
+    def _submit(self) -> None:
         self._writer._tx.put_nowait((None, self._drain))
         if not self._is_open:
             self._drain()
@@ -175,13 +192,15 @@ class Database:
         items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
         if not items:
             return
+        if self._queue:
+            self._writer._tx.put_nowait((None, self._drain))
         try:
             db = self._writer._conn
         except ValueError:
             self._refuse(items)
             return
         before = db.total_changes
-        run_items(db, items)
+        run_items(db, items, self._orders, self._known)
         self.batch_sizes.add(len(items))
         # A loop that is closed has nobody left to tell.
         with suppress(RuntimeError):
@@ -203,8 +222,7 @@ class Database:
         if has_changed:
             self._noticed_commit()
         for item in items:
-            if isinstance(item.waiter, asyncio.Future):
-                _finish(item.waiter)
+            item.tell()
 
     def commits_seen(self) -> int:
         return self._commits

@@ -26,7 +26,8 @@ def end_run(
     actor: str | None = None,
 ) -> Run:
     """Drop timers, name the undelivered, tell the parent, write the last event, end the children that ask for it."""
-    run = u.save(ended(u.run(run_id), status, u.now))
+    run = u.run(run_id)
+    run = run if run.status is status else u.save(ended(run, status, u.now))
     drop_timers(u, run_id)
     u.later("save_end", run_id, run_id=run_id, output=output, error=error)
     _name_undelivered(u, run_id)
@@ -48,7 +49,7 @@ def _end_children(u: Unit) -> None:
     while u.ended_parents:
         parent_id, last = u.ended_parents.pop(0)
         u.flush()
-        for child in u.all("children_to_cancel", run_id=parent_id):
+        for child in () if u.is_childless(parent_id) else u.all("children_to_cancel", run_id=parent_id):
             cancelled = ErrorInfo("cancelled", f"its parent {parent_id} ended {u.run(parent_id).status}")
             request_end(u, child["run_id"], Ending.CANCEL, cancelled, caused_by=last)
     u.is_ending_children = False

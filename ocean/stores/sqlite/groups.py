@@ -1,13 +1,18 @@
 """Units that share a transaction: one that is refused leaves no trace, and after an unexpected error each is alone."""
 
 import asyncio
+import math
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import anyio
+
 from ocean.kernel.errors import StoreBusy, StoreFailed
+from ocean.stores.sqlite.known import Known
 from ocean.stores.sqlite.transaction import Transaction
 
 T = TypeVar("T")
@@ -33,6 +38,30 @@ class Item:
     waiter: asyncio.Future[None] | threading.Event
     result: Any = None
     error: BaseException | None = None
+    is_told: bool = False
+
+    def tell(self) -> None:
+        """On the loop of whoever waits there."""
+        self.is_told = True
+        if isinstance(self.waiter, asyncio.Future) and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    async def told(self) -> None:
+        """Wait although a scope around the caller is cancelled, which hears of that afterwards; whoever cancels the
+        task itself is heard at once.
+
+        A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
+        """
+        assert isinstance(self.waiter, asyncio.Future)
+        try:
+            await self.waiter
+        except asyncio.CancelledError:
+            if anyio.current_effective_deadline() != -math.inf:
+                raise
+            with anyio.CancelScope(shield=True):
+                while not self.is_told:
+                    self.waiter = asyncio.get_running_loop().create_future()
+                    await self.waiter
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -40,44 +69,83 @@ class Item:
         return self.result
 
 
-def run_items(db: sqlite3.Connection, items: list[Item]) -> None:
-    """Commit them as one transaction; if that cannot be, each as one of its own. Each item knows its outcome then."""
+class Orders:
+    """Units that wait for a transaction that makes something due."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Item] = deque()
+
+    def put(self, unit: Unit[Any]) -> Item:
+        order = Item(unit, asyncio.get_running_loop().create_future())
+        self._waiting.append(order)
+        return order
+
+    def take_back(self, order: Item) -> bool:
+        try:
+            self._waiting.remove(order)
+        except ValueError:
+            return False
+        return True
+
+    def next(self) -> Item | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+
+def run_items(db: sqlite3.Connection, items: list[Item], orders: Orders, known: Known) -> None:
+    """Commit them as one transaction; if that cannot be, each as one of its own. Each item knows its outcome then.
+
+    If something has become due, the next order is one of them.
+    """
     try:
-        _run_group(db, items)
+        _run_group(db, items, known, orders)
     except BaseException as error:
         for item in items:
-            _run_alone(db, item, error)
+            _run_alone(db, item, known, error)
 
 
-def _run_group(db: sqlite3.Connection, items: list[Item]) -> None:
+def _run_group(db: sqlite3.Connection, items: list[Item], known: Known, orders: Orders | None = None) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
-        transaction = Transaction(db)
+        known.begin(db)
+        transaction = Transaction(db, known)
         for item in items:
-            item.error = None
-            try:
-                item.result = item.unit(transaction)
-            except sqlite3.Error:
-                raise
-            except BaseException as error:
-                item.error = error
-                transaction.refuse()
-            else:
-                transaction.accept()
+            _run(item, transaction)
+        order = orders.next() if orders is not None and transaction.has_woken else None
+        if order is not None:
+            items.append(order)
+            _run(order, transaction)
         transaction.write()
         db.execute("COMMIT")
+        known.commit(db)
     except BaseException:
+        known.forget()
         if db.in_transaction:
             db.rollback()
         raise
 
 
-def _run_alone(db: sqlite3.Connection, item: Item, why: BaseException) -> None:
+def _run(item: Item, transaction: Transaction) -> None:
+    item.error = None
+    try:
+        item.result = item.unit(transaction)
+    except sqlite3.Error:
+        raise
+    except BaseException as error:
+        item.error = error
+        transaction.refuse()
+    else:
+        transaction.accept()
+
+
+def _run_alone(db: sqlite3.Connection, item: Item, known: Known, why: BaseException) -> None:
     """After an unexpected error: once more, by itself, so that only the guilty one fails. Never raises."""
     try:
         if is_busy(why):
             raise why
-        _run_group(db, [item])
+        _run_group(db, [item], known)
     except BaseException as error:
         busy = StoreBusy("another process holds the database's write lock; try again")
         failed = StoreFailed(f"the database cannot be written: {error}; look at its disk")

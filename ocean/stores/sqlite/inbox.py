@@ -1,5 +1,6 @@
 """The inbox: how inputs arrive, become a tick's, and are consumed by its commit."""
 
+from operator import itemgetter
 from typing import Any
 
 from ocean.kernel.effects import NewSignal, SetTimer
@@ -39,9 +40,7 @@ def store_input(
     status_then: RunStatus | None = None,
 ) -> None:
     """Store the input that the run has counted last."""
-    u.later(
-        "insert_input",
-        run.run_id,
+    u.put_input(
         run_id=run.run_id,
         number=run.inbox_count,
         kind=kind,
@@ -52,9 +51,11 @@ def store_input(
         actor=actor,
         caused_by=caused_by,
         available_at=available_at,
-        now=u.now,
+        created_at=u.now,
         event_seq=event_seq,
         status_then=status_then,
+        assigned_tick=None,
+        consumed_tick=None,
     )
 
 
@@ -124,7 +125,13 @@ def cancel_timer(u: Unit, run_id: str, name: str) -> bool:
 
 
 def next_input_at(u: Unit, run_id: str) -> int | None:
-    row = u.one("next_input_at", run_id=run_id) if u.run(run_id).pending_count else None
+    run = u.run(run_id)
+    if not run.pending_count:
+        return None
+    held = u.held_inputs(run)
+    if held is not None:
+        return min((each["available_at"] for each in held if each["assigned_tick"] is None), default=None)
+    row = u.one("next_input_at", run_id=run_id)
     return None if row is None else int(row["available_at"])
 
 
@@ -132,14 +139,22 @@ def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
     """What a tick that began now would get: the first due input, or all."""
     if not run.pending_count:
         return ()
-    rows = u.all("due_inputs", run_id=run.run_id, now=u.now, limit=MOST_INPUTS if takes_all else 1)
-    return tuple(map(input_from, rows))
+    limit = MOST_INPUTS if takes_all else 1
+    held = u.held_inputs(run)
+    if held is None:
+        return tuple(map(input_from, u.all("due_inputs", run_id=run.run_id, now=u.now, limit=limit)))
+    due = [each for each in held if each["assigned_tick"] is None and each["available_at"] <= u.now]
+    return tuple(map(input_from, sorted(due, key=itemgetter("available_at", "number"))[:limit]))
 
 
 def fix_inputs(u: Unit, run: Run, inputs: tuple[Input, ...]) -> None:
     """Give inputs to the tick that begins. They stay its inputs over every retry."""
+    held = {each["number"]: each for each in u.held_inputs(run) or ()}
     for each in inputs:
-        u.later("assign_input", run.run_id, run_id=run.run_id, number=each.number, tick=run.tick)
+        if each.number in held:
+            u.put_input(**{**held[each.number], "assigned_tick": run.tick})
+        else:
+            u.later("assign_input", run.run_id, run_id=run.run_id, number=each.number, tick=run.tick)
 
 
 def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
@@ -149,7 +164,11 @@ def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
 def consume_inputs(u: Unit, run: Run) -> list[int]:
     if not run.pending_count:
         return []
-    numbers = [row["number"] for row in u.all("unconsumed", run_id=run.run_id, tick=run.tick)]
+    known = u.at_work(run.run_id)
+    if known is not None:
+        numbers = known.numbers
+    else:
+        numbers = [row["number"] for row in u.all("unconsumed", run_id=run.run_id, tick=run.tick)]
     for number in numbers:
         u.later("consume_input", run.run_id, run_id=run.run_id, number=number, tick=run.tick)
     run = u.run(run.run_id)

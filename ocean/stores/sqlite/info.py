@@ -6,7 +6,7 @@ from typing import Any
 from ocean.kernel.attributes import sort_key
 from ocean.kernel.records import Run, RunInfo
 from ocean.kernel.values import encode
-from ocean.stores.rows import info_from
+from ocean.stores.rows import Row, info_from
 from ocean.stores.sqlite.keys import keys_of
 from ocean.stores.sqlite.unit import Unit
 
@@ -16,9 +16,19 @@ class Wide:
 
     def __init__(self, u: Unit, run_ids: Sequence[str]) -> None:
         self._u = u
-        asked = encode(run_ids)
-        self._details = {row["run_id"]: row for row in u.all("get_details_of", run_ids=asked)}
         self._attributes: dict[str, list[tuple[str, str]]] = {}
+        # A new one that is held back has none: attributes and keys are written at once, and what they belong to before.
+        self._details: dict[str, Row] = {}
+        for run_id in run_ids:
+            held = u.held_details(run_id)
+            if held is not None:
+                self._details[run_id] = {**held, "output": None, "error": None}
+        asked = encode([run_id for run_id in run_ids if run_id not in self._details])
+        if len(self._details) == len(run_ids):
+            return
+        # Only an end that is held back would be seen in the details.
+        ask = u.all if any(run.is_ended for run in map(u.find, run_ids) if run is not None) else u.stored
+        self._details |= {row["run_id"]: row for row in ask("get_details_of", run_ids=asked)}
         for row in u.all("get_attributes_of", run_ids=asked):
             self._attributes.setdefault(row["run_id"], []).append((row["name"], row["value"]))
 

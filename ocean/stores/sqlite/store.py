@@ -37,6 +37,7 @@ from ocean.kernel.store import (
     CallConflict,
     CallDone,
     ClaimAsk,
+    ClaimOrder,
     NotClaimable,
     Request,
     RowsAnswer,
@@ -70,7 +71,7 @@ from ocean.stores.sqlite.info import info
 from ocean.stores.sqlite.lease_verbs import LeaseStore
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
-from ocean.stores.sqlite.units import Transactions
+from ocean.stores.sqlite.units import Order, Transactions
 
 T = TypeVar("T")
 
@@ -166,12 +167,17 @@ class SqliteStore(AccessStore, LeaseStore):
 
         return await self._write(act)
 
+    def order_claims(self, ask: ClaimAsk) -> ClaimOrder:
+        return Order(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)))
+
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         for _ in range(planning.MOST_ROUNDS):
-            if not await self._read(lambda u: claiming.has_work(u, ask)):
-                return []
-            claims = await self._write(lambda u: claiming.claim_due(u, ask))
-            if claims:
+            # One that is made anyway need not be thought about.
+            is_due = self._transactions.is_about_to_write
+            if not is_due and not ask.is_along:
+                is_due = await self._read(lambda u: claiming.has_work(u, ask))
+            claims = await self._write(lambda u: claiming.claim_due(u, ask)) if is_due else []
+            if claims or not is_due:
                 return claims
         return []
 

@@ -1,14 +1,15 @@
 """One unit of work: the rows it has read, what it changes, and the events it appends, at one moment in time."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ocean.kernel.records import ClogRecord, Run, changed
-from ocean.kernel.values import encode
+from ocean.kernel.values import encode_own
 from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, run_of
 from ocean.stores.sqlite.keys import settle_slots, wake
+from ocean.stores.sqlite.known import AtWork
 from ocean.stores.sqlite.transaction import Transaction
 
 
@@ -33,6 +34,10 @@ class Unit:
     def one(self, name: str, /, **values: Any) -> sqlite3.Row | None:
         row: sqlite3.Row | None = self._transaction.ask(name, values).fetchone()
         return row
+
+    def stored(self, name: str, /, **values: Any) -> Iterable[sqlite3.Row]:
+        """Without what the transaction holds back, row by row."""
+        return self._transaction.ask_stored(name, values)
 
     def look(self, sql: str, values: Any) -> sqlite3.Cursor:
         """What a statement of the caller's own reads."""
@@ -77,7 +82,7 @@ class Unit:
         return run
 
     def insert(self, run: Run) -> None:
-        self._transaction.save(run, is_new=True)
+        self._transaction.insert(run)
         self._runs[run.run_id] = run
         self.made.add(run.run_id)
 
@@ -96,6 +101,39 @@ class Unit:
         self._runs[run_id] = None
         self._changed.pop(run_id, None)
         self._stored.pop(run_id, None)
+
+    def held_runs(self) -> list[Run]:
+        """What the transaction holds back, as this unit knows it."""
+        return [self._runs.get(run.run_id) or run for run in self._transaction.held_runs()]
+
+    def put_details(self, **values: Any) -> None:
+        """Of a new run."""
+        self._transaction.put_details(values)
+
+    def held_details(self, run_id: str) -> Mapping[str, Any] | None:
+        return self._transaction.held_details(run_id)
+
+    def held_inputs(self, run: Run) -> list[Mapping[str, Any]] | None:
+        """Those that no tick has consumed, in the order of their numbers, if all of them are held back."""
+        held = self._transaction.held_inputs(run.run_id)
+        return [held[number] for number in sorted(held)] if len(held) == run.pending_count else None
+
+    def begin_tick(self, run: Run, tick: dict[str, Any], numbers: list[int]) -> None:
+        """It was claimed for the first time; these are its row and its inputs."""
+        begun = AtWork(run, tick, numbers, is_childless=self.held_details(run.run_id) is not None)
+        self._transaction.begin_tick(run.run_id, begun)
+
+    def at_work(self, run_id: str) -> AtWork | None:
+        """What is known of a run without looking: it has a tick at work here."""
+        return self._transaction.at_work(run_id)
+
+    def is_childless(self, run_id: str) -> bool:
+        """False: nobody knows."""
+        return self._transaction.is_childless(run_id)
+
+    def put_input(self, **values: Any) -> None:
+        """A new input, or one that is held back, changed."""
+        self._transaction.put_input(values)
 
     def flush(self) -> None:
         """Write the changed runs. Those with concurrency keys take, free or wait for slots here, and wake others.
@@ -143,7 +181,7 @@ class Unit:
         return self.tell(
             run,
             type,
-            encode(payload) if text is None else text,
+            encode_own(payload) if text is None else text,
             tick=tick,
             call=call,
             actor=actor,
@@ -182,7 +220,8 @@ class Unit:
     def append(self, **event: Any) -> int:
         """Append any event; the ones without a run have no `run_seq`."""
         seq = self._transaction.next_seq()
-        self.later("insert_event", event.get("run_id", ""), **_NO_EVENT | event, ts=self.now, seq=seq)
+        values = {**_NO_EVENT, **event, "ts": self.now, "seq": seq}
+        self._transaction.hold("insert_event", values["run_id"] or "", values)
         return seq
 
 

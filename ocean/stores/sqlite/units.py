@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ocean.kernel.observing import Histogram
+from ocean.kernel.records import Claim
+from ocean.stores.sqlite.groups import Item
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
 
@@ -28,9 +30,35 @@ class Transactions(Protocol):
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T: ...
 
+    def order(self, unit: Callable[[Transaction], T]) -> Item:
+        """A unit that the next transaction runs as its last one, if it has made something due."""
+
+    def take_back(self, order: Item) -> bool:
+        """False if it has been run, or is being run."""
+
+    @property
+    def is_about_to_write(self) -> bool:
+        """Units wait for their transaction."""
+
     def commits_seen(self) -> int: ...
 
     async def next_commit(self, seen: int, look_ms: int = 100) -> int: ...
+
+
+class Order:
+    """A claim that the next transaction makes which makes something due."""
+
+    def __init__(self, transactions: Transactions, claim: Callable[[Transaction], list[Claim]]) -> None:
+        self._transactions = transactions
+        self._order = transactions.order(claim)
+
+    async def collect(self) -> list[Claim]:
+        order = self._order
+        if self._transactions.take_back(order):
+            return []
+        await order.told()
+        # What was not claimed, for whatever reason, is found by the next poke.
+        return order.result if order.error is None else []
 
 
 class Units(ABC):

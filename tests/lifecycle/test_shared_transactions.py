@@ -1,0 +1,94 @@
+"""How few transactions a tick takes on SQLite: claims share those that are made anyway."""
+
+import asyncio
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from ocean import Clog, Continue, Done, Ok, Outcome, RunStatus, Tick
+from ocean.kernel.poking import Standing
+from ocean.stores.sqlite.store import SqliteStore
+from ocean.testing import World
+from ocean.ticking import Ticker, ticker
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
+
+pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
+
+PATIENCE_S = 20
+
+
+def transactions(w: World) -> int:
+    assert isinstance(w.store, SqliteStore)
+    return w.store.database.group_sizes[0]
+
+
+async def test_a_commit_and_the_next_claim_share_one() -> None:
+    async with stage(Script(*[Continue()] * 4, Done())) as w:
+        run_id = await start(w)
+        before = transactions(w)
+        assert (await w.ocean.advance()).advanced == 5
+        # The first claim; then each commit, with the claim behind it.
+        assert transactions(w) == before + 1 + 5
+        assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+async def test_a_signal_and_the_claim_of_a_ticker_that_sleeps_share_one() -> None:
+    async with stage(Script(Ok(), Done())) as w, ticker(w.ocean) as one:
+        run_id = await start(w)
+        with anyio.fail_after(PATIENCE_S):
+            while one.ticks < 1:
+                await let_others_go_on(w)
+            await let_others_go_on(w)
+            before = transactions(w)
+            await w.ocean.signal(run_id)
+            while one.ticks < 2:
+                await let_others_go_on(w)
+        assert transactions(w) == before + 2
+        assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+async def test_a_handler_that_has_answered_makes_room_before_its_commit_is_through() -> None:
+    """Otherwise the next claim would have to wait for it."""
+    at_once, most = 0, 0
+
+    async def advance(tick: Tick) -> Outcome:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await anyio.lowlevel.checkpoint()
+        at_once -= 1
+        return Done()
+
+    clog = Clog("c")
+    clog.on_advance(advance)
+    async with stage(clog) as w:
+        for _ in range(6):
+            await w.ocean.create_run(session_id="s", clog_id="c", input=1)
+        before = transactions(w)
+        assert (await w.ocean.advance(concurrency=2)).advanced == 6
+        assert most == 2
+        assert transactions(w) <= before + 1 + 6
+
+
+class Stuck(Ticker):
+    """It never comes to its work."""
+
+    async def _turn(self, tasks: TaskGroup) -> None:
+        await anyio.sleep_forever()
+
+
+async def test_a_ticker_that_is_cancelled_with_claims_in_hand_gives_them_back() -> None:
+    async with stage(Script(Done())) as w:
+        order = Standing(w.ocean).order(1)
+        assert order is not None
+        run_id = await start(w)
+        one = Stuck(w.ocean, 1_000, 1_000)
+        one._ahead = await order.collect()
+        assert (await look(w, run_id)).status is RunStatus.ACTIVE
+        task = asyncio.create_task(one.run())
+        await let_others_go_on(w)
+        task.cancel()
+        await asyncio.wait([task])
+        found = await look(w, run_id)
+        assert (found.status, found.attempt) == (RunStatus.PENDING, 0)

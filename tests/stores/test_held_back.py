@@ -1,0 +1,294 @@
+"""What a transaction holds back, and what is known from earlier ones, is as good as what the tables say."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ocean.compose import open_store
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.errors import LockLost
+from ocean.kernel.outcomes import Continue, Done, Ok, Outcome, Wait
+from ocean.kernel.records import Claim, ClogRecord, Run, RunStatus, changed
+from ocean.kernel.store import Committed, Contended, Store
+from ocean.stores.sqlite import groups
+from ocean.stores.sqlite.known import AtWork, Known
+from ocean.stores.sqlite.transaction import Transaction
+from ocean.testing import ManualClock
+from tests.conformance.kit import (
+    CLOG,
+    GLOBAL,
+    OTHER_CLOG,
+    a_call,
+    a_run,
+    a_signal,
+    an_ask,
+    claim,
+    claimed_run,
+    commit,
+    commit_of,
+    events,
+    pending,
+    row,
+    the_run,
+    writes,
+)
+from tests.invariants import check_tables
+from tests.stores.dump import Tables, dump
+from tests.stores.dump import of_sqlite as database_of
+from tests.stores.group_items import ITEMS, OUTCOMES, Item, add_one, answer, items_of
+from tests.stores.test_groups import copy_of_the_scene, prepare_scene, together
+
+DICE = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+
+
+class Forgetful(Known):
+    """Everything is read from the tables."""
+
+    def get(self, run_id: str) -> AtWork | None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrongly taken for known often breaks a constraint, and each item is then done alone, from the tables."""
+
+    def alone(db: object, item: groups.Item, known: object, why: BaseException) -> None:
+        item.error = AssertionError(f"the group failed: {why!r}")
+
+    monkeypatch.setattr(groups, "_run_alone", alone)
+
+
+def _plain_creation(run_id: str, priority: int, has_input: bool) -> Item:
+    """By an id that nobody has given: it need not be looked for."""
+    input = {"n": priority} if has_input else UNSET
+    new = replace(a_run(run_id, priority=priority, input=input), is_id_given=False)
+    return lambda store, _: store.create_run(new, None)
+
+
+def creations() -> st.SearchStrategy[list[Item]]:
+    made = st.builds(lambda *facts: facts, st.integers(0, 9), st.sampled_from([True, True, False]))
+    return st.lists(made, max_size=5).map(
+        lambda all: [_plain_creation(f"plain-{number}", *facts) for number, facts in enumerate(all)]
+    )
+
+
+@dataclass
+class Story:
+    """New runs and other items, with a claim behind them; further items; and the commits of what was claimed."""
+
+    items: Sequence[Item]
+    limit: int
+    slot: int
+    later: Sequence[Item]
+    outcomes: Sequence[Outcome]
+
+    async def apart(self) -> tuple[Any, Tables]:
+        store, claims = await copy_of_the_scene()
+        database_of(store)._known = Forgetful()
+        answers = [await answer(item, store, claims) for item in self.items]
+        got = await store.claim_due(an_ask(limit=self.limit, slot=self.slot))
+        rest = [*self.later, *_commits(got, self.outcomes)]
+        answers += [await answer(item, store, claims) for item in rest]
+        tables = await store.database.read(dump)
+        await store.database.read(lambda db: check_tables(db, store.clock.now()))
+        await store.close()
+        return (got, answers), tables
+
+    async def grouped(self) -> tuple[Any, Tables]:
+        store, claims = await copy_of_the_scene()
+        asked: list[Callable[[], Any]] = [partial(answer, item, store, claims) for item in self.items]
+        asked.append(lambda: store.claim_due(an_ask(limit=self.limit, slot=self.slot)))
+        *answers, got = await together(store.database, asked)
+        answers += [await answer(item, store, claims) for item in self.later]
+        commits: list[Callable[[], Any]] = [
+            partial(answer, item, store, claims) for item in _commits(got, self.outcomes)
+        ]
+        answers += await together(store.database, commits) if commits else []
+        tables = await store.database.read(dump)
+        await store.close()
+        return (got, answers), tables
+
+
+def _commits(got: Any, outcomes: Sequence[Outcome]) -> list[Item]:
+    def item(one: Claim, outcome: Outcome) -> Item:
+        return lambda store, _: store.commit_tick(commit_of(one, outcome))
+
+    assert isinstance(got, list), got
+    return [item(one, outcomes[place % len(outcomes)]) for place, one in enumerate(got)]
+
+
+@DICE
+@given(
+    creations(),
+    ITEMS,
+    st.integers(1, 8),
+    st.integers(0, 7),
+    items_of(add_one),
+    st.lists(st.sampled_from(OUTCOMES), min_size=1),
+)
+def test_a_claim_sees_what_its_group_holds_back_and_commits_need_not_look(
+    new: list[Item], items: list[Item], limit: int, slot: int, later: list[Item], outcomes: list[Outcome]
+) -> None:
+    prepare_scene()
+    story = Story([*new, *items], limit, slot, later, outcomes)
+
+    async def both() -> None:
+        apart, tables = await story.apart()
+        grouped, group_tables = await story.grouped()
+        assert grouped == apart
+        for name in tables:
+            assert group_tables[name] == tables[name], name
+
+    asyncio.run(both())
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, anyio_backend: Any) -> AsyncIterator[tuple[Store, Store]]:
+    """Two processes' stores on one file."""
+    clock = ManualClock()
+    stores = [await open_store(f"sqlite:///{tmp_path / 'ocean.db'}", clock) for _ in range(2)]
+    for store in stores:
+        await store.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", True)])
+    yield stores[0], stores[1]
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.anyio
+async def test_what_another_process_has_written_is_not_taken_for_known(pair: tuple[Store, Store]) -> None:
+    ours, theirs = pair
+    held = await claimed_run(ours)
+    await theirs.deliver_signal(a_signal("r", 1), None)
+    await commit(ours, held, Ok())
+    run = await the_run(ours)
+    assert (run.status, run.pending_count, run.inbox_count) == (RunStatus.PENDING, 1, 2)
+    assert [event.run_seq for event in await events(ours, "r")] == [1, 2, 3]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("maker", [0, 1], ids=["this process", "another"])
+async def test_who_was_known_to_be_childless_ends_the_child_it_has_now(pair: tuple[Store, Store], maker: int) -> None:
+    ours = pair[0]
+    _, claims = await together(database_of(ours), [lambda: pending(ours), lambda: ours.claim_due(an_ask())])
+    assert isinstance(claims, list)
+    await pending(pair[maker], "child", parent_run_id="r", on_parent_end="cancel")
+    await commit(ours, claims[0], Done())
+    assert (await the_run(ours, "child")).status is RunStatus.FAILED
+
+
+@pytest.mark.anyio
+async def test_a_run_that_another_process_has_taken_over_is_lost(pair: tuple[Store, Store]) -> None:
+    ours, theirs = pair
+    held = await claimed_run(ours)
+    assert isinstance(ours.clock, ManualClock)
+    ours.clock.advance(60_000)
+    heir = await claim(theirs, "r", instance_id="i-b")
+    with pytest.raises(Exception, match="no longer held"):
+        await commit(ours, held, Done("late"))
+    await commit(theirs, heir, Done("heir"))
+    assert (await the_run(ours)).status is RunStatus.DONE
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("outcome", [Continue(1), Wait(for_ms=10), Ok(), Done(1)])
+async def test_a_tick_that_is_known_is_committed_without_a_look(pair: tuple[Store, Store], outcome: Outcome) -> None:
+    ours, _ = pair
+    database = database_of(ours)
+    _, claims = await together(database, [lambda: pending(ours), lambda: ours.claim_due(an_ask())])
+    assert isinstance(claims, list)
+    ran: list[str] = []
+    await database.on_writer(lambda db: db.set_trace_callback(ran.append))
+    await commit(ours, claims[0], outcome)
+    await database.on_writer(lambda db: db.set_trace_callback(None))
+    reads = [statement for statement in ran if "SELECT" in statement]
+    assert [read for read in reads if "sqlite_sequence" not in read] == []
+    assert [event.type for event in await events(ours, "r")][:2] == ["run.created", "tick.committed"]
+
+
+@pytest.mark.anyio
+async def test_a_run_that_is_claimed_by_the_transaction_that_makes_it_is_written_once(
+    pair: tuple[Store, Store],
+) -> None:
+    ours, _ = pair
+    database = database_of(ours)
+    ran: list[str] = []
+    await database.on_writer(lambda db: db.set_trace_callback(ran.append))
+    await together(database, [lambda: _created_plainly(ours), lambda: ours.claim_due(an_ask())])
+    await database.on_writer(lambda db: db.set_trace_callback(None))
+    changes = [statement for statement in ran if "INTO runs" in statement or "UPDATE runs" in statement]
+    assert len(changes) == 1
+    assert (await the_run(ours, "plain")).status is RunStatus.ACTIVE
+
+
+async def _created_plainly(store: Store) -> object:
+    return await store.create_run(replace(a_run("plain", input=1), is_id_given=False), None)
+
+
+@pytest.mark.anyio
+async def test_a_run_that_was_deleted_is_known_no_longer(pair: tuple[Store, Store]) -> None:
+    ours, _ = pair
+    held = await claimed_run(ours)
+    await ours.delete_run("r", None, None)
+    with pytest.raises(LockLost):
+        await commit(ours, held, Done())
+    assert (await events(ours))[-1].type == "run.deleted"
+
+
+@pytest.mark.anyio
+async def test_a_run_that_was_written_amid_a_unit_is_looked_for_again(pair: tuple[Store, Store]) -> None:
+    """The unit may yet be refused, and what it wrote be undone."""
+    ours, _ = pair
+    await claimed_run(ours)
+
+    def unit(transaction: Transaction) -> Run | None:
+        run = transaction.saved("r")
+        assert run is not None
+        transaction.save(changed(run, attempt=1))
+        transaction.look("SELECT 1")
+        return transaction.saved("r")
+
+    assert await database_of(ours).write(unit) is None
+
+
+@pytest.mark.anyio
+async def test_conflicts_that_a_known_tick_has_met_are_known(pair: tuple[Store, Store]) -> None:
+    """Or the turn that it got because of them would stay for ever."""
+    ours, _ = pair
+    held = await claimed_run(ours)
+    await ours.commit_call(a_call(writes((GLOBAL, 0, "1")), run_id=None))
+    for _ in range(2):
+        assert isinstance(await commit(ours, held, Ok(), writes((GLOBAL, 0, "2"))), Contended)
+    assert len(await _turns(ours)) == 1
+    version = (await row(ours, GLOBAL)).version
+    assert isinstance(await commit(ours, held, Ok(), writes((GLOBAL, version, "2"))), Committed)
+    assert await _turns(ours) == []
+
+
+async def _turns(store: Store) -> list[object]:
+    tables = await database_of(store).read(dump)
+    return list(tables["ocean_turns"][1:])
+
+
+@pytest.mark.anyio
+async def test_after_a_statement_that_may_change_anything_nothing_is_known(pair: tuple[Store, Store]) -> None:
+    ours, _ = pair
+    await claimed_run(ours)
+
+    def unit(transaction: Transaction) -> Run | None:
+        assert transaction.saved("r") is not None
+        transaction.execute("UPDATE runs SET attempt = 1")
+        return transaction.saved("r")
+
+    assert await database_of(ours).write(unit) is None
