@@ -12,7 +12,7 @@ import pytest
 from ocean.compose import open_test_store
 from ocean.kernel.errors import StoreFailed
 from ocean.kernel.outcomes import Done, Ok, Retry
-from ocean.kernel.records import ClogRecord
+from ocean.kernel.records import ClogRecord, SignalReceipt
 from ocean.kernel.store import Store
 from ocean.stores.postgres.claiming import claim_from
 from ocean.stores.postgres.wording import signal_words
@@ -21,6 +21,7 @@ from tests.conformance.kit import (
     CLOG,
     LOCK_MS,
     OTHER_CLOG,
+    a_run,
     a_signal,
     an_ask,
     claimed_run,
@@ -213,6 +214,24 @@ async def test_a_signal_to_a_run_that_a_plain_claim_has_waits_and_is_not_lost(
         await run_tick(store, "r", Ok())
     (claim,) = await store.claim_due(an_ask())
     assert [(each.kind, each.body) for each in claim.inputs] == [("signal", "hello")]
+
+
+async def test_signals_in_bulk_change_a_run_where_a_claim_has_left_it(store: Store, database: str) -> None:
+    await pending(store, "r")
+    await store.create_run(a_run("idle"), None)
+
+    async def both() -> list[SignalReceipt]:
+        return await asyncio.gather(*(store.deliver_signal(a_signal(run_id), None) for run_id in ("idle", "r")))
+
+    async with rival(database) as other:
+        assert await other.claim(an_ask()) == ["r"]
+        async with meanwhile(both()) as signals:
+            await other.is_waited_for()
+            await other.commit()
+        assert [receipt.status for receipt in await signals] == ["pending", "active"]
+    run = await the_run(store, "r")
+    assert (run.status, run.pending_count, run.tick) == ("active", 2, 1)
+    assert (await the_run(store, "idle")).pending_count == 1
 
 
 async def _settled(store: Store, database: str, token: str) -> list[Any]:

@@ -74,6 +74,23 @@ async def test_a_commit_that_is_told_is_heard_at_once(real_database: str) -> Non
             await hears(w, real_database)
 
 
+async def test_what_was_committed_from_here_is_not_looked_for(real_database: str) -> None:
+    async with waking(real_database) as w:
+        await someone_listens(w, real_database)
+        link = w._link
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)
+            await anyio.wait_all_tasks_blocked()
+            seen, looks = w.commits_seen(), link.round_trips
+            await link.reach(lambda db: db.execute(f"{EVENT}; NOTIFY ocean"))
+            await commit(real_database)
+            with anyio.fail_after(20):
+                # The other's, which is told after the own one.
+                await w.next_commit(seen, NEVER_MS)
+            tasks.cancel_scope.cancel()
+        assert link.round_trips == looks + 1
+
+
 @pytest.mark.parametrize("query", ["notify=off", "pooler=on"])
 async def test_without_a_listener_it_is_found_by_looking(real_database: str, query: str) -> None:
     async with waking(f"{real_database}?{query}") as w:

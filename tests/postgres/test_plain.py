@@ -292,7 +292,7 @@ def test_runs_of_a_clog_that_was_paused_meanwhile_are_not_claimed(scene: Scene) 
     ask = json.dumps({"instance_id": "i", "clogs": {CLOG: terms}})
 
     async def claim_them(store: PostgresStore) -> int:
-        wanted = "SELECT cardinality(ocean_claim_plain(ARRAY['due-0', 'due-1'], $1::text::jsonb, $2))"
+        wanted = "SELECT cardinality(claims) FROM ocean_claim_plain(ARRAY['due-0', 'due-1'], $1::text::jsonb, $2)"
         found: int = await scene.db.fetchval(wanted, ask, scene.clock.now())
         return found
 

@@ -10,7 +10,7 @@ import pytest
 from ocean import StoreBusy, StoreUnusable
 from ocean.kernel.errors import InvalidValue, RunNotFound, StoreFailed
 from ocean.kernel.store import Request
-from ocean.stores.postgres.writing import GROUP_CHARACTERS, GROUP_LIMIT, Guesses
+from ocean.stores.postgres.writing import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Guesses
 from tests.postgres.notes import Desk, desk, notes_database, words_in
 from tests.postgres.proxy import proxied
 
@@ -51,6 +51,43 @@ async def test_a_verb_gets_its_answer_and_hands_on_its_request(url: str) -> None
         answer = await d.writing.write("note", {"word": "a"}, Request("key", "hash"))
         assert answer == {"word": "a", "request": ["key", "hash"]}
         assert await words_in(url) == ["a"]
+
+
+async def test_many_leave_while_another_group_is_on_its_way(url: str) -> None:
+    words = [f"w{number}" for number in range(AHEAD)]
+    async with proxied(url) as (there, proxy), desk(there) as d:
+        proxy.arm("held", b"first")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(d.note, "first")
+            await proxy.has_cut.wait()
+            for word in words:
+                tasks.start_soon(d.note, word)
+            with anyio.fail_after(20):
+                while await words_in(url) != words:
+                    await anyio.lowlevel.checkpoint()
+            proxy.lets_go.set()
+        assert await words_in(url) == [*words, "first"]
+
+
+@pytest.mark.parametrize(("count", "is_guessing"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "guesses"])
+async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
+    url: str, count: int, is_guessing: bool
+) -> None:
+    async with proxied(url) as (there, proxy), desk(there) as d:
+
+        async def note(word: str) -> None:
+            await d.writing.write("note", {"word": word}, is_guessing=is_guessing)
+
+        proxy.arm("held", b"first")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(d.note, "first")
+            await proxy.has_cut.wait()
+            for number in range(count):
+                tasks.start_soon(note, f"w{number}")
+            await anyio.wait_all_tasks_blocked()
+            assert await words_in(url) == []
+            proxy.lets_go.set()
+        assert (await words_in(url))[0] == "first"
 
 
 async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_order(url: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ocean.kernel.effects import ABSENT, StoredRow
 from ocean.kernel.records import Claim, Lock, RunStatus
-from ocean.kernel.store import Behind, ClaimAsk, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
+from ocean.kernel.store import Behind, ClaimAsk, ClaimOrder, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
 from ocean.stores.planning import MOST_ROUNDS
 from ocean.stores.postgres.wording import Words, claim_words, completion_words, lease_words
 from ocean.stores.postgres.writing import Writing
@@ -16,13 +16,14 @@ from ocean.stores.rows import input_from, shown_from
 class Claims(ABC):
     writing: Writing
 
-    def order_claims(self, ask: ClaimAsk) -> None:
-        """Claims wait for no writer here."""
-        return
+    def order_claims(self, ask: ClaimAsk) -> ClaimOrder | None:
+        return OrderedClaims(self.writing, claim_words(ask)) if ask.limit > 0 else None
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         if ask.is_along:
-            return []
+            # A named run is not looked for by a claim that goes along.
+            claims = await self.writing.claim_along(claim_words(ask)) if ask.run_id is None else []
+            return [claim_from(claim) for claim in claims]
         return [claim_from(claim) for claim in await self._claim(claim_words(ask))]
 
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
@@ -52,6 +53,17 @@ class Claims(ABC):
             return Behind()
         run_id, tick, status = answer
         return LeaseDone(run_id, tick, RunStatus(status) if status else None)
+
+
+class OrderedClaims:
+    """They go along with this process's next groups."""
+
+    def __init__(self, writing: Writing, words: Words) -> None:
+        self._orders = writing.orders
+        self._order = writing.order(words)
+
+    async def collect(self) -> list[Claim]:
+        return [claim_from(claim) for claim in await self._orders.collect(self._order)]
 
 
 def claim_from(claim: Mapping[str, Any]) -> Claim:

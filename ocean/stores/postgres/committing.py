@@ -2,6 +2,7 @@
 
 from abc import ABC
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ocean.kernel.counters import Take, Taken
@@ -27,7 +28,8 @@ class Commits(ABC):
     async def commit_tick(self, commit: TickCommit) -> TickAnswer:
         rows = Rows(commit.effects.writes)
         while True:
-            match await self.writing.write("commit_tick", lambda guesses: commit_words(commit, rows, guesses)):
+            words = partial(commit_words, commit, rows)
+            match await self.writing.write("commit_tick", words, is_guessing=rows.are_guessed):
                 case {"stale": stale}:
                     # Others have changed what functions were applied to: they are applied again, no handler is called.
                     rows.hear(stale)
@@ -45,7 +47,8 @@ class Commits(ABC):
     async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind:
         rows = Rows(commit.effects.writes)
         while True:
-            match await self.writing.write("commit_call", lambda guesses: _call_words(commit, rows, guesses)):
+            words = partial(_call_words, commit, rows)
+            match await self.writing.write("commit_call", words, is_guessing=rows.are_guessed):
                 case {"stale": stale}:
                     rows.hear(stale)
                 case {"behind": _}:

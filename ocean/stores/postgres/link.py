@@ -75,6 +75,7 @@ class Link:
         self._follows_clock = False
         self._told_at: int | None = None
         self._telling = asyncio.Lock()
+        self._own: set[int] = set()
         self.round_trips = 0
 
     async def open(self) -> None:
@@ -84,6 +85,7 @@ class Link:
                 # One that is lost is not missed before it is needed: the driver would go on about it in its log.
                 min_size=0,
                 max_size=self.options.pool,
+                init=self._met,
                 reset=_leave_as_it_is,
                 **self.options.connecting(self._name),
             )
@@ -171,6 +173,15 @@ class Link:
             yield db
         finally:
             await pool.release(db)
+
+    async def _met(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
+        pid = db.get_server_pid()
+        self._own.add(pid)
+        db.add_termination_listener(lambda _: self._own.discard(pid))
+
+    def owns(self, pid: int) -> bool:
+        """Whether this is one of the server's processes that work for this link."""
+        return pid in self._own
 
     def heard(self, now: int, asked_at: int) -> None:
         """What time the server says it is, in an answer to what was asked then by this host's clock."""

@@ -17,14 +17,14 @@ from ocean.stores.postgres.link import LOST, REFUSED, Connection, Link
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`sends` takes a token, a text, and whether listeners are to be told; `settles` takes the token. Both answer the
-    same JSON object, the second nothing if there is none."""
+    """`sends` takes a token and whatever there is to send; `settles` takes the token. Both answer the same JSON object,
+    the second nothing if there is none."""
 
     sends: str
     settles: str
 
 
-async def send_once(link: Link, statement: Statement, text: str, is_told: bool) -> Any:
+async def send_once(link: Link, statement: Statement, *values: Any) -> Any:
     token = new_token()
     is_unsure = False
 
@@ -38,7 +38,7 @@ async def send_once(link: Link, statement: Statement, text: str, is_told: bool) 
         is_unsure = True
         asked_at = link.host_time()
         try:
-            answer = await link.ask(db, statement.sends, token, text, is_told)
+            answer = await link.ask(db, statement.sends, token, *values)
         except asyncpg.PostgresError as error:
             # The server has said no, and rolled it back; or it has said good-bye, which tells nothing.
             is_unsure = isinstance(error, (*LOST, *REFUSED))

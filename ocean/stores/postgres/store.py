@@ -64,7 +64,8 @@ class PostgresStore(Claims, Commits, Retries, Reads):
         await self.writing.write("register_clogs", [clog_words(clog) for clog in clogs])
 
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
-        return shown_from(await self.writing.write("create_run", run_words(new), request))
+        answer = await self.writing.write("create_run", run_words(new), request)
+        return made_from(new, answer["made_at"]) if "made_at" in answer else shown_from(answer)
 
     async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
         answer = await self.writing.write("deliver_signal", signal_words(signal) | {"is_plain": True}, request)
@@ -157,3 +158,35 @@ class PostgresStore(Claims, Commits, Retries, Reads):
 
     async def end_web_session(self, hash: str) -> bool:
         return bool(await self.writing.write("end_web_session", {"hash": hash}))
+
+
+def made_from(new: NewRun, now: int) -> RunInfo:
+    """A run as it was created, when nothing but what it was created with has a say in it: see `ocean_create_plain`."""
+    has_input = new.input is not None
+    return RunInfo(
+        run_id=new.run_id,
+        session_id=new.session_id,
+        clog_id=new.clog_id,
+        status=RunStatus.PENDING if has_input else RunStatus.IDLE,
+        attempt=0,
+        max_attempts=new.retry.max_attempts,
+        priority=new.priority,
+        tick=0,
+        pending_count=int(has_input),
+        paused=False,
+        ending=None,
+        wake_at=None,
+        due_at=now if has_input else None,
+        deadline_at=None,
+        locked_by=None,
+        lock_expires_at=None,
+        output=None,
+        error=None,
+        attributes={},
+        parent_run_id=None,
+        correlation_id=new.correlation_id or new.run_id,
+        dedupe_key=None,
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+    )

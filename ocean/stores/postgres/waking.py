@@ -132,8 +132,10 @@ class Waking:
             await probe
             self._pause_ms = FIRST_PAUSE_MS
 
-    def _heard(self, *_: Any) -> None:
-        self._told.set()
+    def _heard(self, _: object, pid: int, *__: object) -> None:
+        """What was committed from here is known already: to look for it would only be in the way of what it brings."""
+        if not self._link.owns(pid):
+            self._told.set()
 
 
 async def _cursor(db: Connection) -> int:

@@ -2,9 +2,11 @@
 it, as they are in the tables."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ocean.kernel.attributes import sort_key
+from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.counters import Take
 from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, RowWrite, SetTimer
 from ocean.kernel.outcomes import Continue, Done, Failed, Outcome, Retry, Wait, error_info, outcome_name
@@ -21,18 +23,26 @@ def request_words(request: Request | None) -> list[str] | None:
 
 
 def run_words(new: NewRun) -> Words:
-    words: Words = {name: getattr(new, name) for name in NewRun.__slots__}
-    rate, debounce = new.rate, new.debounce
-    return words | {
-        "retry": new.retry.as_json(),
-        "attributes": [[name, sort_key(name, value), encode(value)] for name, value in new.attributes.items()],
-        "concurrency_keys": [[key.name, key.hold] for key in new.concurrency_keys],
-        "rate": None if rate is None else take_words(rate),
-        "rate_kept": None if rate is None else encode([rate.key, rate.limit, rate.per_ms]),
-        "debounce": None if debounce is None else {"ms": debounce.ms, "max_ms": debounce.max_ms},
-        "is_plain": not (new.is_id_given or any(getattr(new, name) is not None for name in _NOT_PLAIN))
-        and not (new.attributes or new.concurrency_keys),
-    }
+    """Only what there is: most runs have little of all that they may have."""
+    words: Words = {name: value for name in NewRun.__slots__ if (value := getattr(new, name)) is not None}
+    words["retry"] = _policy_words(new.retry)
+    words["attributes"] = [[name, sort_key(name, value), encode(value)] for name, value in new.attributes.items()]
+    words["concurrency_keys"] = [[key.name, key.hold] for key in new.concurrency_keys]
+    if new.rate is not None:
+        words["rate"] = take_words(new.rate)
+        words["rate_kept"] = encode([new.rate.key, new.rate.limit, new.rate.per_ms])
+    if new.debounce is not None:
+        words["debounce"] = {"ms": new.debounce.ms, "max_ms": new.debounce.max_ms}
+    words["is_plain"] = not (
+        new.is_id_given or new.attributes or new.concurrency_keys or any(name in words for name in _NOT_PLAIN)
+    )
+    return words
+
+
+@lru_cache(maxsize=256)
+def _policy_words(policy: RetryPolicy) -> Words:
+    """Most runs have the same."""
+    return policy.as_json()
 
 
 _NOT_PLAIN = ("parent_run_id", "dedupe_key", "queue", "rate", "debounce", "deadline_at", "retry_of")
@@ -77,6 +87,10 @@ class Rows:
         self._writes = writes
         self._texts = {write.key.text: write.seen for write in writes if write.apply is not None}
 
+    @property
+    def are_guessed(self) -> bool:
+        return bool(self._texts)
+
     def hear(self, stale: Iterable[tuple[int, str | None]]) -> None:
         for place, text in stale:
             self._texts[self._writes[place].key.text] = text
@@ -96,7 +110,9 @@ class Rows:
 
 
 def effects_words(effects: Effects, rows: Rows, guesses: Guesses) -> Words:
-    """Only what there is: most ticks have few kinds of effects."""
+    """Only what there is: most ticks have few kinds of effects, or none."""
+    if effects.is_empty and not effects.guards:
+        return {}
     words: Words = {
         "writes": rows.words(guesses),
         "guards": [[address(key), version] for key, version in effects.guards],

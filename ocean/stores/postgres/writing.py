@@ -2,14 +2,16 @@
 
 Verbs that queue up while a group is on its way share the next one. A group does what its items would do one after
 another; one that is refused leaves no trace of itself, and the others stand. Claims do not queue up: they wait for
-nobody, and nobody waits for them.
+nobody, and nobody waits for them. One that was ordered goes along with every group until something is claimed by it.
 """
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 import anyio
@@ -18,6 +20,7 @@ from ocean.kernel.errors import StoreBusy, StoreFailed
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.kernel.store import Request
 from ocean.stores.postgres.link import BUSY, Link
+from ocean.stores.postgres.ordering import Order, Orders
 from ocean.stores.postgres.sending import Statement, send_once
 from ocean.stores.refusals import refusal
 
@@ -26,11 +29,17 @@ Guesses: TypeAlias = dict[str, str | None]
 Args: TypeAlias = Any | Callable[[Guesses], Any]
 
 WRITE = Statement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
+WRITE_AND_CLAIM = Statement(
+    "SELECT ocean_write($1, $2::text::jsonb, $3, $4::text::jsonb)::text", "SELECT ocean_settle_write($1)::text"
+)
 CLAIM = Statement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
 
 GROUP_LIMIT = 64
 GROUP_CHARACTERS = 4 * 1024 * 1024
 """A group that has come to this takes no more."""
+AHEAD = GROUP_LIMIT // 2
+"""So many leave while another group is on its way: the server has them at hand as soon as it is done with that."""
+WORTH_A_CLAIM = 8
 BUSY_STATES = {error.sqlstate for error in BUSY}
 
 
@@ -42,18 +51,36 @@ class _Item:
     args: Args
     request: Request | None
     waiter: asyncio.Future[None]
+    is_guessing: bool = False
     text: str = ""
     answer: Any = None
     error: BaseException | None = None
+    is_finished: bool = False
 
     def put_into_words(self, guesses: Guesses) -> None:
         args = self.args(guesses) if callable(self.args) else self.args
         self.text = _json([self.verb, args, self.request and [self.request.key, self.request.hash]])
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
-        self.answer, self.error = answer, error
+        self.answer, self.error, self.is_finished = answer, error, True
         if not self.waiter.done():
             self.waiter.set_result(None)
+
+    async def finished(self) -> None:
+        """Wait although a scope around the caller is cancelled, which hears of that afterwards; whoever cancels the
+        task itself is heard at once.
+
+        A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
+        """
+        try:
+            await self.waiter
+        except asyncio.CancelledError:
+            if anyio.current_effective_deadline() != -math.inf:
+                raise
+            with anyio.CancelScope(shield=True):
+                while not self.is_finished:
+                    self.waiter = asyncio.get_running_loop().create_future()
+                    await self.waiter
 
     def outcome(self) -> Any:
         match self.answer:
@@ -78,22 +105,37 @@ class Writing:
         self._noticed = noticed
         self._is_told = is_told and link.options.notify
         self._queue: deque[_Item] = deque()
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
+        self._is_gathering = False
+        self.orders = Orders()
         self.batch_sizes = Histogram(BATCHES)
 
-    async def write(self, verb: str, args: Args, request: Request | None = None) -> Any:
+    async def write(self, verb: str, args: Args, request: Request | None = None, *, is_guessing: bool = False) -> Any:
         """A verb's answer, once it is committed; known even if the caller is cancelled.
 
-        `args` may be a function: it is called when its group is put together, after those of the items before it.
+        `args` may be a function: it is called when its group is put together, after those of the items before it. One
+        that guesses does not leave before the groups that it would have to guess from have come back.
         """
         self._link.check_open()
-        item = _Item(verb, args, request, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        item = _Item(verb, args, request, loop.create_future(), is_guessing)
         self._queue.append(item)
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_groups())
-        with anyio.CancelScope(shield=True):
-            await item.waiter
+        if not self._is_gathering:
+            # Whoever else runs in this round of the loop shares the group.
+            self._is_gathering = True
+            loop.call_soon(self._send_groups)
+        await item.finished()
         return item.outcome()
+
+    def order(self, ask: Any) -> Order:
+        """Have the next groups claim what they make due, until `orders.collect`."""
+        return self.orders.put(_json(ask))
+
+    async def claim_along(self, ask: Any) -> list[Any]:
+        """Claim with the group that is gathering, if that is worth it: a lone commit would be held up by the look."""
+        if len(self._queue) < WORTH_A_CLAIM:
+            return []
+        return await self.orders.back(self.orders.put(_json(ask), is_next=True))
 
     async def claim(self, ask: Any) -> dict[str, Any]:
         """What `ocean_claim` answers; known even if the caller is cancelled, or its locks would be nobody's."""
@@ -109,15 +151,30 @@ class Writing:
 
     async def close(self) -> None:
         """What has queued up is done first. Then nothing more is taken, once the link is closed."""
-        while self._sender is not None and not self._sender.done():
-            await asyncio.wait({self._sender})
+        while self._queue or self._senders:
+            self._send_groups()
+            await asyncio.wait(self._senders)
 
-    async def _send_groups(self) -> None:
+    def _send_groups(self) -> None:
         """While one group is on its way, the next one gathers."""
-        while self._queue:
-            group = self._next_group()
-            if group:
-                await self._send(group)
+        self._is_gathering = False
+        while self._may_leave() and (group := self._next_group()):
+            sender = asyncio.create_task(self._send(group))
+            self._senders.add(sender)
+            sender.add_done_callback(self._sent_one)
+        if not self._senders:
+            self.orders.let_go()
+
+    def _may_leave(self) -> bool:
+        if not self._senders:
+            return bool(self._queue)
+        if len(self._senders) > 1 or len(self._queue) < AHEAD:
+            return False
+        return not any(item.is_guessing for item in islice(self._queue, GROUP_LIMIT))
+
+    def _sent_one(self, sender: asyncio.Task[None]) -> None:
+        self._senders.discard(sender)
+        self._send_groups()
 
     def _next_group(self) -> list[_Item]:
         group: list[_Item] = []
@@ -135,11 +192,14 @@ class Writing:
         return group
 
     async def _send(self, group: list[_Item]) -> None:
-        text = f"[{','.join(item.text for item in group)}]"
+        order = self.orders.take()
+        claims: list[Any] = []
+        is_over = True
         try:
-            done = await send_once(self._link, WRITE, text, self._is_told)
+            done = await self._sent(f"[{','.join(item.text for item in group)}]", order)
+            claims, is_over = done.get("claims", []), False
         except BaseException as error:
-            if isinstance(error, StoreFailed) and len(group) > 1:
+            if isinstance(error, StoreFailed) and (len(group) > 1 or order is not None):
                 # Each by itself, so that only the guilty one fails.
                 for item in group:
                     await self._send([item])
@@ -149,12 +209,19 @@ class Writing:
             if not isinstance(error, Exception):
                 raise
             return
+        finally:
+            if order is not None:
+                self.orders.bring_back(order, claims, is_over=is_over)
         self.batch_sizes.add(len(group))
         if done["changed"]:
             self._noticed()
         for item, answer in zip(group, done["answers"], strict=True):
             item.finish(answer)
 
+    async def _sent(self, text: str, order: Order | None) -> Any:
+        if order is None:
+            return await send_once(self._link, WRITE, text, self._is_told)
+        return await send_once(self._link, WRITE_AND_CLAIM, text, self._is_told, order.ask)
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -10,7 +10,8 @@ SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mo
 DECLARE
   now bigint := ocean_now();
   is_alone boolean := ask->>'run_id' IS NOT NULL;
-  claims json[] := '{}';
+  seen record;
+  made record;
 BEGIN
   IF ask ? 'lease' THEN
     ask := ocean_lease_ask(ask);
@@ -23,40 +24,66 @@ BEGIN
   ELSIF is_alone THEN
     PERFORM ocean_lock();
     now := ocean_now();
-    claims := ocean_claim_named(ask, now);
+    made := ocean_claim_named(ask, now);
   ELSE
-    is_alone := ocean_is_anything_owed(now) OR EXISTS (
-      SELECT 1 FROM ocean_due(ask, '{}', (ask->>'limit')::bigint, now) d WHERE NOT d.is_plain);
+    seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
+    is_alone := ocean_is_anything_owed(now) OR NOT seen.are_plain;
     IF is_alone THEN
       PERFORM ocean_lock();
       now := ocean_now();
       PERFORM ocean_do_all_that_is_owed(now);
+      seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
     END IF;
-    claims := ocean_claim_due(ask, is_alone, now);
+    made := ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, is_alone, now);
   END IF;
   PERFORM ocean_flush(now);
-  PERFORM ocean_keep(token, (
-    SELECT coalesce(json_agg(json_build_array(c->'shown'->'run'->'run_id', c->'epoch', c->'lock_ms')), '[]')
-    FROM unnest(claims) c), is_alone AND is_told);
-  RETURN json_build_object('now', now, 'claims', to_json(claims),
-    'again', is_alone AND cardinality(claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
+  PERFORM ocean_keep(token, to_json(made.receipts), is_alone AND is_told);
+  RETURN json_build_object('now', now, 'claims', to_json(made.claims),
+    'again', is_alone AND cardinality(made.claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
 END $$;
 
--- The claims of a group whose answer was lost, as far as they still hold; null if it never was, and never will be.
+-- What is due once a group of changes is made, claimed under the lock that they were made under.
+CREATE OR REPLACE FUNCTION ocean_claim_along(ask jsonb, now bigint, OUT claims json[], OUT receipts json[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  seen record;
+BEGIN
+  IF ocean_is_anything_owed(now) THEN
+    PERFORM ocean_do_all_that_is_owed(now);
+  END IF;
+  seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
+  SELECT * INTO claims, receipts FROM ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, true, now);
+  PERFORM ocean_flush(now);
+END $$;
+
+-- The claims of a statement whose answer was lost, as far as they still hold; null if it never was, and never will be.
 CREATE OR REPLACE FUNCTION ocean_settle_claim(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   kept json := ocean_settle(token);
-  claims json;
+  claims json := ocean_claims_of(kept);
 BEGIN
   IF kept IS NULL THEN
     RETURN NULL;
   END IF;
-  SELECT json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place) INTO claims
-  FROM json_array_elements(kept) WITH ORDINALITY k(value, place),
-    LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
-  WHERE ocean_is_held(r, (k.value->>1)::bigint);
   -- None, if it only made ends that were owed, or others have them by now: there may be work for another.
   RETURN json_build_object('claims', coalesce(claims, '[]'), 'again', claims IS NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_settle_write(token text) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  kept json := ocean_settle(token);
+BEGIN
+  RETURN CASE WHEN kept IS NOT NULL THEN json_build_object('now', kept->'now', 'changed', kept->'changed',
+    'answers', kept->'answers', 'claims', coalesce(ocean_claims_of(kept->'receipts'), '[]')) END;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_claims_of(receipts json) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place)
+    FROM json_array_elements(receipts) WITH ORDINALITY k(value, place),
+      LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
+    WHERE ocean_is_held(r, (k.value->>1)::bigint));
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_is_anything_owed(now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
@@ -88,120 +115,55 @@ BEGIN
   PERFORM ocean_flush(now);
 END $$;
 
--- The due runs of the asked clogs, at most so many of each lane, without those that were looked at. It only reads.
-CREATE OR REPLACE FUNCTION ocean_due(ask jsonb, passed text[], most bigint, now bigint)
-RETURNS TABLE (run_id text, priority smallint, due_at bigint, lock_epoch bigint, is_plain boolean)
-LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  clog ocean_clogs;
-  lane smallint;
-  line_of text;
-BEGIN
-  FOR clog IN SELECT c.* FROM jsonb_object_keys(ask->'clogs') k JOIN ocean_clogs c ON c.clog_id = k ORDER BY c.clog_id LOOP
-    IF ask->'queues' <> '[]' THEN
-      FOR line_of IN SELECT jsonb_array_elements_text(ask->'queues') LOOP
-        FOR lane IN 0..9 LOOP
-          CONTINUE WHEN clog.paused;
-          RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now) FROM (
-            SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.queue = line_of AND q.priority = lane
-              AND q.due_at <= now AND NOT q.run_id = ANY (passed)
-            ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
-        END LOOP;
-      END LOOP;
-    ELSIF clog.paused THEN
-      RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now) FROM (
-        SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.ending IS NOT NULL AND q.due_at <= now
-          AND NOT q.run_id = ANY (passed)
-        ORDER BY q.due_at LIMIT most) r;
-    ELSE
-      lane := -1;
-      LOOP
-        SELECT q.priority INTO lane FROM runs q
-        WHERE q.clog_id = clog.clog_id AND q.priority > lane AND q.due_at IS NOT NULL
-        ORDER BY q.priority LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now) FROM (
-          SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.priority = lane AND q.due_at <= now
-            AND NOT q.run_id = ANY (passed)
-          ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
-      END LOOP;
-    END IF;
-  END LOOP;
-END $$;
-
--- Whether a claim of this run writes no event and takes no slot.
-CREATE OR REPLACE FUNCTION ocean_is_plain(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  RETURN r.status IN ('pending', 'waiting') AND NOT r.tick_open AND r.key_count = 0
-    AND ocean_kernel_end(r, now) IS NULL;
-END $$;
-
--- Urgent before patient, long due before fresh; one slot in eight goes to the longest due run of any priority.
-CREATE OR REPLACE FUNCTION ocean_pick(urgent text[], aged text[], most bigint, slot bigint) RETURNS text[]
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  chosen text[] := '{}';
-  is_chosen jsonb := '{}';
-  next_urgent int := 1;
-  next_aged int := 1;
-  id text;
-BEGIN
-  WHILE cardinality(chosen) < least(most, cardinality(urgent)) LOOP
-    WHILE is_chosen ? urgent[next_urgent] LOOP
-      next_urgent := next_urgent + 1;
-    END LOOP;
-    WHILE is_chosen ? aged[next_aged] LOOP
-      next_aged := next_aged + 1;
-    END LOOP;
-    id := CASE WHEN (slot + cardinality(chosen)) % 8 = 7 THEN aged[next_aged] ELSE urgent[next_urgent] END;
-    chosen := chosen || id;
-    is_chosen := is_chosen || jsonb_build_object(id, NULL);
-  END LOOP;
-  RETURN chosen;
-END $$;
-
-CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, is_alone boolean, now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
+-- Claims, and a receipt of each: [run, epoch, lock_ms]. `urgent` and `aged` come into question first; there are others behind
+-- those that somebody else has, or that were parked.
+CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, urgent text[], aged text[], are_plain boolean, is_alone boolean,
+  now bigint, OUT claims json[], OUT receipts json[]) LANGUAGE plpgsql AS $$
 DECLARE
   most bigint := (ask->>'limit')::bigint;
   slot bigint := (ask->>'slot')::bigint;
-  wanted bigint;
+  wanted bigint := most;
   passed text[] := '{}';
-  urgent text[];
-  aged text[];
   chosen text[];
+  made record;
+BEGIN
+  claims := '{}';
+  receipts := '{}';
+  WHILE urgent IS NOT NULL LOOP
+    chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
+    passed := passed || chosen;
+    IF are_plain AND NOT ask ? 'lease' AND cardinality(chosen) > 1 THEN
+      made := ocean_claim_plain(chosen, ask, now);
+    ELSE
+      made := ocean_claim_each(chosen, ask, is_alone, now, cardinality(claims));
+    END IF;
+    claims := claims || made.claims;
+    receipts := receipts || made.receipts;
+    EXIT WHEN cardinality(chosen) < wanted OR cardinality(claims) >= most OR cardinality(passed) >= 1000;
+    wanted := most - cardinality(claims);
+    SELECT * INTO urgent, aged, are_plain FROM ocean_candidates(ask, passed, wanted, now);
+  END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_claim_each(chosen text[], ask jsonb, is_alone boolean, now bigint, place int,
+  OUT claims json[], OUT receipts json[]) LANGUAGE plpgsql AS $$
+DECLARE
   id text;
   r runs;
   claim json;
-  claims json[] := '{}';
 BEGIN
-  LOOP
-    wanted := most - cardinality(claims);
-    EXIT WHEN wanted <= 0 OR cardinality(passed) >= 1000;
-    -- Ids in the order of their bytes, as in the index: what a function answers has lost its column's collation.
-    SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id COLLATE "C"),
-      array_agg(d.run_id ORDER BY d.due_at, d.lock_epoch, d.run_id COLLATE "C") INTO urgent, aged
-    FROM ocean_due(ask, passed, wanted, now) d;
-    EXIT WHEN urgent IS NULL;
-    chosen := ocean_pick(urgent, aged, wanted, slot + cardinality(claims));
-    passed := passed || chosen;
-    IF NOT is_alone AND NOT ask ? 'lease' AND cardinality(chosen) > 1 THEN
-      claims := claims || ocean_claim_plain(chosen, ask, now);
-      EXIT WHEN cardinality(chosen) < wanted;
-      CONTINUE;
-    END IF;
-    FOREACH id IN ARRAY chosen LOOP
-      SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
-      IF r.due_at <= now AND (is_alone OR ocean_is_plain(r, now)) THEN
-        claim := ocean_claim_one(r, ask, now, cardinality(claims));
-        IF claim IS NOT NULL THEN
-          claims := claims || claim;
-        END IF;
+  claims := '{}';
+  receipts := '{}';
+  FOREACH id IN ARRAY chosen LOOP
+    SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
+    IF r.due_at <= now AND (is_alone OR ocean_is_plain(r, now)) THEN
+      claim := ocean_claim_one(r, ask, now, place + cardinality(claims));
+      IF claim IS NOT NULL THEN
+        claims := claims || claim;
+        receipts := receipts || json_build_array(id, claim->'epoch', claim->'lock_ms');
       END IF;
-    END LOOP;
-    -- There are others behind those that somebody else has, or that were parked.
-    EXIT WHEN cardinality(chosen) < wanted;
+    END IF;
   END LOOP;
-  RETURN claims;
 END $$;
 
 -- Before anything is locked: whether the run named may be due.
@@ -215,7 +177,8 @@ BEGIN
       OR NOT EXISTS (SELECT 1 FROM ocean_clogs c WHERE c.clog_id = r.clog_id AND c.paused))));
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_claim_named(ask jsonb, now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_claim_named(ask jsonb, now bigint, OUT claims json[], OUT receipts json[])
+LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_find(ask->>'run_id');
   claim json;
@@ -224,7 +187,8 @@ BEGIN
     PERFORM ocean_do_what_is_owed(r, now);
     claim := ocean_claim_one(ocean_find(r.run_id), ask, now, 0);
   END IF;
-  RETURN CASE WHEN claim IS NULL THEN '{}' ELSE ARRAY[claim] END;
+  claims := CASE WHEN claim IS NULL THEN '{}' ELSE ARRAY[claim] END;
+  receipts := CASE WHEN claim IS NULL THEN '{}' ELSE ARRAY[json_build_array(r.run_id, claim->'epoch', claim->'lock_ms')] END;
 END $$;
 
 -- Claim a run that is locked by this transaction, or do what it needs instead. `place` counts the claims before it.

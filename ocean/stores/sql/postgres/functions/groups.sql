@@ -19,12 +19,13 @@ BEGIN
 END $$;
 
 -- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone
--- only if one was. Answers the time, whether anything has changed, and an answer per item.
+-- only if one was. Answers the time, whether anything has changed, and an answer per item; and the claims, if one is asked
+-- for besides.
 --
 -- Statistics are not asked, here and in ocean_claim. A plan is made once for a connection, maybe when the tables are
 -- empty: so only walks along indexes are left to choose from, and where two tables meet, the statement says which is
 -- first (a LATERAL with OFFSET 0 stays behind what it refers to).
-CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean) RETURNS json
+CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean, ask jsonb DEFAULT NULL) RETURNS json
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -35,6 +36,7 @@ DECLARE
   answers json[] := '{}';
   is_alone boolean := false;
   has_changed boolean;
+  made record;
   done json;
   now bigint;
   cursor bigint;
@@ -70,6 +72,12 @@ BEGIN
   -- What was undone has left a transaction id behind, and nothing else.
   has_changed := pg_current_xact_id_if_assigned() IS NOT NULL
     AND (NOT is_alone OR EXISTS (SELECT 1 FROM unnest(answers) a WHERE a->'answer' IS NOT NULL));
+  IF ask IS NOT NULL AND has_changed THEN
+    made := ocean_claim_along(ask, now);
+    done := json_build_object('now', ocean_now(), 'changed', true, 'answers', to_json(answers), 'receipts', made.receipts);
+    PERFORM ocean_keep(token, done, is_told);
+    RETURN json_build_object('now', ocean_now(), 'changed', true, 'answers', to_json(answers), 'claims', made.claims);
+  END IF;
   done := json_build_object('now', ocean_now(), 'changed', has_changed, 'answers', to_json(answers));
   IF has_changed THEN
     PERFORM ocean_keep(token, done, is_told);

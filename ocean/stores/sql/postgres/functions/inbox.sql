@@ -21,23 +21,9 @@ CREATE OR REPLACE FUNCTION ocean_input_row(r runs, now bigint, kind text, body t
   actor text DEFAULT NULL, caused_by text DEFAULT NULL, event_seq bigint DEFAULT NULL, timer text DEFAULT NULL,
   signal_id text DEFAULT NULL, body_hash text DEFAULT NULL, status_then text DEFAULT NULL)
 RETURNS ocean_inbox LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  i ocean_inbox;
 BEGIN
-  i.run_id := r.run_id;
-  i.number := r.inbox_count;
-  i.kind := kind;
-  i.body := body;
-  i.body_hash := body_hash;
-  i.signal_id := signal_id;
-  i.timer := timer;
-  i.actor := actor;
-  i.caused_by := caused_by;
-  i.available_at := available_at;
-  i.created_at := now;
-  i.event_seq := event_seq;
-  i.status_then := status_then;
-  RETURN i;
+  RETURN ROW(r.run_id, r.inbox_count, kind, body, body_hash, signal_id, timer, actor, caused_by, available_at, now, event_seq,
+    status_then, NULL, NULL)::ocean_inbox;
 END $$;
 
 -- The receipt of the signal that this id has made before, or null.

@@ -72,26 +72,12 @@ BEGIN
   RETURN r;
 END $$;
 
--- The event that the run has counted last.
+-- The event that the run has counted last. One expression: each that a function has is prepared in every transaction.
 CREATE OR REPLACE FUNCTION ocean_event_row(r runs, seq bigint, o ocean_origin, type text, payload text,
   clog_id text DEFAULT NULL) RETURNS events LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  e events;
 BEGIN
-  e.seq := seq;
-  e.ts := o.now;
-  e.session_id := r.session_id;
-  e.run_id := r.run_id;
-  e.run_seq := r.event_count;
-  e.tick := o.tick;
-  e.call := o.call;
-  e.clog_id := coalesce(clog_id, r.clog_id);
-  e.type := type;
-  e.payload := payload;
-  e.actor := o.actor;
-  e.correlation_id := r.correlation_id;
-  e.causation_id := o.caused_by;
-  RETURN e;
+  RETURN ROW(seq, o.now, r.session_id, r.run_id, r.event_count, o.tick, o.call, coalesce(clog_id, r.clog_id), type, payload,
+    o.actor, r.correlation_id, o.caused_by)::events;
 END $$;
 
 -- Append an event that no run has.
@@ -116,15 +102,21 @@ END $$;
 -- A run with all that its readers see.
 CREATE OR REPLACE FUNCTION ocean_shown(r runs) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  RETURN json_build_object(
-    'run', to_json(r),
-    'details', (SELECT json_build_object('output', d.output, 'error', d.error, 'dedupe_key', d.dedupe_key,
-        'retry_of', d.retry_of) FROM ocean_run_details d WHERE d.run_id = r.run_id),
-    'attributes', (SELECT coalesce(json_agg(json_build_array(b.name, b.value) ORDER BY b.name), '[]')
-      FROM ocean_attributes b WHERE b.run_id = r.run_id),
-    'keys', CASE WHEN r.key_count = 0 THEN '[]'::json ELSE (
+  RETURN ocean_shown_with(r,
+    (SELECT d FROM ocean_run_details d WHERE d.run_id = r.run_id),
+    (SELECT json_agg(json_build_array(b.name, b.value) ORDER BY b.name) FROM ocean_attributes b WHERE b.run_id = r.run_id),
+    CASE WHEN r.key_count > 0 THEN (
       SELECT json_agg(json_build_array(k.key, k.hold) ORDER BY k.place) FROM ocean_run_keys k
       WHERE k.run_id = r.run_id) END);
+END $$;
+
+-- The same in a statement that has looked up the rest for many.
+CREATE OR REPLACE FUNCTION ocean_shown_with(r runs, d ocean_run_details, attributes json, keys json) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN json_build_object('run', to_json(r),
+    'details', json_build_object('output', d.output, 'error', d.error, 'dedupe_key', d.dedupe_key, 'retry_of', d.retry_of),
+    'attributes', coalesce(attributes, '[]'), 'keys', coalesce(keys, '[]'));
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_shown(id text) RETURNS json LANGUAGE plpgsql STABLE AS $$

@@ -1,0 +1,67 @@
+"""Claims that are ordered: one goes along with every group of changes, until something was due and is claimed by it."""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import anyio
+
+
+class Order:
+    """`ask` is what `ocean_write` is told; what it has claimed is in `claims`, once it is back."""
+
+    def __init__(self, ask: str) -> None:
+        self.ask = ask
+        self.claims: list[Any] = []
+        self.is_back = asyncio.Event()
+
+
+class Orders:
+    """An order stands here, is on its way with a group, or is done with."""
+
+    def __init__(self) -> None:
+        self._standing: deque[Order] = deque()
+        self._wanted_back: set[Order] = set()
+
+    def put(self, ask: str, *, is_next: bool = False) -> Order:
+        """`is_next`: before all others that stand here."""
+        order = Order(ask)
+        if is_next:
+            self._standing.appendleft(order)
+        else:
+            self._standing.append(order)
+        return order
+
+    def take(self) -> Order | None:
+        """For a group that is about to leave."""
+        return self._standing.popleft() if self._standing else None
+
+    def bring_back(self, order: Order, claims: list[Any], *, is_over: bool) -> None:
+        """With what was claimed. With nothing it goes along with the next group, unless that is over."""
+        order.claims = claims
+        if claims or is_over or order in self._wanted_back:
+            self._wanted_back.discard(order)
+            order.is_back.set()
+        else:
+            self._standing.appendleft(order)
+
+    async def collect(self, order: Order) -> list[Any]:
+        """Take it back, or wait until it is. It cannot be cancelled: what it claimed would be nobody's."""
+        if order in self._standing:
+            self._standing.remove(order)
+            return []
+        return await self.back(order)
+
+    def let_go(self) -> None:
+        """Nothing is on its way: who waits for an order that stands here would wait for ever."""
+        for order in self._wanted_back.intersection(self._standing):
+            self._standing.remove(order)
+            order.is_back.set()
+
+    async def back(self, order: Order) -> list[Any]:
+        """Wait until it has gone along with one group."""
+        self._wanted_back.add(order)
+        with anyio.CancelScope(shield=True):
+            await order.is_back.wait()
+        self._wanted_back.discard(order)
+        return order.claims

@@ -1,0 +1,217 @@
+"""Claims that are ordered: the transaction that makes something due claims it, and nothing claimed is forgotten."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from ocean import SystemClock
+from ocean.kernel.outcomes import Done
+from ocean.kernel.records import Claim, ClogRecord, RunStatus
+from ocean.kernel.store import ClaimAsk, Committed
+from ocean.stores.postgres.store import PostgresStore
+from ocean.stores.postgres.writing import WORTH_A_CLAIM
+from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit, pending, the_run
+from tests.postgres.proxy import Cut, Proxy, proxied
+from tests.postgres.test_groups import Scene
+from tests.postgres.test_plain import ALMOST_ALL_PLAIN, arrange
+from tests.stores.group_items import Item, answer
+
+pytestmark = pytest.mark.anyio
+
+WORD = "zanzibar"
+MANY = WORTH_A_CLAIM
+PATIENCE_S = 20
+
+
+async def with_many(store: PostgresStore, *asks: ClaimAsk, count: int = MANY) -> list[list[Claim]]:
+    """So many runs are created at once, and then this is asked."""
+    made = [asyncio.ensure_future(pending(store, f"n{number}")) for number in range(count)]
+    claims = [asyncio.ensure_future(store.claim_due(ask)) for ask in asks]
+    with anyio.fail_after(PATIENCE_S):
+        await asyncio.gather(*made)
+        return await asyncio.gather(*claims)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    """With a run that is idle."""
+    store = PostgresStore(url, SystemClock())
+    await store.open()
+    try:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        await store.create_run(a_run("r"), None)
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def cut_off(url: str) -> AsyncIterator[tuple[PostgresStore, Proxy]]:
+    async with proxied(f"{url}?statement_ms=1000") as (there, proxy), opened(there) as store:
+        yield store, proxy
+
+
+async def test_a_signal_and_the_claim_of_its_run_are_one_statement(real_database: str) -> None:
+    async with opened(real_database) as store:
+        await pending(store, "other")
+        await store.claim_due(an_ask(limit=2))
+        order = store.order_claims(an_ask(limit=2))
+        assert order is not None
+        before = store.link.round_trips
+        receipt = await store.deliver_signal(a_signal("r", 7), None)
+        (claim,) = await order.collect()
+        assert store.link.round_trips == before + 1
+        assert (receipt.status, claim.run.run_id, claim.inputs[0].body) == (RunStatus.PENDING, "r", 7)
+        assert (await the_run(store, "r")).status is RunStatus.ACTIVE
+        assert isinstance(await commit(store, claim, Done()), Committed)
+
+
+async def test_an_order_that_is_taken_back_claims_nothing(real_database: str) -> None:
+    async with opened(real_database) as store:
+        order = store.order_claims(an_ask())
+        assert order is not None
+        assert await order.collect() == []
+        await store.deliver_signal(a_signal("r"), None)
+        assert (await the_run(store, "r")).status is RunStatus.PENDING
+
+
+async def test_an_order_for_nothing_is_none(real_database: str) -> None:
+    async with opened(real_database) as store:
+        assert store.order_claims(an_ask(limit=0)) is None
+
+
+async def test_an_order_stands_until_something_is_due(real_database: str) -> None:
+    async with opened(real_database) as store:
+        order = store.order_claims(an_ask())
+        assert order is not None
+        await store.create_run(a_run("idle"), None)
+        await store.deliver_signal(a_signal("idle"), None)
+        await store.deliver_signal(a_signal("r"), None)
+        assert [claim.run.run_id for claim in await order.collect()] == ["idle"]
+        assert (await the_run(store, "r")).status is RunStatus.PENDING
+
+
+@pytest.mark.parametrize("cut", ["before", "after", "swallow"])
+async def test_the_claims_of_a_group_that_is_cut_off_are_found_out_with_it(real_database: str, cut: Cut) -> None:
+    async with cut_off(real_database) as (store, proxy):
+        order = store.order_claims(an_ask())
+        assert order is not None
+        proxy.arm(cut, WORD.encode())
+        await store.deliver_signal(a_signal("r", WORD), None)
+        assert proxy.has_cut.is_set()
+        (claim,) = await order.collect()
+        assert [given.body for given in claim.inputs] == [WORD]
+        assert isinstance(await commit(store, claim, Done()), Committed)
+        ended = await the_run(store, "r")
+        assert (ended.status, ended.tick) == (RunStatus.DONE, 1)
+
+
+async def test_whoever_is_cancelled_gets_what_was_claimed(real_database: str) -> None:
+    async with cut_off(real_database) as (store, proxy):
+        order = store.order_claims(an_ask())
+        assert order is not None
+        got: list[Claim] = []
+
+        async def collect() -> None:
+            got.extend(await order.collect())
+
+        proxy.arm("held", WORD.encode())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.deliver_signal, a_signal("r", WORD), None)
+            await proxy.has_cut.wait()
+            tasks.start_soon(collect)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+            proxy.lets_go.set()
+        assert [claim.run.run_id for claim in got] == ["r"]
+
+
+async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> None:
+    db = await asyncpg.connect(real_database)
+    definition = await db.fetchval("SELECT pg_get_functiondef('ocean_claim_along'::regproc)")
+    async with opened(real_database) as store:
+        order = store.order_claims(an_ask())
+        assert order is not None
+        await db.execute("DROP FUNCTION ocean_claim_along")
+        try:
+            await store.deliver_signal(a_signal("r"), None)
+            assert await order.collect() == []
+            assert (await the_run(store, "r")).status is RunStatus.PENDING
+        finally:
+            await db.execute(definition)
+            await db.close()
+
+
+ALONG = replace(an_ask(limit=MANY), is_along=True)
+
+
+async def test_a_claim_goes_along_with_the_many_that_are_about_to_leave(real_database: str) -> None:
+    async with opened(real_database) as store:
+        before = store.link.round_trips
+        claims = (await with_many(store, ALONG))[0]
+        assert store.link.round_trips == before + 1
+        assert sorted(claim.run.run_id for claim in claims) == sorted(f"n{number}" for number in range(MANY))
+        assert isinstance(await commit(store, claims[0], Done()), Committed)
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+async def test_a_lone_change_is_not_held_up_by_a_claim(real_database: str, waiting: int) -> None:
+    async with opened(real_database) as store:
+        await pending(store, "due")
+        assert await with_many(store, ALONG, count=waiting) == [[]]
+
+
+async def test_a_claim_of_a_named_run_does_not_go_along(real_database: str) -> None:
+    async with opened(real_database) as store:
+        assert await with_many(store, replace(ALONG, run_id="n1")) == [[]]
+
+
+async def test_two_claims_that_would_go_along_with_one_group_are_both_answered(real_database: str) -> None:
+    async with opened(real_database) as store:
+        assert sorted(len(claims) for claims in await with_many(store, ALONG, ALONG)) == [0, MANY]
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    made.arrange(arrange)
+    yield made
+    made.close()
+
+
+@settings(
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+@given(items=ALMOST_ALL_PLAIN)
+def test_a_claim_along_with_a_group_is_the_claim_after_it(scene: Scene, items: list[Item]) -> None:
+    ask = replace(an_ask(limit=9), slot=5)
+
+    async def done(store: PostgresStore) -> list[object]:
+        return await asyncio.gather(*(answer(item, store, scene.claims) for item in items))
+
+    async def along(store: PostgresStore) -> list[object]:
+        order = store.order_claims(ask)
+        assert order is not None
+        answers = await done(store)
+        claims = await order.collect()
+        return [answers, claims or await store.claim_due(ask)]
+
+    async def after(store: PostgresStore) -> list[object]:
+        return [await done(store), await store.claim_due(ask)]
+
+    async def both() -> None:
+        (found, rows), (expected, expected_rows) = await scene.visited(along), await scene.visited(after)
+        assert found == expected
+        for name in expected_rows:
+            assert rows[name] == expected_rows[name], name
+
+    scene.runner.run(both())
