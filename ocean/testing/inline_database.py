@@ -20,6 +20,7 @@ from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.groups import Item, Orders, Unit, run_items
 from ocean.stores.sqlite.known import Known
+from ocean.stores.waiting import Waiter
 
 T = TypeVar("T")
 
@@ -100,10 +101,11 @@ class InlineDatabase:
     async def write(self, unit: Unit[T]) -> T:
         """The unit is run even if its caller is cancelled meanwhile, as on a thread."""
         self._check_open()
-        item = Item(unit, asyncio.get_running_loop().create_future())
+        waiter = Waiter()
+        item = Item(unit, waiter)
         self._queue.append(item)
         self._has_work.set()
-        await item.told()
+        await waiter.told()
         result: T = item.outcome()
         return result
 
@@ -163,7 +165,8 @@ class InlineDatabase:
 
     def _tell(self, items: list[Item]) -> None:
         for item in items:
-            item.tell()
+            if isinstance(item.waiter, Waiter):
+                item.waiter.tell()
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -7,7 +7,6 @@ nobody, and nobody waits for them. One that was ordered goes along with every gr
 
 import asyncio
 import json
-import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from ocean.stores.postgres.link import BUSY, Link
 from ocean.stores.postgres.ordering import Order, Orders
 from ocean.stores.postgres.sending import Statement, send_once
 from ocean.stores.refusals import refusal
+from ocean.stores.waiting import Waiter
 
 Guesses: TypeAlias = dict[str, str | None]
 """What rows will hold once the earlier items of a group have been done, as far as those could tell."""
@@ -50,37 +50,19 @@ class _Item:
     verb: str
     args: Args
     request: Request | None
-    waiter: asyncio.Future[None]
+    waiter: Waiter
     is_guessing: bool = False
     text: str = ""
     answer: Any = None
     error: BaseException | None = None
-    is_finished: bool = False
 
     def put_into_words(self, guesses: Guesses) -> None:
         args = self.args(guesses) if callable(self.args) else self.args
         self.text = _json([self.verb, args, self.request and [self.request.key, self.request.hash]])
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
-        self.answer, self.error, self.is_finished = answer, error, True
-        if not self.waiter.done():
-            self.waiter.set_result(None)
-
-    async def finished(self) -> None:
-        """Wait although a scope around the caller is cancelled, which hears of that afterwards; whoever cancels the
-        task itself is heard at once.
-
-        A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
-        """
-        try:
-            await self.waiter
-        except asyncio.CancelledError:
-            if anyio.current_effective_deadline() != -math.inf:
-                raise
-            with anyio.CancelScope(shield=True):
-                while not self.is_finished:
-                    self.waiter = asyncio.get_running_loop().create_future()
-                    await self.waiter
+        self.answer, self.error = answer, error
+        self.waiter.tell()
 
     def outcome(self) -> Any:
         match self.answer:
@@ -117,14 +99,13 @@ class Writing:
         that guesses does not leave before the groups that it would have to guess from have come back.
         """
         self._link.check_open()
-        loop = asyncio.get_running_loop()
-        item = _Item(verb, args, request, loop.create_future(), is_guessing)
+        item = _Item(verb, args, request, Waiter(), is_guessing)
         self._queue.append(item)
         if not self._is_gathering:
             # Whoever else runs in this round of the loop shares the group.
             self._is_gathering = True
-            loop.call_soon(self._send_groups)
-        await item.finished()
+            asyncio.get_running_loop().call_soon(self._send_groups)
+        await item.waiter.told()
         return item.outcome()
 
     def order(self, ask: Any) -> Order:

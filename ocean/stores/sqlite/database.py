@@ -25,6 +25,7 @@ from ocean.stores.migrate import migrate
 from ocean.stores.sqlite.groups import Item, Orders, Unit, is_busy, run_items
 from ocean.stores.sqlite.known import Known
 from ocean.stores.sqlite.looking import Looks
+from ocean.stores.waiting import Waiter
 
 T = TypeVar("T")
 
@@ -126,12 +127,13 @@ class Database:
     async def write(self, unit: Unit[T]) -> T:
         """Run a unit in a write transaction, perhaps shared. Its result is known even if the caller is cancelled."""
         self._check_open()
-        item = Item(unit, self._loop.create_future())
+        waiter = Waiter()
+        item = Item(unit, waiter)
         self._queue.append(item)
         if not self._is_gathering:
             self._is_gathering = True
             self._loop.call_soon(self._gather, len(self._queue), 0)
-        await item.told()
+        await waiter.told()
         result: T = item.outcome()
         return result
 
@@ -222,7 +224,8 @@ class Database:
         if has_changed:
             self._noticed_commit()
         for item in items:
-            item.tell()
+            if isinstance(item.waiter, Waiter):
+                item.waiter.tell()
 
     def commits_seen(self) -> int:
         return self._commits

@@ -1,7 +1,5 @@
 """Units that share a transaction: one that is refused leaves no trace, and after an unexpected error each is alone."""
 
-import asyncio
-import math
 import sqlite3
 import threading
 from collections import deque
@@ -9,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import anyio
-
 from ocean.kernel.errors import StoreBusy, StoreFailed
 from ocean.stores.sqlite.known import Known
 from ocean.stores.sqlite.transaction import Transaction
+from ocean.stores.waiting import Waiter
 
 T = TypeVar("T")
 Unit = Callable[[Transaction], T]
@@ -32,36 +29,12 @@ FAILURES = (
 
 @dataclass(eq=False, slots=True)
 class Item:
-    """A unit in the queue, with whom to tell: a future of the event loop, or a thread that blocks."""
+    """A unit in the queue, with whom to tell: somebody on the event loop, or a thread that blocks."""
 
     unit: Unit[Any]
-    waiter: asyncio.Future[None] | threading.Event
+    waiter: Waiter | threading.Event
     result: Any = None
     error: BaseException | None = None
-    is_told: bool = False
-
-    def tell(self) -> None:
-        """On the loop of whoever waits there."""
-        self.is_told = True
-        if isinstance(self.waiter, asyncio.Future) and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    async def told(self) -> None:
-        """Wait although a scope around the caller is cancelled, which hears of that afterwards; whoever cancels the
-        task itself is heard at once.
-
-        A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
-        """
-        assert isinstance(self.waiter, asyncio.Future)
-        try:
-            await self.waiter
-        except asyncio.CancelledError:
-            if anyio.current_effective_deadline() != -math.inf:
-                raise
-            with anyio.CancelScope(shield=True):
-                while not self.is_told:
-                    self.waiter = asyncio.get_running_loop().create_future()
-                    await self.waiter
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -76,7 +49,7 @@ class Orders:
         self._waiting: deque[Item] = deque()
 
     def put(self, unit: Unit[Any]) -> Item:
-        order = Item(unit, asyncio.get_running_loop().create_future())
+        order = Item(unit, Waiter())
         self._waiting.append(order)
         return order
 

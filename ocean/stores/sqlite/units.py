@@ -10,6 +10,7 @@ from ocean.kernel.records import Claim
 from ocean.stores.sqlite.groups import Item
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
+from ocean.stores.waiting import Waiter
 
 T = TypeVar("T")
 
@@ -56,7 +57,8 @@ class Order:
         order = self._order
         if self._transactions.take_back(order):
             return []
-        await order.told()
+        assert isinstance(order.waiter, Waiter)
+        await order.waiter.told()
         # What was not claimed, for whatever reason, is found by the next poke.
         return order.result if order.error is None else []
 

@@ -1,0 +1,58 @@
+"""Who waits for an answer that must be known."""
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ocean.stores.waiting import Waiter
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE_S = 20
+
+
+async def test_who_is_cancelled_by_a_scope_waits_on_and_hears_of_it_afterwards() -> None:
+    waiter, heard = Waiter(), []
+
+    async def wait() -> None:
+        await waiter.told()
+        heard.append("told")
+        await anyio.lowlevel.checkpoint()
+        heard.append("not cancelled")
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()
+            assert heard == []
+            waiter.tell()
+    assert heard == ["told"]
+
+
+async def test_one_that_is_told_in_the_round_in_which_it_is_cancelled_is_told() -> None:
+    waiter, heard = Waiter(), []
+
+    async def wait() -> None:
+        await waiter.told()
+        heard.append("told")
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+            waiter.tell()
+    assert heard == ["told"]
+
+
+async def test_whoever_cancels_the_task_itself_is_heard_at_once() -> None:
+    task = asyncio.ensure_future(Waiter().told())
+    await anyio.wait_all_tasks_blocked()
+    task.cancel()
+    with anyio.fail_after(PATIENCE_S), pytest.raises(asyncio.CancelledError):
+        await task
