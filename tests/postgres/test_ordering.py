@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from ocean import SystemClock
 from ocean.kernel.outcomes import Done
 from ocean.kernel.records import Claim, ClogRecord, RunStatus
-from ocean.kernel.store import ClaimAsk, Committed
+from ocean.kernel.store import Committed
 from ocean.stores.postgres.store import PostgresStore
-from ocean.stores.postgres.writing import WORTH_A_CLAIM
 from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit, pending, the_run
 from tests.postgres.proxy import Cut, Proxy, proxied
 from tests.postgres.test_groups import Scene
@@ -25,17 +24,6 @@ from tests.stores.group_items import Item, answer
 pytestmark = pytest.mark.anyio
 
 WORD = "zanzibar"
-MANY = WORTH_A_CLAIM
-PATIENCE_S = 20
-
-
-async def with_many(store: PostgresStore, *asks: ClaimAsk, count: int = MANY) -> list[list[Claim]]:
-    """So many runs are created at once, and then this is asked."""
-    made = [asyncio.ensure_future(pending(store, f"n{number}")) for number in range(count)]
-    claims = [asyncio.ensure_future(store.claim_due(ask)) for ask in asks]
-    with anyio.fail_after(PATIENCE_S):
-        await asyncio.gather(*made)
-        return await asyncio.gather(*claims)
 
 
 @asynccontextmanager
@@ -146,35 +134,6 @@ async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> N
         finally:
             await db.execute(definition)
             await db.close()
-
-
-ALONG = replace(an_ask(limit=MANY), is_along=True)
-
-
-async def test_a_claim_goes_along_with_the_many_that_are_about_to_leave(real_database: str) -> None:
-    async with opened(real_database) as store:
-        before = store.link.round_trips
-        claims = (await with_many(store, ALONG))[0]
-        assert store.link.round_trips == before + 1
-        assert sorted(claim.run.run_id for claim in claims) == sorted(f"n{number}" for number in range(MANY))
-        assert isinstance(await commit(store, claims[0], Done()), Committed)
-
-
-@pytest.mark.parametrize("waiting", [0, 1])
-async def test_a_lone_change_is_not_held_up_by_a_claim(real_database: str, waiting: int) -> None:
-    async with opened(real_database) as store:
-        await pending(store, "due")
-        assert await with_many(store, ALONG, count=waiting) == [[]]
-
-
-async def test_a_claim_of_a_named_run_does_not_go_along(real_database: str) -> None:
-    async with opened(real_database) as store:
-        assert await with_many(store, replace(ALONG, run_id="n1")) == [[]]
-
-
-async def test_two_claims_that_would_go_along_with_one_group_are_both_answered(real_database: str) -> None:
-    async with opened(real_database) as store:
-        assert sorted(len(claims) for claims in await with_many(store, ALONG, ALONG)) == [0, MANY]
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,8 @@ class Claims(ABC):
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         if ask.is_along:
-            # A named run is not looked for by a claim that goes along.
-            claims = await self.writing.claim_along(claim_words(ask)) if ask.run_id is None else []
-            return [claim_from(claim) for claim in claims]
+            # A claim of its own is on its way beside the group: sooner than behind it, under the writers' lock.
+            return []
         return [claim_from(claim) for claim in await self._claim(claim_words(ask))]
 
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:

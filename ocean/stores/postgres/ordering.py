@@ -23,13 +23,9 @@ class Orders:
         self._standing: deque[Order] = deque()
         self._wanted_back: set[Order] = set()
 
-    def put(self, ask: str, *, is_next: bool = False) -> Order:
-        """`is_next`: before all others that stand here."""
+    def put(self, ask: str) -> Order:
         order = Order(ask)
-        if is_next:
-            self._standing.appendleft(order)
-        else:
-            self._standing.append(order)
+        self._standing.append(order)
         return order
 
     def take(self) -> Order | None:
@@ -50,16 +46,6 @@ class Orders:
         if order in self._standing:
             self._standing.remove(order)
             return []
-        return await self.back(order)
-
-    def let_go(self) -> None:
-        """Nothing is on its way: who waits for an order that stands here would wait for ever."""
-        for order in self._wanted_back.intersection(self._standing):
-            self._standing.remove(order)
-            order.is_back.set()
-
-    async def back(self, order: Order) -> list[Any]:
-        """Wait until it has gone along with one group."""
         self._wanted_back.add(order)
         with anyio.CancelScope(shield=True):
             await order.is_back.wait()

@@ -39,7 +39,6 @@ GROUP_CHARACTERS = 4 * 1024 * 1024
 """A group that has come to this takes no more."""
 AHEAD = GROUP_LIMIT // 2
 """So many leave while another group is on its way: the server has them at hand as soon as it is done with that."""
-WORTH_A_CLAIM = 8
 BUSY_STATES = {error.sqlstate for error in BUSY}
 
 
@@ -112,12 +111,6 @@ class Writing:
         """Have the next groups claim what they make due, until `orders.collect`."""
         return self.orders.put(_json(ask))
 
-    async def claim_along(self, ask: Any) -> list[Any]:
-        """Claim with the group that is gathering, if that is worth it: a lone commit would be held up by the look."""
-        if len(self._queue) < WORTH_A_CLAIM:
-            return []
-        return await self.orders.back(self.orders.put(_json(ask), is_next=True))
-
     async def claim(self, ask: Any) -> dict[str, Any]:
         """What `ocean_claim` answers; known even if the caller is cancelled, or its locks would be nobody's."""
         self._link.check_open()
@@ -143,8 +136,6 @@ class Writing:
             sender = asyncio.create_task(self._send(group))
             self._senders.add(sender)
             sender.add_done_callback(self._sent_one)
-        if not self._senders:
-            self.orders.let_go()
 
     def _may_leave(self) -> bool:
         if not self._senders:
