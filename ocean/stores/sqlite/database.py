@@ -1,8 +1,8 @@
 """One SQLite database as threads see it: a writer that runs whole transactions, and a reader beside it.
 
 A transaction is a function. It runs in one hop on the writer's thread and never spans an `await`, so a cancelled
-caller cannot leave it half open. Functions that queue up while another transaction commits share the next one: each
-in a savepoint of its own, so that a refused one leaves no trace and the others stand.
+caller cannot leave it half open. Functions that come together, or while another transaction commits, share the next
+one: a refused one leaves no trace, and the others stand.
 
 This and `looking` are the only places that touch aiosqlite's private names (`_tx`, `_thread`, `_conn`); tests pin them.
 """
