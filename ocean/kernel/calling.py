@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from ocean.kernel.errors import Abort, InvalidValue, LockLost, StoreBusy, StoreFailed
 from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info
-from ocean.kernel.values import encode
+from ocean.kernel.values import Json, encode
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
@@ -46,12 +46,12 @@ async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def checked_outcome(answer: Any) -> Outcome:
-    """An outcome whose values can be stored; what is none at all counts as a failed call."""
+    """An outcome that can be stored, with its value as it is now; what is none at all counts as a failed call."""
     match answer:
-        case Done():
-            encode(answer.output, "Done.output")
-        case Continue():
-            encode(answer.input, "Continue.input")
+        case Done(output):
+            return Done(Json(encode(output, "Done.output")))
+        case Continue(input):
+            return Continue(Json(encode(input, "Continue.input")))
         case Retry():
             return Retry(_storable(error_info(answer.error)), answer.after_ms)
         case Failed():

@@ -5,7 +5,6 @@ without a stored result or a tool that acts outside ends it (`Scene.stop`).
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import anyio
 
@@ -13,7 +12,7 @@ from ocean.kernel.clog import Clog
 from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.kernel.effects import Effects, NewEvent, NewRun, RowWrite, SetTimer, StoredRow
 from ocean.kernel.eligibility import Hold
-from ocean.kernel.outcomes import Outcome, Retry, error_info
+from ocean.kernel.outcomes import Continue, Done, Outcome, Retry, error_info
 from ocean.kernel.records import Claim
 from ocean.kernel.scene import DryRunOver, Scene
 from ocean.kernel.store import ClaimAsk, NotClaimable, RowsAsk
@@ -29,7 +28,7 @@ async def rehearsed(crew: Crew, run_id: str, hard_ms: int | None) -> DryRun:
     found = await crew.store.preview_claim(ClaimAsk(crew.claimable(None), crew.instance_id, 1, run_id=run_id))
     if isinstance(found, NotClaimable):
         return DryRun(run_id, holds=found.holds or _no_worker(found), end=found.end)
-    claim = replace(found, lock=replace(found.lock, epoch=NOBODYS_EPOCH))
+    claim = found._replace(lock=found.lock._replace(epoch=NOBODYS_EPOCH))
     clog = crew.registry.get(claim.run.clog_id)
     scene = scene_of(crew, claim, claim.call, is_dry=True)
     outcome = await _called(scene, clog, hard_ms)
@@ -66,7 +65,16 @@ async def _called(scene: Scene, clog: Clog, hard_ms: int | None) -> Outcome | No
                 cancel()
     if hard.cancelled_caught and scene.stopped_at is None:
         scene.stopped_at = DryStop("limit", "hard_ms", clog.clog_id)
-    return outcome if scene.stopped_at is None else None
+    return _with_value(outcome) if scene.stopped_at is None else None
+
+
+def _with_value(outcome: Outcome | None) -> Outcome | None:
+    match outcome:
+        case Done(output):
+            return Done(decode(output))
+        case Continue(input):
+            return Continue(decode(input))
+    return outcome
 
 
 def _is_stop(error: BaseException) -> bool:

@@ -46,8 +46,16 @@ _written = _writer(sort_keys=False)
 _sorted = _writer(sort_keys=True)
 
 
+class Json(str):
+    """A value that has become JSON text here already: nobody can change it any more."""
+
+    __slots__ = ()
+
+
 def encode(value: Any, what: str = "value") -> str:
     """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
+    if type(value) is Json:
+        return str(value)
     text = _written(value) if _is_plain(value, 0) else _NUL
     size = _size_of_clean(text)
     if size is None:

@@ -1,5 +1,6 @@
 """What each outcome does to status, wake time, attempt and log."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -263,3 +264,21 @@ async def test_a_run_created_without_input_is_idle_while_none_is_an_input() -> N
         assert ((await look(w, idle)).status, (await look(w, pending)).status) == ("idle", "pending")
         await w.drain()
         assert [(seen.reason, seen.inputs) for seen in script.seen] == [("created", (None,))]
+
+
+@pytest.mark.parametrize("outcome", [Done, Continue])
+async def test_what_is_said_is_stored_as_it_was_then_whatever_becomes_of_the_object(outcome: Any) -> None:
+    said: list[int] = [1]
+
+    async def answer(tick: Tick) -> Outcome:
+        asyncio.get_running_loop().call_soon(said.append, 2)
+        return cast(Outcome, outcome(said))
+
+    async def repeat(tick: Tick) -> Outcome:
+        return Done(tick.input)
+
+    async with stage(Script(answer, repeat)) as w:
+        run_id = await start(w)
+        await w.drain()
+        assert said == [1, 2]
+        assert (await look(w, run_id)).output == [1]
