@@ -171,10 +171,9 @@ class _Ticking:
         run, lock = claim.run, claim.lock
         self._observed = observed
         began_at = observed.clock.now()
-        self._seen = TickSeen(
-            run.run_id, run.clog_id, claim.tick, claim.call, lock.epoch, claim.reason, source, began_at
-        )
-        self._around = observed.around(lambda listener: listener.around_tick(self._seen))
+        seen = TickSeen(run.run_id, run.clog_id, claim.tick, claim.call, lock.epoch, claim.reason, source, began_at)
+        self._seen = seen
+        self._around = observed.around(lambda listener: listener.around_tick(seen))
 
     def __enter__(self) -> TickSeen:
         self._around.__enter__()

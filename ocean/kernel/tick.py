@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from anyio import NoEventLoopError, from_thread
@@ -44,7 +45,11 @@ class Tick(TickFacts):
         # A nested call buffers apart: if it fails, nothing of it stays, whatever runs beside it.
         self._effects = scene.effects if effects is None else effects
         self._wrote: set[str] = set()
-        self.tools = Tools(self)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """The tools by name, for code that has names and JSON."""
+        return Tools(self)
 
     async def read(
         self,

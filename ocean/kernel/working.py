@@ -131,10 +131,11 @@ class TickWork:
             self._scope.cancel()
 
     def close(self) -> None:
-        """Its lock is renewed no more."""
+        """Its lock is renewed no more. What refers to it is let go, so that no collector has to look for it."""
         self._is_called()
-        if self._held is not None:
-            self._crew.keeper.release(self._held)
+        held, self._held = self._held, None
+        if held is not None:
+            self._crew.keeper.release(held)
 
     async def run(self, seen: TickSeen) -> TickResult:
         """Whoever runs it gives the run back if this raises, and closes it."""

@@ -1,14 +1,21 @@
 """A poke: what it takes, where it stops, what it tells its caller, and what it gives back."""
 
+import gc
 from typing import Any
 
 import anyio
 import pytest
 
 from ocean import Continue, Done, Ok, Outcome, RetryPolicy, RunNotFound, Tick, TickResult, UnknownClog, Wait
+from ocean.kernel.observing import Listener, TickSeen
+from ocean.kernel.records import Claim
+from ocean.kernel.scene import Scene
+from ocean.kernel.working import TickWork
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, log, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio
+
+OF_A_TICK = Claim | Scene | Tick | TickSeen | TickWork
 
 
 async def test_a_poke_tells_what_it_did_and_when_to_come_back() -> None:
@@ -257,3 +264,19 @@ async def test_a_tick_given_back_is_called_again_with_the_same_inputs() -> None:
         await w.drain()
         assert (await look(w, run_id)).output == "x"
         assert [(seen.number, seen.call) for seen in script.seen] == [(1, 1), (1, 2)]
+
+
+async def test_of_a_tick_that_is_over_nothing_is_left_for_the_collector_to_find() -> None:
+    """Whatever refers to itself stays until then, and with it all the tick has read and written."""
+    async with stage(Script(Continue(), Done())) as w:
+        w.ocean.observed.tell(Listener())
+        gc.collect()
+        gc.disable()
+        try:
+            before = {id(each) for each in gc.get_objects() if isinstance(each, OF_A_TICK)}
+            for _ in range(3):
+                await start(w)
+            assert (await w.ocean.advance()).advanced == 4
+            assert {id(each) for each in gc.get_objects() if isinstance(each, OF_A_TICK)} <= before
+        finally:
+            gc.enable()
