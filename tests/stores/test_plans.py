@@ -16,7 +16,7 @@ from ocean.kernel.outcomes import Continue, Done, Ok
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import RowsAsk, SweepAsk
 from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.held import QUERIES
+from ocean.stores.sqlite.held import HELD, QUERIES, by_place
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
@@ -291,3 +291,15 @@ def test_a_probe_goes_by_its_index_and_sorts_nothing(name: str) -> None:
     for index in PROBES[name]:
         assert any(index in line for line in lines), lines
     assert not any("TEMP B-TREE" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_to_write_a_row_makes_no_table_of_its_own(name: str) -> None:
+    """As a check against a list of three or more values would, for every row."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(db)
+    sql, names = by_place(QUERIES[name])
+    steps = {row[1] for row in db.execute(f"EXPLAIN {sql}", [None] * len(names))}
+    db.close()
+    assert "OpenWrite" in steps
+    assert not steps & {"OpenEphemeral", "OpenAutoindex", "SorterOpen"}

@@ -5,6 +5,8 @@ CREATE TABLE ocean_sessions (
 ) STRICT, WITHOUT ROWID;
 
 -- The narrow row: everything that decides whether and when a run moves.
+-- In the checks of this and other busy tables no list has more than two values: of a longer one SQLite makes a table,
+-- for every row that is written.
 CREATE TABLE runs (
   run_id TEXT PRIMARY KEY,
   session_id TEXT NOT NULL REFERENCES ocean_sessions ON DELETE CASCADE,
@@ -12,7 +14,8 @@ CREATE TABLE runs (
   parent_run_id TEXT REFERENCES runs ON DELETE CASCADE,
   correlation_id TEXT NOT NULL,
   priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
-  status TEXT NOT NULL CHECK (status IN ('idle', 'pending', 'active', 'waiting', 'done', 'failed')),
+  status TEXT NOT NULL
+    CHECK (status IN ('idle', 'pending') OR status IN ('active', 'waiting') OR status IN ('done', 'failed')),
   attempt INTEGER NOT NULL CHECK (attempt >= 0),
   max_attempts INTEGER CHECK (max_attempts >= 1),
   due_at INTEGER,
@@ -28,7 +31,7 @@ CREATE TABLE runs (
   tick INTEGER NOT NULL,
   tick_open INTEGER NOT NULL CHECK (tick_open IN (0, 1)),
   paused INTEGER NOT NULL CHECK (paused IN (0, 1)),
-  ending TEXT CHECK (ending IN ('cancel', 'deadline', 'exhausted')),
+  ending TEXT CHECK (ending = 'cancel' OR ending IN ('deadline', 'exhausted')),
   event_count INTEGER NOT NULL,
   inbox_count INTEGER NOT NULL,
   pending_count INTEGER NOT NULL CHECK (pending_count >= 0),
@@ -85,7 +88,7 @@ CREATE INDEX ocean_dedupe_run ON ocean_dedupe (run_id);
 CREATE TABLE ocean_inbox (
   run_id TEXT NOT NULL REFERENCES runs ON DELETE CASCADE,
   number INTEGER NOT NULL,
-  kind TEXT NOT NULL CHECK (kind IN ('created', 'continue', 'signal', 'timer', 'child')),
+  kind TEXT NOT NULL CHECK (kind IN ('created', 'continue') OR kind = 'signal' OR kind IN ('timer', 'child')),
   body TEXT,
   body_hash TEXT,
   signal_id TEXT,

@@ -4,6 +4,7 @@ A statement that is run for many rows in a row costs about half of what it costs
 changed before it is written is written once.
 """
 
+import math
 import re
 import sqlite3
 from collections.abc import Mapping
@@ -79,8 +80,12 @@ class Held:
         self.keys: set[str] = set()
 
     def take(self, later: "Held") -> None:
+        mine = self.rows
         for name, rows in later.rows.items():
-            self.rows.setdefault(name, []).extend(rows)
+            if name in mine:
+                mine[name] += rows
+            else:
+                mine[name] = rows
         for run_id, inputs in later.inputs.items():
             self.inputs.setdefault(run_id, {}).update(inputs)
         self.runs.update(later.runs)
@@ -101,7 +106,15 @@ class Held:
         rows["insert_input"] = [row_of["insert_input"](each) for some in self.inputs.values() for each in some.values()]
         for name in HELD:
             if rows.get(name):
-                db.executemany(by_place(QUERIES[name]).sql, rows[name])
+                db.executemany(by_place(QUERIES[name]).sql, _bindable(rows[name]))
+
+
+_NULL = math.nan
+"""What SQLite stores as NULL. None is none of the types that are bound without a search for an adapter."""
+
+
+def _bindable(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    return [[_NULL if value is None else value for value in row] for row in rows]
 
 
 def _row(run: Run) -> list[Any]:
