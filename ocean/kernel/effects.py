@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.counters import Take
@@ -71,8 +71,7 @@ class Debounce:
     max_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(NamedTuple):
     run_id: str
     is_id_given: bool
     session_id: str

@@ -4,7 +4,7 @@ So an explanation cannot drift from the claim: no holds means that the next poke
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 from ocean.kernel.records import Delay, Ending, Run, RunStatus
 from ocean.kernel.transitions import is_last_call, wants_slots
@@ -45,8 +45,7 @@ class FullKey:
     holder: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What a run is judged by beside its own row. `is_here`: whoever asks has the run's clog."""
 
     is_here: bool

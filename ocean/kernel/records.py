@@ -195,8 +195,7 @@ class Input:
     consumed_tick: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+class Lock(NamedTuple):
     """The right to write a run's tick: refused by every write once the epoch has moved on."""
 
     run_id: str
@@ -204,8 +203,7 @@ class Lock:
     lock_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """One call to make: the run, its lock, and the tick's fixed identity and inputs."""
 
     run: RunInfo

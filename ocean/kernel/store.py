@@ -9,7 +9,7 @@ Expected refusals come back as answers or as `OceanError`s with nothing written.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ocean.kernel.access import ApiKey, Standing
 from ocean.kernel.clock import Clock
@@ -59,8 +59,7 @@ class RowsAnswer:
     history: Sequence[tuple[int, Mapping[str, str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class TickCommit:
+class TickCommit(NamedTuple):
     """The end of one call: its outcome and, unless that is `Retry`, its effects."""
 
     lock: Lock

@@ -18,20 +18,19 @@ from ocean.kernel.backoff import RetryPolicy, delay_for
 from ocean.kernel.errors import LockLost, RunEnded
 from ocean.kernel.ids import even_roll
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
+from ocean.kernel.records import ENDED, Delay, Ending, Run, RunStatus, changed
 
 GIVE_BACKS_FREE = 2
 
 
 def due_at(run: Run) -> int | None:
     """When a poke has something to do for this run: the one indexed column. None means never."""
-    if run.is_ended:
+    if run.status in ENDED:
         return None
-    times = [] if run.deadline_at is None or run.ending else [run.deadline_at]
-    starts_at = next_call_at(run)
-    if starts_at is not None and run.parked_on is None:
-        times.append(starts_at)
-    return min(times, default=None)
+    starts_at = next_call_at(run) if run.parked_on is None else None
+    if run.deadline_at is None or run.ending:
+        return starts_at
+    return run.deadline_at if starts_at is None else min(starts_at, run.deadline_at)
 
 
 def next_call_at(run: Run) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ocean.kernel.eligibility import FullKey, Surroundings, holds, is_lapsed_lease, kernel_end
 from ocean.kernel.records import WAKE, Agenda, Claim, ClogRecord, Input, Lock, Run, RunInfo
@@ -40,8 +41,7 @@ def once_claimed(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run
     return NotClaimable(end=following.reason) if isinstance(following, EndNow) else following
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of a tick: which of them, why the tick began and with what, and the event that woke it."""
 
     number: int

@@ -4,7 +4,7 @@ Flags may be numbers, as SQLite has them; what is JSON in a column is text.
 """
 
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Protocol
 
 from ocean.kernel.access import ApiKey, Standing
@@ -56,20 +56,20 @@ _MEANINGS: list[tuple[int, Mapping[Any, Any]]] = [
 
 def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], keys: tuple[Key, ...]) -> RunInfo:
     """A run as its reader sees it. Of its attributes come the names, and the values as JSON."""
-    return RunInfo(
-        **dict(zip(_SHARED, _shared(run), strict=True)),
-        due_at=due_at(run),
-        output=decode(details["output"]),
-        error=decode(details["error"]),
-        attributes={name: decode(value) for name, value in attributes},
-        dedupe_key=details["dedupe_key"],
-        concurrency_keys=keys,
-        retry_of=details["retry_of"],
+    rest = (
+        due_at(run),
+        decode(details["output"]),
+        decode(details["error"]),
+        {name: decode(value) for name, value in attributes},
+        details["dedupe_key"],
+        keys,
+        details["retry_of"],
     )
+    return RunInfo(*_in_order_of_info((*run, *rest)))
 
 
-_SHARED = tuple(name for name in RunInfo.__slots__ if name in Run._fields)
-_shared = attrgetter(*_SHARED)
+_REST = ("due_at", "output", "error", "attributes", "dedupe_key", "concurrency_keys", "retry_of")
+_in_order_of_info = itemgetter(*map((*Run._fields, *_REST).index, RunInfo.__slots__))
 
 
 def shown_from(shown: Row, run: Run | None = None) -> RunInfo:

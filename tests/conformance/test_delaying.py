@@ -1,6 +1,5 @@
 """Runs that start later than they are created, in a store."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ RATE: dict[str, Any] = {"rate_key": "k", "rate_limit": 2, "rate_per_ms": 1_000}
 def debounced(run_id: str, input: Any, ms: int = 500, max_ms: int | None = None) -> NewRun:
     """As the kernel asks, under an id that is its own."""
     new = a_run(run_id, input=input, dedupe_key="page")
-    return replace(new, is_id_given=False, debounce=Debounce(ms, max_ms), body_hash=f"{input} debounced")
+    return new._replace(is_id_given=False, debounce=Debounce(ms, max_ms), body_hash=f"{input} debounced")
 
 
 async def test_the_runs_of_a_rate_are_due_one_after_another(store: Store, clock: ManualClock) -> None:

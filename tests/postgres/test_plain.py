@@ -119,11 +119,8 @@ def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
 def creations() -> st.SearchStrategy[Item]:
     def item(number: int, session: str, has_input: bool, clog_id: str, **given: Any) -> Item:
         input: dict[str, Any] = {"input": {"n": number}} if has_input else {}
-        new = replace(
-            a_run(f"new-{number}", session_id=session, clog_id=clog_id, **input, **given),
-            is_id_given=False,
-            actor="ada" if number % 2 else None,
-        )
+        new = a_run(f"new-{number}", session_id=session, clog_id=clog_id, **input, **given)
+        new = new._replace(is_id_given=False, actor="ada" if number % 2 else None)
         return lambda store, _: store.create_run(new, None)
 
     return st.builds(
@@ -214,7 +211,7 @@ def test_plain_commits_are_made_in_bulk(scene: Scene) -> None:
 
 
 def a_creation(number: int, **given: Any) -> Item:
-    new = replace(a_run(f"new-{number}", input=number, **given), is_id_given=False)
+    new = a_run(f"new-{number}", input=number, **given)._replace(is_id_given=False)
     return lambda store, _: store.create_run(new, None)
 
 

@@ -1,6 +1,5 @@
 """Every verb that only reads: asked of both stores about the same rows, in one round trip, of one snapshot."""
 
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -76,7 +75,7 @@ async def lives(store: Store, clock: ManualClock) -> list[str]:
 
 async def debounced(store: Store) -> None:
     new = a_run("restless", input=1, dedupe_key="three", session_id="t")
-    await store.create_run(replace(new, debounce=Debounce(20, None)), None)
+    await store.create_run(new._replace(debounce=Debounce(20, None)), None)
 
 
 async def storage(store: Store) -> None:

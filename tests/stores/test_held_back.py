@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
 def _plain_creation(run_id: str, priority: int, has_input: bool) -> Item:
     """By an id that nobody has given: it need not be looked for."""
     input = {"n": priority} if has_input else UNSET
-    new = replace(a_run(run_id, priority=priority, input=input), is_id_given=False)
+    new = a_run(run_id, priority=priority, input=input)._replace(is_id_given=False)
     return lambda store, _: store.create_run(new, None)
 
 
@@ -233,7 +233,7 @@ async def test_a_run_that_is_claimed_by_the_transaction_that_makes_it_is_written
 
 
 async def _created_plainly(store: Store) -> object:
-    return await store.create_run(replace(a_run("plain", input=1), is_id_given=False), None)
+    return await store.create_run(a_run("plain", input=1)._replace(is_id_given=False), None)
 
 
 @pytest.mark.anyio

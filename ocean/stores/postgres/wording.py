@@ -24,7 +24,7 @@ def request_words(request: Request | None) -> list[str] | None:
 
 def run_words(new: NewRun) -> Words:
     """Only what there is: most runs have little of all that they may have."""
-    words: Words = {name: value for name in NewRun.__slots__ if (value := getattr(new, name)) is not None}
+    words: Words = {name: value for name, value in zip(NewRun._fields, new, strict=True) if value is not None}
     words["retry"] = _policy_words(new.retry)
     words["attributes"] = [[name, sort_key(name, value), encode(value)] for name, value in new.attributes.items()]
     words["concurrency_keys"] = [[key.name, key.hold] for key in new.concurrency_keys]

@@ -2,9 +2,9 @@
 
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ocean.kernel.eligibility import Surroundings, holds
 from ocean.kernel.lanes import pick
@@ -123,8 +123,7 @@ def surroundings(u: Unit, run: Run, clog_ids: Collection[str]) -> Surroundings:
     return surroundings_of(run, u.clog(run.clog_id), full_key(u, run), clog_ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A claim as it would be made now: the run before and after it, and the event that woke the tick."""
 
     claim: Claim

@@ -1,7 +1,6 @@
 """What a tick or a direct call changes, applied in one go inside its commit."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ocean.kernel.attributes import MOST
 from ocean.kernel.effects import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
@@ -17,8 +16,7 @@ from ocean.stores.sqlite.storage import have_moved, write_rows
 from ocean.stores.sqlite.unit import Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where effects come from: a tick of a run, or a direct call on a run or a clog."""
 
     clog_id: str

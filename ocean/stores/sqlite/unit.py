@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ocean.kernel.records import ClogRecord, Run, changed
+from ocean.kernel.records import ClogRecord, Run, changed, event_id
 from ocean.kernel.values import encode_own
 from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, run_of
@@ -202,26 +202,30 @@ class Unit:
         clog_id: str | None = None,
     ) -> tuple[str, int]:
         """Append the event that the run has counted last."""
-        seq = self.append(
-            type=type,
-            payload=payload,
-            session_id=run.session_id,
-            run_id=run.run_id,
-            run_seq=run.event_count,
-            tick=tick,
-            call=call,
-            clog_id=clog_id or run.clog_id,
-            actor=actor,
-            correlation_id=run.correlation_id,
-            causation_id=caused_by,
-        )
-        return f"{run.run_id}:{run.event_count}", seq
+        seq = self._transaction.next_seq()
+        event = {
+            "seq": seq,
+            "ts": self.now,
+            "type": type,
+            "payload": payload,
+            "session_id": run.session_id,
+            "run_id": run.run_id,
+            "run_seq": run.event_count,
+            "tick": tick,
+            "call": call,
+            "clog_id": clog_id or run.clog_id,
+            "actor": actor,
+            "correlation_id": run.correlation_id,
+            "causation_id": caused_by,
+        }
+        self._transaction.hold("insert_event", run.run_id, event)
+        return event_id(run.run_id, run.event_count), seq
 
     def append(self, **event: Any) -> int:
-        """Append any event; the ones without a run have no `run_seq`."""
+        """Append an event of no run, which has no `run_seq`."""
         seq = self._transaction.next_seq()
         values = {**_NO_EVENT, **event, "ts": self.now, "seq": seq}
-        self._transaction.hold("insert_event", values["run_id"] or "", values)
+        self._transaction.hold("insert_event", "", values)
         return seq
 
 
