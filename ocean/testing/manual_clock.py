@@ -21,6 +21,11 @@ class ManualClock:
     def now(self) -> int:
         return self._now
 
+    @property
+    def timers(self) -> int:
+        """How many are set and have neither fired nor been cancelled."""
+        return sum(number not in self._cancelled for _, number, _ in self._timers)
+
     def call_later(self, ms: int, then: Callable[[], None]) -> Cancel:
         number = next(self._order)
         heapq.heappush(self._timers, (self._now + max(ms, 0), number, then))

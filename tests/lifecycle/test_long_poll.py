@@ -36,11 +36,13 @@ class Poll:
 async def polling(w: World, count: int = 1, **options: Any) -> AsyncIterator[list[Poll]]:
     """Claims that have looked, found nothing and wait. They must have ended when the block does."""
     polls = [Poll() for _ in range(count)]
+    before = w.clock.timers
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             for poll in polls:
                 tasks.start_soon(poll.run, w, options)
-            await let_others_go_on(w)
+            # One for the whole of its time, and one for the next look.
+            await until(lambda: w.clock.timers == before + 2 * count)
             assert [poll.found for poll in polls] == [None] * count
             yield polls
 
