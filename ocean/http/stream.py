@@ -1,15 +1,15 @@
 """Streams: a feed as Server-Sent Events, resumed by its cursor, for as long as somebody reads them."""
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio.streams.memory import MemoryObjectSendStream
 from sse_starlette import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
@@ -114,8 +114,17 @@ def sendings(events: list[Event]) -> Iterator[bytes]:
     yield b"".join(frames)
 
 
+Outbox = asyncio.Queue[bytes | None]
+"""On their way to a reader, one sending at a time; None is the end."""
+
+
+async def _taken(frames: Outbox) -> AsyncIterator[bytes]:
+    while (sending := await frames.get()) is not None:
+        yield sending
+
+
 class Stream(EventSourceResponse):
-    """One reader's stream. Frames go through a channel without a buffer, so a slow reader slows only its own feed."""
+    """One reader's stream. Its frames wait for it one sending at a time, so a slow reader slows only its own feed."""
 
     def __init__(
         self,
@@ -142,71 +151,82 @@ class Stream(EventSourceResponse):
             await super().__call__(scope, receive, send)
             return
         run_id = self._where.run_id
-        frames, self.body_iterator = anyio.create_memory_object_stream[bytes](0)
+        frames = Outbox(1)
+        self.body_iterator = _taken(frames)
         self.data_sender_callable = partial(self._produce, frames)
         watched = nullcontext() if run_id is None else self._ocean.watching(run_id)
-        with self._ocean.observed.streaming(_feed(self._where)), watched, frames, self.body_iterator:
+        with self._ocean.observed.streaming(_feed(self._where)), watched, anyio.CancelScope() as limit:
+            patience = Patience(self._clock, self._send_timeout_ms, limit.cancel)
             try:
-                await super().__call__(scope, receive, partial(self._send_in_time, send))
-            except ReaderStuck:
-                self._ocean.observed.dropped_streams += 1
-                logger.info("dropped a reader that took nothing for %s ms", self._send_timeout_ms)
-
-    async def _send_in_time(self, send: Send, message: Message) -> None:
-        """Every message, the last one too, which the library would wait for without end."""
-        with anyio.CancelScope() as scope:
-            cancel = self._clock.call_later(self._send_timeout_ms, scope.cancel)
-            try:
-                await send(message)
+                await super().__call__(scope, receive, partial(patience.send, send))
             finally:
-                cancel()
-        if scope.cancelled_caught:
-            raise ReaderStuck
+                patience.end()
+        if limit.cancelled_caught:
+            self._ocean.observed.dropped_streams += 1
+            logger.info("dropped a reader that took nothing for %s ms", self._send_timeout_ms)
 
-    async def _produce(self, frames: MemoryObjectSendStream[bytes]) -> None:
-        with frames:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._beat, frames, tasks.cancel_scope)
-                tasks.start_soon(self._end_with_the_server, tasks.cancel_scope)
-                await self._tell(frames)
-                tasks.cancel_scope.cancel()
+    async def _produce(self, frames: Outbox) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._beat, frames, tasks.cancel_scope)
+            tasks.start_soon(self._end_with_the_server, tasks.cancel_scope)
+            await self._tell(frames)
+            tasks.cancel_scope.cancel()
+        await frames.put(None)
 
-    async def _tell(self, frames: MemoryObjectSendStream[bytes]) -> None:
+    async def _tell(self, frames: Outbox) -> None:
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
         feed = self._ocean.follow_in_parts(self._where, self._after)
         try:
             # Its place in the log: whoever comes back before the first event misses none.
-            await frames.send(f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
+            await frames.put(f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
             async with aclosing(feed):
                 async for events in feed:
                     for sending in sendings(events):
-                        await frames.send(sending)
-        except anyio.BrokenResourceError:
-            pass  # Nobody takes frames any more: the stream is being taken down.
+                        await frames.put(sending)
         except OceanError as error:
             logger.info("a stream ends: %s", error.code)
         except Exception:
             logger.exception("a stream ends by an unexpected error")
 
-    async def _beat(self, frames: MemoryObjectSendStream[bytes], scope: anyio.CancelScope) -> None:
+    async def _beat(self, frames: Outbox, scope: anyio.CancelScope) -> None:
         """Each time it also looks whether the reader's key still holds: one that is revoked ends its streams."""
         while True:
             await sleep(self._clock, self._ping_ms)
             if not await self._still_may():
                 scope.cancel()
                 return
-            try:
-                await frames.send(b": ping\n\n")
-            except anyio.BrokenResourceError:
-                return
+            await frames.put(b": ping\n\n")
 
     async def _end_with_the_server(self, scope: anyio.CancelScope) -> None:
         await self._server_stops.wait()
         scope.cancel()
 
 
-class ReaderStuck(Exception):
-    """The reader has taken nothing for too long."""
+class Patience:
+    """With a reader: `stuck` is called if a sending has taken `ms`, be it the last one, which the library would wait
+    for without end. One timer for all sendings: a scope for each takes as long as the sending."""
+
+    def __init__(self, clock: Clock, ms: int, stuck: Callable[[], None]) -> None:
+        self._clock = clock
+        self._ms = ms
+        self._stuck = stuck
+        self._sent_at: int | None = None
+        self._cancel = clock.call_later(ms, self._look)
+
+    async def send(self, send: Send, message: Message) -> None:
+        self._sent_at = self._clock.now()
+        await send(message)
+        self._sent_at = None
+
+    def end(self) -> None:
+        self._cancel()
+
+    def _look(self) -> None:
+        left = self._ms if self._sent_at is None else self._sent_at + self._ms - self._clock.now()
+        if left <= 0:
+            self._stuck()
+        else:
+            self._cancel = self._clock.call_later(left, self._look)
 
 
 def _feed(where: FeedFilter) -> str:
