@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Retry, RunStatus, Tick, TickResult, Wait
+from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Retry, RunInfo, RunStatus, Tick, TickResult, Wait
 from ocean.kernel.records import Claim
 from ocean.kernel.store import ClaimAsk
 from ocean.stores.sqlite.store import SqliteStore
@@ -108,6 +108,45 @@ async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> 
             await anyio.wait_all_tasks_blocked()
             go_on.set()
         assert [(result.tick, result.outcome) for result in results] == [(2, "done")]
+
+
+async def test_advance_of_one_run_sees_that_it_became_due_between_its_claim_and_its_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clog, entered, go_on, is_over = Clog("held"), anyio.Event(), anyio.Event(), anyio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        if tick.number == 1:
+            entered.set()
+            await go_on.wait()
+            return Continue()
+        return Done("done")
+
+    async with world([clog]) as w:
+        run = await w.ocean.create_run(session_id="s", clog_id="held", input=1)
+        claim_due, get_run = w.store.claim_due, w.store.get_run
+
+        async def claim(ask: ClaimAsk) -> list[Claim]:
+            claims = await claim_due(ask)
+            monkeypatch.setattr(w.store, "get_run", late_look)
+            return claims
+
+        async def late_look(run_id: str) -> RunInfo | None:
+            go_on.set()
+            await is_over.wait()
+            return await get_run(run_id)
+
+        async def hold_it() -> None:
+            await w.ocean.advance(max_ticks=1)
+            is_over.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hold_it)
+            await entered.wait()
+            monkeypatch.setattr(w.store, "claim_due", claim)
+            advanced = await w.ocean.advance(run_id=run.run_id)
+        assert [(result.tick, result.outcome) for result in advanced.outcomes] == [(2, "done")]
 
 
 async def test_a_poke_whose_caller_goes_away_gives_its_runs_back_at_once() -> None:
