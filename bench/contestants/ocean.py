@@ -1,8 +1,8 @@
 """Ocean, in the process that creates the runs: a ticker moves them. A tick counts when it is committed."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
 from bench.contestants.answering import Answer, Ask, Countdown, Moments, Timers, Traffic, answer, by_callers, one_by_one
@@ -27,12 +27,22 @@ class Commits(Listener):
         return countdown
 
     def around_tick(self, seen: TickSeen) -> AbstractContextManager[Any]:
-        return self._around(seen)
+        return _Told(self, seen)
 
-    @contextmanager
-    def _around(self, seen: TickSeen) -> Iterator[None]:
-        yield
-        self.tell(seen)
+
+class _Told:
+    """A class, so that to be told costs little beside what it tells of."""
+
+    __slots__ = ("_commits", "_seen")
+
+    def __init__(self, commits: Commits, seen: TickSeen) -> None:
+        self._commits = commits
+        self._seen = seen
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self._commits.tell(self._seen)
 
 
 def url_of(ask: Ask) -> str:
