@@ -47,6 +47,8 @@ class Advance:
     async def _loop(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self._begin(claim, claim.claimed_at)
+        # Whoever made them took all that was due: there is nothing to look for before one of them is over.
+        self._has_finished = not claims
         try:
             await self._rounds()
             await self._none_at_work()

@@ -1,17 +1,20 @@
 """How often an instance and the server speak: counted where the bytes go by."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from ocean import Clog, Done, Ocean, OceanError, Outcome, SystemClock, Tick
+from ocean import Clog, Done, Ocean, OceanError, Ok, Outcome, SystemClock, Tick
 from ocean.compose import open_store, open_test_store
+from ocean.kernel.observing import Listener, TickSeen
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Committed, RowsAsk, Store
 from ocean.testing import ManualClock
+from ocean.ticking import ticker
 from tests.conformance.kit import (
     CLOG,
     a_run,
@@ -239,3 +242,44 @@ async def test_a_run_asked_for_that_has_come_to_rest_is_not_looked_for_again(rea
             proxy.requests = 0
             assert (await ocean.advance(run_id=run_id)).advanced == 1
         assert proxy.requests == 4
+
+
+class Counting(Listener):
+    """How often they have spoken when a tick is committed."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self.counts: list[int] = []
+
+    def around_tick(self, seen: TickSeen) -> AbstractContextManager[Any]:
+        return self._around()
+
+    @contextmanager
+    def _around(self) -> Iterator[None]:
+        yield
+        self.counts.append(self._proxy.requests)
+
+
+async def test_from_a_signal_at_rest_to_its_committed_tick_it_is_two(real_database: str) -> None:
+    """Nobody looks for what else is due before that."""
+    clog = Clog("quick")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        return Ok()
+
+    async with counted(real_database) as (store, proxy):
+        ocean = Ocean(store, [clog], store.clock)
+        await ocean.start()
+        told = Counting(proxy)
+        ocean.observed.tell(told)
+        await store.create_run(a_run("r", clog_id="quick"), None)
+        async with ticker(ocean):
+            for number in range(3):
+                while not of_postgres(store).writing.orders.are_standing:
+                    await anyio.lowlevel.checkpoint()
+                proxy.requests = 0
+                await store.deliver_signal(a_signal("r"), None)
+                while len(told.counts) <= number:
+                    await anyio.lowlevel.checkpoint()
+        assert told.counts[1:] == [2, 2]
