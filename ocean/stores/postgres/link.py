@@ -23,10 +23,11 @@ from ocean.stores.refusals import refusal
 
 T = TypeVar("T")
 if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+    Pooled = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+    Connection = asyncpg.Connection[asyncpg.Record] | Pooled
 else:
     # At run time the driver's classes take no parameters.
-    Connection = Any
+    Pooled = Connection = Any
 
 LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, TimeoutError)
 """The connection is gone, and with it the answer."""
@@ -76,6 +77,8 @@ class Link:
         self._told_at: int | None = None
         self._telling = asyncio.Lock()
         self._own: set[int] = set()
+        self._at_hand: dict[int, Pooled] = {}
+        self._wanted = 0
         self.round_trips = 0
 
     async def open(self) -> None:
@@ -106,6 +109,8 @@ class Link:
             pool, self._pool = self._pool, None
             try:
                 async with asyncio.timeout(CLOSING_S):
+                    while self._at_hand:
+                        await pool.release(self._at_hand.popitem()[1])
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
@@ -166,18 +171,39 @@ class Link:
         self.check_open()
         assert self._pool is not None
         pool = self._pool
-        with anyio.CancelScope(shield=True):
-            # The driver cannot be stopped well while it connects: what it has begun would fail later, unattended.
-            db = await pool.acquire()
+        db = await self._acquired(pool)
+        pid = db.get_server_pid()
+        is_kept = False
         try:
             yield db
+            is_kept = self._pool is pool and self.owns(pid) and not self._at_hand and not self._wanted
         finally:
-            await pool.release(db)
+            if is_kept:
+                # The driver's pool takes its time, which whoever is next at a quiet hour need not.
+                self._at_hand[pid] = db
+            else:
+                await pool.release(db)
+
+    async def _acquired(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Pooled:
+        if self._at_hand:
+            return self._at_hand.popitem()[1]
+        self._wanted += 1
+        try:
+            with anyio.CancelScope(shield=True):
+                # The driver cannot be stopped well while it connects: what it has begun would fail later, unattended.
+                db = await pool.acquire()
+        finally:
+            self._wanted -= 1
+        return db
 
     async def _met(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
         pid = db.get_server_pid()
         self._own.add(pid)
-        db.add_termination_listener(lambda _: self._own.discard(pid))
+        db.add_termination_listener(lambda _: self._lost(pid))
+
+    def _lost(self, pid: int) -> None:
+        self._own.discard(pid)
+        self._at_hand.pop(pid, None)
 
     def owns(self, pid: int) -> bool:
         """Whether this is one of the server's processes that work for this link."""

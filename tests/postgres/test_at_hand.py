@@ -1,0 +1,87 @@
+"""The connection that is kept at hand: nobody waits for it in vain, and it goes when the link does."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ocean import SystemClock
+from ocean.stores.postgres.link import CLOSING_S, Connection, Link
+from ocean.stores.postgres.options import options_from
+from tests.postgres.rivals import rival
+
+pytestmark = pytest.mark.anyio
+
+SOON_S = CLOSING_S / 2
+
+
+@asynccontextmanager
+async def linked(url: str) -> AsyncIterator[Link]:
+    """With one connection, and one try to use it."""
+    link = Link(options_from(f"{url}?pool=1"), SystemClock(), patience_ms=(0,))
+    await link.open()
+    try:
+        yield link
+    finally:
+        with anyio.fail_after(SOON_S):
+            await link.close()
+
+
+async def pid(db: Connection) -> int:
+    return int(await db.fetchval("SELECT pg_backend_pid()"))
+
+
+async def lock(db: Connection) -> None:
+    """Wait for a rival."""
+    await db.execute("SELECT ocean_lock()")
+
+
+async def test_one_after_another_they_have_the_same(real_database: str) -> None:
+    async with linked(real_database) as link:
+        assert await link.read(pid) == await link.read(pid)
+
+
+async def test_whoever_waits_gets_it(real_database: str) -> None:
+    async with linked(real_database) as link, rival(real_database) as other:
+        await other.lock()
+        with anyio.fail_after(SOON_S):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(link.read, lock)
+                await other.is_waited_for()
+                await other.rollback()
+
+
+async def test_one_that_was_cut_meanwhile_is_not_tried(real_database: str) -> None:
+    async with linked(real_database) as link, rival(real_database) as other:
+        first = await link.read(pid)
+        await other.db.execute("SELECT pg_terminate_backend($1)", first)
+        with anyio.fail_after(SOON_S):
+            while link.owns(first):
+                await anyio.lowlevel.checkpoint()
+        assert await link.read(pid) != first
+
+
+async def test_who_is_cancelled_is_no_harm_to_who_is_next(real_database: str) -> None:
+    async with linked(real_database) as link, rival(real_database) as other:
+        await other.lock()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.read, lock)
+            await other.is_waited_for()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(SOON_S):
+            assert await link.read(pid) > 0
+
+
+async def test_a_link_that_is_closed_while_it_is_used_keeps_nothing(real_database: str) -> None:
+    async with linked(real_database) as link, rival(real_database) as other:
+        await other.lock()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.read, lock)
+            await other.is_waited_for()
+            with anyio.fail_after(SOON_S):
+                async with anyio.create_task_group() as closing:
+                    closing.start_soon(link.close)
+                    await other.rollback()
