@@ -120,20 +120,36 @@ async def test_whoever_is_cancelled_gets_what_was_claimed(real_database: str) ->
         assert [claim.run.run_id for claim in got] == ["r"]
 
 
+@asynccontextmanager
+async def without(url: str, function: str) -> AsyncIterator[None]:
+    db = await asyncpg.connect(url)
+    definition = await db.fetchval("SELECT pg_get_functiondef($1::regproc)", function)
+    await db.execute(f"DROP FUNCTION {function}")
+    try:
+        yield
+    finally:
+        await db.execute(definition)
+        await db.close()
+
+
 async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> None:
-    db = await asyncpg.connect(real_database)
-    definition = await db.fetchval("SELECT pg_get_functiondef('ocean_claim_along'::regproc)")
     async with opened(real_database) as store:
+        await pending(store, "other")
         order = store.order_claims(an_ask())
         assert order is not None
-        await db.execute("DROP FUNCTION ocean_claim_along")
-        try:
+        async with without(real_database, "ocean_claim_along"):
             await store.deliver_signal(a_signal("r"), None)
             assert await order.collect() == []
             assert (await the_run(store, "r")).status is RunStatus.PENDING
-        finally:
-            await db.execute(definition)
-            await db.close()
+
+
+async def test_a_signal_that_cannot_be_claimed_as_it_arrives_is_claimed_after_it(real_database: str) -> None:
+    async with opened(real_database) as store:
+        order = store.order_claims(an_ask())
+        assert order is not None
+        async with without(real_database, "ocean_signal_and_claim"):
+            await store.deliver_signal(a_signal("r"), None)
+            assert [claim.run.run_id for claim in await order.collect()] == ["r"]
 
 
 @pytest.fixture(scope="module")

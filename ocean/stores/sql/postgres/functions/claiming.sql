@@ -268,10 +268,17 @@ DECLARE
   t ocean_ticks;
 BEGIN
   SELECT * INTO t FROM ocean_ticks k WHERE k.run_id = r.run_id AND k.tick = r.tick;
+  RETURN ocean_claim_told(r, t, (
+      SELECT coalesce(json_agg(i ORDER BY i.available_at, i.number), '[]') FROM ocean_inbox i
+      WHERE i.run_id = r.run_id AND i.assigned_tick = r.tick AND i.consumed_tick IS NULL), lock_ms,
+    CASE WHEN r.leased THEN (SELECT json_build_array(s.version, s.value) FROM ocean_storage_run s
+      WHERE s.run_id = r.run_id AND s.clog_id = r.clog_id) END);
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_claim_told(r runs, t ocean_ticks, inputs json, lock_ms bigint, own_row json DEFAULT NULL)
+RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
   RETURN json_build_object('shown', ocean_shown(r), 'epoch', r.lock_epoch, 'lock_ms', lock_ms, 'tick', r.tick,
     'call', t.calls, 'reason', t.reason, 'claimed_at', t.claimed_at, 'lock_expires_at', r.lock_expires_at,
-    'inputs', (SELECT coalesce(json_agg(i ORDER BY i.available_at, i.number), '[]') FROM ocean_inbox i
-      WHERE i.run_id = r.run_id AND i.assigned_tick = r.tick AND i.consumed_tick IS NULL),
-    'row', CASE WHEN r.leased THEN (SELECT json_build_array(s.version, s.value) FROM ocean_storage_run s
-      WHERE s.run_id = r.run_id AND s.clog_id = r.clog_id) END);
+    'inputs', inputs, 'row', own_row);
 END $$;

@@ -21,6 +21,8 @@ BEGIN
   o := ROW(now, t.tick, (a->>'call')::bigint, NULL, t.caused_by)::ocean_origin;
   IF a->'outcome'->>0 = 'retry' THEN
     RETURN ocean_commit_retry(r, a, t, a->'outcome'->>1, (a->'outcome'->>2)::bigint, o);
+  ELSIF e = '{}' THEN
+    RETURN json_build_object('committed', (ocean_settle_tick(r, a, t, o)).status);
   ELSIF ocean_is_behind(e->'writes', r.run_id, r.lock_epoch, now) THEN
     RETURN '{"behind": true}';
   ELSIF ocean_must_run_again(e, r.run_id, now) THEN

@@ -34,21 +34,37 @@ DECLARE
   tried int := 0;
   together json[];
   answers json[] := '{}';
+  count int := jsonb_array_length(items);
+  is_void boolean;
   is_alone boolean := false;
   has_changed boolean;
   made record;
+  claims json[];
+  receipts json[];
   done json;
   now bigint;
   cursor bigint;
 BEGIN
-  PERFORM ocean_begin(token);
+  PERFORM ocean_lock();
+  SELECT c.last_value, EXISTS (SELECT 1 FROM ocean_groups g WHERE g.token = ocean_write.token) INTO cursor, is_void
+  FROM ocean_cursor c;
+  IF is_void THEN
+    RAISE EXCEPTION 'group % was given up', token;
+  END IF;
   now := ocean_now();
-  cursor := (SELECT last_value FROM ocean_cursor);
   BEGIN
-    WHILE cardinality(answers) < jsonb_array_length(items) LOOP
+    IF count = 1 AND ask IS NOT NULL AND items->0->>0 = 'deliver_signal' AND items->0->>2 IS NULL THEN
+      made := ocean_signal_and_claim(items->0->1, ask, now);
+      IF made.answer IS NOT NULL THEN
+        answers := ARRAY[json_build_object('answer', made.answer)];
+        claims := made.claims;
+        receipts := made.receipts;
+      END IF;
+    END IF;
+    WHILE cardinality(answers) < count LOOP
       item := items->(cardinality(answers));
       together := NULL;
-      IF cardinality(answers) >= tried THEN
+      IF count > 1 AND cardinality(answers) >= tried THEN
         stretch := ocean_plain_stretch(items, cardinality(answers));
         tried := cardinality(answers) + cardinality(stretch);
         -- One alone gains nothing.
@@ -70,13 +86,19 @@ BEGIN
     END LOOP;
   END IF;
   -- What was undone has left a transaction id behind, and nothing else.
-  has_changed := pg_current_xact_id_if_assigned() IS NOT NULL
-    AND (NOT is_alone OR EXISTS (SELECT 1 FROM unnest(answers) a WHERE a->'answer' IS NOT NULL));
+  has_changed := pg_current_xact_id_if_assigned() IS NOT NULL;
+  IF has_changed AND is_alone THEN
+    has_changed := EXISTS (SELECT 1 FROM unnest(answers) a WHERE a->'answer' IS NOT NULL);
+  END IF;
   IF ask IS NOT NULL AND has_changed THEN
-    made := ocean_claim_along(ask, now);
-    done := json_build_object('now', ocean_now(), 'changed', true, 'answers', to_json(answers), 'receipts', made.receipts);
+    IF claims IS NULL THEN
+      made := ocean_claim_along(ask, now);
+      claims := made.claims;
+      receipts := made.receipts;
+    END IF;
+    done := json_build_object('now', ocean_now(), 'changed', true, 'answers', to_json(answers), 'receipts', receipts);
     PERFORM ocean_keep(token, done, is_told);
-    RETURN json_build_object('now', ocean_now(), 'changed', true, 'answers', to_json(answers), 'claims', made.claims);
+    RETURN json_build_object('now', ocean_now(), 'changed', true, 'answers', to_json(answers), 'claims', claims);
   END IF;
   done := json_build_object('now', ocean_now(), 'changed', has_changed, 'answers', to_json(answers));
   IF has_changed THEN
@@ -99,15 +121,6 @@ EXCEPTION
   WHEN OTHERS THEN
     PERFORM setval('ocean_cursor', cursor);
     RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);
-END $$;
-
--- The writers' lock, for a group that nobody has given up.
-CREATE OR REPLACE FUNCTION ocean_begin(given text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM ocean_lock();
-  IF EXISTS (SELECT 1 FROM ocean_groups g WHERE g.token = given) THEN
-    RAISE EXCEPTION 'group % was given up', given;
-  END IF;
 END $$;
 
 -- The answer of a group stays for ten minutes, which is longer than anybody goes on asking for it, or than a request
