@@ -21,11 +21,19 @@ from ocean.stores.planning import (
 )
 from ocean.stores.postgres.access_reading import AccessReads
 from ocean.stores.postgres.listing import Lists
+from ocean.stores.postgres.row_reads import RowReads
+from ocean.stores.postgres.wording import address
 from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, counter_from, input_from, run_from, shown_from, tick_from
 
 
 class Reads(AccessReads, Lists):
+    row_reads: RowReads
+
+    async def read_exact_rows(self, keys: Sequence[RowKey]) -> list[StoredRow]:
+        found = await self._ask("rows", keys=[address(key) for key in keys])
+        return [_stored(row) for row in found["rows"] or []]
+
     async def list_clogs(self) -> list[ClogRecord]:
         return [clog_from(row) for row in await self._ask("clogs") or []]
 
@@ -56,12 +64,14 @@ class Reads(AccessReads, Lists):
         return claim_of(following, shown_from(found["shown"], following), call, ask, now)
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
+        if not (ask.dedupe_keys or ask.ticks or ask.history):
+            return RowsAnswer(dict(zip(ask.keys, await self.row_reads.read(ask.keys), strict=True)), {}, [])
         found, now = await self._ask_at(
             "rows",
             clog_id=ask.clog_id,
             session_id=ask.session_id,
             run_id=ask.run_id,
-            keys=[[key.scope, key.clog_id, key.session_id, key.run_id, key.tick, key.row_id] for key in ask.keys],
+            keys=[address(key) for key in ask.keys],
             dedupe_keys=ask.dedupe_keys,
             ticks=ask.ticks,
             history=ask.history,

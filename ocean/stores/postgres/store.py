@@ -21,6 +21,7 @@ from ocean.stores.postgres.link import Link
 from ocean.stores.postgres.options import options_from
 from ocean.stores.postgres.reading import Reads
 from ocean.stores.postgres.retrying import Retries
+from ocean.stores.postgres.row_reads import RowReads
 from ocean.stores.postgres.waking import Waking
 from ocean.stores.postgres.wording import clog_words, event_words, request_words, run_words, signal_words, take_words
 from ocean.stores.postgres.writing import Writing
@@ -33,6 +34,7 @@ class PostgresStore(Claims, Commits, Retries, Reads):
         self.link = Link(options, clock, is_test=is_test)
         self._waking = Waking(self.link)
         self.writing = Writing(self.link, self._waking.noticed)
+        self.row_reads = RowReads(self.read_exact_rows)
         self._courier = Courier(options, clock)
 
     @property
