@@ -63,10 +63,8 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.deliver_signal(a_signal("timed", deliver_at=LATER), None)
     await store.deliver_signal(a_signal("known", 1, signal_id="x", deliver_at=LATER), None)
     await store.set_run_paused("paused", True, None, None)
-    delayed = replace(
-        a_run("delayed", input=1, dedupe_key="d"), is_id_given=False, debounce=Debounce(LOCK_MS * 2, None)
-    )
-    await store.create_run(delayed, None)
+    delayed = a_run("delayed", input=1, dedupe_key="d")
+    await store.create_run(delayed._replace(is_id_given=False, debounce=Debounce(LOCK_MS * 2, None)), None)
     # Its time comes with the clock of `time_passes`.
     await store.deliver_signal(a_signal("asleep", deliver_at=clock.now() + LOCK_MS), None)
     return claims
