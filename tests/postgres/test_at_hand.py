@@ -8,8 +8,10 @@ import anyio.lowlevel
 import pytest
 
 from ocean import SystemClock
-from ocean.stores.postgres.link import CLOSING_S, Connection, Link
+from ocean.kernel.clock import Clock
+from ocean.stores.postgres.link import AT_HAND_MS, CLOSING_S, Connection, Link
 from ocean.stores.postgres.options import options_from
+from ocean.testing import ManualClock
 from tests.postgres.rivals import rival
 
 pytestmark = pytest.mark.anyio
@@ -18,9 +20,9 @@ SOON_S = CLOSING_S / 2
 
 
 @asynccontextmanager
-async def linked(url: str) -> AsyncIterator[Link]:
+async def linked(url: str, clock: Clock | None = None) -> AsyncIterator[Link]:
     """With one connection, and one try to use it."""
-    link = Link(options_from(f"{url}?pool=1"), SystemClock(), patience_ms=(0,))
+    link = Link(options_from(f"{url}?pool=1"), clock or SystemClock(), patience_ms=(0,))
     await link.open()
     try:
         yield link
@@ -41,6 +43,16 @@ async def lock(db: Connection) -> None:
 async def test_one_after_another_they_have_the_same(real_database: str) -> None:
     async with linked(real_database) as link:
         assert await link.read(pid) == await link.read(pid)
+
+
+async def test_one_that_nobody_has_used_for_long_is_not_trusted(real_database: str) -> None:
+    clock = ManualClock()
+    async with linked(real_database, clock) as link:
+        first = await link.read(pid)
+        clock.advance(AT_HAND_MS)
+        assert await link.read(pid) == first
+        clock.advance(AT_HAND_MS + 1)
+        assert await link.read(pid) != first
 
 
 async def test_whoever_waits_gets_it(real_database: str) -> None:

@@ -29,6 +29,8 @@ else:
     # At run time the driver's classes take no parameters.
     Pooled = Connection = Any
 
+AT_HAND_MS = 60_000
+"""How long a connection that nobody uses is trusted: whatever is between here and the server may forget it."""
 LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, TimeoutError)
 """The connection is gone, and with it the answer."""
 REFUSED = (
@@ -77,7 +79,7 @@ class Link:
         self._told_at: int | None = None
         self._telling = asyncio.Lock()
         self._own: set[int] = set()
-        self._at_hand: dict[int, Pooled] = {}
+        self._at_hand: dict[int, tuple[Pooled, int]] = {}
         self._wanted = 0
         self.round_trips = 0
 
@@ -110,7 +112,7 @@ class Link:
             try:
                 async with asyncio.timeout(CLOSING_S):
                     while self._at_hand:
-                        await pool.release(self._at_hand.popitem()[1])
+                        await pool.release(self._at_hand.popitem()[1][0])
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
@@ -180,13 +182,17 @@ class Link:
         finally:
             if is_kept:
                 # The driver's pool takes its time, which whoever is next at a quiet hour need not.
-                self._at_hand[pid] = db
+                self._at_hand[pid] = db, self._clock.now()
             else:
                 await pool.release(db)
 
     async def _acquired(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Pooled:
         if self._at_hand:
-            return self._at_hand.popitem()[1]
+            _, (db, since) = self._at_hand.popitem()
+            if self._clock.now() - since <= AT_HAND_MS:
+                return db
+            db.terminate()
+            await pool.release(db)
         self._wanted += 1
         try:
             with anyio.CancelScope(shield=True):
