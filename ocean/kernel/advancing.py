@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +14,10 @@ from ocean.kernel.records import Claim, RunStatus, TickResult
 from ocean.kernel.store import ClaimAsk
 from ocean.kernel.working import Crew, TickWork, commit_or_time
 
+LOOK_MS = 20
+LOOKS = 5
+"""While handlers take long: how often a poke looks whether there were commits, and after how many looks it claims
+anyway, for what is due by the time alone."""
 AT_REST = (RunStatus.IDLE, RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -83,15 +88,40 @@ class Advance:
         claimed = await self._claim(sent_at, is_along)
         # Also when the last one has finished during the claim, which may not have seen what it made due.
         if self._works or self._moved.is_set():
-            await self._moved.wait()
+            await self._movement(seen)
             return bool(self._works) or not self._has_come_to_rest()
         return bool(claimed) or await self._waited_for_the_run(seen, sent_at)
 
+    async def _movement(self, seen: int) -> None:
+        """Until a handler or a commit is over; or until something may have become due beside handlers that take long:
+        by a commit of somebody else's, or by the time."""
+        if not self._may_claim or self._ask.run_id is not None:
+            await self._moved.wait()
+            return
+        numbers = count(1)
+
+        def look() -> None:
+            if next(numbers) < LOOKS and self._crew.store.commits_seen() == seen:
+                self._cancel_look = self._crew.clock.call_later(LOOK_MS, look)
+                return
+            self._has_finished = True
+            self._moved.set()
+
+        self._cancel_look = self._crew.clock.call_later(LOOK_MS, look)
+        try:
+            await self._moved.wait()
+        finally:
+            self._cancel_look()
+
+    @property
+    def _may_claim(self) -> bool:
+        return self._room > 0 and self._ticks_left != 0 and self._crew.clock.now() < self._until
+
     async def _claim(self, sent_at: int, is_along: bool) -> int:
         """If only handlers are over since the last time, and no commit: with what is committed anyway, or not now."""
-        room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
-        if room <= 0 or sent_at >= self._until:
+        if not self._may_claim:
             return 0
+        room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
         ask = replace(self._ask, limit=room, slot=self._ask.slot + self.claims, is_along=is_along)
         claims = await self._crew.store.claim_due(ask)
         if self._ticks_left is not None:

@@ -9,10 +9,13 @@ import anyio
 import pytest
 
 from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean.kernel.advancing import LOOK_MS, LOOKS
+from ocean.kernel.records import Claim
+from ocean.kernel.store import ClaimAsk
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
 from ocean.ticking import MOST_AT_WORK, Ticker, ticker
-from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio
 
@@ -151,6 +154,74 @@ async def test_a_slow_handler_does_not_hold_up_what_becomes_due_meanwhile() -> N
             assert (await look(w, late)).status is RunStatus.ACTIVE
             release.set()
         assert (await look(w, late)).output == "at last"
+
+
+@pytest.mark.parametrize("comes", ["by a commit", "by its time"])
+async def test_what_becomes_due_beside_a_slow_handler_need_not_wait_for_the_end_of_its_poke(comes: str) -> None:
+    entered, release = anyio.Event(), anyio.Event()
+
+    async def slow(tick: Tick) -> Outcome:
+        entered.set()
+        await release.wait()
+        return Done()
+
+    async with stage(Script(slow), Script(Done(), clog_id="quick")) as w:
+        if comes == "by its time":
+            late = await start_idle(w, clog_id="quick")
+            await w.ocean.signal(late, deliver_at=w.clock.now() + LOOK_MS + LOOK_MS * LOOKS)
+        async with ticker(w.ocean) as one:
+            await start(w)
+            await entered.wait()
+            await let_others_go_on(w)
+            try:
+                # The claim itself was a commit: it is looked behind that once.
+                w.clock.advance(LOOK_MS)
+                await let_others_go_on(w)
+                if comes == "by a commit":
+                    await start(w, clog_id="quick")
+                    w.clock.advance(LOOK_MS)
+                else:
+                    w.clock.advance(LOOK_MS * LOOKS)
+                await until_quick(w, one)
+            finally:
+                release.set()
+
+
+async def until_quick(w: World, one: Ticker) -> None:
+    """A poke's ticks count when it is over, and the slow one's is not."""
+    with anyio.fail_after(PATIENCE_S):
+        while (await w.ocean.count_runs(clog_id="quick", status="done")).count < 1:
+            await let_others_go_on(w)
+    assert one.ticks == 0
+
+
+async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered, release, asked = anyio.Event(), anyio.Event(), list[ClaimAsk]()
+
+    async def slow(tick: Tick) -> Outcome:
+        entered.set()
+        await release.wait()
+        return Done()
+
+    async with stage(Script(slow)) as w, anyio.create_task_group() as tasks:
+        claim_due = w.store.claim_due
+
+        async def claim(ask: ClaimAsk) -> list[Claim]:
+            asked.append(ask)
+            return await claim_due(ask)
+
+        monkeypatch.setattr(w.store, "claim_due", claim)
+        await start(w)
+        tasks.start_soon(lambda: w.ocean.advance(budget_ms=3 * LOOK_MS * LOOKS))
+        await entered.wait()
+        for _ in range(30 * LOOKS):
+            w.clock.advance(LOOK_MS)
+            await let_others_go_on(w)
+        # The first, which found it; one for that claim's own commit; then by the time, until the budget is spent.
+        assert 3 <= len(asked) <= 5
+        release.set()
 
 
 @pytest.mark.sqlite

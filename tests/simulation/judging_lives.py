@@ -205,7 +205,8 @@ def verbs_for_many_reach_all(story: Story) -> None:
                     case "signal_runs":
                         sql = "SELECT 1 FROM ocean_inbox WHERE run_id = ? AND signal_id = ?"
                         is_there = db.execute(sql, (run.run_id, f"id-{asked.token}")).fetchone()
-                        is_reached = run.is_ended or is_there is not None
+                        # One whose end is under way takes no more.
+                        is_reached = run.is_ended or run.ending is not None or is_there is not None
                     case "retry_runs":
                         is_reached = bool(refused or created[retry_id(run)])
                     case _:
