@@ -85,3 +85,15 @@ async def test_whoever_waits_while_it_is_closed_is_answered(tmp_path: Path) -> N
     assert answer == 0 or isinstance(answer, StoreUnusable)
     with pytest.raises(StoreUnusable):
         await database.read(count_sessions)
+
+
+async def test_whoever_comes_in_the_moment_in_which_a_connection_is_closed_is_told_that_it_is(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "ocean.db"))
+    await database.open()
+    for connection in (database._reader, database._writer):
+        await connection._execute(connection._conn.close)  # type: ignore[no-untyped-call]
+    with pytest.raises(StoreUnusable, match="closed"):
+        await database.read(count_sessions)
+    with pytest.raises(StoreUnusable, match="closed"):
+        await database.write(lambda transaction: transaction.last_seq())
+    await database.close()

@@ -198,10 +198,10 @@ class Database:
             self._writer._tx.put_nowait((None, self._drain))
         try:
             db = self._writer._conn
-        except ValueError:
+            before = db.total_changes
+        except (ValueError, sqlite3.ProgrammingError):
             self._refuse(items)
             return
-        before = db.total_changes
         run_items(db, items, self._orders, self._known)
         self.batch_sizes.add(len(items))
         # A loop that is closed has nobody left to tell.

@@ -88,7 +88,8 @@ class Looks:
 
 
 def _in_words(error: BaseException) -> BaseException:
-    if isinstance(error, ValueError) and str(error) == "no active connection":
+    # In the words of aiosqlite, or of the driver, which is closed a moment earlier.
+    if str(error) in ("no active connection", "Cannot operate on a closed database."):
         return StoreUnusable("this Ocean is closed")
     if is_busy(error):
         told: Exception = StoreBusy("another process holds the database for itself; try again")
