@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -144,6 +145,9 @@ async def _drained(ocean: Ocean, count: int) -> float:
 async def _analyze(url: str) -> None:
     db = await asyncpg.connect(url, command_timeout=900)
     await db.execute("VACUUM ANALYZE")
+    # Else what was copied is on its way to the disk for a while, and in the way of every flush.
+    with suppress(asyncpg.InsufficientPrivilegeError):
+        await db.execute("CHECKPOINT")
     await db.close()
 
 
