@@ -156,14 +156,18 @@ class Stream(EventSourceResponse):
         self.data_sender_callable = partial(self._produce, frames)
         watched = nullcontext() if run_id is None else self._ocean.watching(run_id)
         with self._ocean.observed.streaming(_feed(self._where)), watched, anyio.CancelScope() as limit:
-            patience = Patience(self._clock, self._send_timeout_ms, limit.cancel)
-            try:
-                await super().__call__(scope, receive, partial(patience.send, send))
-            finally:
-                patience.end()
+            await super().__call__(scope, receive, partial(self._send_in_time, send, limit.cancel))
         if limit.cancelled_caught:
             self._ocean.observed.dropped_streams += 1
             logger.info("dropped a reader that took nothing for %s ms", self._send_timeout_ms)
+
+    async def _send_in_time(self, send: Send, drop: Callable[[], None], message: Message) -> None:
+        """Every message, the last one too, which the library would wait for without end."""
+        cancel = self._clock.call_later(self._send_timeout_ms, drop)
+        try:
+            await send(message)
+        finally:
+            cancel()
 
     async def _produce(self, frames: Outbox) -> None:
         async with anyio.create_task_group() as tasks:
@@ -200,33 +204,6 @@ class Stream(EventSourceResponse):
     async def _end_with_the_server(self, scope: anyio.CancelScope) -> None:
         await self._server_stops.wait()
         scope.cancel()
-
-
-class Patience:
-    """With a reader: `stuck` is called if a sending has taken `ms`, be it the last one, which the library would wait
-    for without end. One timer for all sendings: a scope for each takes as long as the sending."""
-
-    def __init__(self, clock: Clock, ms: int, stuck: Callable[[], None]) -> None:
-        self._clock = clock
-        self._ms = ms
-        self._stuck = stuck
-        self._sent_at: int | None = None
-        self._cancel = clock.call_later(ms, self._look)
-
-    async def send(self, send: Send, message: Message) -> None:
-        self._sent_at = self._clock.now()
-        await send(message)
-        self._sent_at = None
-
-    def end(self) -> None:
-        self._cancel()
-
-    def _look(self) -> None:
-        left = self._ms if self._sent_at is None else self._sent_at + self._ms - self._clock.now()
-        if left <= 0:
-            self._stuck()
-        else:
-            self._cancel = self._clock.call_later(left, self._look)
 
 
 def _feed(where: FeedFilter) -> str:
