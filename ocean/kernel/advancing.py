@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -35,7 +35,8 @@ class Advance:
         self._room = concurrency
         self._works: dict[asyncio.Task[None], TickWork] = {}
         self._moved = anyio.Event()
-        self._has_finished = True
+        # Whether anything can have become due since the last look, other than by what is on its way to a commit.
+        self._may_be_due = True
         self._error: Exception | None = None
         self.results: list[TickResult] = []
         self.claims = 0
@@ -53,7 +54,7 @@ class Advance:
         for claim in claims:
             self._begin(claim, claim.claimed_at)
         # Whoever made them took all that was due: there is nothing to look for before one of them is over.
-        self._has_finished = not claims
+        self._may_be_due = not claims
         try:
             await self._rounds()
             await self._none_at_work()
@@ -83,7 +84,7 @@ class Advance:
     async def _round(self) -> bool:
         """Claim and wait for a handler or a commit to be over; False when there is nothing left to do."""
         self._moved = anyio.Event()
-        is_along, self._has_finished = bool(self._works) and not self._has_finished, False
+        is_along, self._may_be_due = bool(self._works) and not self._may_be_due, False
         seen, sent_at = self._crew.store.commits_seen(), self._crew.clock.now()
         claimed = await self._claim(sent_at, is_along)
         # Also when the last one has finished during the claim, which may not have seen what it made due.
@@ -98,20 +99,21 @@ class Advance:
         if not self._may_claim or self._ask.run_id is not None:
             await self._moved.wait()
             return
-        numbers = count(1)
-
-        def look() -> None:
-            if next(numbers) < LOOKS and self._crew.store.commits_seen() == seen:
-                self._cancel_look = self._crew.clock.call_later(LOOK_MS, look)
-                return
-            self._has_finished = True
-            self._moved.set()
-
-        self._cancel_look = self._crew.clock.call_later(LOOK_MS, look)
+        self._look_later(seen, LOOKS)
         try:
             await self._moved.wait()
         finally:
             self._cancel_look()
+
+    def _look_later(self, seen: int, looks_left: int) -> None:
+        self._cancel_look = self._crew.clock.call_later(LOOK_MS, partial(self._look, seen, looks_left - 1))
+
+    def _look(self, seen: int, looks_left: int) -> None:
+        if looks_left and self._crew.store.commits_seen() == seen:
+            self._look_later(seen, looks_left)
+            return
+        self._may_be_due = True
+        self._moved.set()
 
     @property
     def _may_claim(self) -> bool:
@@ -146,7 +148,7 @@ class Advance:
 
     def _is_over(self, task: asyncio.Task[None]) -> None:
         del self._works[task]
-        self._has_finished = True
+        self._may_be_due = True
         self._moved.set()
 
     async def _work(self, work: TickWork) -> None:

@@ -276,7 +276,7 @@ async def test_from_a_signal_at_rest_to_its_committed_tick_it_is_two(real_databa
         await store.create_run(a_run("r", clog_id="quick"), None)
         async with ticker(ocean):
             for number in range(3):
-                while not of_postgres(store).writing.orders.are_standing:
+                while not of_postgres(store).writing.orders._standing:
                     await anyio.lowlevel.checkpoint()
                 proxy.requests = 0
                 await store.deliver_signal(a_signal("r"), None)

@@ -23,10 +23,6 @@ class Orders:
         self._standing: deque[Order] = deque()
         self._wanted_back: set[Order] = set()
 
-    @property
-    def are_standing(self) -> bool:
-        return bool(self._standing)
-
     def put(self, ask: str) -> Order:
         order = Order(ask)
         self._standing.append(order)
