@@ -1,6 +1,5 @@
 """A ticker pokes when something is due, and asks the database nothing while nothing is."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,23 +8,13 @@ import anyio
 import pytest
 
 from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
-from ocean.kernel.advancing import LOOK_MS, LOOKS
-from ocean.kernel.records import Claim
-from ocean.kernel.store import ClaimAsk
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.testing import ManualClock, World
-from ocean.ticking import MOST_AT_WORK, Ticker, ticker
-from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start, start_idle
+from ocean.testing import ManualClock
+from ocean.ticking import ticker
+from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
+from tests.lifecycle.ticking import PATIENCE_S, until_ticks
 
 pytestmark = pytest.mark.anyio
-
-PATIENCE_S = 30
-
-
-async def until_ticks(w: World, one: Ticker, count: int) -> None:
-    with anyio.fail_after(PATIENCE_S):
-        while one.ticks < count:
-            await let_others_go_on(w)
 
 
 async def test_a_local_commit_is_a_poke() -> None:
@@ -128,202 +117,6 @@ async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
             await let_others_go_on(w)
             assert one.pokes == pokes
             release.set()
-
-
-async def test_a_slow_handler_does_not_hold_up_what_becomes_due_meanwhile() -> None:
-    entered, release = anyio.Event(), anyio.Event()
-
-    async def slow(tick: Tick) -> Outcome:
-        entered.set()
-        await release.wait()
-        return Done("at last")
-
-    async with stage(Script(slow), Script(Wait(for_ms=60_000), Done(), clog_id="quick")) as w:
-        async with ticker(w.ocean) as one:
-            late = await start(w)
-            await entered.wait()
-            quick = await start(w, clog_id="quick")
-            w.clock.advance(1_000)
-            await until_ticks(w, one, 1)
-            pokes = one.pokes
-            await let_others_go_on(w)
-            assert one.pokes <= pokes + 1
-            w.clock.advance(60_000)
-            await until_ticks(w, one, 2)
-            assert (await look(w, quick)).status is RunStatus.DONE
-            assert (await look(w, late)).status is RunStatus.ACTIVE
-            release.set()
-        assert (await look(w, late)).output == "at last"
-
-
-@pytest.mark.parametrize("comes", ["by a commit", "by its time"])
-async def test_what_becomes_due_beside_a_slow_handler_need_not_wait_for_the_end_of_its_poke(comes: str) -> None:
-    entered, release = anyio.Event(), anyio.Event()
-
-    async def slow(tick: Tick) -> Outcome:
-        entered.set()
-        await release.wait()
-        return Done()
-
-    async with stage(Script(slow), Script(Done(), clog_id="quick")) as w:
-        if comes == "by its time":
-            late = await start_idle(w, clog_id="quick")
-            await w.ocean.signal(late, deliver_at=w.clock.now() + LOOK_MS + LOOK_MS * LOOKS)
-        async with ticker(w.ocean) as one:
-            await start(w)
-            await entered.wait()
-            await let_others_go_on(w)
-            try:
-                # The claim itself was a commit: it is looked behind that once.
-                w.clock.advance(LOOK_MS)
-                await let_others_go_on(w)
-                if comes == "by a commit":
-                    await start(w, clog_id="quick")
-                    w.clock.advance(LOOK_MS)
-                else:
-                    w.clock.advance(LOOK_MS * LOOKS)
-                await until_quick(w, one)
-            finally:
-                release.set()
-
-
-async def until_quick(w: World, one: Ticker) -> None:
-    """A poke's ticks count when it is over, and the slow one's is not."""
-    with anyio.fail_after(PATIENCE_S):
-        while (await w.ocean.count_runs(clog_id="quick", status="done")).count < 1:
-            await let_others_go_on(w)
-    assert one.ticks == 0
-
-
-async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    entered, release, asked = anyio.Event(), anyio.Event(), list[ClaimAsk]()
-
-    async def slow(tick: Tick) -> Outcome:
-        entered.set()
-        await release.wait()
-        return Done()
-
-    async with stage(Script(slow)) as w, anyio.create_task_group() as tasks:
-        claim_due = w.store.claim_due
-
-        async def claim(ask: ClaimAsk) -> list[Claim]:
-            asked.append(ask)
-            return await claim_due(ask)
-
-        monkeypatch.setattr(w.store, "claim_due", claim)
-        await start(w)
-        tasks.start_soon(lambda: w.ocean.advance(budget_ms=3 * LOOK_MS * LOOKS))
-        await entered.wait()
-        for _ in range(30 * LOOKS):
-            w.clock.advance(LOOK_MS)
-            await let_others_go_on(w)
-        # The first, which found it; one for that claim's own commit; then by the time, until the budget is spent.
-        assert 3 <= len(asked) <= 5
-        release.set()
-
-
-@pytest.mark.sqlite
-async def test_no_more_handlers_are_at_work_than_a_poke_may_have() -> None:
-    """On PostgreSQL a claim may be on its way when the time of its poke is over: the next one does not know of it."""
-    entered, most, release = 0, 0, anyio.Event()
-
-    async def slow(tick: Tick) -> Outcome:
-        nonlocal entered, most
-        entered += 1
-        most = max(most, w.ocean.at_work)
-        await release.wait()
-        return Done()
-
-    async with stage(Script(slow)) as w, ticker(w.ocean) as one:
-        for _ in range(MOST_AT_WORK + 8):
-            await start(w)
-        for _ in range(5):
-            await let_others_go_on(w)
-            w.clock.advance(1_000)
-        with anyio.fail_after(PATIENCE_S):
-            while entered < MOST_AT_WORK:
-                await let_others_go_on(w)
-        for _ in range(5):
-            w.clock.advance(1_000)
-            await let_others_go_on(w)
-        assert (entered, most) == (MOST_AT_WORK, MOST_AT_WORK)
-        release.set()
-        # No time passes: those who end make room for the others.
-        await until_ticks(w, one, MOST_AT_WORK + 8)
-
-
-async def test_a_handler_at_work_is_waited_for_when_it_stops() -> None:
-    entered, release = anyio.Event(), anyio.Event()
-
-    async def slow(tick: Tick) -> Outcome:
-        entered.set()
-        await release.wait()
-        return Done("finished")
-
-    async with stage(Script(slow)) as w:
-        run_id = await start(w)
-        async with anyio.create_task_group() as tasks:
-
-            async def free() -> None:
-                await let_others_go_on(w)
-                release.set()
-
-            async with ticker(w.ocean):
-                await entered.wait()
-                tasks.start_soon(free)
-        assert (await look(w, run_id)).output == "finished"
-
-
-async def test_a_handler_that_outlasts_the_grace_is_given_back() -> None:
-    entered = anyio.Event()
-
-    async def endless(tick: Tick) -> Outcome:
-        entered.set()
-        await anyio.Event().wait()
-        return Done()
-
-    async with stage(Script(endless)) as w:
-        run_id = await start(w)
-        async with anyio.create_task_group() as tasks:
-
-            async def hurry() -> None:
-                await let_others_go_on(w)
-                w.clock.advance(5_000)
-
-            async with ticker(w.ocean, grace_ms=5_000):
-                await entered.wait()
-                tasks.start_soon(hurry)
-        run = await look(w, run_id)
-        assert (run.status, run.attempt) == (RunStatus.PENDING, 0)
-
-
-async def test_whoever_cannot_wait_for_the_grace_has_the_handler_given_back() -> None:
-    """A second Ctrl-C cancels the task that waits."""
-    begun, is_leaving = anyio.Event(), anyio.Event()
-
-    async def endless(tick: Tick) -> Outcome:
-        begun.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async with stage(Script(endless)) as w:
-        run_id = await start(w)
-
-        async def serve() -> None:
-            async with ticker(w.ocean):
-                await begun.wait()
-                is_leaving.set()
-
-        serving = asyncio.create_task(serve())
-        await is_leaving.wait()
-        await let_others_go_on(w)
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        run = await look(w, run_id)
-        assert (run.status, run.locked_by, run.attempt) == (RunStatus.PENDING, None, 0)
 
 
 async def test_an_error_in_the_block_comes_out_as_it_is() -> None:

@@ -81,9 +81,9 @@ async def test_a_signal_during_a_tick_is_never_lost_whatever_it_answers(outcome:
         await check(w)
 
 
-async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> None:
-    """L7: a poke for a run moves that run, even if somebody is at work on it just now."""
-    clog, entered, go_on = Clog("held"), anyio.Event(), anyio.Event()
+def held_at_first(entered: anyio.Event, go_on: anyio.Event) -> Clog:
+    """Its first tick waits, and its second is the last."""
+    clog = Clog("held")
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
@@ -93,6 +93,13 @@ async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> 
             return Continue()
         return Done("done")
 
+    return clog
+
+
+async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> None:
+    """L7: a poke for a run moves that run, even if somebody is at work on it just now."""
+    entered, go_on = anyio.Event(), anyio.Event()
+    clog = held_at_first(entered, go_on)
     async with world([clog]) as w:
         other = await w.instance([clog])
         run = await w.ocean.create_run(session_id="s", clog_id="held", input=1)
@@ -113,16 +120,8 @@ async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> 
 async def test_advance_of_one_run_sees_that_it_became_due_between_its_claim_and_its_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clog, entered, go_on, is_over = Clog("held"), anyio.Event(), anyio.Event(), anyio.Event()
-
-    @clog.on_advance
-    async def advance(tick: Tick) -> Outcome:
-        if tick.number == 1:
-            entered.set()
-            await go_on.wait()
-            return Continue()
-        return Done("done")
-
+    entered, go_on, is_over = anyio.Event(), anyio.Event(), anyio.Event()
+    clog = held_at_first(entered, go_on)
     async with world([clog]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="held", input=1)
         claim_due, get_run = w.store.claim_due, w.store.get_run
