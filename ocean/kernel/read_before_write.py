@@ -52,6 +52,14 @@ class Ledger:
             raise NotRead(f"clog {clog_id!r} writes the {_name(key)} without having read exactly it in this tick")
         return page.answer.rows[key]
 
+    def has_read_as_free(self, clog_id: str, session_id: str, dedupe_key: str) -> bool:
+        """Whether the clog's one read has said that nobody holds a dedupe key."""
+        page = self._page(clog_id)
+        if page.ask is None or page.answer is None or page.ask.session_id != session_id:
+            return False
+        held = page.answer.run_by_dedupe_key
+        return dedupe_key in held and held[dedupe_key] is None
+
     def record_read(self, ask: RowsAsk, answer: RowsAnswer) -> None:
         page = self._page(ask.clog_id)
         page.ask, page.answer = ask, answer

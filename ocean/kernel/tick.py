@@ -269,8 +269,11 @@ class Tick(TickFacts):
         )
         key = new.dedupe_key
         if key is not None:
-            holder = scene.created_with_key(new) or await scene.store.find_run(clog_id, new.session_id, key)
-            scene.check_alive()
+            holder = scene.created_with_key(new)
+            # What this call has read as free stays so for it: if others were first, the commit has it called again.
+            if holder is None and not scene.ledger.has_read_as_free(clog_id, new.session_id, key):
+                holder = await scene.store.find_run(clog_id, new.session_id, key)
+                scene.check_alive()
             if holder is not None and holder[0] == parent and self._effects.release_dedupe_key:
                 holder = None
             if holder is not None and holder[1] != new.body_hash:

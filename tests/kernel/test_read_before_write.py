@@ -176,3 +176,19 @@ def test_a_write_that_was_rolled_back_can_be_made_again() -> None:
     ledger.record_write("c", [RUN], [])
     with pytest.raises(WriteSpent):
         ledger.record_write("c", [RUN], [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_free"),
+    [
+        (("c", "s", "free"), True),
+        (("c", "s", "held"), False),
+        (("c", "s", "unread"), False),
+        (("c", "t", "free"), False),
+        (("d", "s", "free"), False),
+    ],
+)
+def test_a_key_is_known_to_be_free_where_the_one_read_has_said_so(asked: tuple[str, str, str], is_free: bool) -> None:
+    ledger = Ledger()
+    ledger.record_read(ask(dedupe_keys=["free", "held"]), RowsAnswer({}, {"free": None, "held": "r-2"}, ()))
+    assert ledger.has_read_as_free(*asked) is is_free

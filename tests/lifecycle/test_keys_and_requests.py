@@ -191,6 +191,29 @@ async def test_a_tick_that_creates_by_dedupe_key_gets_the_run_that_holds_it() ->
         assert (await w.ocean.count_runs(clog_id="d")).count == 1
 
 
+@pytest.mark.parametrize("body", ["x", "another"])
+async def test_a_key_that_a_call_has_read_as_free_is_free_for_it_until_it_commits(body: str) -> None:
+    """Whoever takes it meanwhile makes the call be called again: it never sees half of each."""
+    seen: list[tuple[str | None, str | None]] = []
+
+    async def once(tick: Tick) -> Outcome:
+        holder, made = (await tick.read(keys=["k"])).by_key["k"], None
+        if holder is None:
+            await start(w, body, dedupe_key="k", run_id="theirs")
+            made = await tick.create_run(clog_id="c", input="x", dedupe_key="k")
+        seen.append((holder.run_id if holder else None, made))
+        return Done()
+
+    async with stage(Script(once)) as w:
+        await start(w, run_id="mine")
+        await w.ocean.advance(run_id="mine")
+        (free, made), again = seen
+        assert free is None
+        assert made not in (None, "theirs")
+        assert again == ("theirs", None)
+        assert (await w.ocean.count_runs()).count == 2
+
+
 async def test_the_same_id_with_the_same_body_is_the_same_run() -> None:
     async with stage(Script(Ok())) as w:
         await start(w, 1, run_id="mine")
