@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -54,10 +54,11 @@ class Terminal:
         return self.process.wait(PATIENCE_S)
 
     def ended_by_ctrl_c(self) -> int:
-        """Pressed again if nothing came of it: one that comes just before a terminal is read is noticed after that."""
-        self.process.send_signal(signal.SIGINT)
-        while not select.select([self._mine], [], [], 2)[0]:
+        """Pressed again if it goes on: one that comes just before a terminal is read is noticed after that."""
+        while self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(PATIENCE_S / 4)
         return self.ended()
 
     def close(self) -> None:
