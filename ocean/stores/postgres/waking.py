@@ -1,6 +1,7 @@
 """Noticing commits: this process's own at once, others' by looking, and sooner if the server says so.
 
-A notification only shortens the wait: whoever waits looks every so often in any case.
+A notification only shortens the wait: whoever waits looks every so often in any case, by the connection that listens,
+which has to show that it is still there anyway.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ else:
 CURSOR = "SELECT greatest((SELECT seq FROM events ORDER BY seq DESC LIMIT 1), (SELECT seq FROM ocean_log_floor))"
 CHANNEL = "ocean"
 PROBE_MS = 5_000
-"""How often a listener that hears nothing is asked whether it is still there, and how long it may take to answer."""
+"""How often a listener that nobody looks by is asked whether it is still there, and how long it may take to answer."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 50, 5_000
 """Before a lost listener is replaced; doubled each time until one has lasted."""
 CLOSING_S = 5
@@ -37,12 +38,16 @@ class Waking:
         self._look_ms = 0
         self._watcher: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
+        self._listening: Listener | None = None
+        self._asking = asyncio.Lock()
+        self._has_answered = False
         self._told = asyncio.Event()
         self._lost = asyncio.Event()
         self._ending = asyncio.Event()
         self._is_open = False
         self._pause_ms = FIRST_PAUSE_MS
         self.listeners = 0
+        self.looks = 0
 
     def open(self) -> None:
         self._is_open = True
@@ -95,13 +100,35 @@ class Waking:
     async def _look(self) -> None:
         while self._waiters and self._is_open:
             self._told.clear()
+            self.looks += 1
             with suppress(OceanError):
-                cursor = await self._link.read(_cursor)
+                cursor = await self._read_cursor()
                 if cursor != self._cursor:
                     self._cursor = cursor
                     self.noticed()
             self._look_ms = min(self._waiters.values(), default=self._look_ms)
             await _set(self._told, self._look_ms / 1000)
+
+    async def _read_cursor(self) -> int:
+        """By the connection that listens, if there is one: so it is found out too whether it is still there."""
+        if self._listening is not None:
+            try:
+                return await self._ask(self._listening)
+            except (*LOST, asyncpg.PostgresError):
+                # The driver may have said so only to whoever asked.
+                self._lost.set()
+        return await self._link.read(_cursor)
+
+    async def _ask(self, db: Listener) -> int:
+        """A listener that does not answer in time is given up."""
+        async with self._asking:
+            asked = asyncio.ensure_future(_cursor(db))
+            answered, _ = await asyncio.wait({asked}, timeout=self._probe_s)
+            if not answered:
+                db.terminate()
+            cursor = await asked
+            self._has_answered = True
+            return cursor
 
     async def _listen(self) -> None:
         """One connection that only listens, made again when it is lost."""
@@ -113,10 +140,12 @@ class Waking:
                 try:
                     await db.add_listener(CHANNEL, self._heard)
                     self.listeners += 1
+                    self._listening = db
                     # Nobody was told of what was committed before.
                     self._told.set()
                     await self._until_lost(db)
                 finally:
+                    self._listening = None
                     db.terminate()
             await _set(self._ending, self._pause_ms / 1000)
             self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
@@ -125,11 +154,9 @@ class Waking:
         """A connection that nothing comes from may be closed, or dead without a word: so it is made to answer."""
         db.add_termination_listener(lambda _: self._lost.set())
         while self._is_open and not await _set(self._lost, self._probe_s):
-            probe = asyncio.ensure_future(db.fetchval("SELECT 1"))
-            answered, _ = await asyncio.wait({probe}, timeout=self._probe_s)
-            if not answered:
-                db.terminate()
-            await probe
+            if not self._has_answered:
+                await self._ask(db)
+            self._has_answered = False
             self._pause_ms = FIRST_PAUSE_MS
 
     def _heard(self, _: object, pid: int, *__: object) -> None:
