@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -114,17 +114,21 @@ def sendings(events: list[Event]) -> Iterator[bytes]:
     yield b"".join(frames)
 
 
-Outbox = asyncio.Queue[bytes | None]
-"""On their way to a reader, one sending at a time; None is the end."""
-
-
-async def _taken(frames: Outbox) -> AsyncIterator[bytes]:
-    while (sending := await frames.get()) is not None:
-        yield sending
+async def _empty_until(work: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
+    """To the library, a body without parts that ends when the work is done."""
+    await work()
+    no_parts: tuple[bytes, ...] = ()
+    for part in no_parts:
+        yield part
 
 
 class Stream(EventSourceResponse):
-    """One reader's stream. Its frames wait for it one sending at a time, so a slow reader slows only its own feed."""
+    """One reader's stream. It waits until each sending is on its way, so a slow reader slows only its own feed.
+
+    The library opens it, and ends it with its reader or with the server. What is told is sent past the library, by the
+    task that follows the feed: with a thousand readers each step between the two would be done for all of them before
+    the first one has anything.
+    """
 
     def __init__(
         self,
@@ -145,18 +149,18 @@ class Stream(EventSourceResponse):
         self._clock = clock
         self._ping_ms = ping_ms
         self._send_timeout_ms = send_timeout_ms
+        self._turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             await super().__call__(scope, receive, send)
             return
         run_id = self._where.run_id
-        frames = Outbox(1)
-        self.body_iterator = _taken(frames)
-        self.data_sender_callable = partial(self._produce, frames)
         watched = nullcontext() if run_id is None else self._ocean.watching(run_id)
         with self._ocean.observed.streaming(_feed(self._where)), watched, anyio.CancelScope() as limit:
-            await super().__call__(scope, receive, partial(self._send_in_time, send, limit.cancel))
+            send_in_time = partial(self._send_in_time, send, limit.cancel)
+            self.body_iterator = _empty_until(partial(self._produce, send_in_time))
+            await super().__call__(scope, receive, send_in_time)
         if limit.cancelled_caught:
             self._ocean.observed.dropped_streams += 1
             logger.info("dropped a reader that took nothing for %s ms", self._send_timeout_ms)
@@ -169,37 +173,40 @@ class Stream(EventSourceResponse):
         finally:
             cancel()
 
-    async def _produce(self, frames: Outbox) -> None:
+    async def _produce(self, send: Send) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._beat, frames, tasks.cancel_scope)
+            tasks.start_soon(self._beat, send, tasks.cancel_scope)
             tasks.start_soon(self._end_with_the_server, tasks.cancel_scope)
-            await self._tell(frames)
+            await self._tell(send)
             tasks.cancel_scope.cancel()
-        await frames.put(None)
 
-    async def _tell(self, frames: Outbox) -> None:
+    async def _say(self, send: Send, body: bytes) -> None:
+        async with self._turn:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _tell(self, send: Send) -> None:
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
         feed = self._ocean.follow_in_parts(self._where, self._after)
         try:
             # Its place in the log: whoever comes back before the first event misses none.
-            await frames.put(f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
+            await self._say(send, f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
             async with aclosing(feed):
                 async for events in feed:
                     for sending in sendings(events):
-                        await frames.put(sending)
+                        await self._say(send, sending)
         except OceanError as error:
             logger.info("a stream ends: %s", error.code)
         except Exception:
             logger.exception("a stream ends by an unexpected error")
 
-    async def _beat(self, frames: Outbox, scope: anyio.CancelScope) -> None:
+    async def _beat(self, send: Send, scope: anyio.CancelScope) -> None:
         """Each time it also looks whether the reader's key still holds: one that is revoked ends its streams."""
         while True:
             await sleep(self._clock, self._ping_ms)
             if not await self._still_may():
                 scope.cancel()
                 return
-            await frames.put(b": ping\n\n")
+            await self._say(send, b": ping\n\n")
 
     async def _end_with_the_server(self, scope: anyio.CancelScope) -> None:
         await self._server_stops.wait()
