@@ -1,9 +1,14 @@
-"""Ocean, in the process that creates the runs: a ticker moves them. A tick counts when it is committed."""
+"""Ocean, in the process that creates the runs: a ticker moves them. A tick counts when it is committed.
+
+On uvloop, as `ocean serve` is.
+"""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
+
+import uvloop
 
 from bench.contestants.answering import Answer, Ask, Countdown, Moments, Timers, Traffic, answer, by_callers, one_by_one
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
@@ -172,5 +177,6 @@ if __name__ == "__main__":
             "signal_latency": signal_latency,
             "timers": timers,
             "signals": signals,
-        }
+        },
+        run=uvloop.run,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import asyncpg
+import uvloop
 
 from bench.contestants.answering import Answer, Ask, answer, percentile
 from bench.contestants.filling import copy_in_postgres, copy_in_sqlite
@@ -152,4 +153,4 @@ async def _analyze(url: str) -> None:
 
 
 if __name__ == "__main__":
-    answer({"growth": growth, "burst": burst})
+    answer({"growth": growth, "burst": burst}, run=uvloop.run)

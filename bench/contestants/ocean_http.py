@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import uvloop
+
 from bench.contestants.answering import Answer, Ask, Moments, answer, background, in_ms, one_by_one
 from bench.contestants.ocean import url_of
 from bench.contestants.serving import Served, serving
@@ -99,4 +101,4 @@ def _resident_bytes(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    answer({"signal_latency": signal_latency, "streams": streams, "memory": memory})
+    answer({"signal_latency": signal_latency, "streams": streams, "memory": memory}, run=uvloop.run)

@@ -4,6 +4,8 @@ import asyncio
 import sqlite3
 from contextlib import AsyncExitStack
 
+import uvloop
+
 from bench.contestants.answering import Answer, Ask, answer
 from bench.contestants.ocean import url_of
 from bench.contestants.ocean_grown import clog, fill
@@ -41,4 +43,4 @@ async def _traced(store: SqliteStore, ask: Ask) -> Answer:
 
 
 if __name__ == "__main__":
-    answer({"idle": idle})
+    answer({"idle": idle}, run=uvloop.run)

@@ -5,6 +5,8 @@ import multiprocessing
 import time
 from typing import Any
 
+import uvloop
+
 from bench.contestants.answering import Answer, Ask, answer, by_callers
 from ocean import Clog, Continue, Done, Ocean, Outcome, SystemClock, Tick
 from ocean.compose import open_store
@@ -62,4 +64,4 @@ async def together(ask: Ask) -> Answer:
 
 
 if __name__ == "__main__":
-    answer({"together": together})
+    answer({"together": together}, run=uvloop.run)

@@ -30,10 +30,10 @@ def mcp(
     """
     import anyio
 
-    from ocean.cli.running import leave
+    from ocean.cli.running import LOOP, leave
     from ocean.cli.saying import duration_ms
 
-    leave(lambda: anyio.run(_serve, db, clogs, duration_ms(poke, "--poke") or 0, log), is_json)
+    leave(lambda: anyio.run(_serve, db, clogs, duration_ms(poke, "--poke") or 0, log, backend_options=LOOP), is_json)
 
 
 async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | None) -> None:

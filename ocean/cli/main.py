@@ -68,14 +68,15 @@ def serve(
     """Serve the HTTP API until SIGTERM or Ctrl-C. Requests are answered and ticks committed before it ends."""
     import anyio
 
-    from ocean.cli.running import leave
+    from ocean.cli.running import LOOP, leave
     from ocean.cli.saying import duration_ms
     from ocean.cli.screen import Screen
     from ocean.cli.serving import serve as serve_it
 
     def act() -> int:
         budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
-        return anyio.run(serve_it, Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp)
+        asked = (Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp)
+        return anyio.run(serve_it, *asked, backend_options=LOOP)
 
     leave(act, is_json)
 
@@ -159,10 +160,13 @@ def bench(
     import anyio
 
     from ocean.cli.benching import bench as measure
-    from ocean.cli.running import leave, settings_of
+    from ocean.cli.running import LOOP, leave, settings_of
     from ocean.cli.screen import Screen
 
-    leave(lambda: anyio.run(measure, Screen(is_json), settings_of(db, clogs).db, runs), is_json)
+    def act() -> None:
+        anyio.run(measure, Screen(is_json), settings_of(db, clogs).db, runs, backend_options=LOOP)
+
+    leave(act, is_json)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Clogs for the tests of commands: a shop that does as its input says, and work for others."""
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -22,6 +23,8 @@ async def advance(tick: Tick) -> Outcome:
             await tick.stream("toiling")
             await anyio.sleep(asked["s"])
             return Done("at last")
+        case "say":
+            return Done(type(asyncio.get_running_loop()).__module__)
         case "wait":
             return Wait(for_ms=3_600_000)
         case "sell":
