@@ -1,6 +1,6 @@
 """Ocean, in the process that creates the runs: a ticker moves them. A tick counts when it is committed.
 
-On uvloop, as `ocean serve` is.
+Run as `ocean serve` is.
 """
 
 import time
@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
-import uvloop
-
 from bench.contestants.answering import Answer, Ask, Countdown, Moments, Timers, Traffic, answer, by_callers, one_by_one
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
 from ocean.kernel.observing import Listener, TickSeen
+from ocean.process import run_process
 from ocean.ticking import ticker
 
 WARM_UP = 50
@@ -178,5 +177,5 @@ if __name__ == "__main__":
             "timers": timers,
             "signals": signals,
         },
-        run=uvloop.run,
+        run=run_process,
     )

@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import asyncpg
-import uvloop
 
 from bench.contestants.answering import Answer, Ask, answer, percentile
 from bench.contestants.filling import copy_in_postgres, copy_in_sqlite
 from bench.contestants.ocean import url_of
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
+from ocean.process import run_process
 
 DAY_MS = 86_400_000
 WARM_UP = 20
@@ -153,4 +153,4 @@ async def _analyze(url: str) -> None:
 
 
 if __name__ == "__main__":
-    answer({"growth": growth, "burst": burst}, run=uvloop.run)
+    answer({"growth": growth, "burst": burst}, run=run_process)

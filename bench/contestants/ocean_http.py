@@ -3,12 +3,11 @@
 import asyncio
 from pathlib import Path
 
-import uvloop
-
 from bench.contestants.answering import Answer, Ask, Moments, answer, background, in_ms, one_by_one
 from bench.contestants.ocean import url_of
 from bench.contestants.serving import Served, serving
 from bench.contestants.watching import Watcher, watched
+from ocean.process import run_process
 
 CLOGS = "bench.contestants.served_clogs"
 
@@ -101,4 +100,4 @@ def _resident_bytes(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    answer({"signal_latency": signal_latency, "streams": streams, "memory": memory}, run=uvloop.run)
+    answer({"signal_latency": signal_latency, "streams": streams, "memory": memory}, run=run_process)

@@ -4,14 +4,13 @@ import asyncio
 import sqlite3
 from contextlib import AsyncExitStack
 
-import uvloop
-
 from bench.contestants.answering import Answer, Ask, answer
 from bench.contestants.ocean import url_of
 from bench.contestants.ocean_grown import clog, fill
 from bench.contestants.resting import asked_at_rest
 from ocean import Ocean, SystemClock
 from ocean.compose import open_store
+from ocean.process import run_process
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.ticking import ticker
 
@@ -43,4 +42,4 @@ async def _traced(store: SqliteStore, ask: Ask) -> Answer:
 
 
 if __name__ == "__main__":
-    answer({"idle": idle}, run=uvloop.run)
+    answer({"idle": idle}, run=run_process)

@@ -5,11 +5,10 @@ import multiprocessing
 import time
 from typing import Any
 
-import uvloop
-
 from bench.contestants.answering import Answer, Ask, answer, by_callers
 from ocean import Clog, Continue, Done, Ocean, Outcome, SystemClock, Tick
 from ocean.compose import open_store
+from ocean.process import run_process
 from ocean.stores.postgres.store import PostgresStore
 
 
@@ -64,4 +63,4 @@ async def together(ask: Ask) -> Answer:
 
 
 if __name__ == "__main__":
-    answer({"together": together}, run=uvloop.run)
+    answer({"together": together}, run=run_process)

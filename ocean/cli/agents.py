@@ -28,12 +28,11 @@ def mcp(
 
     Where there are keys it shows the one in OCEAN_KEY. `ocean serve --mcp` is for agents over HTTP.
     """
-    import anyio
-
-    from ocean.cli.running import LOOP, leave
+    from ocean.cli.running import leave
     from ocean.cli.saying import duration_ms
+    from ocean.process import run_process
 
-    leave(lambda: anyio.run(_serve, db, clogs, duration_ms(poke, "--poke") or 0, log, backend_options=LOOP), is_json)
+    leave(lambda: run_process(_serve(db, clogs, duration_ms(poke, "--poke") or 0, log)), is_json)
 
 
 async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | None) -> None:

@@ -66,17 +66,15 @@ def serve(
     is_json: Json = False,
 ) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C. Requests are answered and ticks committed before it ends."""
-    import anyio
-
-    from ocean.cli.running import LOOP, leave
+    from ocean.cli.running import leave
     from ocean.cli.saying import duration_ms
     from ocean.cli.screen import Screen
     from ocean.cli.serving import serve as serve_it
+    from ocean.process import run_process
 
     def act() -> int:
         budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
-        asked = (Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp)
-        return anyio.run(serve_it, *asked, backend_options=LOOP)
+        return run_process(serve_it(Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp))
 
     leave(act, is_json)
 
@@ -157,16 +155,12 @@ def bench(
     It takes a few seconds, and works on runs of its own, in a session of its own that is removed at the end. Other
     runs are not touched, but they share the machine. The events of its runs stay in the log until they are swept.
     """
-    import anyio
-
     from ocean.cli.benching import bench as measure
-    from ocean.cli.running import LOOP, leave, settings_of
+    from ocean.cli.running import leave, settings_of
     from ocean.cli.screen import Screen
+    from ocean.process import run_process
 
-    def act() -> None:
-        anyio.run(measure, Screen(is_json), settings_of(db, clogs).db, runs, backend_options=LOOP)
-
-    leave(act, is_json)
+    leave(lambda: run_process(measure(Screen(is_json), settings_of(db, clogs).db, runs)), is_json)
 
 
 @app.command()

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,8 +27,6 @@ from ocean.cli.refusals import ServerAway, ServerRefused
 from ocean.cli.screen import Screen, Unheard, printable
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
 
-LOOP = {"use_uvloop": find_spec("uvloop") is not None}
-"""What a process that stays runs on."""
 REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 
 

@@ -1,0 +1,32 @@
+"""A process that stays: what it is run on, and that nothing of it is left behind."""
+
+import asyncio
+import gc
+import sys
+
+import pytest
+
+from ocean.process import YOUNG, run_process
+
+
+async def seen() -> tuple[str, int, bool]:
+    return type(asyncio.get_running_loop()).__module__, gc.get_threshold()[0], gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize(("is_there", "loop"), [(True, "uvloop"), (False, "asyncio.unix_events")])
+def test_it_runs_on_uvloop_where_there_is_one(is_there: bool, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not is_there:
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    before = gc.get_threshold()
+    assert run_process(seen()) == (loop, YOUNG, True)
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+def test_what_it_raises_is_raised_and_the_collector_is_as_before() -> None:
+    async def fail() -> None:
+        raise RuntimeError("so it is")
+
+    before = gc.get_threshold()
+    with pytest.raises(RuntimeError, match="so it is"):
+        run_process(fail())
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
