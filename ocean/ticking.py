@@ -86,12 +86,14 @@ class Ticker:
 
         They go on without holding up the others, which would be all that becomes due meanwhile.
         """
-        room = MOST_AT_WORK - self._ocean.at_work
+        advance = self._poke()
         is_over = anyio.Event()
         done: list[AdvanceResult | None] = []
 
         async def poke() -> None:
-            done.append(await self._poke(room))
+            poked = await self._guarded(advance)
+            self.ticks += poked.advanced if poked else 0
+            done.append(poked)
             is_over.set()
 
         tasks.start_soon(poke)
@@ -100,13 +102,15 @@ class Ticker:
         cancel()
         return done[0] if done else await self._guarded(self._ocean.agenda)
 
-    async def _poke(self, room: int) -> AdvanceResult | None:
+    def _poke(self) -> Callable[[], Awaitable[AdvanceResult]]:
+        """What was claimed ahead is begun here and now; the rest is to be waited for."""
         self.pokes += 1
-        advance = partial(self._standing.go_on, self._ahead) if self._ahead else self._ocean.advance
-        self._ahead = []
-        poked = await self._guarded(partial(advance, budget_ms=self._budget_ms, concurrency=room, source="ticker"))
-        self.ticks += poked.advanced if poked else 0
-        return poked
+        room = MOST_AT_WORK - self._ocean.at_work
+        if not self._ahead:
+            return partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room, source="ticker")
+        claims, self._ahead = self._ahead, []
+        begun = self._standing.begin(claims, budget_ms=self._budget_ms, concurrency=room, source="ticker")
+        return partial(self._standing.go_on, begun, "ticker")
 
     async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """None if it failed: a busy or broken database must not end the ticker, which would be found out late."""

@@ -37,24 +37,29 @@ class Advance:
         self._moved = anyio.Event()
         # Whether anything can have become due since the last look, other than by what is on its way to a commit.
         self._may_be_due = True
+        self._taken_all: int | None = None
         self._error: Exception | None = None
         self.results: list[TickResult] = []
         self.claims = 0
 
-    async def run(self, claims: Sequence[Claim] = ()) -> None:
-        """`claims` are made already, and worked on first."""
+    def begin(self, claims: Sequence[Claim]) -> None:
+        """Work on what is claimed already. `run` is to follow at once."""
+        for claim in claims:
+            self._begin(claim, claim.claimed_at)
+        # Whoever made them took all that was due: there is nothing to look for before one of them is over, or with the
+        # commit of one, until somebody has committed.
+        self._may_be_due = False
+        self._taken_all = self._crew.store.commits_seen()
+
+    async def run(self) -> None:
         # The loop is a task of a group: a caller's native cancellation reaches it as the group's own, which the
         # store's shield holds off until a claim under way is known, and can be given back.
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._loop, claims)
+            tasks.start_soon(self._loop)
         if self._error is not None:
             raise self._error
 
-    async def _loop(self, claims: Sequence[Claim]) -> None:
-        for claim in claims:
-            self._begin(claim, claim.claimed_at)
-        # Whoever made them took all that was due: there is nothing to look for before one of them is over.
-        self._may_be_due = not claims
+    async def _loop(self) -> None:
         try:
             await self._rounds()
             await self._none_at_work()
@@ -121,7 +126,7 @@ class Advance:
 
     async def _claim(self, sent_at: int, is_along: bool) -> int:
         """If only handlers are over since the last time, and no commit: with what is committed anyway, or not now."""
-        if not self._may_claim:
+        if not self._may_claim or (is_along and self._crew.store.commits_seen() == self._taken_all):
             return 0
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
         ask = replace(self._ask, limit=room, slot=self._ask.slot + self.claims, is_along=is_along)

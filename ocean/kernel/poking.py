@@ -79,10 +79,9 @@ class Poking:
         source: PokeSource,
         run_id: str | None = None,
         hard_ms: int | None = None,
-        claims: Sequence[Claim] = (),
     ) -> AdvanceResult:
         with self.observed.poking(source, run_id), self._limit(hard_ms):
-            await advance.run(claims)
+            await advance.run()
         self._slot = (self._slot + advance.claims) % FAIR_EVERY
         return await self._advanced(advance.results)
 
@@ -152,14 +151,17 @@ class Standing:
         instance = self._instance
         return instance._store.order_claims(replace(instance._ask(None, None), limit=limit, slot=instance._slot))
 
-    async def go_on(
-        self, claims: Sequence[Claim], *, budget_ms: int, concurrency: int, source: PokeSource
-    ) -> AdvanceResult:
-        """As `advance`, from what was claimed already."""
+    def begin(self, claims: Sequence[Claim], *, budget_ms: int, concurrency: int, source: PokeSource) -> Advance:
+        """Work on what was claimed already; `go_on` is to follow at once. Handlers are called sooner than by a poke."""
         instance = self._instance
         until = instance._clock.now() + budget_ms
         advance = Advance(instance._crew, instance._ask(None, None), until, None, concurrency, source)
-        return await instance._done(advance, source, claims=claims)
+        advance.begin(claims)
+        return advance
+
+    async def go_on(self, advance: Advance, source: PokeSource) -> AdvanceResult:
+        """As `advance`, from there."""
+        return await self._instance._done(advance, source)
 
     async def give_back(self, claims: Sequence[Claim]) -> None:
         """Nobody will work on them here."""

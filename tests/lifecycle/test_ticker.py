@@ -1,5 +1,6 @@
 """A ticker pokes when something is due, and asks the database nothing while nothing is."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,25 @@ async def test_it_wakes_when_the_earliest_run_is_due_and_not_before() -> None:
         w.clock.advance(60_000)
         await until_ticks(w, one, 2)
         assert (await look(w, run_id)).status is RunStatus.DONE
+
+
+@pytest.mark.sqlite
+async def test_a_signal_at_rest_takes_two_transactions_that_look_for_nothing_else(tmp_path: Path) -> None:
+    statements: list[str] = []
+    async with stage(Script(Ok()), url=f"sqlite:///{tmp_path / 'ocean.db'}") as w, ticker(w.ocean) as one:
+        run_id = await start(w)
+        await until_ticks(w, one, 1)
+        await let_others_go_on(w)
+        assert isinstance(w.store, SqliteStore)
+        await w.store.database.on_writer(lambda db: db.set_trace_callback(statements.append))
+        await w.ocean.signal(run_id, "hello")
+        await until_ticks(w, one, 2)
+        await w.store.database.on_writer(lambda db: db.set_trace_callback(None))
+    verbs = [re.sub(r"--.*\n", "", statement).split()[0] for statement in statements]
+    assert verbs == [
+        *("BEGIN", "PRAGMA", "SELECT", "SELECT", "SELECT", "UPDATE", "INSERT", "INSERT", "INSERT", "COMMIT"),
+        *("BEGIN", "PRAGMA", "UPDATE", "UPDATE", "UPDATE", "INSERT", "COMMIT"),
+    ]
 
 
 async def test_while_nothing_is_due_a_day_costs_no_poke() -> None:

@@ -91,8 +91,7 @@ def _run_group(db: sqlite3.Connection, items: list[Item], known: Known, orders: 
             items.append(order)
             _run(order, transaction)
         transaction.write()
-        db.execute("COMMIT")
-        known.commit(db)
+        transaction.commit()
     except BaseException:
         known.forget()
         if db.in_transaction:

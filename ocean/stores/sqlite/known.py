@@ -1,4 +1,5 @@
-"""What this process knows of the ticks that it is at work on, so that their commits need not read it.
+"""What this process knows without looking: the ticks that it is at work on, so that their commits need not read them,
+the clogs, and the last cursor.
 
 It is what its own last transactions have written. It holds until somebody else writes to the file, which SQLite tells
 by the version of its data, or until a statement is run here that could have changed anything.
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ocean.kernel.records import Run, RunStatus
+from ocean.kernel.records import ClogRecord, Run, RunStatus
 
 
 @dataclass(slots=True)
@@ -24,16 +25,24 @@ class AtWork:
 
 
 class Known:
+    """`clogs` are those that somebody has looked at, `seq` is the highest cursor ever given out, or None."""
+
     def __init__(self) -> None:
         self._works: dict[str, AtWork] = {}
-        self._state: tuple[int, int] | None = None
+        self._version = 0
+        self._changes = -1
+        self.clogs: dict[str, ClogRecord | None] = {}
+        self.seq: int | None = None
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """In a transaction that has its lock: from now on nobody else writes."""
-        state = _state_of(db)
-        if state != self._state:
-            self._works.clear()
-            self._state = state
+        """In a transaction that has its lock: from now on nobody else writes.
+
+        The version changes with every commit of another connection, the number with every row that this one changes.
+        """
+        version = db.execute("PRAGMA data_version").fetchone()[0]
+        if (version, db.total_changes) != (self._version, self._changes):
+            self.forget()
+            self._version = version
 
     def get(self, run_id: str) -> AtWork | None:
         return self._works.get(run_id)
@@ -45,9 +54,12 @@ class Known:
 
     def forget(self) -> None:
         self._works.clear()
+        self.clogs.clear()
+        self.seq = None
 
-    def commit(self, db: sqlite3.Connection) -> None:
-        self._state = _state_of(db)
+    def commit(self, db: sqlite3.Connection, seq: int | None) -> None:
+        self._changes = db.total_changes
+        self.seq = seq
 
     def learn(self, begun: dict[str, AtWork], runs: Iterable[Run]) -> None:
         """From what has been written, in order."""
@@ -61,8 +73,3 @@ class Known:
                     works[run.run_id].run = run
                 else:
                     del works[run.run_id]
-
-
-def _state_of(db: sqlite3.Connection) -> tuple[int, int]:
-    """Changes with every commit of another connection, and with every row that this one has changed."""
-    return db.execute("PRAGMA data_version").fetchone()[0], db.total_changes

@@ -42,7 +42,7 @@ _READS = frozenset(name for name, text in QUERIES.items() if re.match(r"(--.*\n)
 
 
 class Transaction:
-    """`clogs` are those that somebody in it has looked at. `has_woken`: something may be due because of it."""
+    """`has_woken`: something may be due because of it."""
 
     def __init__(self, db: sqlite3.Connection, known: Known | None = None) -> None:
         self._db = db
@@ -52,8 +52,12 @@ class Transaction:
         self._has_savepoint = False
         self._seq: int | None = None
         self._seq_before: int | None = None
-        self.clogs: dict[str, ClogRecord | None] = {}
         self.has_woken = False
+
+    @property
+    def clogs(self) -> dict[str, ClogRecord | None]:
+        """Those that somebody has looked at."""
+        return self._known.clogs
 
     def accept(self) -> None:
         """The unit is done: what it has held back is to be written."""
@@ -199,8 +203,16 @@ class Transaction:
     def last_seq(self) -> int:
         """The highest cursor ever given out, also to events that are held back."""
         if self._seq is None:
-            self._seq = self._seq_before = int(self._db.execute(QUERIES["last_seq"]).fetchone()[0])
+            self._seq = self._seq_before = self._stored_seq()
         return self._seq
+
+    def _stored_seq(self) -> int:
+        known = self._known.seq
+        return int(self._db.execute(QUERIES["last_seq"]).fetchone()[0]) if known is None else known
+
+    def commit(self) -> None:
+        self._db.execute("COMMIT")
+        self._known.commit(self._db, self._seq if self._seq is not None else self._known.seq)
 
     def next_seq(self) -> int:
         self._seq = self.last_seq() + 1
