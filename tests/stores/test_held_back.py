@@ -17,7 +17,7 @@ from ocean.kernel.arguments import UNSET
 from ocean.kernel.errors import LockLost
 from ocean.kernel.outcomes import Continue, Done, Ok, Outcome, Wait
 from ocean.kernel.records import Claim, ClogRecord, Run, RunStatus, changed
-from ocean.kernel.store import Committed, Contended, Store
+from ocean.kernel.store import Behind, Committed, Contended, Store
 from ocean.stores.sqlite import groups
 from ocean.stores.sqlite.known import AtWork, Known
 from ocean.stores.sqlite.transaction import Transaction
@@ -302,6 +302,33 @@ async def test_conflicts_that_a_known_tick_has_met_are_known(pair: tuple[Store, 
 async def _turns(store: Store) -> list[object]:
     tables = await database_of(store).read(dump)
     return list(tables["ocean_turns"][1:])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
+async def test_that_nobody_has_a_turn_is_known_until_somebody_has(pair: tuple[Store, Store], who: int) -> None:
+    ours = pair[0]
+    held = await claimed_run(ours)
+    await ours.commit_call(a_call(writes((GLOBAL, 0, "1")), run_id=None))
+    await pair[who].take_turn(held.lock, [GLOBAL])
+    version = (await row(ours, GLOBAL)).version
+    assert isinstance(await ours.commit_call(a_call(writes((GLOBAL, version, "2")), run_id=None)), Behind)
+
+
+@pytest.mark.anyio
+async def test_a_turn_that_is_given_back_by_a_unit_that_is_refused_is_still_there(pair: tuple[Store, Store]) -> None:
+    ours, _ = pair
+    held = await claimed_run(ours)
+    await ours.take_turn(held.lock, [GLOBAL])
+
+    def unit(transaction: Transaction) -> None:
+        transaction.do("release_turns", {"run_id": "r"})
+        assert not transaction.has_turns()
+        raise LockLost("refused")
+
+    with pytest.raises(LockLost):
+        await database_of(ours).write(unit)
+    assert isinstance(await ours.commit_call(a_call(writes((GLOBAL, 0, "2")), run_id=None)), Behind)
 
 
 @pytest.mark.anyio

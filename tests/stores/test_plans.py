@@ -167,6 +167,7 @@ BOUNDED_SCANS = {
     "SCAN r USING COVERING INDEX runs_created": "all runs by age: a page, or a count up to its cap",
     "SCAN events": "the oldest of all events: a batch",
     "SCAN ocean_clogs": "as many rows as clogs",
+    "SCAN ocean_turns USING COVERING INDEX ocean_turns_run": "whether there is any: LIMIT 1",
     "SCAN sqlite_sequence": "one row",
     "SCAN json_each VIRTUAL TABLE INDEX 1:": "the types asked for",
     "SCAN lanes": "as many rows as lanes",

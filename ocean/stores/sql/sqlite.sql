@@ -406,6 +406,9 @@ ORDER BY tick DESC LIMIT :limit;
 -- The tick that has its turn on a row, if its lock still holds.
 SELECT run_id, epoch FROM ocean_turns WHERE row_key = :row_key;
 
+-- name: any_turn
+SELECT 1 FROM ocean_turns LIMIT 1;
+
 -- name: has_turn
 SELECT 1 FROM ocean_turns WHERE run_id = :run_id AND epoch = :epoch LIMIT 1;
 

@@ -1,5 +1,5 @@
 """What this process knows without looking: the ticks that it is at work on, so that their commits need not read them,
-the clogs, and the last cursor.
+the clogs, the last cursor, and whether anybody has a turn.
 
 It is what its own last transactions have written. It holds until somebody else writes to the file, which SQLite tells
 by the version of its data, or until a statement is run here that could have changed anything.
@@ -25,7 +25,7 @@ class AtWork:
 
 
 class Known:
-    """`clogs` are those that somebody has looked at, `seq` is the highest cursor ever given out, or None."""
+    """`clogs` are those that somebody has looked at, `seq` is the highest cursor ever given out; None is not known."""
 
     def __init__(self) -> None:
         self._works: dict[str, AtWork] = {}
@@ -33,6 +33,7 @@ class Known:
         self._changes = -1
         self.clogs: dict[str, ClogRecord | None] = {}
         self.seq: int | None = None
+        self.has_turns: bool | None = None
 
     def begin(self, db: sqlite3.Connection) -> None:
         """In a transaction that has its lock: from now on nobody else writes.
@@ -56,6 +57,7 @@ class Known:
         self._works.clear()
         self.clogs.clear()
         self.seq = None
+        self.has_turns = None
 
     def commit(self, db: sqlite3.Connection, seq: int | None) -> None:
         self._changes = db.total_changes

@@ -72,7 +72,7 @@ def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> N
 
 def is_behind(u: Unit, writes: Sequence[RowWrite], run_id: str | None, epoch: int) -> bool:
     """Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody."""
-    if not writes or (run_id is not None and u.one("has_turn", run_id=run_id, epoch=epoch)):
+    if not writes or not u.has_turns() or (run_id is not None and u.one("has_turn", run_id=run_id, epoch=epoch)):
         return False
     return any(_holder(u, write.key) not in (None, run_id) for write in writes)
 

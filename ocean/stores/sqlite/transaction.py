@@ -74,7 +74,7 @@ class Transaction:
             self._db.execute("ROLLBACK TO unit")
             self._db.execute("RELEASE unit")
             self._has_savepoint = False
-            self.clogs.clear()
+            self._known.forget()
         self._own = Held()
         self._seq = self._seq_before
 
@@ -199,6 +199,12 @@ class Transaction:
     def held_runs(self) -> list[Run]:
         """All that are held back, as they will be written."""
         return list({run.run_id: run for run in chain(self._accepted.runs.values(), self._own.runs.values())}.values())
+
+    def has_turns(self) -> bool:
+        """Whether anybody has one, which is seldom."""
+        if self._known.has_turns is None:
+            self._known.has_turns = self._db.execute(QUERIES["any_turn"]).fetchone() is not None
+        return self._known.has_turns
 
     def last_seq(self) -> int:
         """The highest cursor ever given out, also to events that are held back."""

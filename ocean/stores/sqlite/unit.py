@@ -158,6 +158,9 @@ class Unit:
             clogs[clog_id] = None if row is None else clog_from(row)
         return clogs[clog_id]
 
+    def has_turns(self) -> bool:
+        return self._transaction.has_turns()
+
     def next_version(self) -> int:
         """Never used before and never again: it is the cursor of the event that this unit appends next."""
         return self._transaction.last_seq() + 1
