@@ -4,6 +4,8 @@ import asyncio
 import time
 from typing import Any
 
+FIRST = b"event: run.created\n"
+"""Whoever has this has what was there before, and follows."""
 MARK = b"event: token\n"
 
 
@@ -24,8 +26,9 @@ class Watcher:
         rest = b""
         while chunk := await reader.read(1 << 16):
             now = time.time()
-            self.is_ready.set()
             whole, line_end, rest = (rest + chunk).rpartition(b"\n")
+            if not self.is_ready.is_set() and FIRST in whole:
+                self.is_ready.set()
             self.seen_at += [now] * (whole + line_end).count(MARK)
             if b"event: run.done\n" in whole:
                 break
