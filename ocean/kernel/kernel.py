@@ -199,15 +199,9 @@ class Kernel(Operating, Receiving, Lending, Poking):
             if run.status is RunStatus.FAILED:
                 error = run.error or {}
                 raise RunFailed(f"run {run_id} failed: {error.get('message')}", error, run_id=run_id)
-            left = until - self._clock.now()
-            if left <= 0:
+            if until <= self._clock.now():
                 raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
-            poked = await self._poked(run, left)
-            if not poked.outcomes:
-                # Also when only another run is due then: this one may wait for it, as a parent or behind a key.
-                due = min(time for time in (run.due_at, poked.next_wake_at, until) if time is not None)
-                wait = min(left, max(due - self._clock.now(), 50))
-                await commit_or_time(self._store, self._clock, seen, wait)
+            await self._moved(run, seen, until)
 
     async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
         """Poke until the run `is_settled`: idle, waiting or ended, with nothing due. Else as it is after that time.
@@ -218,13 +212,21 @@ class Kernel(Operating, Receiving, Lending, Poking):
         while True:
             seen = self._store.commits_seen()
             run = await self._require(run_id)
-            left = until - self._clock.now()
-            if run.is_settled(self._clock.now()) or left <= 0:
+            if run.is_settled(self._clock.now()) or until <= self._clock.now():
                 return run
-            poked = await self._poked(run, left)
-            if not poked.outcomes:
-                due = min(time for time in (run.due_at, poked.next_wake_at, until) if time is not None)
-                await commit_or_time(self._store, self._clock, seen, min(left, max(due - self._clock.now(), 50)))
+            await self._moved(run, seen, until)
+
+    async def _moved(self, run: RunInfo, seen: int, until: int) -> None:
+        """Poke; or wait for a commit or for the time, if the run is at work, or nothing has come of it."""
+        now, due = self._clock.now(), run.due_at
+        if run.status is not RunStatus.ACTIVE or due is None or due <= now:
+            poked = await self._poked(run, until - now)
+            if poked.outcomes:
+                return
+            # Also when only another run is due then: this one may wait for it, as a parent or behind a key.
+            now = self._clock.now()
+            due = max(min(time for time in (due, poked.next_wake_at, until) if time is not None), now + 50)
+        await commit_or_time(self._store, self._clock, seen, max(min(until, due) - now, 0))
 
     async def _poked(self, run: RunInfo, budget_ms: int) -> AdvanceResult:
         """Move the run, or else whatever it may be waiting for."""

@@ -15,6 +15,33 @@ async def test_result_pokes_the_run_and_answers_its_output() -> None:
         assert await w.ocean.result(await start(w)) == [1, None]
 
 
+async def test_whoever_waits_for_a_run_at_work_pokes_nobody() -> None:
+    begun, go_on, outputs = anyio.Event(), anyio.Event(), list[object]()
+
+    async def act(tick: Tick) -> Outcome:
+        begun.set()
+        await go_on.wait()
+        return Done("at last")
+
+    async with stage(Script(act)) as w, anyio.create_task_group() as tasks:
+        run_id = await start(w)
+        tasks.start_soon(w.ocean.advance)
+        await begun.wait()
+
+        async def wait() -> None:
+            outputs.append(await w.ocean.result(run_id))
+            outputs.append((await w.ocean.settle(run_id)).output)
+
+        tasks.start_soon(wait)
+        await let_others_go_on(w)
+        go_on.set()
+        with anyio.fail_after(20):
+            while len(outputs) < 2:
+                await let_others_go_on(w)
+        assert outputs == ["at last", "at last"]
+        assert "wait" not in w.ocean.observed.pokes
+
+
 async def test_result_raises_the_run_s_structured_error() -> None:
     async with stage(Script(Failed({"code": "no_card", "message": "declined", "details": [1]}))) as w:
         run_id = await start(w)
