@@ -196,6 +196,9 @@ class Stream(EventSourceResponse):
                         await self._say(send, sending)
         except OceanError as error:
             logger.info("a stream ends: %s", error.code)
+        except OSError:
+            # The reader is gone, and so the server says.
+            raise
         except Exception:
             logger.exception("a stream ends by an unexpected error")
 

@@ -13,6 +13,7 @@ import pytest
 from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
 from ocean.http import stream as streams
 from ocean.http.wire import record
+from ocean.kernel.filters import FeedFilter
 from tests.http.watchers import Served, Watcher, served
 from tests.lifecycle.acting import Script, let_others_go_on, log, look
 from tests.races.arranging import until
@@ -275,6 +276,58 @@ async def test_an_error_of_the_feed_ends_its_stream_and_says_nothing_of_itself(
         assert [frame.id for frame in await watcher.rest()] == [1]
         assert "a stream ends by an unexpected error" in caplog.text
         await s.until_left(0)
+
+
+def plain_stream(s: Served) -> streams.Stream:
+    return streams.Stream(
+        s.w.ocean, FeedFilter(), 0, streams.always, s.w.clock, streams.PING_MS, streams.SEND_TIMEOUT_MS
+    )
+
+
+async def nothing_more() -> Any:
+    await anyio.sleep_forever()
+
+
+async def test_a_ping_waits_until_what_is_being_sent_is_on_its_way() -> None:
+    """A server need not take two messages of one answer at once."""
+    go_on, under_way, bodies = anyio.Event(), list[int](), list[bytes]()
+
+    async def send(message: Any) -> None:
+        under_way.append(len(under_way) - len(bodies))
+        if b"run.created" in message.get("body", b""):
+            await go_on.wait()
+        bodies.append(message.get("body", b""))
+
+    async with served() as s, anyio.create_task_group() as tasks:
+        await s.run()
+        tasks.start_soon(plain_stream(s), {"type": "http", "method": "GET"}, nothing_more, send)
+        with anyio.fail_after(20):
+            while len(under_way) < 3:
+                await let_others_go_on(s.w)
+        s.w.clock.advance(streams.PING_MS)
+        await let_others_go_on(s.w)
+        go_on.set()
+        with anyio.fail_after(20):
+            while len(bodies) < 4:
+                await let_others_go_on(s.w)
+        tasks.cancel_scope.cancel()
+    assert bodies[3] == b": ping\n\n"
+    assert set(under_way) == {0}
+
+
+async def test_a_server_that_says_by_an_error_that_the_reader_is_gone_gets_it_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            raise BrokenPipeError
+
+    async with served() as s:
+        await s.run()
+        with pytest.raises(BrokenPipeError):
+            await plain_stream(s)({"type": "http", "method": "GET"}, nothing_more, send)
+        await s.until_left(0)
+    assert "unexpected error" not in caplog.text
 
 
 async def test_streams_end_by_themselves_when_their_ocean_is_closed() -> None:
