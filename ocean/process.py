@@ -21,7 +21,8 @@ def run_process(main: Coroutine[Any, Any, T]) -> T:
     What is loaded by now is not looked through again: it stays as long as the process.
     """
     before = gc.get_threshold()
-    gc.set_threshold(YOUNG, *before[1:])
+    if before[0]:  # 0 is never, and stays so.
+        gc.set_threshold(max(YOUNG, before[0]), *before[1:])
     gc.freeze()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -22,6 +22,17 @@ def test_it_runs_on_uvloop_where_there_is_one(is_there: bool, loop: str, monkeyp
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 
 
+@pytest.mark.parametrize("chosen", [0, 2 * YOUNG])
+def test_who_looks_for_garbage_even_less_often_goes_on_so(chosen: int) -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(chosen, *before[1:])
+    try:
+        assert run_process(seen())[1] == chosen
+        assert gc.get_threshold()[0] == chosen
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_what_it_raises_is_raised_and_the_collector_is_as_before() -> None:
     async def fail() -> None:
         raise RuntimeError("so it is")
