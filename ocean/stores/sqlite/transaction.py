@@ -90,6 +90,10 @@ class Transaction:
             self._known.drop(self._own.keys)
             self._own = Held()
 
+    def commit(self) -> None:
+        self._db.execute("COMMIT")
+        self._known.commit(self._db, self._seq if self._seq is not None else self._known.seq)
+
     def _savepoint(self) -> None:
         if not self._has_savepoint:
             self._db.execute("SAVEPOINT unit")
@@ -215,10 +219,6 @@ class Transaction:
     def _stored_seq(self) -> int:
         known = self._known.seq
         return int(self._db.execute(QUERIES["last_seq"]).fetchone()[0]) if known is None else known
-
-    def commit(self) -> None:
-        self._db.execute("COMMIT")
-        self._known.commit(self._db, self._seq if self._seq is not None else self._known.seq)
 
     def next_seq(self) -> int:
         self._seq = self.last_seq() + 1
