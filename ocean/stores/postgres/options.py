@@ -7,6 +7,18 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ocean.kernel.errors import StoreUnusable
 
 SWITCH = {"on": True, "off": False}
+PLANS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_hashagg": "off",
+    "enable_sort": "off",
+    "enable_incremental_sort": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+"""Statistics decide nothing: see `planning.sql`, which does it for connections that are a pooler's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,7 @@ class Options:
             "statement_timeout": str(self.statement_ms),
             "lock_timeout": str(self.lock_ms),
             "idle_in_transaction_session_timeout": str(max(self.lock_ms // 3, 1)),
+            **PLANS,
         }
         return {**limits, "server_settings": settings}
 

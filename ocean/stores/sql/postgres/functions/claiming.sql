@@ -5,14 +5,16 @@
 -- the writers' lock, which it takes before any row.
 
 CREATE OR REPLACE FUNCTION ocean_claim(token text, ask jsonb, is_told boolean) RETURNS json
-LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   now bigint := ocean_now();
   is_alone boolean := ask->>'run_id' IS NOT NULL;
   seen record;
   made record;
 BEGIN
+  IF ocean_has_other_plans() THEN
+    RETURN ocean_claim_planned(token, ask, is_told);
+  END IF;
   IF ask ? 'lease' THEN
     ask := ocean_lease_ask(ask);
     IF ask ? 'refused' THEN

@@ -21,13 +21,8 @@ END $$;
 -- Items are [verb, arguments, request or null]. Mostly nobody is refused: so all are tried in one go, and each alone
 -- only if one was. Answers the time, whether anything has changed, and an answer per item; and the claims, if one is asked
 -- for besides.
---
--- Statistics are not asked, here and in ocean_claim. A plan is made once for a connection, maybe when the tables are
--- empty: so only walks along indexes are left to choose from, and where two tables meet, the statement says which is
--- first (a LATERAL with OFFSET 0 stays behind what it refers to).
 CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean, ask jsonb DEFAULT NULL) RETURNS json
-LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_sort = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   item jsonb;
   stretch jsonb[];
@@ -45,6 +40,9 @@ DECLARE
   now bigint;
   cursor bigint;
 BEGIN
+  IF ocean_has_other_plans() THEN
+    RETURN ocean_write_planned(token, items, is_told, ask);
+  END IF;
   PERFORM ocean_lock();
   SELECT c.last_value, EXISTS (SELECT 1 FROM ocean_groups g WHERE g.token = ocean_write.token) INTO cursor, is_void
   FROM ocean_cursor c;

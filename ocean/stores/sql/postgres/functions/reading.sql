@@ -1,15 +1,14 @@
 -- Everything that only reads: one call is one snapshot, and answers the time in it too.
 
--- Statistics decide nothing. Where they are old or missing, a plan by them may read a table from end to end or walk
--- along the wrong index, and it is kept for as long as the connection. So nothing is sorted here that an index has in
--- order, and where several indexes would do, rows are compared and ordered by all columns of the one that is meant.
-CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+-- Nothing is sorted here that an index has in order, and where several indexes would do, rows are compared and ordered by
+-- all columns of the one that is meant.
+CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   now bigint := ocean_now();
 BEGIN
+  IF ocean_has_other_plans() THEN
+    RETURN ocean_read_planned(verb, given);
+  END IF;
   RETURN json_build_object('now', now, 'found', CASE verb
     WHEN 'agenda' THEN ocean_read_agenda(now)
     WHEN 'api_key' THEN ocean_read_api_key(given->>'key_id')
@@ -37,11 +36,12 @@ BEGIN
 END $$;
 
 -- A statement that was put together for a list or a feed, by the same rules; its values are `$1`.
-CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_hashagg = off SET enable_sort = off SET enable_incremental_sort = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE AS $$
 BEGIN
+  IF ocean_has_other_plans() THEN
+    RETURN QUERY SELECT * FROM ocean_walk_planned(statement, given);
+    RETURN;
+  END IF;
   RETURN QUERY EXECUTE statement USING given;
 END $$;
 
