@@ -20,12 +20,13 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from ocean.kernel.advancing import Advance
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.clock import sleep
 from ocean.kernel.errors import StoreBusy, StoreUnusable
 from ocean.kernel.kernel import Kernel
 from ocean.kernel.poking import Standing
-from ocean.kernel.records import AdvanceResult, Agenda, Claim
+from ocean.kernel.records import AdvanceResult, Agenda
 
 LONGEST_NAP_MS = 60_000
 """A look at the clock, not at the database: it may have been set, or the machine may have slept."""
@@ -50,7 +51,7 @@ class Ticker:
         self._rest_ms = 0
         self._has_looked_again = False
         self._standing = Standing(ocean)
-        self._ahead: list[Claim] = []
+        self._begun: Advance | None = None
         self.pokes = 0
         self.ticks = 0
 
@@ -58,14 +59,15 @@ class Ticker:
         """Until `stop`, or until the Ocean is closed. What is at work then is waited for."""
         try:
             async with anyio.create_task_group() as tasks:
-                while self._ahead or not self._is_stopping:
+                while self._begun or not self._is_stopping:
                     await self._poke_and_sleep(tasks)
         finally:
-            # Only if this was cancelled are there any.
-            await self._standing.give_back(self._ahead)
+            # Only if this was cancelled is there one.
+            if self._begun is not None:
+                await self._begun.abandon()
 
     async def _poke_and_sleep(self, tasks: TaskGroup) -> None:
-        if self._ocean.at_work >= MOST_AT_WORK and not self._ahead:
+        if self._ocean.at_work >= MOST_AT_WORK and self._begun is None:
             with anyio.CancelScope() as self._asleep:
                 await self._standing.fewer_at_work(MOST_AT_WORK)
             return
@@ -103,14 +105,13 @@ class Ticker:
         return done[0] if done else await self._guarded(self._ocean.agenda)
 
     def _poke(self) -> Callable[[], Awaitable[AdvanceResult]]:
-        """What was claimed ahead is begun here and now; the rest is to be waited for."""
+        """What was begun ahead is gone on with."""
         self.pokes += 1
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            return partial(self._standing.go_on, begun, "ticker")
         room = MOST_AT_WORK - self._ocean.at_work
-        if not self._ahead:
-            return partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room, source="ticker")
-        claims, self._ahead = self._ahead, []
-        begun = self._standing.begin(claims, budget_ms=self._budget_ms, concurrency=room, source="ticker")
-        return partial(self._standing.go_on, begun, "ticker")
+        return partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room, source="ticker")
 
     async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """None if it failed: a busy or broken database must not end the ticker, which would be found out late."""
@@ -143,11 +144,16 @@ class Ticker:
             left = LONGEST_NAP_MS if wake_at is None else wake_at - self._ocean.clock.now()
             if left <= 0:
                 return
-            order = self._standing.order(MOST_AT_WORK - self._ocean.at_work)
+            room = MOST_AT_WORK - self._ocean.at_work
+            order = self._standing.order(room, self._has_begun, budget_ms=self._budget_ms, source="ticker")
             try:
                 await self._ocean.next_change(seen, wait_ms=min(left, LONGEST_NAP_MS), look_ms=self._look_ms)
             finally:
-                self._ahead += await order.collect() if order is not None else []
+                if order is not None:
+                    await order.withdraw()
+
+    def _has_begun(self, advance: Advance) -> None:
+        self._begun = advance
 
     def stop(self) -> None:
         """Claim nothing more; what is at work goes on to its commit."""

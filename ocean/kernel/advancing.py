@@ -43,13 +43,13 @@ class Advance:
         self.claims = 0
 
     def begin(self, claims: Sequence[Claim]) -> None:
-        """Work on what is claimed already. `run` is to follow at once."""
+        """Work on what was claimed by a transaction that nobody has heard of yet. `run` or `abandon` is to follow."""
         for claim in claims:
             self._begin(claim, claim.claimed_at)
         # Whoever made them took all that was due: there is nothing to look for before one of them is over, or with the
-        # commit of one, until somebody has committed.
+        # commit of one, until somebody has committed after it.
         self._may_be_due = False
-        self._taken_all = self._crew.store.commits_seen()
+        self._taken_all = self._crew.store.commits_seen() + 1
 
     async def run(self) -> None:
         # The loop is a task of a group: a caller's native cancellation reaches it as the group's own, which the
@@ -65,10 +65,14 @@ class Advance:
             await self._none_at_work()
         finally:
             # If this was cancelled, somebody is left.
-            for work in self._works.values():
-                work.stop()
-            with anyio.CancelScope(shield=True):
-                await self._none_at_work()
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Stop the handlers that are at work, and give their runs back."""
+        for work in self._works.values():
+            work.stop()
+        with anyio.CancelScope(shield=True):
+            await self._none_at_work()
 
     async def _none_at_work(self) -> None:
         while self._works:

@@ -1,7 +1,8 @@
 """Pokes, and what those who poke wait for."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 
 import anyio
@@ -146,25 +147,24 @@ class Standing:
         """Wait until fewer than so many are."""
         await self._instance._crew.keeper.fewer_than(most)
 
-    def order(self, limit: int) -> ClaimOrder | None:
-        """None if the store takes no orders."""
-        instance = self._instance
-        return instance._store.order_claims(replace(instance._ask(None, None), limit=limit, slot=instance._slot))
+    def order(
+        self, limit: int, begun: Callable[[Advance], None], *, budget_ms: int, source: PokeSource
+    ) -> ClaimOrder | None:
+        """Have the next that becomes due claimed, and its handlers called before anybody could poke; `begun` is told.
 
-    def begin(self, claims: Sequence[Claim], *, budget_ms: int, concurrency: int, source: PokeSource) -> Advance:
-        """Work on what was claimed already; `go_on` is to follow at once. Handlers are called sooner than by a poke."""
-        instance = self._instance
-        until = instance._clock.now() + budget_ms
-        advance = Advance(instance._crew, instance._ask(None, None), until, None, concurrency, source)
-        advance.begin(claims)
-        return advance
+        `go_on` is to follow, or the poke is to be abandoned. None if the store takes no orders.
+        """
+        instance, here = self._instance, copy_context()
+        ask = replace(instance._ask(None, None), limit=limit, slot=instance._slot)
+
+        def begin(claims: Sequence[Claim]) -> None:
+            advance = Advance(instance._crew, ask, instance._clock.now() + budget_ms, None, limit, source)
+            advance.begin(claims)
+            begun(advance)
+
+        # A handler is called in the context of whoever ordered, not of whoever made something due.
+        return instance._store.order_claims(ask, lambda claims: here.run(begin, claims))
 
     async def go_on(self, advance: Advance, source: PokeSource) -> AdvanceResult:
         """As `advance`, from there."""
         return await self._instance._done(advance, source)
-
-    async def give_back(self, claims: Sequence[Claim]) -> None:
-        """Nobody will work on them here."""
-        with anyio.CancelScope(shield=True):
-            for claim in claims:
-                await self._instance._store.give_back(claim.lock, claim.tick)

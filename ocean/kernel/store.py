@@ -7,7 +7,7 @@ items one after another, and an item that is refused leaves no trace of itself.
 Expected refusals come back as answers or as `OceanError`s with nothing written.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -221,8 +221,8 @@ class SweepAsk:
 class ClaimOrder(Protocol):
     """A claim that stands ready for whoever makes something due."""
 
-    async def collect(self) -> list[Claim]:
-        """Take the order back, or get what was claimed by it. It cannot be cancelled: nothing claimed is forgotten."""
+    async def withdraw(self) -> None:
+        """Nothing is claimed by it after this. It cannot be cancelled: nothing claimed is forgotten."""
 
 
 class Store(Protocol):
@@ -276,8 +276,11 @@ class Store(Protocol):
     async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
         """Append to the inbox and make an idle or waiting run pending; refused for ended and unknown runs."""
 
-    def order_claims(self, ask: ClaimAsk) -> ClaimOrder | None:
-        """Have the next transaction of this process that makes something due claim it, too. None: not here."""
+    def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> ClaimOrder | None:
+        """Have the next transaction of this process that makes something due claim it, too. None: not here.
+
+        `claimed` is told of it once, on the event loop, before anybody else hears of that transaction.
+        """
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         """Lock due runs and fix their ticks' inputs.

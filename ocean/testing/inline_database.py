@@ -18,7 +18,7 @@ import anyio
 from ocean.kernel.errors import StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.groups import Item, Orders, Unit, run_items
+from ocean.stores.sqlite.groups import Item, Ordered, Orders, Unit, run_items, tell_of_claims
 from ocean.stores.sqlite.known import Known
 from ocean.stores.waiting import Waiter
 
@@ -121,10 +121,10 @@ class InlineDatabase:
         result: T = item.outcome()
         return result
 
-    def order(self, unit: Unit[T]) -> Item:
-        return self._orders.put(unit)
+    def order(self, order: Ordered) -> None:
+        self._orders.put(order)
 
-    def take_back(self, order: Item) -> bool:
+    def take_back(self, order: Ordered) -> bool:
         return self._orders.take_back(order)
 
     @property
@@ -159,6 +159,7 @@ class InlineDatabase:
                 has_changed = self._db.total_changes != before
                 for item in items:
                     item.error = error
+            tell_of_claims(items)
             if has_changed:
                 self._noticed_commit()
             self._tell(items)

@@ -78,13 +78,21 @@ class Stuck(Ticker):
         await anyio.sleep_forever()
 
 
-async def test_a_ticker_that_is_cancelled_with_claims_in_hand_gives_them_back() -> None:
-    async with stage(Script(Done())) as w:
-        order = Standing(w.ocean).order(1)
-        assert order is not None
-        run_id = await start(w)
+async def test_a_ticker_that_is_cancelled_with_a_poke_begun_gives_its_runs_back() -> None:
+    clog = Clog("c")
+    is_called = asyncio.Event()
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        is_called.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with stage(clog) as w:
         one = Stuck(w.ocean, 1_000, 1_000)
-        one._ahead = await order.collect()
+        Standing(w.ocean).order(1, one._has_begun, budget_ms=1_000, source="ticker")
+        run_id = await start(w)
+        await is_called.wait()
         assert (await look(w, run_id)).status is RunStatus.ACTIVE
         task = asyncio.create_task(one.run())
         await let_others_go_on(w)

@@ -1,6 +1,7 @@
 """A ticker and the handlers that it calls: slow ones hold nobody up, and are waited for at its end."""
 
 import asyncio
+from contextvars import ContextVar
 
 import anyio
 import pytest
@@ -211,3 +212,22 @@ async def test_whoever_cannot_wait_for_the_grace_has_the_handler_given_back() ->
             await serving
         run = await look(w, run_id)
         assert (run.status, run.locked_by, run.attempt) == (RunStatus.PENDING, None, 0)
+
+
+async def test_what_a_sleeping_ticker_claims_is_called_before_its_maker_goes_on_and_in_the_tickers_context() -> None:
+    who = ContextVar[str]("who", default="nobody")
+    told: list[str] = []
+
+    async def advance(tick: Tick) -> Outcome:
+        told.append(f"handler of the {who.get()}")
+        return Done()
+
+    async with stage(Script(advance)) as w:
+        who.set("ticker")
+        async with ticker(w.ocean) as one:
+            await let_others_go_on(w)
+            who.set("maker")
+            await start(w)
+            told.append("maker")
+            await until_ticks(w, one, 1)
+        assert told == ["handler of the ticker", "maker"]

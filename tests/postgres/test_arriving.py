@@ -115,9 +115,10 @@ async def claimed(scene: Scene, item: Item, ask: ClaimAsk, before: Before, *, is
     async def use(store: PostgresStore) -> list[object]:
         await before(store)
         looks = await scene.db.fetchval(CALLED) or 0
-        order = store.order_claims(ask) if is_along else None
+        claims: list[Claim] = []
+        if is_along:
+            assert store.order_claims(ask, claims.extend) is not None
         receipt = await answer(item, store, scene.claims)
-        claims: list[Claim] = await order.collect() if order is not None else []
         looks = (await scene.db.fetchval(CALLED) or 0) - looks
         return [receipt, claims or await store.claim_due(ask), looks]
 

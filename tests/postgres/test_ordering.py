@@ -49,11 +49,11 @@ async def test_a_signal_and_the_claim_of_its_run_are_one_statement(real_database
     async with opened(real_database) as store:
         await pending(store, "other")
         await store.claim_due(an_ask(limit=2))
-        order = store.order_claims(an_ask(limit=2))
-        assert order is not None
+        claims: list[Claim] = []
+        assert store.order_claims(an_ask(limit=2), claims.extend) is not None
         before = store.link.round_trips
         receipt = await store.deliver_signal(a_signal("r", 7), None)
-        (claim,) = await order.collect()
+        (claim,) = claims
         assert store.link.round_trips == before + 1
         assert (receipt.status, claim.run.run_id, claim.inputs[0].body) == (RunStatus.PENDING, "r", 7)
         assert (await the_run(store, "r")).status is RunStatus.ACTIVE
@@ -62,62 +62,66 @@ async def test_a_signal_and_the_claim_of_its_run_are_one_statement(real_database
 
 async def test_an_order_that_is_taken_back_claims_nothing(real_database: str) -> None:
     async with opened(real_database) as store:
-        order = store.order_claims(an_ask())
+        claims: list[Claim] = []
+        order = store.order_claims(an_ask(), claims.extend)
         assert order is not None
-        assert await order.collect() == []
+        await order.withdraw()
         await store.deliver_signal(a_signal("r"), None)
         assert (await the_run(store, "r")).status is RunStatus.PENDING
+        assert not claims
 
 
 async def test_an_order_for_nothing_is_none(real_database: str) -> None:
     async with opened(real_database) as store:
-        assert store.order_claims(an_ask(limit=0)) is None
+        assert store.order_claims(an_ask(limit=0), list[Claim]().extend) is None
 
 
 async def test_an_order_stands_until_something_is_due(real_database: str) -> None:
     async with opened(real_database) as store:
-        order = store.order_claims(an_ask())
-        assert order is not None
+        claims: list[Claim] = []
+        assert store.order_claims(an_ask(), claims.extend) is not None
         await store.create_run(a_run("idle"), None)
         await store.deliver_signal(a_signal("idle"), None)
         await store.deliver_signal(a_signal("r"), None)
-        assert [claim.run.run_id for claim in await order.collect()] == ["idle"]
+        assert [claim.run.run_id for claim in claims] == ["idle"]
         assert (await the_run(store, "r")).status is RunStatus.PENDING
 
 
 @pytest.mark.parametrize("cut", ["before", "after", "swallow"])
 async def test_the_claims_of_a_group_that_is_cut_off_are_found_out_with_it(real_database: str, cut: Cut) -> None:
     async with cut_off(real_database) as (store, proxy):
-        order = store.order_claims(an_ask())
-        assert order is not None
+        claims: list[Claim] = []
+        assert store.order_claims(an_ask(), claims.extend) is not None
         proxy.arm(cut, WORD.encode())
         await store.deliver_signal(a_signal("r", WORD), None)
         assert proxy.has_cut.is_set()
-        (claim,) = await order.collect()
+        (claim,) = claims
         assert [given.body for given in claim.inputs] == [WORD]
         assert isinstance(await commit(store, claim, Done()), Committed)
         ended = await the_run(store, "r")
         assert (ended.status, ended.tick) == (RunStatus.DONE, 1)
 
 
-async def test_whoever_is_cancelled_gets_what_was_claimed(real_database: str) -> None:
+async def test_whoever_is_cancelled_is_told_first_what_was_claimed(real_database: str) -> None:
     async with cut_off(real_database) as (store, proxy):
-        order = store.order_claims(an_ask())
+        claims: list[Claim] = []
+        order = store.order_claims(an_ask(), claims.extend)
         assert order is not None
-        got: list[Claim] = []
+        known: list[Claim] = []
 
-        async def collect() -> None:
-            got.extend(await order.collect())
+        async def withdraw() -> None:
+            await order.withdraw()
+            known.extend(claims)
 
         proxy.arm("held", WORD.encode())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.deliver_signal, a_signal("r", WORD), None)
             await proxy.has_cut.wait()
-            tasks.start_soon(collect)
+            tasks.start_soon(withdraw)
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
             proxy.lets_go.set()
-        assert [claim.run.run_id for claim in got] == ["r"]
+        assert [claim.run.run_id for claim in known] == ["r"]
 
 
 @asynccontextmanager
@@ -135,21 +139,21 @@ async def without(url: str, function: str) -> AsyncIterator[None]:
 async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> None:
     async with opened(real_database) as store:
         await pending(store, "other")
-        order = store.order_claims(an_ask())
-        assert order is not None
+        claims: list[Claim] = []
+        assert store.order_claims(an_ask(), claims.extend) is not None
         async with without(real_database, "ocean_claim_along"):
             await store.deliver_signal(a_signal("r"), None)
-            assert await order.collect() == []
+            assert not claims
             assert (await the_run(store, "r")).status is RunStatus.PENDING
 
 
 async def test_a_signal_that_cannot_be_claimed_as_it_arrives_is_claimed_after_it(real_database: str) -> None:
     async with opened(real_database) as store:
-        order = store.order_claims(an_ask())
-        assert order is not None
+        claims: list[Claim] = []
+        assert store.order_claims(an_ask(), claims.extend) is not None
         async with without(real_database, "ocean_signal_and_claim"):
             await store.deliver_signal(a_signal("r"), None)
-            assert [claim.run.run_id for claim in await order.collect()] == ["r"]
+            assert [claim.run.run_id for claim in claims] == ["r"]
 
 
 @pytest.fixture(scope="module")
@@ -174,10 +178,11 @@ def test_a_claim_along_with_a_group_is_the_claim_after_it(scene: Scene, items: l
         return await asyncio.gather(*(answer(item, store, scene.claims) for item in items))
 
     async def along(store: PostgresStore) -> list[object]:
-        order = store.order_claims(ask)
+        claims: list[Claim] = []
+        order = store.order_claims(ask, claims.extend)
         assert order is not None
         answers = await done(store)
-        claims = await order.collect()
+        await order.withdraw()
         return [answers, claims or await store.claim_due(ask)]
 
     async def after(store: PostgresStore) -> list[object]:

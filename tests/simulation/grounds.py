@@ -17,7 +17,7 @@ import anyio
 
 from ocean import LockLost, StoreBusy, StoreFailed
 from ocean.kernel.clock import Clock
-from ocean.kernel.records import Lock, Run
+from ocean.kernel.records import Claim, Lock, Run
 from ocean.kernel.store import ClaimAsk, Store, TickAnswer, TickCommit
 from ocean.stores.postgres.link import Connection
 from ocean.stores.postgres.store import PostgresStore
@@ -244,7 +244,7 @@ class OneAtATime:
     def commits_seen(self) -> int:
         return self._commits
 
-    def order_claims(self, ask: ClaimAsk) -> None:
+    def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> None:
         return None
 
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:

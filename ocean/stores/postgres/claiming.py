@@ -1,7 +1,7 @@
 """Claims and leases: one statement each, that waits for no other."""
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ocean.kernel.effects import ABSENT, StoredRow
@@ -16,8 +16,8 @@ from ocean.stores.rows import input_from, shown_from
 class Claims(ABC):
     writing: Writing
 
-    def order_claims(self, ask: ClaimAsk) -> ClaimOrder | None:
-        return OrderedClaims(self.writing, claim_words(ask)) if ask.limit > 0 else None
+    def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> ClaimOrder | None:
+        return OrderedClaims(self.writing, claim_words(ask), claimed) if ask.limit > 0 else None
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         if ask.is_along:
@@ -57,12 +57,12 @@ class Claims(ABC):
 class OrderedClaims:
     """They go along with this process's next groups."""
 
-    def __init__(self, writing: Writing, words: Words) -> None:
+    def __init__(self, writing: Writing, words: Words, claimed: Callable[[list[Claim]], None]) -> None:
         self._orders = writing.orders
-        self._order = writing.order(words)
+        self._order = writing.order(words, lambda claims: claimed([*map(claim_from, claims)]))
 
-    async def collect(self) -> list[Claim]:
-        return [claim_from(claim) for claim in await self._orders.collect(self._order)]
+    async def withdraw(self) -> None:
+        await self._orders.withdraw(self._order)
 
 
 def claim_from(claim: Mapping[str, Any]) -> Claim:

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 
 
 class Order:
-    """`ask` is what `ocean_write` is told; what it has claimed is in `claims`, once it is back."""
+    """`ask` is what `ocean_write` is told; `claimed` is told of what was claimed, if anything."""
 
-    def __init__(self, ask: str) -> None:
+    def __init__(self, ask: str, claimed: Callable[[list[Any]], None]) -> None:
         self.ask = ask
-        self.claims: list[Any] = []
+        self.claimed = claimed
         self.is_back = asyncio.Event()
 
 
@@ -23,8 +24,8 @@ class Orders:
         self._standing: deque[Order] = deque()
         self._wanted_back: set[Order] = set()
 
-    def put(self, ask: str) -> Order:
-        order = Order(ask)
+    def put(self, ask: str, claimed: Callable[[list[Any]], None]) -> Order:
+        order = Order(ask, claimed)
         self._standing.append(order)
         return order
 
@@ -34,20 +35,19 @@ class Orders:
 
     def bring_back(self, order: Order, claims: list[Any], *, is_over: bool) -> None:
         """With what was claimed. With nothing it goes along with the next group, unless that is over."""
-        order.claims = claims
+        if claims:
+            order.claimed(claims)
         if claims or is_over or order in self._wanted_back:
             self._wanted_back.discard(order)
             order.is_back.set()
         else:
             self._standing.appendleft(order)
 
-    async def collect(self, order: Order) -> list[Any]:
-        """Take it back, or wait until it is. It cannot be cancelled: what it claimed would be nobody's."""
+    async def withdraw(self, order: Order) -> None:
+        """Take it back, or wait until it is. It cannot be cancelled: what it claims meanwhile is the caller's."""
         if order in self._standing:
             self._standing.remove(order)
-            return []
-        self._wanted_back.add(order)
-        with anyio.CancelScope(shield=True):
-            await order.is_back.wait()
-        self._wanted_back.discard(order)
-        return order.claims
+        elif not order.is_back.is_set():
+            self._wanted_back.add(order)
+            with anyio.CancelScope(shield=True):
+                await order.is_back.wait()

@@ -54,8 +54,7 @@ class Waking:
 
     async def close(self) -> None:
         self._is_open = False
-        for waiter in self._waiters:
-            _finish(waiter)
+        self._wake()
         for event in (self._told, self._lost, self._ending):
             event.set()
         for task in (self._watcher, self._listener):
@@ -70,6 +69,11 @@ class Waking:
 
     def noticed(self) -> None:
         self._commits += 1
+        if self._waiters:
+            # A round later: what was claimed along with the commit is ahead of whoever only looks.
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
         for waiter in self._waiters:
             _finish(waiter)
 

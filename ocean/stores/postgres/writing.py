@@ -88,6 +88,7 @@ class Writing:
         self._queue: deque[_Item] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self._is_gathering = False
+        self._on_their_way = 0
         self.orders = Orders()
         self.batch_sizes = Histogram(BATCHES)
 
@@ -100,16 +101,13 @@ class Writing:
         self._link.check_open()
         item = _Item(verb, args, request, Waiter(), is_guessing)
         self._queue.append(item)
-        if not self._is_gathering:
-            # Whoever else runs in this round of the loop shares the group.
-            self._is_gathering = True
-            asyncio.get_running_loop().call_soon(self._send_groups)
+        self._gather()
         await item.waiter.told()
         return item.outcome()
 
-    def order(self, ask: Any) -> Order:
-        """Have the next groups claim what they make due, until `orders.collect`."""
-        return self.orders.put(_json(ask))
+    def order(self, ask: Any, claimed: Callable[[list[Any]], None]) -> Order:
+        """Have the next groups claim what they make due, until one has or `orders.withdraw`."""
+        return self.orders.put(_json(ask), claimed)
 
     async def claim(self, ask: Any) -> dict[str, Any]:
         """What `ocean_claim` answers; known even if the caller is cancelled, or its locks would be nobody's."""
@@ -126,27 +124,40 @@ class Writing:
     async def close(self) -> None:
         """What has queued up is done first. Then nothing more is taken, once the link is closed."""
         while self._queue or self._senders:
-            self._send_groups()
+            self._gather()
             await asyncio.wait(self._senders)
 
-    def _send_groups(self) -> None:
+    def _gather(self) -> None:
+        """Whoever else runs in this round of the loop shares the group."""
+        if self._is_gathering or not self._may_leave():
+            return
+        self._is_gathering = True
+        sender = asyncio.create_task(self._send_groups())
+        self._senders.add(sender)
+        sender.add_done_callback(self._senders.discard)
+
+    async def _send_groups(self) -> None:
         """While one group is on its way, the next one gathers."""
         self._is_gathering = False
         while self._may_leave() and (group := self._next_group()):
-            sender = asyncio.create_task(self._send(group))
-            self._senders.add(sender)
-            sender.add_done_callback(self._sent_one)
+            self._on_their_way += 1
+            try:
+                self._gather()
+                await self._send(group)
+            finally:
+                self._on_their_way -= 1
+            if len(group) > 1:
+                # Who was answered may have more to say: it shares the next group.
+                self._is_gathering = True
+                await asyncio.sleep(0)
+                self._is_gathering = False
 
     def _may_leave(self) -> bool:
-        if not self._senders:
+        if not self._on_their_way:
             return bool(self._queue)
-        if len(self._senders) > 1 or len(self._queue) < AHEAD:
+        if self._on_their_way > 1 or len(self._queue) < AHEAD:
             return False
         return not any(item.is_guessing for item in islice(self._queue, GROUP_LIMIT))
-
-    def _sent_one(self, sender: asyncio.Task[None]) -> None:
-        self._senders.discard(sender)
-        self._send_groups()
 
     def _next_group(self) -> list[_Item]:
         group: list[_Item] = []

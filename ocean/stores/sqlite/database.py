@@ -22,7 +22,7 @@ import anyio.to_thread
 from ocean.kernel.errors import StoreBusy, StoreUnusable
 from ocean.kernel.observing import BATCHES, Histogram
 from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.groups import Item, Orders, Unit, is_busy, run_items
+from ocean.stores.sqlite.groups import Item, Ordered, Orders, Unit, is_busy, run_items, tell_of_claims
 from ocean.stores.sqlite.known import Known
 from ocean.stores.sqlite.looking import Looks
 from ocean.stores.waiting import Waiter
@@ -164,10 +164,10 @@ class Database:
         result: T = item.outcome()
         return result
 
-    def order(self, unit: Unit[T]) -> Item:
-        return self._orders.put(unit)
+    def order(self, order: Ordered) -> None:
+        self._orders.put(order)
 
-    def take_back(self, order: Item) -> bool:
+    def take_back(self, order: Ordered) -> bool:
         return self._orders.take_back(order)
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
@@ -221,6 +221,7 @@ class Database:
             self._loop.call_soon_threadsafe(self._tell, items, False)
 
     def _tell(self, items: list[Item], has_changed: bool) -> None:
+        tell_of_claims(items)
         if has_changed:
             self._noticed_commit()
         for item in items:

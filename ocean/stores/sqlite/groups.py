@@ -4,10 +4,11 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ocean.kernel.errors import StoreBusy, StoreFailed
+from ocean.kernel.records import Claim
 from ocean.stores.sqlite.known import Known
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.waiting import Waiter
@@ -42,25 +43,39 @@ class Item:
         return self.result
 
 
+@dataclass(eq=False, slots=True, kw_only=True)
+class Ordered(Item):
+    """A claim, with who is told of what it took before anybody hears of its transaction."""
+
+    unit: Unit[list[Claim]]
+    waiter: Waiter = field(default_factory=Waiter)
+    claimed: Callable[[list[Claim]], None]
+
+
+def tell_of_claims(items: list[Item]) -> None:
+    """An order is the last of its group. What was not claimed, for whatever reason, is found by the next poke."""
+    order = items[-1]
+    if isinstance(order, Ordered) and order.error is None and order.result:
+        order.claimed(order.result)
+
+
 class Orders:
-    """Units that wait for a transaction that makes something due."""
+    """Claims that wait for a transaction that makes something due."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Item] = deque()
+        self._waiting: deque[Ordered] = deque()
 
-    def put(self, unit: Unit[Any]) -> Item:
-        order = Item(unit, Waiter())
+    def put(self, order: Ordered) -> None:
         self._waiting.append(order)
-        return order
 
-    def take_back(self, order: Item) -> bool:
+    def take_back(self, order: Ordered) -> bool:
         try:
             self._waiting.remove(order)
         except ValueError:
             return False
         return True
 
-    def next(self) -> Item | None:
+    def next(self) -> Ordered | None:
         try:
             return self._waiting.popleft()
         except IndexError:

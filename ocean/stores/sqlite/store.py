@@ -167,8 +167,8 @@ class SqliteStore(AccessStore, LeaseStore):
 
         return await self._write(act)
 
-    def order_claims(self, ask: ClaimAsk) -> ClaimOrder:
-        return Order(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)))
+    def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> ClaimOrder:
+        return Order(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)), claimed)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         for _ in range(planning.MOST_ROUNDS):

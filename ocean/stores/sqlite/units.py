@@ -7,10 +7,9 @@ from typing import Protocol, TypeVar
 
 from ocean.kernel.observing import Histogram
 from ocean.kernel.records import Claim
-from ocean.stores.sqlite.groups import Item
+from ocean.stores.sqlite.groups import Ordered
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.stores.sqlite.unit import Unit
-from ocean.stores.waiting import Waiter
 
 T = TypeVar("T")
 
@@ -31,10 +30,10 @@ class Transactions(Protocol):
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T: ...
 
-    def order(self, unit: Callable[[Transaction], T]) -> Item:
-        """A unit that the next transaction runs as its last one, if it has made something due."""
+    def order(self, order: Ordered) -> None:
+        """The next transaction runs it as its last unit, if it has made something due."""
 
-    def take_back(self, order: Item) -> bool:
+    def take_back(self, order: Ordered) -> bool:
         """False if it has been run, or is being run."""
 
     @property
@@ -49,18 +48,19 @@ class Transactions(Protocol):
 class Order:
     """A claim that the next transaction makes which makes something due."""
 
-    def __init__(self, transactions: Transactions, claim: Callable[[Transaction], list[Claim]]) -> None:
+    def __init__(
+        self,
+        transactions: Transactions,
+        claim: Callable[[Transaction], list[Claim]],
+        claimed: Callable[[list[Claim]], None],
+    ) -> None:
         self._transactions = transactions
-        self._order = transactions.order(claim)
+        self._order = Ordered(unit=claim, claimed=claimed)
+        transactions.order(self._order)
 
-    async def collect(self) -> list[Claim]:
-        order = self._order
-        if self._transactions.take_back(order):
-            return []
-        assert isinstance(order.waiter, Waiter)
-        await order.waiter.told()
-        # What was not claimed, for whatever reason, is found by the next poke.
-        return order.result if order.error is None else []
+    async def withdraw(self) -> None:
+        if not self._transactions.take_back(self._order):
+            await self._order.waiter.told()
 
 
 class Units(ABC):
