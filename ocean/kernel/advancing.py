@@ -46,10 +46,11 @@ class Advance:
         """Work on what was claimed by a transaction that nobody has heard of yet. `run` or `abandon` is to follow."""
         for claim in claims:
             self._begin(claim, claim.claimed_at)
-        # Whoever made them took all that was due: there is nothing to look for before one of them is over, or with the
-        # commit of one, until somebody has committed after it.
+        # Whoever made them took all that was due: there is nothing to look for before one of them is over. Nor with
+        # its commit, if it is only one, until somebody has committed after it. Where there are several, more may come.
         self._may_be_due = False
-        self._taken_all = self._crew.store.commits_seen() + 1
+        if len(claims) == 1:
+            self._taken_all = self._crew.store.commits_seen() + 1
 
     async def run(self) -> None:
         # The loop is a task of a group: a caller's native cancellation reaches it as the group's own, which the

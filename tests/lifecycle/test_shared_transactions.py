@@ -71,6 +71,19 @@ async def test_a_handler_that_has_answered_makes_room_before_its_commit_is_throu
         assert transactions(w) <= before + 1 + 6
 
 
+async def test_the_first_commits_of_several_that_were_claimed_along_share_theirs_with_the_next_claims() -> None:
+    async with stage(Script(Continue(), Continue(), Done(), Done())) as w, ticker(w.ocean) as one:
+        await let_others_go_on(w)
+        before = transactions(w)
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(start, w)
+                tasks.start_soon(start, w)
+            while one.ticks < 4:
+                await let_others_go_on(w)
+        assert transactions(w) == before + 3
+
+
 class Stuck(Ticker):
     """It never comes to its work."""
 

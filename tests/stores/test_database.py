@@ -20,7 +20,7 @@ from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
 from ocean.stores.sqlite import database as database_module
-from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.database import QUIET_ROUNDS, Database
 from ocean.stores.sqlite.transaction import Transaction
 from tests.conformance.kit import CLOG, a_run, claimed_run
 from tests.stores.dump import of_sqlite
@@ -317,6 +317,29 @@ async def test_what_is_queued_when_the_store_closes_is_still_committed(path: Pat
     await again.open()
     assert await again.read(lambda db: db.execute("SELECT count(*) FROM runs").fetchone()[0]) == 5
     await again.close()
+
+
+async def test_who_comes_meanwhile_leaves_with_those_who_are_answered_then_and_have_more_to_say(store: Store) -> None:
+    database = of_sqlite(store)
+    entered, let_go = threading.Event(), threading.Event()
+
+    def hold(_: Transaction) -> None:
+        entered.set()
+        let_go.wait()
+
+    async def twice() -> None:
+        await database.write(hold)
+        await database.write(lambda _: None)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(twice)
+        await anyio.to_thread.run_sync(entered.wait)
+        groups, units = database.group_sizes
+        tasks.start_soon(database.write, lambda _: None)
+        for _ in range(QUIET_ROUNDS + 2):
+            await anyio.lowlevel.checkpoint()
+        let_go.set()
+    assert database.group_sizes == (groups + 2, units + 3)
 
 
 @pytest.mark.parametrize(

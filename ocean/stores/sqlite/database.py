@@ -44,6 +44,7 @@ class Database:
         self._known = Known()
         self.batch_sizes = Histogram(BATCHES)
         self._is_gathering = False
+        self._is_on_its_way = False
         self._commits = 0
         self._waiters: dict[asyncio.Future[None], int] = {}
         self._look_ms = 0
@@ -130,12 +131,15 @@ class Database:
         waiter = Waiter()
         item = Item(unit, waiter)
         self._queue.append(item)
-        if not self._is_gathering:
-            self._is_gathering = True
-            self._loop.call_soon(self._gather, len(self._queue), 0)
+        if not self._is_gathering and not self._is_on_its_way:
+            self._begin_to_gather()
         await waiter.told()
         result: T = item.outcome()
         return result
+
+    def _begin_to_gather(self) -> None:
+        self._is_gathering = True
+        self._loop.call_soon(self._gather, len(self._queue), 0)
 
     def _gather(self, known: int, quiet: int) -> None:
         """Submit when rounds of the loop have brought nothing more: whoever comes until then shares the transaction,
@@ -147,6 +151,7 @@ class Database:
             return
         self._is_gathering = False
         if self._is_open:
+            self._is_on_its_way = True
             self._submit()
 
     @property
@@ -227,6 +232,10 @@ class Database:
         for item in items:
             if isinstance(item.waiter, Waiter):
                 item.waiter.tell()
+        # Who has come meanwhile leaves together with those who were answered now and have more to say.
+        self._is_on_its_way = False
+        if self._queue and not self._is_gathering:
+            self._begin_to_gather()
 
     def commits_seen(self) -> int:
         return self._commits
