@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from ocean.kernel.errors import StoreBusy, StoreFailed
 from ocean.kernel.observing import BATCHES, Histogram
@@ -149,7 +150,7 @@ class Writing:
             if len(group) > 1:
                 # Who was answered may have more to say: it shares the next group.
                 self._is_gathering = True
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
                 self._is_gathering = False
 
     def _may_leave(self) -> bool:
