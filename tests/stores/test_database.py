@@ -342,6 +342,18 @@ async def test_who_comes_meanwhile_leaves_with_those_who_are_answered_then_and_h
     assert database.group_sizes == (groups + 2, units + 3)
 
 
+async def test_a_thread_that_takes_along_what_was_gathering_leaves_nobody_waiting(store: Store) -> None:
+    database = of_sqlite(store)
+    first = asyncio.create_task(database.write(lambda _: None))
+    await anyio.lowlevel.checkpoint()
+    database.write_blocking(lambda _: None)
+    with anyio.fail_after(PATIENCE_S):
+        await first
+        for _ in range(10 * QUIET_ROUNDS):
+            await anyio.lowlevel.checkpoint()
+        await database.write(lambda _: None)
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -150,7 +150,8 @@ class Database:
             self._loop.call_soon(self._gather, waiting, quiet)
             return
         self._is_gathering = False
-        if self._is_open:
+        # A thread may have taken them along, and then nobody is told of another transaction.
+        if self._is_open and self._queue:
             self._is_on_its_way = True
             self._submit()
 
