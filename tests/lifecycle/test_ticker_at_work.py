@@ -13,7 +13,7 @@ from ocean.kernel.store import ClaimAsk
 from ocean.testing import World
 from ocean.ticking import MOST_AT_WORK, Ticker, ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start, start_idle
-from tests.lifecycle.ticking import PATIENCE_S, until_ticks
+from tests.lifecycle.ticking import PATIENCE_S, until_asleep, until_ticks
 
 pytestmark = pytest.mark.anyio
 
@@ -225,7 +225,7 @@ async def test_what_a_sleeping_ticker_claims_is_called_before_its_maker_goes_on_
     async with stage(Script(advance)) as w:
         who.set("ticker")
         async with ticker(w.ocean) as one:
-            await let_others_go_on(w)
+            await until_asleep(w)
             who.set("maker")
             await start(w)
             told.append("maker")

@@ -1,10 +1,13 @@
 """Waiting for a ticker's work."""
 
 import anyio
+import anyio.lowlevel
 
+from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from ocean.ticking import Ticker
 from tests.lifecycle.acting import let_others_go_on
+from tests.postgres.tables import of_postgres
 
 PATIENCE_S = 30
 
@@ -13,3 +16,16 @@ async def until_ticks(w: World, one: Ticker, count: int) -> None:
     with anyio.fail_after(PATIENCE_S):
         while one.ticks < count:
             await let_others_go_on(w)
+
+
+async def until_asleep(w: World) -> None:
+    """Until a ticker sleeps on what the next transaction makes due."""
+    with anyio.fail_after(PATIENCE_S):
+        while not _is_ordered(w):
+            await anyio.lowlevel.checkpoint()
+
+
+def _is_ordered(w: World) -> bool:
+    if isinstance(w.store, SqliteStore):
+        return bool(w.store.database._orders._waiting)
+    return bool(of_postgres(w.store).writing.orders._standing)
