@@ -5,6 +5,6 @@ import pytest
 
 @pytest.mark.xdist_group("kept together")
 def test_a_group_is_known_to_whoever_shares_out_the_tests(request: pytest.FixtureRequest) -> None:
-    """It goes by the test's name. A pytest that hides it there would share them out like all others, and say nothing."""
+    """It goes by the test's name: a pytest that hides it there would share them out like all others, without a word."""
     if hasattr(request.config, "workerinput"):
         assert request.node.nodeid.endswith("@kept together")

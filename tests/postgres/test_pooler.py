@@ -3,12 +3,16 @@
 import anyio
 import asyncpg
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from ocean import Clog, Continue, Done, Ocean, Outcome, StoreUnusable, Tick
 from ocean.stores.postgres.options import options_from
 from tests.postgres.pooler import pooled
 
 pytestmark = pytest.mark.anyio
+
+NO_TLS = b"\x04\xd2\x16\x2f"
+"""A client asks first whether the server speaks TLS."""
 
 
 def counter() -> Clog:
@@ -71,3 +75,24 @@ async def test_an_option_that_says_nothing_is_refused(query: str) -> None:
     with pytest.raises(StoreUnusable, match=query.partition("=")[0]):
         async with Ocean.open(f"postgresql://u@127.0.0.1:1/d?{query}"):
             pass
+
+
+async def test_a_pooler_that_refuses_our_settings_is_called_one() -> None:
+    """As PgBouncer does, whatever its mode."""
+    said = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
+
+    async def refuse(stream: SocketStream) -> None:
+        async with stream:
+            while NO_TLS in (asked := await stream.receive()):
+                await stream.send(b"N")
+            assert b"statement_timeout" in asked
+            await stream.send(b"E" + (len(said) + 4).to_bytes(4, "big") + said)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, refuse)
+        with pytest.raises(StoreUnusable, match=r"unsupported startup parameter: jit; .* say pooler=on"):
+            async with Ocean.open(f"postgresql://u@127.0.0.1:{port}/d"):
+                pass
+        tasks.cancel_scope.cancel()

@@ -51,6 +51,9 @@ BUSY = (
 REFUSAL = "OC001"
 """The SQLSTATE by which a function says no: see `ocean_refuse`."""
 
+UNSETTABLE = "unsupported startup parameter"
+"""How PgBouncer refuses a client that chooses settings for its connection."""
+
 PATIENCE_MS = (0, 20, 50, 100, 200, 400, 800, 1_600, 3_200)
 """How long to wait before each further try to reach a server."""
 CLOSING_S = 5
@@ -104,7 +107,8 @@ class Link:
             raise
         except (*LOST, asyncpg.PostgresError, ValueError) as error:
             await self.close()
-            raise StoreUnusable(f"cannot open PostgreSQL database {shown(self.options.url)}: {error}") from error
+            hint = "; a pooler is in between: say pooler=on" if UNSETTABLE in str(error) else ""
+            raise StoreUnusable(f"cannot open PostgreSQL database {shown(self.options.url)}: {error}{hint}") from error
 
     async def close(self) -> None:
         if self._pool is not None:
