@@ -150,8 +150,10 @@ class Writing:
             if len(group) > 1:
                 # Who was answered may have more to say: it shares the next group.
                 self._is_gathering = True
-                await anyio.lowlevel.checkpoint()
-                self._is_gathering = False
+                try:
+                    await anyio.lowlevel.checkpoint()
+                finally:
+                    self._is_gathering = False
 
     def _may_leave(self) -> bool:
         if not self._on_their_way:
