@@ -69,6 +69,19 @@ async def test_many_leave_while_another_group_is_on_its_way(url: str) -> None:
         assert await words_in(url) == [*words, "first"]
 
 
+async def test_many_that_a_group_has_no_room_for_leave_right_after_it(url: str) -> None:
+    words = [f"w{number:02}" for number in range(GROUP_LIMIT + AHEAD)]
+    async with proxied(url) as (there, proxy), desk(there) as d:
+        proxy.arm("held", b"w00")
+        async with anyio.create_task_group() as tasks:
+            for word in words:
+                tasks.start_soon(d.note, word)
+            with anyio.fail_after(20):
+                while await words_in(url) != words[GROUP_LIMIT:]:
+                    await anyio.lowlevel.checkpoint()
+            proxy.lets_go.set()
+
+
 @pytest.mark.parametrize(("count", "is_guessing"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "guesses"])
 async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
     url: str, count: int, is_guessing: bool
@@ -103,6 +116,24 @@ async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_ord
             proxy.lets_go.set()
         assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 21)
         assert await words_in(url) == ["first", *words]
+
+
+async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_more_to_say(url: str) -> None:
+    async with proxied(url) as (there, proxy), desk(there) as d:
+
+        async def two(word: str) -> None:
+            await d.note(word)
+            await d.note(f"{word} again")
+
+        proxy.arm("held", b"first")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(two, "first")
+            tasks.start_soon(two, "second")
+            await proxy.has_cut.wait()
+            tasks.start_soon(d.note, "meanwhile")
+            await anyio.wait_all_tasks_blocked()
+            proxy.lets_go.set()
+        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 5)
 
 
 async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand(url: str) -> None:
