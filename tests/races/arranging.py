@@ -41,7 +41,7 @@ async def busy_writer(world: World) -> AsyncIterator[None]:
             yield
         finally:
             go.set()
-    await database.write(lambda db: None)
+    await until(lambda: not (database._queue or database._is_gathering or database._is_on_its_way))
 
 
 async def queued(world: World, count: int) -> None:
