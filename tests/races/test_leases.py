@@ -26,7 +26,7 @@ from ocean.kernel.records import Claim
 from ocean.testing import World
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, log, look, stage, start, types
 from tests.lifecycle.outside import LEASE_MS, lease, leases, outside, row_of
-from tests.races.arranging import busy_writer, queued
+from tests.races.arranging import busy_writer, queued, until
 
 pytestmark = pytest.mark.anyio
 
@@ -176,10 +176,12 @@ async def behind(w: World, taken: Lease) -> AsyncIterator[tuple[Claim, list[Any]
         except OceanError as error:
             answers.append(type(error))
 
+    timers = w.clock.timers
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(complete)
-            await let_others_go_on(w)
+            # It sets one when it waits.
+            await until(lambda: w.clock.timers > timers)
             assert answers == []
             yield claim, answers
 
