@@ -1,13 +1,13 @@
 """Waiting for a ticker's work."""
 
 import anyio
-import anyio.lowlevel
 
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from ocean.ticking import Ticker
 from tests.lifecycle.acting import let_others_go_on
 from tests.postgres.tables import of_postgres
+from tests.races.arranging import until
 
 PATIENCE_S = 30
 
@@ -20,9 +20,7 @@ async def until_ticks(w: World, one: Ticker, count: int) -> None:
 
 async def until_asleep(w: World) -> None:
     """Until a ticker sleeps on what the next transaction makes due."""
-    with anyio.fail_after(PATIENCE_S):
-        while not _is_ordered(w):
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: _is_ordered(w))
 
 
 def _is_ordered(w: World) -> bool:

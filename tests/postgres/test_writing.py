@@ -136,6 +136,23 @@ async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_m
         assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 5)
 
 
+async def test_a_sender_that_is_cancelled_between_groups_leaves_the_way_open(url: str) -> None:
+    cancelled: list[bool] = []
+    async with desk(url) as d:
+
+        async def note(word: str) -> None:
+            await d.note(word)
+            cancelled.extend(sender.cancel() for sender in d.writing._senders)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(note, "a")
+            tasks.start_soon(note, "b")
+        assert True in cancelled
+        assert not d.writing._is_gathering
+        await d.note("c")
+        assert await words_in(url) == ["a", "b", "c"]
+
+
 async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand(url: str) -> None:
     async with desk(url) as d:
         items = [*notes("a"), ("refuse", {"word": "b"}), *notes("c"), ("fail", {"word": "d"}), ("wait", {"word": "e"})]
