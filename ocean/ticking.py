@@ -5,9 +5,9 @@ async with ticker(ocean):
 
 It sleeps until the earliest due time that `advance` told it, or until somebody commits: what this process commits it
 knows at once, and what others commit it sees by one cheap look a second at the file. While nothing is due and nobody
-commits, it asks the database nothing. Handlers that take long go on beside it, at most 128 at a time, and hold nobody
-up: what becomes due meanwhile is begun within some tens of milliseconds. A process without
-one loses nothing: any other poke does the same work.
+commits, it asks the database nothing. Handlers that take long go on beside it, 128 at a time, or a few more if a claim
+was on its way when its poke's time was over. They hold nobody up: what becomes due meanwhile is begun within some tens
+of milliseconds. A process without one loses nothing: any other poke does the same work.
 """
 
 import asyncio
