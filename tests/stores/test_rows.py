@@ -1,0 +1,53 @@
+"""Records from rows."""
+
+import copy
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
+from ocean.kernel.records import Event, Input, InputKind, RunInfo
+from ocean.stores.rows import maker
+
+RECORDS: list[type[Any]] = [RunInfo, Event, Input]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_what_is_made_in_short_is_what_the_record_makes_of_itself(record: type[Any]) -> None:
+    values = [InputKind.SIGNAL if field.name == "kind" else field.name for field in dataclasses.fields(record)]
+    made = maker(record)(*values)
+    assert type(made) is record
+    assert made == record(*values)
+    assert repr(made) == repr(record(*values))
+    assert hash(made) == hash(record(*values))
+    assert dataclasses.astuple(made) == tuple(values)
+    assert copy.copy(made) == pickle.loads(pickle.dumps(made)) == made
+    assert dataclasses.replace(made, **{dataclasses.fields(record)[0].name: 0}) != made
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_what_is_made_in_short_is_frozen(record: type[Any]) -> None:
+    fields = dataclasses.fields(record)
+    made = maker(record)(*range(len(fields)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(made, fields[0].name, None)
+    assert not hasattr(made, "__dict__")
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_what_is_made_in_short_needs_every_field(record: type[Any]) -> None:
+    with pytest.raises(TypeError, match="missing"):
+        maker(record)(*range(len(dataclasses.fields(record)) - 1))
+
+
+def test_a_record_that_looks_at_its_fields_is_not_made_in_short() -> None:
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Checked:
+        size: int
+
+        def __post_init__(self) -> None:
+            raise ValueError("never")
+
+    with pytest.raises(AssertionError, match="Checked looks at what it is made of"):
+        maker(Checked)
