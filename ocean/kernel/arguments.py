@@ -12,7 +12,7 @@ from ocean.kernel.errors import InvalidValue
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Caller, Key
 from ocean.kernel.store import Request
-from ocean.kernel.values import body_hash, checked_id, checked_time, decode, encode, shown
+from ocean.kernel.values import body_hash, checked_id, checked_time, encode_to_hash, shown
 
 
 class Sentinel(Enum):
@@ -54,6 +54,7 @@ class RunOptions(TypedDict, total=False):
 
 
 _USUAL_RETRY = RetryPolicy()
+_USUAL_RETRY_SAID = _USUAL_RETRY.as_json()
 
 
 def new_run(
@@ -93,7 +94,7 @@ def new_run(
     if deadline_at is not None:
         checked_time(deadline_at, "deadline_at")
     retry = retry or _USUAL_RETRY
-    text = None if input is UNSET else encode(input, "input")
+    text, said = _said(input)
     checked = checked_attributes({} if attributes is None else attributes)
     checked_flag(notify_parent, "notify_parent")
     keys = checked_keys(concurrency_keys)
@@ -105,8 +106,8 @@ def new_run(
     body: dict[str, Any] = {
         "session_id": checked_id(session_id, "session_id"),
         "clog_id": checked_id(clog_id, "clog_id"),
-        "input": _said(text),
-        "retry": retry.as_json(),
+        "input": said,
+        "retry": _USUAL_RETRY_SAID if retry is _USUAL_RETRY else retry.as_json(),
         "priority": priority,
         "attributes": checked,
         "deadline_at": deadline_at,
@@ -114,10 +115,14 @@ def new_run(
         "on_parent_end": on_parent_end,
     }
     # Left out of the hash when not given: bodies hashed before there were such options still compare equal.
-    body |= {"concurrency_keys": [[key.name, key.hold] for key in keys]} if keys else {}
-    body |= {"queue": queue} if queue is not None else {}
-    body |= {} if rate is None else {"rate": [rate.key, rate.limit, rate.per_ms]}
-    body |= {} if debounce is None else {"debounce": [debounce.ms, debounce.max_ms]}
+    if keys:
+        body["concurrency_keys"] = [[key.name, key.hold] for key in keys]
+    if queue is not None:
+        body["queue"] = queue
+    if rate is not None:
+        body["rate"] = [rate.key, rate.limit, rate.per_ms]
+    if debounce is not None:
+        body["debounce"] = [debounce.ms, debounce.max_ms]
     return NewRun(
         run_id=checked_id(run_id, "run_id"),
         is_id_given=is_id_given,
@@ -143,8 +148,7 @@ def new_run(
 
 
 def _rate(key: str | None, limit: int | None, per_ms: int | None) -> Take | None:
-    given = [value is not None for value in (key, limit, per_ms)]
-    if not any(given):
+    if key is None and limit is None and per_ms is None:
         return None
     if key is None or limit is None or per_ms is None:
         raise InvalidValue("rate_key, rate_limit and rate_per_ms go together: give all three or none")
@@ -198,7 +202,7 @@ def new_signal(
     if_idle: bool = False,
     required: bool = False,
 ) -> NewSignal:
-    text = None if input is UNSET else encode(input, "input")
+    text, said = _said(input)
     checked_flag(if_idle, "if_idle")
     checked_flag(required, "required")
     if deliver_at is not None:
@@ -208,7 +212,7 @@ def new_signal(
     return NewSignal(
         run_id=checked_id(run_id, "run_id"),
         body=text,
-        body_hash=body_hash([_said(text), deliver_at]),
+        body_hash=body_hash([said, deliver_at]),
         signal_id=optional_id(signal_id, "signal_id"),
         deliver_at=deliver_at,
         if_idle=if_idle,
@@ -217,12 +221,17 @@ def new_signal(
     )
 
 
-def _said(text: str | None) -> list[Any]:
-    """What is hashed of an input: its value, whatever the order of keys, and apart from one that was left out."""
-    return [] if text is None else [decode(text)]
+def _said(input: Any) -> tuple[str | None, list[Any]]:
+    """An input's text, and what is hashed of it: its value, whatever the order of keys, apart from one left out."""
+    if input is UNSET:
+        return None, []
+    text, value = encode_to_hash(input, "input")
+    return text, [value]
 
 
 def checked_keys(keys: Sequence[str | Key]) -> tuple[Key, ...]:
+    if isinstance(keys, tuple) and not keys:
+        return ()
     if isinstance(keys, str | Key) or not isinstance(keys, Iterable):
         raise InvalidValue(f"concurrency_keys are a list of names or Key(name, hold=…), got {shown(keys)}")
     checked = tuple(key if isinstance(key, Key) else Key(key) for key in keys)

@@ -17,6 +17,8 @@ LONGEST_PLACE = 400
 MAX_BYTES = 1024 * 1024
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 _NUL = "\\u0000"
+_WORDS = frozenset({str, bool, type(None)})
+_LISTS = (list, tuple)
 
 
 def _writer(*, sort_keys: bool) -> Callable[[Any], str]:
@@ -54,17 +56,23 @@ class Json(str):
 
 def encode(value: Any, what: str = "value") -> str:
     """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
+    return str(value) if type(value) is Json else encode_to_hash(value, what)[0]
+
+
+def encode_to_hash(value: Any, what: str = "value") -> tuple[str, Any]:
+    """The same, and what of it `body_hash` is to be told: the value, if it says of itself what the text says of it."""
     if type(value) is Json:
-        return str(value)
+        return str(value), decode(value)
     text = _written(value) if _is_plain(value, 0) else _NUL
     size = _size_of_clean(text)
     if size is None:
         # Something is wrong, or may be: so each place is looked at by itself.
-        text = _written(_plain(value, what, 0))
+        value = _plain(value, what, 0)
+        text = _written(value)
         size = len(text.encode())
     if size > MAX_BYTES:
         raise InvalidValue(f"{what} is {size} bytes of JSON, over {MAX_BYTES}: store it elsewhere, pass a reference")
-    return text
+    return text, value
 
 
 def encode_own(value: Any) -> str:
@@ -107,7 +115,7 @@ def checked_id(value: Any, what: str, limit: int = 256) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidValue(f"{what} must be a non-empty string, got {shown(value)}")
     _check_text(value, what)
-    if len(value.encode()) > limit:
+    if (len(value) if value.isascii() else len(value.encode())) > limit:
         raise InvalidValue(f"{what} is longer than {limit} bytes")
     return value
 
@@ -120,7 +128,7 @@ def checked_time(value: Any, what: str) -> int:
 
 def _is_plain(value: Any, depth: int) -> bool:
     """Whether it is JSON as it is, but for what its texts hold: `_plain` says the same, and why not."""
-    if type(value) is str or value is None or isinstance(value, str | bool):
+    if type(value) in _WORDS or isinstance(value, str):
         return True
     if isinstance(value, int):
         return INT_MIN <= value <= INT_MAX
@@ -129,10 +137,17 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth >= MAX_DEPTH:
         return False
     depth += 1
+    # Plain loops: a generator for each level would take twice as long.
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(item, depth) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return all(_is_plain(item, depth) for item in value)
+        for key, item in value.items():  # noqa: SIM110
+            if not isinstance(key, str) or not _is_plain(item, depth):
+                return False
+        return True
+    if isinstance(value, _LISTS):
+        for item in value:  # noqa: SIM110
+            if not _is_plain(item, depth):
+                return False
+        return True
     return False
 
 
@@ -192,6 +207,8 @@ def _refuse_non_finite(value: Any, where: str) -> None:
 def _check_text(text: str, where: str) -> None:
     if "\x00" in text:
         raise InvalidValue(f"{where} contains a NUL character")
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:

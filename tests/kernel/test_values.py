@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import MAX_BYTES, body_hash, checked_id, checked_time, decode, encode, shown
+from ocean.kernel.values import (
+    MAX_BYTES,
+    Json,
+    body_hash,
+    checked_id,
+    checked_time,
+    decode,
+    encode,
+    encode_to_hash,
+    shown,
+)
 
 SURROGATE = chr(0xD800)
 
@@ -201,6 +211,37 @@ def test_a_hash_does_not_depend_on_the_order_of_keys(value: Any) -> None:
 @given(JSON, JSON)
 def test_different_json_has_different_hashes(one: Any, other: Any) -> None:
     assert (body_hash(one) == body_hash(other)) == (encode(reordered_by_key(one)) == encode(reordered_by_key(other)))
+
+
+@settings(deadline=None)
+@given(JSON)
+def test_a_value_is_hashed_as_what_its_text_says(value: Any) -> None:
+    text, said = encode_to_hash(value)
+    assert text == encode(value)
+    assert body_hash(said) == body_hash(decode(text))
+
+
+class Named(StrEnum):
+    KEY = "key"
+
+
+class Numbered(IntEnum):
+    ONE = 1
+
+
+class Modelled(BaseModel):
+    name: str = "x"
+    size: float = 2.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [(1, (2,)), {Named.KEY: Numbered.ONE}, Modelled(), [{"b": Modelled(), "a": -0.0}], Json('{"b":1,"a":[1e16]}')],
+    ids=["tuples", "enums", "a model", "a model inside", "text that is JSON already"],
+)
+def test_what_is_not_plain_json_is_hashed_as_what_its_text_says(value: Any) -> None:
+    text, said = encode_to_hash(value)
+    assert body_hash(said) == body_hash(decode(text))
 
 
 def reordered_by_key(value: Any) -> Any:
