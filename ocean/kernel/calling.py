@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
 
 
+_NO_CODE = (lambda: None).__code__
+
+
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
     """The handler's outcome; a handler that raises, or answers something else, has failed this attempt.
 
@@ -38,7 +41,8 @@ async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcom
 
 async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
     """Call a clog's function: a plain one in a thread of its own, so that it may block and may call others."""
-    if inspect.iscoroutinefunction(fn):
+    # Most are plain `async def`, and the library looks behind partials and methods before it says so.
+    if getattr(fn, "__code__", _NO_CODE).co_flags & inspect.CO_COROUTINE or inspect.iscoroutinefunction(fn):
         return await fn(*args)
     # A limiter per call: threads that wait for nested ones must not use up the threads those need.
     answer = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))

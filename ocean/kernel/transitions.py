@@ -184,13 +184,13 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
     """A tick committed. `next_input_at` is the availability of the first input still in the inbox."""
     if run.ending:
         return ended(run, RunStatus.FAILED, now)
+    if isinstance(outcome, Done):
+        return ended(run, RunStatus.DONE, now, attempt=0)
+    if isinstance(outcome, Failed):
+        return ended(run, RunStatus.FAILED, now, attempt=0)
     free = _unlocked(run, now, attempt=0, tick_open=False)
     has_due_input = next_input_at is not None and next_input_at <= now
     match outcome:
-        case Done():
-            return ended(free, RunStatus.DONE, now)
-        case Failed():
-            return ended(free, RunStatus.FAILED, now)
         case Continue():
             return changed(free, status=RunStatus.PENDING, ready_at=now)
         case Ok() | Wait() if has_due_input:
@@ -242,9 +242,9 @@ def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
     return changed(free, status=RunStatus.PENDING, ready_at=now, ending=reason, tick_open=False)
 
 
-def ended(run: Run, status: RunStatus, now: int) -> Run:
+def ended(run: Run, status: RunStatus, now: int, **also: Any) -> Run:
     """Final: no lock, no wake, no due time ever again."""
-    return _unlocked(run, now, status=status, ending=None, tick_open=False, paused=False, ended_at=now)
+    return _unlocked(run, now, status=status, ending=None, tick_open=False, paused=False, ended_at=now, **also)
 
 
 def paused(run: Run, now: int) -> Run:

@@ -235,8 +235,10 @@ class TickWork:
     async def _sent(self, commit: TickCommit) -> TickAnswer:
         """A busy database is asked again: a finished call is too dear to throw away. Repeating a commit is safe."""
         for _ in range(COMMIT_TRIES - 1):
-            with suppress(StoreBusy):
+            try:
                 return await self._crew.store.commit_tick(commit)
+            except StoreBusy:
+                continue
         return await self._crew.store.commit_tick(commit)
 
     async def _take_turn(self, effects: Effects) -> None:

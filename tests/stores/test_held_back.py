@@ -19,7 +19,7 @@ from ocean.kernel.outcomes import Continue, Done, Ok, Outcome, Wait
 from ocean.kernel.records import Claim, ClogRecord, Run, RunStatus, changed
 from ocean.kernel.store import Behind, Committed, Contended, Store
 from ocean.stores.sqlite import groups
-from ocean.stores.sqlite.known import AtWork, Known
+from ocean.stores.sqlite.known import MOST_SESSIONS, AtWork, Known
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
@@ -199,6 +199,51 @@ async def test_a_clog_is_known_until_somebody_changes_it(pair: tuple[Store, Stor
     # In a transaction that is made anyway, so that it is not looked for before.
     made = [lambda: pending(ours, "more"), lambda: ours.claim_due(an_ask(run_id="next"))]
     assert (await together(database_of(ours), made))[1] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
+async def test_a_session_is_known_until_somebody_deletes_it(pair: tuple[Store, Store], who: int) -> None:
+    ours = pair[0]
+    first = await pending(ours, "first")
+    assert await _sessions_written(ours, "second") == 0
+    await pair[who].delete_session(first.session_id, None, None)
+    assert await _sessions_written(ours, "third") == 1
+    assert (await the_run(ours, "third")).session_id == first.session_id
+
+
+async def _sessions_written(store: Store, run_id: str) -> int:
+    """By the creation of this run."""
+    ran: list[str] = []
+    await database_of(store).on_writer(lambda db: db.set_trace_callback(ran.append))
+    await pending(store, run_id)
+    await database_of(store).on_writer(lambda db: db.set_trace_callback(None))
+    return sum("INTO ocean_sessions" in statement for statement in ran)
+
+
+@pytest.mark.anyio
+async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Store, Store]) -> None:
+    ours = pair[0]
+    database = database_of(ours)
+
+    def unit(transaction: Transaction) -> None:
+        transaction.hold("insert_session", "new", {"session_id": "new", "now": 1})
+        raise LockLost("refused")
+
+    async def fail() -> None:
+        with pytest.raises(LockLost):
+            await database.write(unit)
+
+    await together(database, [fail, lambda: pending(ours, "other", session_id="other")])
+    await pending(ours, "later", session_id="new")
+    assert (await the_run(ours, "later")).session_id == "new"
+
+
+def test_few_of_many_sessions_are_known() -> None:
+    known = Known()
+    known.learn_sessions(map(str, range(2 * MOST_SESSIONS)))
+    known.learn_sessions(["last"])
+    assert known.sessions == {"last"}
 
 
 @pytest.mark.anyio

@@ -193,7 +193,7 @@ def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
     if refused:
         return CallConflict(refused)
     if c.session_id is not None:
-        u.later("insert_session", c.session_id, session_id=c.session_id, now=u.now)
+        u.make_session(c.session_id)
     apply_effects(u, effects, origin)
     status = u.run(c.run_id).status if c.run_id is not None else None
     log(u, NewEvent("call.committed", encode({"method": c.method, "status": status}), c.clog_id), origin)

@@ -32,14 +32,9 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     queue = _queue(new, clog)
     if earlier is not None:
         return debounce_again(u, earlier, new, queue)
-    u.later("insert_session", new.session_id, session_id=new.session_id, now=u.now)
+    u.make_session(new.session_id)
     run = _insert(u, new, queue)
-    payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
-    if run.delayed_by:
-        payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
-    if new.retry_of is not None:
-        payload["retry_of"] = new.retry_of
-    event, seq = u.tell(run, "run.created", encode_own(payload), actor=new.actor, caused_by=caused_by)
+    event, seq = u.tell(run, "run.created", _told(run, new), actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         facts: dict[str, Any] = {"actor": new.actor, "caused_by": event, "event_seq": seq}
         store_input(u, run, InputKind.CREATED, new.input, available_at=u.now, **facts)
@@ -48,6 +43,22 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
         u.save(run)
         u.flush()
     return u.run(run.run_id)
+
+
+def _told(run: Run, new: NewRun) -> str:
+    if new.parent_run_id is None and run.delayed_by is None and new.retry_of is None:
+        return _told_of_most(run.status, new.priority)
+    payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
+    if run.delayed_by:
+        payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
+    if new.retry_of is not None:
+        payload["retry_of"] = new.retry_of
+    return encode_own(payload)
+
+
+@lru_cache(maxsize=256)
+def _told_of_most(status: RunStatus, priority: int) -> str:
+    return encode_own({"status": status, "parent_run_id": None, "priority": priority})
 
 
 def create_and_show(u: Unit, new: NewRun) -> RunInfo:

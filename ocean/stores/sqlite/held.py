@@ -57,6 +57,7 @@ def by_place(sql: str) -> Statement:
 row_of = {name: itemgetter(*by_place(QUERIES[name]).names) for name in HELD}
 """The parameters of a statement, in their places."""
 
+_SESSION = by_place(QUERIES["insert_session"]).names.index("session_id")
 _ROW = (*Run._fields, "due_at", "last_call")
 _ORDER_OF_INSERT = itemgetter(*map(_ROW.index, by_place(QUERIES["insert_run"]).names))
 _ORDER_OF_SAVE = itemgetter(*map(_ROW.index, by_place(QUERIES["save_run"]).names))
@@ -95,6 +96,10 @@ class Held:
             self.details.update(later.details)
         if later.begun:
             self.begun.update(later.begun)
+
+    def sessions(self) -> list[str]:
+        """Those that are made, if they were not there."""
+        return [row[_SESSION] for row in self.rows.get("insert_session", ())]
 
     def write(self, db: sqlite3.Connection) -> None:
         rows = self.rows

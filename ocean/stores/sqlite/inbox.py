@@ -130,7 +130,7 @@ def next_input_at(u: Unit, run_id: str) -> int | None:
         return None
     held = u.held_inputs(run)
     if held is not None:
-        return min((each["available_at"] for each in held if each["assigned_tick"] is None), default=None)
+        return min((each["available_at"] for each in held.values() if each["assigned_tick"] is None), default=None)
     row = u.one("next_input_at", run_id=run_id)
     return None if row is None else int(row["available_at"])
 
@@ -143,13 +143,16 @@ def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
     held = u.held_inputs(run)
     if held is None:
         return tuple(map(input_from, u.all("due_inputs", run_id=run.run_id, now=u.now, limit=limit)))
-    due = [each for each in held if each["assigned_tick"] is None and each["available_at"] <= u.now]
-    return tuple(map(input_from, sorted(due, key=itemgetter("available_at", "number"))[:limit]))
+    due = [each for each in held.values() if each["assigned_tick"] is None and each["available_at"] <= u.now]
+    return tuple(map(input_from, sorted(due, key=_IN_TURN)[:limit]))
+
+
+_IN_TURN = itemgetter("available_at", "number")
 
 
 def fix_inputs(u: Unit, run: Run, inputs: tuple[Input, ...]) -> None:
     """Give inputs to the tick that begins. They stay its inputs over every retry."""
-    held = {each["number"]: each for each in u.held_inputs(run) or ()}
+    held = u.held_inputs(run) or {}
     for each in inputs:
         if each.number in held:
             u.put_input(**{**held[each.number], "assigned_tick": run.tick})

@@ -1,5 +1,5 @@
 """What this process knows without looking: the ticks that it is at work on, so that their commits need not read them,
-the clogs, the last cursor, and whether anybody has a turn.
+the clogs, sessions, the last cursor, and whether anybody has a turn.
 
 It is what its own last transactions have written. It holds until somebody else writes to the file, which SQLite tells
 by the version of its data, or until a statement is run here that could have changed anything.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean.kernel.records import ClogRecord, Run, RunStatus
+
+MOST_SESSIONS = 10_000
 
 
 @dataclass(slots=True)
@@ -25,13 +27,15 @@ class AtWork:
 
 
 class Known:
-    """`clogs` are those that somebody has looked at, `seq` is the highest cursor ever given out; None is not known."""
+    """`clogs` are those that somebody has looked at, `sessions` some that are there, `seq` is the highest cursor ever
+    given out; None is not known."""
 
     def __init__(self) -> None:
         self._works: dict[str, AtWork] = {}
         self._version = 0
         self._changes = -1
         self.clogs: dict[str, ClogRecord | None] = {}
+        self.sessions: set[str] = set()
         self.seq: int | None = None
         self.has_turns: bool | None = None
 
@@ -56,12 +60,19 @@ class Known:
     def forget(self) -> None:
         self._works.clear()
         self.clogs.clear()
+        self.sessions.clear()
         self.seq = None
         self.has_turns = None
 
     def commit(self, db: sqlite3.Connection, seq: int | None) -> None:
         self._changes = db.total_changes
         self.seq = seq
+
+    def learn_sessions(self, written: Iterable[str]) -> None:
+        """Not all of them for ever: to write one that is there again costs little."""
+        if len(self.sessions) > MOST_SESSIONS:
+            self.sessions.clear()
+        self.sessions.update(written)
 
     def learn(self, begun: dict[str, AtWork], runs: Iterable[Run]) -> None:
         """From what has been written, in order."""

@@ -60,7 +60,7 @@ def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> N
         if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:
             raise refusals.row_of_ended_run(key.run_id)
         if key.scope == "session":
-            u.later("insert_session", key.session_id, session_id=key.session_id, now=u.now)
+            u.make_session(key.session_id)
         text = write.text if write.apply is None else write.apply(read_row(u, key).text)
         if text is None:
             u.do(f"clear_{key.scope}_row", **_address(key))

@@ -82,6 +82,7 @@ class Transaction:
         """Everything that is held back."""
         if self._accepted.keys:
             self._accepted.write(self._db)
+            self._known.learn_sessions(self._accepted.sessions())
             self._known.learn(self._accepted.begun, self._accepted.runs.values())
             self._accepted = Held()
         if self._own.keys:
@@ -142,8 +143,16 @@ class Transaction:
 
     def hold(self, name: str, key: str, values: Mapping[str, Any]) -> None:
         """A row to be written later, of the run, request or session whose key this is."""
+        self.hold_row(name, key, row_of[name](values))
+
+    def hold_row(self, name: str, key: str, row: tuple[Any, ...]) -> None:
+        """The same, with the values in their places."""
         own = self._own
-        own.rows.setdefault(name, []).append(row_of[name](values))
+        rows = own.rows.get(name)
+        if rows is None:
+            own.rows[name] = [row]
+        else:
+            rows.append(row)
         own.keys.add(key)
 
     def save(self, run: Run) -> None:
@@ -170,9 +179,10 @@ class Transaction:
         self._own.inputs.setdefault(run_id, {})[values["number"]] = values
         self._own.keys.add(run_id)
 
-    def held_inputs(self, run_id: str) -> dict[int, Values]:
+    def held_inputs(self, run_id: str) -> Mapping[int, Values]:
         """The new inputs of a run that are held back, by number."""
-        return {**self._accepted.inputs.get(run_id, {}), **self._own.inputs.get(run_id, {})}
+        accepted, own = self._accepted.inputs.get(run_id), self._own.inputs.get(run_id)
+        return {**accepted, **own} if accepted and own else accepted or own or {}
 
     def held_details(self, run_id: str) -> Values | None:
         """Of a run that is new, and held back."""
@@ -203,6 +213,10 @@ class Transaction:
     def held_runs(self) -> list[Run]:
         """All that are held back, as they will be written."""
         return list({run.run_id: run for run in chain(self._accepted.runs.values(), self._own.runs.values())}.values())
+
+    def is_known_session(self, session_id: str) -> bool:
+        """False: nobody knows."""
+        return session_id in self._known.sessions
 
     def has_turns(self) -> bool:
         """Whether anybody has one, which is seldom."""

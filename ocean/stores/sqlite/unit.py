@@ -4,10 +4,11 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ocean.kernel.records import ClogRecord, Run, changed, event_id
+from ocean.kernel.records import ClogRecord, Run, event_id, with_event
 from ocean.kernel.values import encode_own
 from ocean.stores.refusals import run_not_found
 from ocean.stores.rows import clog_from, run_of
+from ocean.stores.sqlite.held import QUERIES, by_place
 from ocean.stores.sqlite.keys import settle_slots, wake
 from ocean.stores.sqlite.known import AtWork
 from ocean.stores.sqlite.transaction import Transaction
@@ -51,6 +52,11 @@ class Unit:
         """Write with the rest of the transaction; whoever reads what belongs to this key finds it written."""
         self._transaction.hold(name, key, values)
 
+    def make_session(self, session_id: str) -> None:
+        """On first use."""
+        if not self._transaction.is_known_session(session_id):
+            self.later("insert_session", session_id, session_id=session_id, now=self.now)
+
     def find(self, run_id: str) -> Run | None:
         if run_id not in self._runs:
             run = self._transaction.saved(run_id)
@@ -61,7 +67,7 @@ class Unit:
         return self._runs[run_id]
 
     def run(self, run_id: str) -> Run:
-        run = self.find(run_id)
+        run = self._runs.get(run_id) or self.find(run_id)
         if run is None:
             raise run_not_found(run_id)
         return run
@@ -113,10 +119,10 @@ class Unit:
     def held_details(self, run_id: str) -> Mapping[str, Any] | None:
         return self._transaction.held_details(run_id)
 
-    def held_inputs(self, run: Run) -> list[Mapping[str, Any]] | None:
-        """Those that no tick has consumed, in the order of their numbers, if all of them are held back."""
+    def held_inputs(self, run: Run) -> Mapping[int, Mapping[str, Any]] | None:
+        """Those that no tick has consumed, by their numbers, if all of them are held back."""
         held = self._transaction.held_inputs(run.run_id)
-        return [held[number] for number in sorted(held)] if len(held) == run.pending_count else None
+        return held if len(held) == run.pending_count else None
 
     def begin_tick(self, run: Run, tick: dict[str, Any], numbers: list[int]) -> None:
         """It was claimed for the first time; these are its row and its inputs."""
@@ -179,17 +185,9 @@ class Unit:
         text: str | None = None,
     ) -> tuple[str, int]:
         """Append to a run's log; answers the event's id and cursor. `text` is a payload that is JSON already."""
-        run = self.run(run_id)
-        run = self.save(changed(run, event_count=run.event_count + 1))
+        run = self.save(with_event(self.run(run_id)))
         return self.tell(
-            run,
-            type,
-            encode_own(payload) if text is None else text,
-            tick=tick,
-            call=call,
-            actor=actor,
-            caused_by=caused_by,
-            clog_id=clog_id,
+            run, type, encode_own(payload) if text is None else text, tick, call, actor, caused_by, clog_id
         )
 
     def tell(
@@ -197,7 +195,6 @@ class Unit:
         run: Run,
         type: str,
         payload: str,
-        *,
         tick: int | None = None,
         call: int | None = None,
         actor: str | None = None,
@@ -205,33 +202,36 @@ class Unit:
         clog_id: str | None = None,
     ) -> tuple[str, int]:
         """Append the event that the run has counted last."""
-        seq = self._transaction.next_seq()
-        event = {
-            "seq": seq,
-            "ts": self.now,
-            "type": type,
-            "payload": payload,
-            "session_id": run.session_id,
-            "run_id": run.run_id,
-            "run_seq": run.event_count,
-            "tick": tick,
-            "call": call,
-            "clog_id": clog_id or run.clog_id,
-            "actor": actor,
-            "correlation_id": run.correlation_id,
-            "causation_id": caused_by,
-        }
-        self._transaction.hold("insert_event", run.run_id, event)
-        return event_id(run.run_id, run.event_count), seq
+        run_id, run_seq, seq = run.run_id, run.event_count, self._transaction.next_seq()
+        event = (
+            seq,
+            self.now,
+            run.session_id,
+            run_id,
+            run_seq,
+            tick,
+            call,
+            clog_id or run.clog_id,
+            type,
+            payload,
+            actor,
+            run.correlation_id,
+            caused_by,
+        )
+        self._transaction.hold_row("insert_event", run_id, event)
+        return event_id(run_id, run_seq), seq
 
     def append(self, **event: Any) -> int:
         """Append an event of no run, which has no `run_seq`."""
         seq = self._transaction.next_seq()
-        values = {**_NO_EVENT, **event, "ts": self.now, "seq": seq}
-        self._transaction.hold("insert_event", "", values)
+        values = {"ts": self.now, "seq": seq, **event}
+        self._transaction.hold_row("insert_event", "", tuple(map(values.get, _EVENT)))
         return seq
 
 
-_NO_EVENT = dict.fromkeys(
-    ("session_id", "run_id", "run_seq", "tick", "call", "clog_id", "actor", "correlation_id", "causation_id")
+_EVENT = (
+    *("seq", "ts", "session_id", "run_id", "run_seq", "tick", "call", "clog_id", "type", "payload"),
+    *("actor", "correlation_id", "causation_id"),
 )
+"""In the order in which `tell` says them."""
+assert by_place(QUERIES["insert_event"]).names == _EVENT
