@@ -94,8 +94,11 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_commit_told(outcome text, status text, reason text, attempt bigint, inputs jsonb, a jsonb)
 RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN jsonb_build_object('outcome', outcome, 'status', status, 'reason', reason, 'attempt', attempt, 'inputs', inputs,
-    'claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id', 'version', a->'version')::text;
+  -- Put together as text: what the kernel says has no words that need quoting, and what it was told is JSON already.
+  RETURN '{"outcome":"' || outcome || '","status":"' || status || '","reason":"' || reason || '","attempt":' || attempt
+    || ',"inputs":' || inputs::text || ',"claimed_at":' || coalesce((a->'claimed_at')::text, 'null')
+    || ',"epoch":' || coalesce((a->'epoch')::text, 'null') || ',"instance":' || coalesce((a->'instance_id')::text, 'null')
+    || ',"version":' || coalesce((a->'version')::text, 'null') || '}';
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_commit_retry(r runs, a jsonb, t ocean_ticks, error text, after_ms bigint, o ocean_origin)

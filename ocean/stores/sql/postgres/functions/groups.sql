@@ -25,6 +25,8 @@ CREATE OR REPLACE FUNCTION ocean_write(token text, items jsonb, is_told boolean,
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   item jsonb;
+  early jsonb[] := '{}';
+  began bigint;
   stretch jsonb[];
   tried int := 0;
   together json[];
@@ -43,6 +45,10 @@ BEGIN
   IF ocean_has_other_plans() THEN
     RETURN ocean_write_planned(token, items, is_told, ask);
   END IF;
+  IF count > 1 THEN
+    began := ocean_now();
+    early := ocean_create_early(items, began);
+  END IF;
   PERFORM ocean_lock();
   SELECT c.last_value, EXISTS (SELECT 1 FROM ocean_groups g WHERE g.token = ocean_write.token) INTO cursor, is_void
   FROM ocean_cursor c;
@@ -58,6 +64,9 @@ BEGIN
         claims := made.claims;
         receipts := made.receipts;
       END IF;
+    END IF;
+    IF cardinality(early) > 0 THEN
+      answers := ocean_create_plain(early, true, began);
     END IF;
     WHILE cardinality(answers) < count LOOP
       item := items->(cardinality(answers));
@@ -78,6 +87,9 @@ BEGIN
     -- A sequence is not undone by itself. Nobody else can have drawn from it. A server that is not the primary any more
     -- fails here for all of them: it was no item's fault, and another server may do.
     PERFORM setval('ocean_cursor', cursor);
+    IF cardinality(early) > 0 THEN
+      PERFORM ocean_take_back_early(early);
+    END IF;
     answers := '{}';
     FOR item IN SELECT jsonb_array_elements(items) LOOP
       answers := answers || ocean_perform_alone(item, now);

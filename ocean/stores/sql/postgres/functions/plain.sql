@@ -22,7 +22,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_perform_plain(verb text, items jsonb[], now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
 BEGIN
   RETURN CASE verb
-    WHEN 'create_run' THEN ocean_create_plain(items, now)
+    WHEN 'create_run' THEN ocean_create_plain(items, false, now)
     WHEN 'commit_tick' THEN ocean_commit_plain(items, now)
     WHEN 'deliver_signal' THEN ocean_signal_plain(items, now)
   END;
@@ -54,43 +54,85 @@ BEGIN
   RETURN r;
 END $$;
 
--- New runs of clogs at home here, with nothing but an input.
-CREATE OR REPLACE FUNCTION ocean_create_plain(news jsonb[], now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
+-- New runs of clogs at home here, with nothing but an input. What `ocean_new_run`, `ocean_tell_creation` and
+-- `ocean_append_input` make of such a one is said here for all of them at once, table by table. Their own rows may be
+-- there already (`ocean_create_early`).
+CREATE OR REPLACE FUNCTION ocean_create_plain(news jsonb[], is_early boolean, now bigint) RETURNS json[] LANGUAGE plpgsql AS $$
 DECLARE
-  made runs[] := '{}';
-  told events[] := '{}';
-  inputs ocean_inbox[] := '{}';
   cursor bigint := (SELECT c.last_value FROM ocean_cursor c);
-  n jsonb;
-  r runs;
 BEGIN
-  IF EXISTS (SELECT 1 FROM unnest(news) given WHERE NOT EXISTS (
-      SELECT 1 FROM ocean_clogs c WHERE c.clog_id = given->>'clog_id' AND NOT c.external)) THEN
+  IF NOT ocean_are_at_home(news) THEN
+    IF is_early THEN
+      RAISE EXCEPTION 'a clog has changed while its runs waited for their turn';
+    END IF;
     RETURN NULL;
   END IF;
-  FOREACH n IN ARRAY news LOOP
-    cursor := cursor + 1;
-    r := ocean_new_run(n, NULL, now);
-    r.event_count := r.event_count + 1;
-    told := told || ocean_event_row(r, cursor, ocean_origin(now, n->>'actor'), 'run.created',
-      ocean_creation_told(r, n));
-    IF n->>'input' IS NOT NULL THEN
-      r.inbox_count := 1;
-      r.pending_count := 1;
-      inputs := inputs || ocean_input_row(r, now, 'created', n->>'input', now, n->>'actor', ocean_last_event(r), cursor);
-    END IF;
-    made := made || r;
-  END LOOP;
-  PERFORM setval('ocean_cursor', cursor);
-  INSERT INTO ocean_sessions (session_id, created_at) SELECT DISTINCT m.session_id, now FROM unnest(made) m
+  PERFORM setval('ocean_cursor', cursor + cardinality(news));
+  INSERT INTO ocean_sessions (session_id, created_at) SELECT DISTINCT n->>'session_id', now FROM unnest(news) n
   ON CONFLICT DO NOTHING;
-  PERFORM ocean_insert_all(made, news);
-  INSERT INTO events SELECT * FROM unnest(told);
-  IF cardinality(inputs) > 0 THEN
-    INSERT INTO ocean_inbox SELECT * FROM unnest(inputs);
+  IF NOT is_early THEN
+    PERFORM ocean_insert_plain(news, now);
   END IF;
+  INSERT INTO events (seq, ts, session_id, run_id, run_seq, clog_id, type, payload, actor, correlation_id)
+  SELECT cursor + place, now, n->>'session_id', n->>'run_id', 1, n->>'clog_id', 'run.created',
+    ocean_plain_creation_told(CASE WHEN n->>'input' IS NULL THEN 'idle' ELSE 'pending' END, (n->>'priority')::smallint),
+    n->>'actor', coalesce(n->>'correlation_id', n->>'run_id')
+  FROM unnest(news) WITH ORDINALITY told(n, place);
+  INSERT INTO ocean_inbox (run_id, number, kind, body, actor, caused_by, available_at, created_at, event_seq)
+  SELECT n->>'run_id', 1, 'created', n->>'input', n->>'actor', (n->>'run_id') || ':1', now, now, cursor + place
+  FROM unnest(news) WITH ORDINALITY told(n, place) WHERE n->>'input' IS NOT NULL;
   -- All else that there is to say of them, their creators know.
-  RETURN array_fill(json_build_object('answer', json_build_object('made_at', now)), ARRAY[cardinality(made)]);
+  RETURN array_fill(json_build_object('answer', json_build_object('made_at', now)), ARRAY[cardinality(news)]);
+END $$;
+
+-- Whether somebody has all their clogs, and calls them himself.
+CREATE OR REPLACE FUNCTION ocean_are_at_home(news jsonb[]) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN NOT EXISTS (SELECT 1 FROM unnest(news) given WHERE NOT EXISTS (
+    SELECT 1 FROM ocean_clogs c WHERE c.clog_id = given->>'clog_id' AND NOT c.external));
+END $$;
+
+-- The rows that are theirs alone.
+CREATE OR REPLACE FUNCTION ocean_insert_plain(news jsonb[], now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO runs (run_id, session_id, clog_id, correlation_id, priority, status, attempt, max_attempts, due_at, last_call,
+    ready_at, lock_epoch, tick, tick_open, paused, event_count, inbox_count, pending_count, created_at, updated_at)
+  SELECT n->>'run_id', n->>'session_id', n->>'clog_id', coalesce(n->>'correlation_id', n->>'run_id'),
+    (n->>'priority')::smallint, CASE WHEN g.input IS NULL THEN 'idle' ELSE 'pending' END, 0,
+    (n->'retry'->>'max_attempts')::bigint, CASE WHEN g.input IS NOT NULL THEN now END, false,
+    CASE WHEN g.input IS NOT NULL THEN now END, 0, 0, false, false, 1, (g.input IS NOT NULL)::int,
+    (g.input IS NOT NULL)::int, now, now
+  FROM unnest(news) n, LATERAL (SELECT n->>'input' AS input OFFSET 0) g;
+  INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end)
+  SELECT n->>'run_id', n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end'
+  FROM unnest(news) n;
+END $$;
+
+-- What a group begins with, if that is plain creations, is written before it is the group's turn: nobody can know of these
+-- runs yet, so nobody waits for them. Their sessions could be waited for: those are written in turn, and looked at by the
+-- commit. Answers the runs written so.
+CREATE OR REPLACE FUNCTION ocean_create_early(items jsonb, now bigint) RETURNS jsonb[] LANGUAGE plpgsql AS $$
+DECLARE
+  news jsonb[] := '{}';
+BEGIN
+  IF items->0->>0 = 'create_run' THEN
+    news := ocean_plain_stretch(items, 0);
+  END IF;
+  IF cardinality(news) < 2 OR NOT ocean_are_at_home(news) THEN
+    RETURN '{}';
+  END IF;
+  SET CONSTRAINTS runs_session_id_fkey DEFERRED;
+  PERFORM ocean_insert_plain(news, now);
+  RETURN news;
+EXCEPTION WHEN OTHERS THEN
+  -- Whose fault it is will be found out when it is their turn.
+  RETURN '{}';
+END $$;
+
+-- As if they had not been.
+CREATE OR REPLACE FUNCTION ocean_take_back_early(news jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM runs r WHERE r.run_id = ANY (ARRAY(SELECT n->>'run_id' FROM unnest(news) n));
 END $$;
 
 -- Ticks that emit events, write at most their own run's row, and move or end their run, which has no keys, no kin, no
@@ -106,6 +148,7 @@ DECLARE
   further ocean_inbox[] := '{}';
   has_written boolean := false;
   has_ended boolean := false;
+  is_over boolean;
   cursor bigint := (SELECT c.last_value FROM ocean_cursor c);
   numbers jsonb;
   a jsonb;
@@ -182,15 +225,22 @@ BEGIN
     r.event_count := r.event_count + 1;
     told := told || ocean_event_row(r, cursor, o, 'tick.committed',
       ocean_commit_told(answered, r.status, t.reason, before.attempt, numbers, a));
-    has_ended := has_ended OR ocean_is_ended(r);
-    IF ocean_is_ended(r) OR r.status = 'waiting' THEN
+    is_over := ocean_is_ended(r);
+    has_ended := has_ended OR is_over;
+    IF is_over OR r.status = 'waiting' THEN
       cursor := cursor + 1;
       r.event_count := r.event_count + 1;
       told := told || ocean_event_row(r, cursor, o, CASE WHEN r.status = 'waiting' THEN 'run.waiting' ELSE 'run.' || answered END,
         CASE answered WHEN 'done' THEN '{"output":' || said || '}' WHEN 'failed' THEN '{"error":' || said || '}'
           ELSE json_build_object('wake_at', r.wake_at)::text END);
     END IF;
-    held[place] := ocean_timed(r);
+    IF is_over THEN
+      r.due_at := NULL;
+      r.last_call := false;
+    ELSE
+      r := ocean_timed(r);
+    END IF;
+    held[place] := r;
   END LOOP;
   PERFORM setval('ocean_cursor', cursor);
 

@@ -205,12 +205,13 @@ BEGIN
   IF r.ending IS NOT NULL THEN
     RETURN ocean_ended(r, 'failed', now);
   END IF;
-  r := ocean_unlocked(r, now);
   r.attempt := 0;
-  r.tick_open := false;
   IF outcome IN ('done', 'failed') THEN
     RETURN ocean_ended(r, outcome, now);
-  ELSIF outcome = 'continue' OR coalesce(next_input_at <= now, false) THEN
+  END IF;
+  r := ocean_unlocked(r, now);
+  r.tick_open := false;
+  IF outcome = 'continue' OR coalesce(next_input_at <= now, false) THEN
     r.status := 'pending';
     r.ready_at := now;
   ELSIF outcome = 'ok' AND next_input_at IS NULL THEN

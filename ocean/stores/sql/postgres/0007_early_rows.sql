@@ -1,0 +1,5 @@
+-- A run may be written before its session, if both are there when it is looked at: see ocean_create_early.
+ALTER TABLE runs ALTER CONSTRAINT runs_session_id_fkey DEFERRABLE INITIALLY IMMEDIATE;
+
+-- This one has other arguments now.
+DROP FUNCTION IF EXISTS ocean_create_plain(jsonb[], bigint);

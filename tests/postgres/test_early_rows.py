@@ -1,0 +1,178 @@
+"""Plain creations are written before it is their group's turn: nobody waits for them, and in turn they are as if they
+had been written then."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from ocean.compose import open_test_store
+from ocean.kernel.effects import NewRun
+from ocean.kernel.errors import RunEnded
+from ocean.kernel.outcomes import Done
+from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, RunInfo, RunStatus
+from ocean.kernel.store import Store
+from ocean.stores.postgres.wording import run_words
+from ocean.testing import ManualClock
+from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, claim, ended_run, events, run_tick, the_run
+from tests.invariants import check_store
+from tests.postgres.rivals import PATIENCE_S, Rival, rival
+
+pytestmark = pytest.mark.anyio
+
+HAS_ROWS = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND relation = 'runs'::regclass AND mode = 'RowExclusiveLock'"
+
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(database: str, clock: ManualClock, anyio_backend: Any) -> AsyncIterator[Store]:
+    opened = await open_test_store(database, clock)
+    await opened.register_clogs([ClogRecord(CLOG, "1", False)])
+    yield opened
+    await check_store(opened, clock.now())
+    await opened.close()
+
+
+def plain(run_id: str, session_id: str = "s", **given: Any) -> NewRun:
+    return a_run(run_id, session_id=session_id, input={"n": 1}, **given)._replace(is_id_given=False)
+
+
+async def created(store: Store, *news: NewRun) -> list[RunInfo]:
+    """As one group."""
+    return await asyncio.gather(*(store.create_run(new, None) for new in news))
+
+
+@asynccontextmanager
+async def waiting(database: str, store: Store, *news: NewRun) -> AsyncIterator[Rival]:
+    """Somebody else's turn, for which a group waits that creates these."""
+    async with rival(database) as other:
+        await other.lock()
+        made = asyncio.ensure_future(created(store, *news))
+        pid = await other.is_waited_for()
+        assert await other.db.fetchval(HAS_ROWS, pid) == 1, "the rows are written while it waits"
+        yield other
+        with anyio.fail_after(PATIENCE_S):
+            for run, new in zip(await made, news, strict=True):
+                assert await store.get_run(new.run_id) == run, "its creator was told what it is"
+
+
+async def test_rows_that_are_written_early_are_nobodys_before_their_turn(database: str, store: Store) -> None:
+    async with waiting(database, store, plain("a"), plain("b")) as other:
+        assert await other.db.fetchval("SELECT count(*) FROM runs") == 0
+        assert await store.claim_due(an_ask()) == []
+        await other.commit()
+    assert sorted([(await claim(store)).run.run_id, (await claim(store)).run.run_id]) == ["a", "b"]
+    assert [event.type for event in await events(store)] == ["run.created", "run.created"]
+
+
+async def test_their_session_can_be_deleted_while_they_wait(database: str, store: Store) -> None:
+    """With a foreign key that is looked at when they are written, each would wait for the other."""
+    await created(store, plain("old"), plain("older"))
+    async with waiting(database, store, plain("a"), plain("b")) as other:
+        with anyio.fail_after(PATIENCE_S):
+            await other.write(("delete_session", {"session_id": "s", "actor": None}))
+        await other.commit()
+    assert (await the_run(store, "a")).session_id == "s"
+    assert await store.get_run("old") is None
+
+
+async def test_their_session_can_be_made_by_another_while_they_wait(database: str, store: Store) -> None:
+    async with waiting(database, store, plain("a", "new"), plain("b", "new")) as other:
+        with anyio.fail_after(PATIENCE_S):
+            await other.db.execute("INSERT INTO ocean_sessions (session_id, created_at) VALUES ('new', 1)")
+        await other.commit()
+    assert (await the_run(store, "b")).session_id == "new"
+
+
+async def test_two_groups_that_wait_for_their_turn_do_not_wait_for_each_other(
+    database: str, store: Store, clock: ManualClock
+) -> None:
+    second = await open_test_store(database, clock)
+    async with waiting(database, store, plain("a", "x"), plain("b", "y")) as other:
+        made = asyncio.ensure_future(created(second, plain("c", "y"), plain("d", "x")))
+        with anyio.fail_after(PATIENCE_S):
+            while (
+                await other.db.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") < 2
+            ):
+                pass
+        await other.commit()
+        with anyio.fail_after(PATIENCE_S):
+            await made
+    await second.close()
+    assert {event.run_id for event in await events(store)} == {"a", "b", "c", "d"}
+
+
+async def test_they_are_created_when_they_were_asked_for_however_long_they_wait(
+    database: str, store: Store, clock: ManualClock
+) -> None:
+    began = clock.now()
+    async with waiting(database, store, plain("a"), plain("b")) as other:
+        await other.db.execute("UPDATE ocean_test_clock SET now = now + 5000")
+        await other.commit()
+    assert (await the_run(store, "a")).created_at == began
+
+
+async def test_a_clog_that_goes_outside_while_they_wait_has_them_in_its_queue(database: str, store: Store) -> None:
+    await created(store, plain("old"), plain("older"))
+    async with waiting(database, store, plain("a"), plain("b")) as other:
+        await other.db.execute("UPDATE ocean_clogs SET external = true")
+        await other.commit()
+    assert [(await the_run(store, run_id)).queue for run_id in ("a", "b")] == [DEFAULT_QUEUE, DEFAULT_QUEUE]
+
+
+async def test_who_is_refused_behind_them_takes_nothing_of_theirs_along(store: Store) -> None:
+    await ended_run(store, "over", Done())
+    first, second, refused = await asyncio.gather(
+        store.create_run(plain("a"), None),
+        store.create_run(plain("b"), None),
+        store.deliver_signal(a_signal("over"), None),
+        return_exceptions=True,
+    )
+    assert isinstance(refused, RunEnded)
+    assert isinstance(first, RunInfo)
+    assert isinstance(second, RunInfo)
+    assert await store.get_run("a") == first
+    assert [event.type for event in await events(store, "b")] == ["run.created"]
+
+
+async def test_one_whose_id_is_taken_is_found_out_in_turn(store: Store) -> None:
+    """No id that is made up is, but what the database says must not depend on that."""
+    await created(store, plain("a"), plain("other"))
+    groups = store.batch_sizes.count
+    taken, free = await asyncio.gather(
+        store.create_run(plain("a", priority=1), None), store.create_run(plain("b"), None), return_exceptions=True
+    )
+    assert store.batch_sizes.count == groups + 1
+    assert isinstance(taken, Exception)
+    assert isinstance(free, RunInfo)
+    assert (await the_run(store, "a")).priority == 5
+    assert (await the_run(store, "b")).status is RunStatus.PENDING
+
+
+async def test_a_group_that_was_given_up_while_it_waited_leaves_none(database: str, store: Store) -> None:
+    async with rival(database) as other:
+        await other.lock()
+        async with rival(database) as late:
+            words = [("create_run", run_words(plain("a"))), ("create_run", run_words(plain("b")))]
+            writing = asyncio.ensure_future(late.write(*words, token="late"))
+            await other.is_waited_for()
+            await other.db.execute("SELECT ocean_settle('late')")
+            await other.commit()
+            with anyio.fail_after(PATIENCE_S), pytest.raises(Exception, match="was given up"):
+                await writing
+    assert await store.get_run("a") is None
+
+
+async def test_a_tick_of_a_run_that_was_written_early_is_like_any_other(store: Store) -> None:
+    await created(store, plain("a"), plain("b"))
+    await run_tick(store, "a", Done(1))
+    assert (await the_run(store, "a")).status is RunStatus.DONE
