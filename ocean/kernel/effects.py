@@ -158,4 +158,17 @@ class Effects:
 
     @property
     def is_empty(self) -> bool:
-        return not any(getattr(self, name) for name in self.__slots__ if name != "guards")
+        """Guards aside, which change nothing."""
+        return not (
+            self.writes
+            or self.events
+            or self.signals
+            or self.runs
+            or self.timers
+            or self.attributes
+            or self.takes
+            or self.delete_runs
+            or self.delete_ticks
+            or self.delete_session_by
+            or self.release_dedupe_key
+        )

@@ -87,10 +87,15 @@ def is_lapsed_lease(run: Run, now: int) -> bool:
 
 def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
     """Every condition that keeps whoever asks from claiming the run now."""
-    if run.is_ended:
-        return (Hold("ended", f"the run ended {run.status}; nothing moves it any more"),)
     if kernel_end(run, now) or is_lapsed_lease(run, now):
         return ()
+    return holds_of_its_own(run, around, now)
+
+
+def holds_of_its_own(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
+    """The same of a run that no `advance` owes anything."""
+    if run.is_ended:
+        return (Hold("ended", f"the run ended {run.status}; nothing moves it any more"),)
     found: list[Hold] = []
     if not around.is_here and around.is_external:
         found.extend(_worker_holds(run))

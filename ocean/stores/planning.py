@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ocean.kernel.eligibility import FullKey, Surroundings, holds, is_lapsed_lease, kernel_end
+from ocean.kernel.eligibility import FullKey, Surroundings, holds_of_its_own, is_lapsed_lease, kernel_end
 from ocean.kernel.records import WAKE, Agenda, Claim, ClogRecord, Input, Lock, Run, RunInfo
 from ocean.kernel.store import ClaimAsk, NotClaimable
 from ocean.kernel.transitions import EndNow, claimed
@@ -32,10 +32,10 @@ def once_claimed(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run
     """The run as a claim of it would leave it, or why there would be none."""
     if owed := kernel_end(run, now):
         return NotClaimable(end=owed)
-    if found := holds(run, around, now):
-        return NotClaimable(holds=found)
     if is_lapsed_lease(run, now):
         return NotClaimable()
+    if found := holds_of_its_own(run, around, now):
+        return NotClaimable(holds=found)
     lock_ms = ask.clogs[run.clog_id].lock_ms
     following = claimed(run, ask.instance_id, lock_ms, now, is_lease=ask.is_lease)
     return NotClaimable(end=following.reason) if isinstance(following, EndNow) else following

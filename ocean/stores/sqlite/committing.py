@@ -37,26 +37,35 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
         raise refusals.tick_gone(c.lock.run_id, c.tick)
     if isinstance(c.outcome, Retry):
         return _commit_retry(u, run, c, c.outcome, tick)
+    has_effects = not c.effects.is_empty or bool(c.effects.guards)
+    origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
+    if has_effects:
+        not_now = _not_now(u, run, c, tick, origin)
+        if not_now is not None:
+            return not_now
+        apply_effects(u, c.effects, origin)
+    numbers = consume_inputs(u, run)
+    if isinstance(c.outcome, Continue):
+        body = encode(c.outcome.input, "Continue.input")
+        append_input(u, run.run_id, InputKind.CONTINUE, body, available_at=CONTINUATION_AT)
+    _settle(u, c, tick, numbers)
+    if has_effects:
+        apply_deletions(u, c.effects, origin)
+    left = u.find(run.run_id)
+    return Committed(left.status if left else None)
+
+
+def _not_now(u: Unit, run: Run, c: TickCommit, tick: Row, origin: Origin) -> TickAnswer | None:
+    """What becomes of a tick whose effects cannot be applied, because of what others have done meanwhile."""
     if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):
         return Behind()
-    origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
     if must_run_again(u, c.effects, origin):
         if tick["conflicts"] >= MOST_CONFLICTS:
             beaten = Retry(ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times"))
             return replace(_commit_retry(u, run, c, beaten, tick), instead=beaten)
         return _restart(u, run, c, tick)
     refused = counters.refused(u, c.effects.takes)
-    if refused:
-        return _call_again(u, run, c, tick, refused)
-    apply_effects(u, c.effects, origin)
-    numbers = consume_inputs(u, run)
-    if isinstance(c.outcome, Continue):
-        body = encode(c.outcome.input, "Continue.input")
-        append_input(u, run.run_id, InputKind.CONTINUE, body, available_at=CONTINUATION_AT)
-    _settle(u, c, tick, numbers)
-    apply_deletions(u, c.effects, origin)
-    left = u.find(run.run_id)
-    return Committed(left.status if left else None)
+    return _call_again(u, run, c, tick, refused) if refused else None
 
 
 def _settle(u: Unit, c: TickCommit, tick: Row, numbers: list[int]) -> None:

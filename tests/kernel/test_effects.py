@@ -1,0 +1,33 @@
+"""What one call wants to change."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from ocean.kernel.effects import Effects
+
+SOMETHING: dict[str, Any] = {"attributes": {"a": 1}, "delete_session_by": "clog", "release_dedupe_key": True}
+NAMES = [field.name for field in fields(Effects)]
+
+
+def with_only(name: str) -> Effects:
+    effects = Effects()
+    setattr(effects, name, SOMETHING.get(name, [object()]))
+    return effects
+
+
+def test_who_wants_to_change_nothing_is_empty() -> None:
+    assert Effects().is_empty
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_change_is_one_and_a_guard_is_none(name: str) -> None:
+    assert with_only(name).is_empty is (name == "guards")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_nested_call_wants_is_taken_over(name: str) -> None:
+    effects, nested = Effects(), with_only(name)
+    effects.absorb(nested)
+    assert getattr(effects, name) == getattr(nested, name)
