@@ -14,5 +14,6 @@ sends JSON and gets JSON:
     waking    who waits for a commit hears of it
 
 Writers go one after another, by one lock that is taken first: so the order of the log is the order of commits, there
-is no deadlock, and a group does what its items would do one by one. Only a plain claim goes without it.
+is no deadlock, and a group does what its items would do one by one. Only a plain claim goes without it, and new runs
+that nobody can know of are written before it.
 """
