@@ -26,6 +26,10 @@ def run_words(new: NewRun) -> Words:
     """Only what there is: most runs have little of all that they may have."""
     words: Words = {name: value for name, value in zip(NewRun._fields, new, strict=True) if value is not None}
     words["retry"] = _policy_words(new.retry)
+    if _is_plain_run(new):
+        del words["attributes"], words["concurrency_keys"], words["is_id_given"]
+        words["is_plain"] = True
+        return words
     words["attributes"] = [[name, sort_key(name, value), encode(value)] for name, value in new.attributes.items()]
     words["concurrency_keys"] = [[key.name, key.hold] for key in new.concurrency_keys]
     if new.rate is not None:
@@ -33,19 +37,29 @@ def run_words(new: NewRun) -> Words:
         words["rate_kept"] = encode([new.rate.key, new.rate.limit, new.rate.per_ms])
     if new.debounce is not None:
         words["debounce"] = {"ms": new.debounce.ms, "max_ms": new.debounce.max_ms}
-    words["is_plain"] = not (
-        new.is_id_given or new.attributes or new.concurrency_keys or any(name in words for name in _NOT_PLAIN)
-    )
     return words
+
+
+def _is_plain_run(new: NewRun) -> bool:
+    """Whether it has nothing but an input, and an id that nobody can know."""
+    return not (
+        new.is_id_given
+        or new.attributes
+        or new.concurrency_keys
+        or new.parent_run_id is not None
+        or new.dedupe_key is not None
+        or new.queue is not None
+        or new.rate is not None
+        or new.debounce is not None
+        or new.deadline_at is not None
+        or new.retry_of is not None
+    )
 
 
 @lru_cache(maxsize=256)
 def _policy_words(policy: RetryPolicy) -> Words:
     """Most runs have the same."""
     return policy.as_json()
-
-
-_NOT_PLAIN = ("parent_run_id", "dedupe_key", "queue", "rate", "debounce", "deadline_at", "retry_of")
 
 
 def signal_words(signal: NewSignal) -> Words:

@@ -41,6 +41,7 @@ BEGIN
     LATERAL (SELECT json_agg(json_build_array(b.name, b.value) ORDER BY b.name) AS attributes
       FROM ocean_attributes b WHERE b.run_id = t.run_id) b,
     LATERAL (SELECT coalesce(json_agg(f), '[]') AS told, array_agg(f.kind) AS kinds FROM (
-      SELECT * FROM ocean_inbox i WHERE i.run_id = t.run_id AND i.assigned_tick = t.tick AND i.consumed_tick IS NULL
+      SELECT i.number, i.kind, i.body, i.available_at, i.signal_id, i.timer, i.actor, i.caused_by, i.consumed_tick
+      FROM ocean_inbox i WHERE i.run_id = t.run_id AND i.assigned_tick = t.tick AND i.consumed_tick IS NULL
       ORDER BY i.available_at, i.number) f) i;
 END $$;

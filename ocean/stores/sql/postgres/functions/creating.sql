@@ -187,7 +187,7 @@ BEGIN
   r.pending_count := 0;
   r.created_at := now;
   r.updated_at := now;
-  r.key_count := jsonb_array_length(n->'concurrency_keys');
+  r.key_count := coalesce(jsonb_array_length(n->'concurrency_keys'), 0);
   r.queue := queue;
   RETURN ocean_delayed_at_creation(r, n, now);
 END $$;
