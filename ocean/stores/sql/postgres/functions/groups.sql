@@ -45,7 +45,7 @@ BEGIN
   IF ocean_has_other_plans() THEN
     RETURN ocean_write_planned(token, items, is_told, ask);
   END IF;
-  IF count > 1 THEN
+  IF count > 1 AND items->0->>0 = 'create_run' THEN
     began := ocean_now();
     early := ocean_create_early(items, began);
   END IF;

@@ -113,11 +113,8 @@ END $$;
 -- commit. Answers the runs written so.
 CREATE OR REPLACE FUNCTION ocean_create_early(items jsonb, now bigint) RETURNS jsonb[] LANGUAGE plpgsql AS $$
 DECLARE
-  news jsonb[] := '{}';
+  news jsonb[] := ocean_plain_stretch(items, 0);
 BEGIN
-  IF items->0->>0 = 'create_run' THEN
-    news := ocean_plain_stretch(items, 0);
-  END IF;
   IF cardinality(news) < 2 OR NOT ocean_are_at_home(news) THEN
     RETURN '{}';
   END IF;
