@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,9 +15,6 @@ from ocean.kernel.values import Json, encode
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
-
-
-_NO_CODE = (lambda: None).__code__
 
 
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
@@ -41,8 +39,9 @@ async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcom
 
 async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
     """Call a clog's function: a plain one in a thread of its own, so that it may block and may call others."""
-    # Most are plain `async def`, and the library looks behind partials and methods before it says so.
-    if getattr(fn, "__code__", _NO_CODE).co_flags & inspect.CO_COROUTINE or inspect.iscoroutinefunction(fn):
+    # Most are async, and say so themselves: the library would look behind partials and methods first, at every tick.
+    is_plainly_async = isinstance(fn, FunctionType) and fn.__code__.co_flags & inspect.CO_COROUTINE
+    if is_plainly_async or inspect.iscoroutinefunction(fn):
         return await fn(*args)
     # A limiter per call: threads that wait for nested ones must not use up the threads those need.
     answer = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))
