@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ocean.kernel.backoff import RetryPolicy
 from ocean.kernel.effects import Effects, NewEvent, RowWrite
 from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
 from ocean.kernel.records import ClogRecord
@@ -53,7 +54,8 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.give_back(claims["stale"].lock, 1)
     claims["returned"] = await claim(store, "returned")
     for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored", "turned", "contested"):
-        await pending(store, run_id)
+        # For one of them the first call is the last, which its row says for as long as it is at work.
+        await pending(store, run_id, retry=RetryPolicy(max_attempts=1) if run_id == "p-2" else None)
     await pending(store, "keyed", concurrency_keys=["k"])
     await pending(store, "child", parent_run_id="parent", notify_parent=True, on_parent_end="cancel")
     for run_id in (*PLAIN, *KINDS):

@@ -128,13 +128,16 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_new_run(n, queue, now);
-  counted runs := r;
+  inputs int := (n->>'input' IS NOT NULL)::int;
 BEGIN
   -- Its first event and its input are counted already, so that the row is written once.
-  counted.event_count := r.event_count + 1;
-  counted.inbox_count := (n->>'input' IS NOT NULL)::int;
-  counted.pending_count := counted.inbox_count;
-  PERFORM ocean_insert_all(ARRAY[counted], ARRAY[n]);
+  INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
+    due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
+    pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
+  VALUES (r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
+    r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
+    r.event_count + 1, inputs, inputs, r.created_at, r.updated_at, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
+  PERFORM ocean_insert_details(ARRAY[n]);
   IF n->'concurrency_keys' <> '[]' THEN
     PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
   END IF;
@@ -192,16 +195,9 @@ BEGIN
   RETURN ocean_delayed_at_creation(r, n, now);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_insert_all(made runs[], news jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
+-- The wide half of new runs.
+CREATE OR REPLACE FUNCTION ocean_insert_details(news jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
-    due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
-    pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
-  SELECT r.run_id, r.session_id, r.clog_id, r.parent_run_id, r.correlation_id, r.priority, r.status, r.attempt,
-    r.max_attempts, ocean_due_at(r), false, r.ready_at, r.wake_at, r.deadline_at, r.lock_epoch, r.life, r.tick, false, false,
-    r.event_count, r.inbox_count, r.pending_count, r.created_at, r.updated_at, r.key_count, r.queue, false, r.delayed_by,
-    r.delay_key
-  FROM unnest(made) r;
   INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
   SELECT n->>'run_id', n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
     n->>'retry_of', n->>'rate_kept'

@@ -1,6 +1,6 @@
 -- Plain items in bulk: what many runs do at once and what changes nothing but their own rows is worked out one by one in
 -- memory, by the same functions as ever, and written by a statement for each table. Most of what a statement costs is to
--- begin it.
+-- begin it. Of new runs there is nothing to work out: the statements say what they are.
 --
 -- A function here answers null, before it has written anything, if one of its items is not plain after all: then each is
 -- done by itself. Rows are changed in the places where they were read (`ctid`), under the lock that they were read under: no
@@ -46,9 +46,14 @@ BEGIN
   END IF;
 END $$;
 
--- The run with what its row says of when it is due.
+-- The run with what its row says of when it is due. One that has ended never is, and need not be asked.
 CREATE OR REPLACE FUNCTION ocean_timed(r runs) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
+  IF r.ended_at IS NOT NULL THEN
+    r.due_at := NULL;
+    r.last_call := false;
+    RETURN r;
+  END IF;
   r.due_at := ocean_due_at(r);
   r.last_call := ocean_is_last_call(r);
   RETURN r;
@@ -103,9 +108,7 @@ BEGIN
     CASE WHEN g.input IS NOT NULL THEN now END, 0, 0, false, false, 1, (g.input IS NOT NULL)::int,
     (g.input IS NOT NULL)::int, now, now
   FROM unnest(news) n, LATERAL (SELECT n->>'input' AS input OFFSET 0) g;
-  INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end)
-  SELECT n->>'run_id', n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end'
-  FROM unnest(news) n;
+  PERFORM ocean_insert_details(news);
 END $$;
 
 -- What a group begins with, if that is plain creations, is written before it is the group's turn: nobody can know of these
@@ -231,13 +234,7 @@ BEGIN
         CASE answered WHEN 'done' THEN '{"output":' || said || '}' WHEN 'failed' THEN '{"error":' || said || '}'
           ELSE json_build_object('wake_at', r.wake_at)::text END);
     END IF;
-    IF is_over THEN
-      r.due_at := NULL;
-      r.last_call := false;
-    ELSE
-      r := ocean_timed(r);
-    END IF;
-    held[place] := r;
+    held[place] := ocean_timed(r);
   END LOOP;
   PERFORM setval('ocean_cursor', cursor);
 
