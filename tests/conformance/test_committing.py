@@ -89,6 +89,26 @@ async def test_everything_a_tick_does_is_visible_after_its_commit_and_not_before
     assert (tick.outcome, tick.committed_at, tick.calls, tick.conflicts) == ("ok", clock.now(), 1, 0)
 
 
+async def test_who_made_a_call_is_told_as_it_calls_itself(store: Store) -> None:
+    """Names and versions are anybody's words, and the log's payloads are JSON."""
+    held = await claimed_run(store)
+    odd = 'a "quoted", \\ and\nbroken ü'
+    await store.commit_tick(commit_of(held, Ok())._replace(instance_id=odd, version=odd))
+    committed = (await events(store, "r"))[-1]
+    assert (committed.payload["instance"], committed.payload["version"]) == (odd, odd)
+    assert committed.payload == {
+        "outcome": "ok",
+        "status": "idle",
+        "reason": "created",
+        "attempt": 0,
+        "inputs": [1],
+        "claimed_at": held.claimed_at,
+        "epoch": 1,
+        "instance": odd,
+        "version": odd,
+    }
+
+
 async def test_inputs_are_consumed_by_the_commit_and_by_nothing_else(store: Store) -> None:
     held = await claimed_run(store)
     assert (await the_run(store)).pending_count == 1
