@@ -1,9 +1,16 @@
 """Databases of a test's own."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
+from ocean.compose import open_test_store
+from ocean.kernel.records import ClogRecord
+from ocean.kernel.store import Store
+from ocean.testing import ManualClock
+from tests.conformance.kit import CLOG, OTHER_CLOG
+from tests.invariants import check_store
 from tests.postgres.server import fresh_database, new_database, return_database
 
 
@@ -29,3 +36,18 @@ def unused_database() -> Iterator[str]:
     url = new_database(has_test_clock=False)
     yield url
     return_database(url)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(database: str, clock: ManualClock, anyio_backend: Any) -> AsyncIterator[Store]:
+    """With two clogs, for whoever arranges what others do beside it; what it has stored makes sense at the end."""
+    opened = await open_test_store(database, clock)
+    await opened.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False)])
+    yield opened
+    await check_store(opened, clock.now())
+    await opened.close()

@@ -41,20 +41,6 @@ pytestmark = pytest.mark.anyio
 RUNS = [f"r{number}" for number in range(5)]
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(database: str, clock: ManualClock, anyio_backend: Any) -> AsyncIterator[Store]:
-    opened = await open_test_store(database, clock)
-    await opened.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False)])
-    yield opened
-    await check_store(opened, clock.now())
-    await opened.close()
-
-
 @asynccontextmanager
 async def meanwhile(work: Awaitable[Any]) -> AsyncIterator["asyncio.Future[Any]"]:
     """Something that goes on beside the test, and has ended by the end of it."""

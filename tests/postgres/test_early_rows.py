@@ -13,33 +13,18 @@ from ocean.compose import open_test_store
 from ocean.kernel.effects import NewRun
 from ocean.kernel.errors import RunEnded
 from ocean.kernel.outcomes import Done
-from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, RunInfo, RunStatus
+from ocean.kernel.records import DEFAULT_QUEUE, RunInfo, RunStatus
 from ocean.kernel.store import Store
 from ocean.stores.postgres.wording import run_words
 from ocean.testing import ManualClock
-from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, claim, ended_run, events, run_tick, the_run
-from tests.invariants import check_store
+from tests.conformance.kit import a_run, a_signal, an_ask, claim, ended_run, events, run_tick, the_run
 from tests.postgres.rivals import PATIENCE_S, Rival, rival
 
 pytestmark = pytest.mark.anyio
 
 HAS_ROWS = "SELECT count(*) FROM pg_locks WHERE pid = $1 AND relation = 'runs'::regclass AND mode = 'RowExclusiveLock'"
-
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(database: str, clock: ManualClock, anyio_backend: Any) -> AsyncIterator[Store]:
-    opened = await open_test_store(database, clock)
-    await opened.register_clogs([ClogRecord(CLOG, "1", False)])
-    yield opened
-    await check_store(opened, clock.now())
-    await opened.close()
+TABLE_WANTED = "SELECT count(*) FROM pg_locks WHERE relation = 'runs'::regclass AND NOT granted"
 
 
 def plain(run_id: str, session_id: str = "s", **given: Any) -> NewRun:
@@ -109,6 +94,24 @@ async def test_two_groups_that_wait_for_their_turn_do_not_wait_for_each_other(
             await made
     await second.close()
     assert {event.run_id for event in await events(store)} == {"a", "b", "c", "d"}
+
+
+async def test_whoever_locks_the_table_meanwhile_keeps_nobody_waiting_for_good(database: str, store: Store) -> None:
+    """A migration, or an index that somebody makes: it waits for them, they for their turn, and whose turn it is would
+    wait behind it. The server sees that, and lets the writer go first."""
+    async with rival(database) as changing, waiting(database, store, plain("a"), plain("b")) as other:
+        locking = asyncio.ensure_future(changing.db.execute("LOCK TABLE runs IN SHARE ROW EXCLUSIVE MODE"))
+        with anyio.fail_after(PATIENCE_S):
+            while not await other.db.fetchval(TABLE_WANTED):
+                pass
+            # Only so that nobody has to wait for the usual second until it looks.
+            await other.db.execute("SET LOCAL deadlock_timeout = '1ms'")
+            await other.write(("create_run", run_words(plain("c"))))
+        await other.commit()
+        with anyio.fail_after(PATIENCE_S):
+            await locking
+            await changing.rollback()
+    assert {event.run_id for event in await events(store)} == {"a", "b", "c"}
 
 
 async def test_they_are_created_when_they_were_asked_for_however_long_they_wait(
