@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from ocean.events import feed, retention
-from ocean.events.tail import Tail
+from ocean.events.tail import Tail, TakeAtOnce
 from ocean.events.watching import Watches
 from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock
@@ -191,9 +191,11 @@ class Ocean(Kernel):
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return feed.follow(self._store, self._tail, where, after)
 
-    def follow_in_parts(self, where: FeedFilter, after: int) -> AsyncGenerator[list[Event], None]:
-        """A feed for those who pass on many events at once."""
-        return feed.follow_in_parts(self._store, self._tail, where, after)
+    def follow_in_parts(
+        self, where: FeedFilter, after: int, take_at_once: TakeAtOnce | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """A feed for those who pass on many events at once, or, with `take_at_once`, even while they wait for them."""
+        return feed.follow_in_parts(self._store, self._tail, where, after, take_at_once)
 
     def watching(self, run_id: str) -> AbstractContextManager[None]:
         """A watcher is a poke: inside the block the run is advanced whenever it is due, once for all its watchers."""

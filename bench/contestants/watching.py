@@ -9,30 +9,41 @@ FIRST = b"event: run.created\n"
 MARK = b"event: token\n"
 
 
-class Watcher:
-    """One SSE connection on a run's feed. `seen_at` has a time for every event of type `token`, in their order."""
+class Watcher(asyncio.Protocol):
+    """One SSE connection on a run's feed. `seen_at` has a time for every event of type `token`, in their order.
+
+    A protocol, since they share a processor: what one does with its chunk, all after it wait for.
+    """
 
     def __init__(self, port: int, run_id: str) -> None:
         self._port = port
         self._path = f"/v1/runs/{run_id}/events"
+        self._rest = b""
+        self._is_over = asyncio.Event()
         self.seen_at: list[float] = []
         self.is_ready = asyncio.Event()
 
     async def watch(self) -> None:
         """Until the run has ended, which ends its feed."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self._port)
         head = f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
-        writer.write(head.encode())
-        rest = b""
-        while chunk := await reader.read(1 << 16):
-            now = time.time()
-            whole, line_end, rest = (rest + chunk).rpartition(b"\n")
-            if not self.is_ready.is_set() and FIRST in whole:
-                self.is_ready.set()
-            self.seen_at += [now] * (whole + line_end).count(MARK)
-            if b"event: run.done\n" in whole:
-                break
-        writer.close()
+        transport.write(head.encode())
+        try:
+            await self._is_over.wait()
+        finally:
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        now = time.time()
+        whole, line_end, self._rest = (self._rest + data).rpartition(b"\n")
+        if not self.is_ready.is_set() and FIRST in whole:
+            self.is_ready.set()
+        self.seen_at += [now] * (whole + line_end).count(MARK)
+        if b"event: run.done\n" in whole:
+            self._is_over.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_over.set()
 
 
 async def watched(watchers: list[Watcher], begin: Any) -> None:

@@ -18,6 +18,7 @@ from ocean.cli.screen import Screen
 from ocean.config import BadSettings, load_clogs
 from ocean.http.access import is_loopback
 from ocean.http.app import POKE_MS, make_app
+from ocean.http.lines import LineProtocol
 from ocean.http.stopping import Stopping
 from ocean.kernel.values import shown
 from ocean.logs import log_kind, log_to
@@ -112,8 +113,8 @@ async def serve(
                 log_config=None,
                 log_level="warning",
                 server_header=False,
-                # Whatever else is installed: this one limits headers, and what it takes is what the tests try.
-                http="h11",
+                # h11, whatever else is installed: it limits headers, and what it takes is what the tests try.
+                http=LineProtocol,
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )

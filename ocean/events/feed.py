@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from ocean.events.tail import PAGE, Tail
+from ocean.events.tail import PAGE, Tail, TakeAtOnce
 from ocean.kernel.errors import BadCursor, RunNotFound
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Event
@@ -66,9 +66,14 @@ async def follow(store: Store, tail: Tail, where: FeedFilter, after: int) -> Asy
                 yield event
 
 
-async def follow_in_parts(store: Store, tail: Tail, where: FeedFilter, after: int) -> AsyncGenerator[list[Event], None]:
-    """The same for those who pass on many at once: what has gathered meanwhile comes together."""
-    with tail.joined(where, after) as follower:
+async def follow_in_parts(
+    store: Store, tail: Tail, where: FeedFilter, after: int, take_at_once: TakeAtOnce | None = None
+) -> AsyncGenerator[list[Event], None]:
+    """The same for those who pass on many at once: what has gathered meanwhile comes together.
+
+    What comes while this waits is offered to `take_at_once` first. If that takes it, it does not come here.
+    """
+    with tail.joined(where, after, take_at_once) as follower:
         while True:
             if follower.is_behind:
                 await follower.catch_up()

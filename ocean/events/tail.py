@@ -5,13 +5,16 @@ past by pages from the database, and goes on with what the tail has kept for it 
 nothing falls between. What the tail keeps for one follower is bounded. One that takes too slowly is left behind, holds
 nobody up, and reads by pages again; the database has everything.
 
+A follower that waits may have something that takes events at once, where they were read: with a thousand followers, to
+wake each of them costs more than what it then does.
+
 The tail runs only while somebody follows.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 
@@ -31,6 +34,9 @@ FIRST_PAUSE_MS = 100
 LAST_EVENTS = frozenset({"run.done", "run.failed", "run.deleted"})
 EVERYTHING = FeedFilter()
 
+TakeAtOnce = Callable[[Sequence[Event]], bool]
+"""Takes events that a follower waits for, without waiting itself, and answers True; or leaves them to the follower."""
+
 logger = logging.getLogger("ocean.events")
 
 
@@ -48,7 +54,7 @@ class Place(Enum):
 class Follower:
     """One feed's end of the tail. `after`: all up to here was handed on, or is none of this feed's."""
 
-    def __init__(self, tail: "Tail", where: FeedFilter, after: int, kept: int) -> None:
+    def __init__(self, tail: "Tail", where: FeedFilter, after: int, kept: int, take_at_once: TakeAtOnce | None) -> None:
         self.where = where
         self.after = after
         self.is_over = False
@@ -57,6 +63,8 @@ class Follower:
         self._place = Place.BEHIND
         self._most = kept
         self._kept: deque[Event] = deque()
+        self._take_at_once = take_at_once
+        self._waits_for_more = False
         self._woken = asyncio.Event()
 
     @property
@@ -90,7 +98,11 @@ class Follower:
             if self.is_over or self.is_behind:
                 return []
             self._woken.clear()
-            await self._woken.wait()
+            self._waits_for_more = True
+            try:
+                await self._woken.wait()
+            finally:
+                self._waits_for_more = False
 
     async def wait(self) -> None:
         """Until something has happened since `catch_up` that concerns this follower, whatever it is."""
@@ -99,16 +111,29 @@ class Follower:
     def wake(self) -> None:
         self._woken.set()
 
-    def offer(self, event: Event, position: int) -> None:
-        """From the tail, which had handed out all up to `position`."""
-        if self.is_behind or not self.where.has(event):
+    def offer(self, events: Sequence[Event]) -> None:
+        """From the tail: what it has just read of this feed."""
+        if self.is_behind:
             return
-        if len(self._kept) >= self._most:
-            self.fall_behind(position)
-            return
-        self._pass(position)
-        self._kept.append(event)
-        self._woken.set()
+        before = events[0].seq - 1
+        self._pass(before)
+        if self._takes_at_once(events):
+            self.after = events[-1].seq
+        elif len(self._kept) + len(events) > self._most:
+            self.fall_behind(before)
+        else:
+            self._kept.extend(events)
+            self._woken.set()
+
+    def _takes_at_once(self, events: Sequence[Event]) -> bool:
+        """Only who waits in `next` has passed on all that came before."""
+        return (
+            self._take_at_once is not None
+            and self._waits_for_more
+            and not self._woken.is_set()
+            and events[0].seq > self.after
+            and self._take_at_once(events)
+        )
 
     def fall_behind(self, position: int) -> None:
         self._pass(position)
@@ -139,7 +164,8 @@ class Tail:
         self._store = store
         self._clock = clock
         self._most_kept = kept
-        self._followers: dict[str | None, set[Follower]] = {}
+        self._circles: dict[str | None, dict[FeedFilter, set[Follower]]] = {}
+        """By the run that they follow, if it is one, and by what else they ask for: that is looked at once for all."""
         self._ending: set[Follower] = set()
         self._position: int | None = None
         self._is_ready = asyncio.Event()
@@ -148,18 +174,18 @@ class Tail:
 
     @property
     def followers(self) -> int:
-        return sum(map(len, self._followers.values()))
+        return len(self._all())
 
     @property
     def is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
     @contextmanager
-    def joined(self, where: FeedFilter, after: int = 0) -> Iterator[Follower]:
+    def joined(self, where: FeedFilter, after: int = 0, take_at_once: TakeAtOnce | None = None) -> Iterator[Follower]:
         if self._is_closed:
             raise _closed()
-        follower = Follower(self, where, after, self._most_kept)
-        self._followers.setdefault(where.run_id, set()).add(follower)
+        follower = Follower(self, where, after, self._most_kept, take_at_once)
+        self._circles.setdefault(where.run_id, {}).setdefault(where, set()).add(follower)
         if not self.is_running:
             self._position = None
             self._is_ready = asyncio.Event()
@@ -183,12 +209,14 @@ class Tail:
                 await asyncio.wait([task])
 
     def _leave(self, follower: Follower) -> None:
-        same = self._followers[follower.where.run_id]
-        same.discard(follower)
+        circles = self._circles[follower.where.run_id]
+        circles[follower.where].discard(follower)
         self._ending.discard(follower)
-        if not same:
-            del self._followers[follower.where.run_id]
-        if not self._followers and self._task is not None:
+        if not circles[follower.where]:
+            del circles[follower.where]
+        if not circles:
+            del self._circles[follower.where.run_id]
+        if not self._circles and self._task is not None:
             self._task.cancel()
             self._task = None
 
@@ -219,9 +247,9 @@ class Tail:
             events = await self._store.read_events(EVERYTHING, self._position, PAGE)
             if events and events[0].seq > self._position + 1:
                 await self._look_for_a_cut(self._position)
-            for event in events:
-                self._hand_out(event, self._position)
-                self._position = event.seq
+            if events:
+                self._hand_out(events)
+                self._position = events[-1].seq
             is_level = len(events) < PAGE
         # Level with the database, so all of the commit that ended a run has been handed out.
         for follower in self._ending:
@@ -235,15 +263,15 @@ class Tail:
             for follower in self._all():
                 follower.fall_behind(position)
 
-    def _hand_out(self, event: Event, position: int) -> None:
-        for follower in self._followers.get(None, ()):
-            follower.offer(event, position)
-        if event.run_id is None:
-            return
-        for follower in self._followers.get(event.run_id, ()):
-            follower.offer(event, position)
-            if event.type in LAST_EVENTS:
-                self._ending.add(follower)
+    def _hand_out(self, events: list[Event]) -> None:
+        for run_id in {None, *(event.run_id for event in events)}:
+            for where, followers in self._circles.get(run_id, {}).items():
+                told = [event for event in events if where.has(event)]
+                for follower in list(followers) if told else ():
+                    follower.offer(told)
+        for run_id in {event.run_id for event in events if event.type in LAST_EVENTS}:
+            for followers in self._circles.get(run_id, {}).values():
+                self._ending |= followers
 
     def _fail(self, error: Exception) -> None:
         for follower in self._all():
@@ -251,7 +279,8 @@ class Tail:
         self._is_ready.set()
 
     def _all(self) -> list[Follower]:
-        return [follower for same in self._followers.values() for follower in same]
+        circles = (circle for circles in self._circles.values() for circle in circles.values())
+        return [follower for circle in circles for follower in circle]
 
 
 def _closed() -> StoreUnusable:

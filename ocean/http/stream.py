@@ -1,10 +1,8 @@
 """Streams: a feed as Server-Sent Events, resumed by its cursor, for as long as somebody reads them."""
 
 import asyncio
-import json
 import logging
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ocean.http.calls import StillMay
-from ocean.http.wire import record
+from ocean.http.frames import LastChunk, sendings
+from ocean.http.lines import Line, line_of
 from ocean.kernel.clock import Clock, SystemClock, sleep
 from ocean.kernel.errors import OceanError
 from ocean.kernel.filters import FeedFilter
@@ -30,7 +29,8 @@ SEND_TIMEOUT_MS = 30_000
 RETRY_MS = 1_000
 GRACE_S = 3.0
 """For streams to end by themselves when the server stops. A server's own grace time has to be longer."""
-LINE_ENDS = re.compile(r"[\r\n]")
+
+LAST_CHUNK = LastChunk()
 
 logger = logging.getLogger("ocean.http")
 
@@ -62,58 +62,6 @@ async def sse_response(
     return Stream(ocean, where, after, still_may, clock or SystemClock(), ping_ms, send_timeout_ms)
 
 
-def frame(event: Event) -> bytes:
-    """`data` has the event as it is; its type also goes into a line of its own, so that is all it may be there."""
-    text = json.dumps(
-        {"id": event.id} | record(event), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
-    )
-    lines = f"id: {event.seq}\nevent: {LINE_ENDS.sub(' ', event.type)}\ndata: {text}\n\n"
-    return lines.encode("utf-8", "replace")
-
-
-class Frames:
-    """The last frames made. The tail hands the same event to all its followers: it is put into words once."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._made: dict[int, tuple[Event, bytes]] = {}
-        self._size = 0
-
-    def of(self, event: Event) -> bytes:
-        known = self._made.get(event.seq)
-        if known is not None and known[0] is event:
-            return known[1]
-        made = frame(event)
-        self._forget(event.seq)
-        self._made[event.seq] = (event, made)
-        self._size += len(made)
-        while self._size > self._most:
-            self._forget(next(iter(self._made)))
-        return made
-
-    def _forget(self, seq: int) -> None:
-        _, made = self._made.pop(seq, (None, b""))
-        self._size -= len(made)
-
-
-FRAMES = Frames(1 << 20)
-MOST_SENT = 1 << 16
-
-
-def sendings(events: list[Event]) -> Iterator[bytes]:
-    """The frames of events that have gathered, many to a sending: what one costs is the same."""
-    frames: list[bytes] = []
-    size = 0
-    for event in events:
-        made = FRAMES.of(event)
-        if frames and size + len(made) > MOST_SENT:
-            yield b"".join(frames)
-            frames, size = [], 0
-        frames.append(made)
-        size += len(made)
-    yield b"".join(frames)
-
-
 async def _empty_until(work: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
     """To the library, a body without parts that ends when the work is done."""
     await work()
@@ -127,7 +75,8 @@ class Stream(EventSourceResponse):
 
     The library opens it, and ends it with its reader or with the server. What is told is sent past the library, by the
     task that follows the feed: with a thousand readers each step between the two would be done for all of them before
-    the first one has anything.
+    the first one has anything. Where the server gives us its line to the reader, what comes while that task waits is
+    written to it at once, without the task.
     """
 
     def __init__(
@@ -159,7 +108,7 @@ class Stream(EventSourceResponse):
         watched = nullcontext() if run_id is None else self._ocean.watching(run_id)
         with self._ocean.observed.streaming(_feed(self._where)), watched, anyio.CancelScope() as limit:
             send_in_time = partial(self._send_in_time, send, limit.cancel)
-            self.body_iterator = _empty_until(partial(self._produce, send_in_time))
+            self.body_iterator = _empty_until(partial(self._produce, send_in_time, line_of(scope)))
             await super().__call__(scope, receive, send_in_time)
         if limit.cancelled_caught:
             self._ocean.observed.dropped_streams += 1
@@ -173,20 +122,21 @@ class Stream(EventSourceResponse):
         finally:
             cancel()
 
-    async def _produce(self, send: Send) -> None:
+    async def _produce(self, send: Send, line: Line | None) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._beat, send, tasks.cancel_scope)
             tasks.start_soon(self._end_with_the_server, tasks.cancel_scope)
-            await self._tell(send)
+            await self._tell(send, line)
             tasks.cancel_scope.cancel()
 
     async def _say(self, send: Send, body: bytes) -> None:
         async with self._turn:
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _tell(self, send: Send) -> None:
+    async def _tell(self, send: Send, line: Line | None) -> None:
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
-        feed = self._ocean.follow_in_parts(self._where, self._after)
+        at_once = None if line is None else partial(_written, line)
+        feed = self._ocean.follow_in_parts(self._where, self._after, at_once)
         try:
             # Its place in the log: whoever comes back before the first event misses none.
             await self._say(send, f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
@@ -214,6 +164,11 @@ class Stream(EventSourceResponse):
     async def _end_with_the_server(self, scope: anyio.CancelScope) -> None:
         await self._server_stops.wait()
         scope.cancel()
+
+
+def _written(line: Line, events: Sequence[Event]) -> bool:
+    chunk = LAST_CHUNK.of(events)
+    return chunk is not None and line.write(chunk)
 
 
 def _feed(where: FeedFilter) -> str:

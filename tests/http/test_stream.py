@@ -11,14 +11,23 @@ import anyio
 import pytest
 
 from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
+from ocean.http import frames as framing
 from ocean.http import stream as streams
+from ocean.http.lines import LineProtocol
 from ocean.http.wire import record
 from ocean.kernel.filters import FeedFilter
+from tests.http import watchers
 from tests.http.watchers import Served, Watcher, served
 from tests.lifecycle.acting import Script, let_others_go_on, log, look
 from tests.races.arranging import until
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True, params=[LineProtocol, "h11"], ids=["lines", "messages"])
+def _server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With lines to its readers, as `ocean serve` has them, and without."""
+    monkeypatch.setattr(watchers, "PROTOCOL", request.param)
 
 
 async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
@@ -38,25 +47,25 @@ async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
 
 async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() -> None:
     here, there, later = Event(1, 0, "x", {"a": 1}), Event(1, 0, "y", {"a": 1}), Event(2, 0, "x", None)
-    frames = streams.Frames(most_bytes=len(streams.frame(here)) + len(streams.frame(later)))
-    assert frames.of(here) is frames.of(here)
-    assert frames.of(there) == streams.frame(there) != frames.of(here)
-    first = frames.of(here)
-    assert frames.of(later) is frames.of(later)
-    assert frames.of(here) is first
-    frames.of(Event(3, 0, "x", None))
-    assert frames.of(here) == first
-    assert frames.of(here) is not first
-    assert sum(len(made) for _, made in frames._made.values()) == frames._size <= frames._most
+    made = framing.Frames(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
+    assert made.of(here) is made.of(here)
+    assert made.of(there) == framing.frame(there) != made.of(here)
+    first = made.of(here)
+    assert made.of(later) is made.of(later)
+    assert made.of(here) is first
+    made.of(Event(3, 0, "x", None))
+    assert made.of(here) == first
+    assert made.of(here) is not first
+    assert sum(len(each) for _, each in made._made.values()) == made._size <= made._most
 
 
 async def test_what_has_gathered_is_sent_together_in_pieces_of_bounded_size() -> None:
     events = [Event(seq, 0, "x", "y" * 1_000) for seq in range(1, 201)]
-    huge = Event(201, 0, "x", "y" * (2 * streams.MOST_SENT))
-    sent = list(streams.sendings([*events, huge]))
-    assert b"".join(sent) == b"".join(streams.frame(event) for event in [*events, huge])
-    assert [len(each) <= streams.MOST_SENT for each in sent] == [True] * 4 + [False]
-    assert sent[-1] == streams.frame(huge)
+    huge = Event(201, 0, "x", "y" * (2 * framing.MOST_SENT))
+    sent = list(framing.sendings([*events, huge]))
+    assert b"".join(sent) == b"".join(framing.frame(event) for event in [*events, huge])
+    assert [len(each) <= framing.MOST_SENT for each in sent] == [True] * 4 + [False]
+    assert sent[-1] == framing.frame(huge)
 
 
 async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_goes_on_live() -> None:

@@ -1,4 +1,4 @@
-"""A server with streams, and readers of them on plain sockets: HTTP/1.0, so that a body is what comes until the end."""
+"""A server with streams, and readers of them on plain sockets, who look closely at each chunk."""
 
 import json
 from collections.abc import AsyncIterator
@@ -14,12 +14,15 @@ import uvicorn
 
 from ocean import Clog
 from ocean.http.app import make_app
+from ocean.http.lines import LineProtocol
 from ocean.http.stream import sse_response
 from ocean.testing import World, world
 from tests.http.kit import listening
 from tests.invariants import check
 
 PATIENCE_S = 30
+PROTOCOL: type[LineProtocol] | str = LineProtocol
+"""What serves: as `ocean serve` does, or another that has no lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +42,43 @@ class Watcher:
     status: int = 0
     head: dict[str, str] = field(default_factory=dict)
     _read: bytes = b""
+    _chunks: bytes | None = None
+    """What is not taken apart yet, if the answer comes in chunks."""
 
     @classmethod
-    async def open(cls, port: int, path: str = "/v1/events", last: object = None, method: str = "GET") -> Self:
+    async def open(
+        cls, port: int, path: str = "/v1/events", last: object = None, method: str = "GET", version: str = "1.1"
+    ) -> Self:
         watcher = cls(await anyio.connect_tcp("127.0.0.1", port))
         resumed = "" if last is None else f"Last-Event-ID: {last}\r\n"
-        await watcher.stream.send(
-            f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n{resumed}\r\n".encode()
-        )
+        asked = "Host: localhost\r\nConnection: close\r\nAccept: text/event-stream\r\n"
+        await watcher.stream.send(f"{method} {path} HTTP/{version}\r\n{asked}{resumed}\r\n".encode())
         status, *lines = (await watcher._until(b"\r\n\r\n")).decode().lower().split("\r\n")
         watcher.status = int(status.split()[1])
         watcher.head = dict(line.split(": ", 1) for line in lines)
+        if watcher.head.get("transfer-encoding") == "chunked" and method != "HEAD":
+            watcher._chunks, watcher._read = watcher._read, b""
         return watcher
 
-    async def _send(self, request: bytes) -> None:
-        try:
-            await self.stream.send(request)
-        except BaseException:
-            await anyio.aclose_forcefully(self.stream)
-            raise
+    async def _receive(self) -> bytes:
+        """The next bytes of the body, a whole chunk if it comes in chunks; raises EndOfStream after the last."""
+        if self._chunks is None:
+            return await self.stream.receive()
+        while True:
+            size, found, rest = self._chunks.partition(b"\r\n")
+            if found and len(rest) >= (length := int(size, 16)) + 2:
+                chunk, end, self._chunks = rest[:length], rest[length : length + 2], rest[length + 2 :]
+                assert end == b"\r\n", rest
+                if not chunk:
+                    raise anyio.EndOfStream
+                return chunk
+            self._chunks += await self.stream.receive()
 
     async def _until(self, mark: bytes) -> bytes:
         try:
             with anyio.fail_after(PATIENCE_S):
                 while mark not in self._read:
-                    self._read += await self.stream.receive()
+                    self._read += await self._receive()
         except BaseException:
             await anyio.aclose_forcefully(self.stream)
             raise
@@ -101,7 +116,7 @@ class Watcher:
         with anyio.fail_after(PATIENCE_S):
             try:
                 while True:
-                    self._read += await self.stream.receive()
+                    self._read += await self._receive()
             except anyio.EndOfStream:
                 await self.close()
                 return json.loads(self._read) if self._read else None
@@ -136,6 +151,6 @@ class Served:
 async def served(*clogs: Clog) -> AsyncIterator[Served]:
     async with world(clogs=clogs or [Clog("c")]) as w:
         app = make_app(w.ocean, stream=partial(sse_response, clock=w.clock), poke_ms=0)
-        async with listening(app, timeout_graceful_shutdown=5) as (server, port):
+        async with listening(app, http=PROTOCOL, timeout_graceful_shutdown=5) as (server, port):
             yield Served(w, server, port)
         await check(w)

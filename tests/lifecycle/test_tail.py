@@ -1,7 +1,7 @@
 """The tail: one reader for all who follow; it holds nobody up, loses nothing, and leaves nothing behind."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -339,3 +339,48 @@ async def test_quiet_runs_cost_nothing_when_others_commit() -> None:
         assert [each._woken.is_set() for each in w.ocean._tail._all()] == wakes == [False, False]
         for reader in readers:
             await reader.stop()
+
+
+def events(*seqs: int) -> list[Event]:
+    return [Event(seq, 0, "x", None) for seq in seqs]
+
+
+async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_has_woken() -> None:
+    taken: list[Event] = []
+    is_willing = False
+
+    def take(told: Sequence[Event]) -> bool:
+        taken.extend(told if is_willing else ())
+        return is_willing
+
+    async with stage(Script()) as w:
+        with w.ocean._tail.joined(FeedFilter(), 0, take) as follower, anyio.fail_after(20):
+            await follower.catch_up()
+            follower.level(0)
+            waiter = asyncio.create_task(follower.next())
+            await until(lambda: follower._waits_for_more)
+            follower.offer(events(1))
+            is_willing = True
+            follower.offer(events(2))
+            assert (taken, await waiter) == ([], events(1, 2))
+            waiter = asyncio.create_task(follower.next())
+            await until(lambda: follower._waits_for_more)
+            follower.offer(events(3, 4))
+            assert (taken, follower.after) == (events(3, 4), 4)
+            waiter.cancel()
+            await asyncio.wait([waiter])
+            assert not follower._waits_for_more
+            follower.offer(events(5))
+            assert (taken, await follower.next()) == (events(3, 4), events(5))
+
+
+async def test_a_follower_that_falls_behind_with_something_kept_goes_on_before_that_and_not_earlier() -> None:
+    """What lies between may be gone by now, and was none of its."""
+    async with stage(Script()) as w:
+        w.ocean._tail = tails.Tail(w.store, w.clock, kept=1)
+        with w.ocean._tail.joined(FeedFilter()) as follower:
+            await follower.catch_up()
+            follower.level(0)
+            follower.offer(events(10))
+            follower.offer(events(12))
+            assert (follower.is_behind, follower.after) == (True, 9)

@@ -1,7 +1,8 @@
 """Between the past and the tail: commits, cuts and cancellations at every step of the hand-over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -183,3 +184,82 @@ async def test_what_has_gathered_for_a_follower_comes_together() -> None:
                     seen += len(await anext(quick))
             # The tail hands out to all in one go: what the quick one has had, the slow one has been given.
             assert [event.seq for event in await anext(slow)] == [told[0] + n for n in range(1, 10)]
+
+
+class Listed:
+    """Takes at once by dice, into the list that the follower fills with the rest."""
+
+    def __init__(self, dice: random.Random, willing: float) -> None:
+        self.seqs: list[int] = []
+        self.at_once = 0
+        self._dice = dice
+        self._willing = willing
+
+    def take(self, events: Sequence[Event]) -> bool:
+        if self._dice.random() >= self._willing:
+            return False
+        self.at_once += len(events)
+        self.seqs += [event.seq for event in events]
+        return True
+
+    async def follow(self, w: World) -> None:
+        async for events in w.ocean.follow_in_parts(FeedFilter(), 0, self.take):
+            for event in events:
+                self.seqs.append(event.seq)
+                if self._dice.random() < 0.2:
+                    # Slow: what comes meanwhile must not overtake the rest of these.
+                    await let_others_go_on(w)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_is_taken_at_once_neither_overtakes_nor_doubles_what_the_follower_takes(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small pages and small buffers again: they fall behind and catch up, too."""
+    monkeypatch.setattr(tails, "PAGE", 3)
+    monkeypatch.setattr(feeds, "PAGE", 4)
+    total, dice = 150, random.Random(seed)
+    async with stage(Script()) as w:
+        w.ocean._tail = tails.Tail(w.store, w.clock, kept=5)
+        listed = [Listed(random.Random(f"{seed}:{number}"), number / 5) for number in range(6)]
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for each in listed:
+                    tasks.start_soon(each.follow, w)
+                for _ in range(total // 5):
+                    async with anyio.create_task_group() as together:
+                        for _ in range(5):
+                            together.start_soon(start_idle, w)
+                    if dice.random() < 0.5:
+                        await until(lambda: all(each._waits_for_more for each in w.ocean._tail._all()))
+                await until(lambda: all(len(each.seqs) >= total for each in listed))
+                await let_others_go_on(w)
+                tasks.cancel_scope.cancel()
+        assert [each.seqs for each in listed] == [list(range(1, total + 1))] * 6
+        assert listed[0].at_once == 0
+        assert all(each.at_once > 0 for each in listed[1:])
+
+
+async def test_a_run_that_ends_ends_the_feed_of_a_follower_that_takes_everything_at_once() -> None:
+    async with stage(Script(Continue(), Done())) as w:
+        run_id = await start_idle(w)
+        taken: list[Event] = []
+
+        def take(events: Sequence[Event]) -> bool:
+            taken.extend(events)
+            return True
+
+        followed: list[Event] = []
+
+        async def follow() -> None:
+            async for events in w.ocean.follow_in_parts(FeedFilter(run_id=run_id), 0, take):
+                followed.extend(events)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(follow)
+                await until(lambda: any(each._waits_for_more for each in w.ocean._tail._all()))
+                await w.ocean.signal(run_id)
+                await w.drain()
+        assert [*followed, *taken] == await log(w, run_id)
+        assert taken[-1].type == "run.done"
