@@ -27,7 +27,7 @@ async def signal_latency(ask: Ask) -> Answer:
 
 async def streams(ask: Ask) -> Answer:
     """To all who watch: first as fast as it goes, then at a pace that all can follow."""
-    with serving(url_of(ask), f"{CLOGS}:streaming") as served:
+    with serving(url_of(ask), f"{CLOGS}:streaming", is_apart=True) as served:
         await Streaming(served, "warm", ask).streamed(5, 0)
         fast = Streaming(served, "fast", ask)
         await fast.streamed(ask["events"], 0)

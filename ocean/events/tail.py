@@ -54,6 +54,21 @@ class Place(Enum):
 class Follower:
     """One feed's end of the tail. `after`: all up to here was handed on, or is none of this feed's."""
 
+    # There may be many, and all of them are asked for each event.
+    __slots__ = (
+        "_kept",
+        "_most",
+        "_place",
+        "_tail",
+        "_take_at_once",
+        "_taker",
+        "_woken",
+        "after",
+        "error",
+        "is_over",
+        "where",
+    )
+
     def __init__(self, tail: "Tail", where: FeedFilter, after: int, kept: int, take_at_once: TakeAtOnce | None) -> None:
         self.where = where
         self.after = after
@@ -64,7 +79,7 @@ class Follower:
         self._most = kept
         self._kept: deque[Event] = deque()
         self._take_at_once = take_at_once
-        self._waits_for_more = False
+        self._taker: TakeAtOnce | None = None
         self._woken = asyncio.Event()
 
     @property
@@ -98,56 +113,49 @@ class Follower:
             if self.is_over or self.is_behind:
                 return []
             self._woken.clear()
-            self._waits_for_more = True
+            # Only who waits here has passed on all that came before.
+            self._taker = self._take_at_once
             try:
                 await self._woken.wait()
             finally:
-                self._waits_for_more = False
+                self._taker = None
 
     async def wait(self) -> None:
         """Until something has happened since `catch_up` that concerns this follower, whatever it is."""
         await self._woken.wait()
 
     def wake(self) -> None:
+        self._taker = None
         self._woken.set()
 
     def offer(self, events: Sequence[Event]) -> None:
         """From the tail: what it has just read of this feed."""
+        if self._taker is not None and events[0].seq > self.after and self._taker(events):
+            self.after = events[-1].seq
+            return
         if self.is_behind:
             return
         before = events[0].seq - 1
         self._pass(before)
-        if self._takes_at_once(events):
-            self.after = events[-1].seq
-        elif len(self._kept) + len(events) > self._most:
+        if len(self._kept) + len(events) > self._most:
             self.fall_behind(before)
-        else:
-            self._kept.extend(events)
-            self._woken.set()
-
-    def _takes_at_once(self, events: Sequence[Event]) -> bool:
-        """Only who waits in `next` has passed on all that came before."""
-        return (
-            self._take_at_once is not None
-            and self._waits_for_more
-            and not self._woken.is_set()
-            and events[0].seq > self.after
-            and self._take_at_once(events)
-        )
+            return
+        self._kept.extend(events)
+        self.wake()
 
     def fall_behind(self, position: int) -> None:
         self._pass(position)
         self._kept.clear()
         self._place = Place.BEHIND
-        self._woken.set()
+        self.wake()
 
     def end(self) -> None:
         self.is_over = not self.is_behind
-        self._woken.set()
+        self.wake()
 
     def fail(self, error: Exception) -> None:
         self.error = error
-        self._woken.set()
+        self.wake()
 
     def _pass(self, position: int) -> None:
         """Nothing was kept up to there, so nothing up to there was this feed's: retention may have it."""
@@ -164,7 +172,7 @@ class Tail:
         self._store = store
         self._clock = clock
         self._most_kept = kept
-        self._circles: dict[str | None, dict[FeedFilter, set[Follower]]] = {}
+        self._circles: dict[str | None, dict[FeedFilter, dict[Follower, None]]] = {}
         """By the run that they follow, if it is one, and by what else they ask for: that is looked at once for all."""
         self._ending: set[Follower] = set()
         self._position: int | None = None
@@ -185,7 +193,7 @@ class Tail:
         if self._is_closed:
             raise _closed()
         follower = Follower(self, where, after, self._most_kept, take_at_once)
-        self._circles.setdefault(where.run_id, {}).setdefault(where, set()).add(follower)
+        self._circles.setdefault(where.run_id, {}).setdefault(where, {})[follower] = None
         if not self.is_running:
             self._position = None
             self._is_ready = asyncio.Event()
@@ -210,7 +218,7 @@ class Tail:
 
     def _leave(self, follower: Follower) -> None:
         circles = self._circles[follower.where.run_id]
-        circles[follower.where].discard(follower)
+        del circles[follower.where][follower]
         self._ending.discard(follower)
         if not circles[follower.where]:
             del circles[follower.where]
@@ -271,7 +279,7 @@ class Tail:
                     follower.offer(told)
         for run_id in {event.run_id for event in events if event.type in LAST_EVENTS}:
             for followers in self._circles.get(run_id, {}).values():
-                self._ending |= followers
+                self._ending.update(followers)
 
     def _fail(self, error: Exception) -> None:
         for follower in self._all():

@@ -6,17 +6,24 @@ Under a server that has no lines (any but `ocean serve`) streams are sent messag
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ocean.http.frames import LastChunk
+from ocean.kernel.records import Event
+
 KEY = "ocean.line"
 """Among what the server keeps for an application, which it shows in the scope of every request."""
+LAST_CHUNK = LastChunk()
 
 
 class Line:
     """One connection, whose answer of the moment is being sent in chunks."""
+
+    __slots__ = ("_transport", "is_full")
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -25,11 +32,12 @@ class Line:
     def open(self, transport: asyncio.Transport) -> None:
         self._transport = transport
 
-    def write(self, chunk: bytes) -> bool:
-        """Whether it is on its way. It is not if the reader is gone, or slow: then it is for the server to wait."""
-        if self.is_full or self._transport is None or self._transport.is_closing():
+    def tell(self, events: Sequence[Event]) -> bool:
+        """Whether they are on their way. They are not if the reader is gone, or slow: then the server is to wait."""
+        transport, chunk = self._transport, LAST_CHUNK.of(events)
+        if chunk is None or self.is_full or transport is None or transport.is_closing():
             return False
-        self._transport.write(chunk)
+        transport.write(chunk)
         return True
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,11 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ocean.http.calls import StillMay
-from ocean.http.frames import LastChunk, sendings
+from ocean.http.frames import sendings
 from ocean.http.lines import Line, line_of
 from ocean.kernel.clock import Clock, SystemClock, sleep
 from ocean.kernel.errors import OceanError
 from ocean.kernel.filters import FeedFilter
-from ocean.kernel.records import Event
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
@@ -29,8 +28,6 @@ SEND_TIMEOUT_MS = 30_000
 RETRY_MS = 1_000
 GRACE_S = 3.0
 """For streams to end by themselves when the server stops. A server's own grace time has to be longer."""
-
-LAST_CHUNK = LastChunk()
 
 logger = logging.getLogger("ocean.http")
 
@@ -135,8 +132,7 @@ class Stream(EventSourceResponse):
 
     async def _tell(self, send: Send, line: Line | None) -> None:
         """An error ends the stream, and nothing more: its reader comes back with its cursor, and is answered then."""
-        at_once = None if line is None else partial(_written, line)
-        feed = self._ocean.follow_in_parts(self._where, self._after, at_once)
+        feed = self._ocean.follow_in_parts(self._where, self._after, None if line is None else line.tell)
         try:
             # Its place in the log: whoever comes back before the first event misses none.
             await self._say(send, f"retry: {RETRY_MS}\nid: {self._after}\n\n".encode())
@@ -164,11 +160,6 @@ class Stream(EventSourceResponse):
     async def _end_with_the_server(self, scope: anyio.CancelScope) -> None:
         await self._server_stops.wait()
         scope.cancel()
-
-
-def _written(line: Line, events: Sequence[Event]) -> bool:
-    chunk = LAST_CHUNK.of(events)
-    return chunk is not None and line.write(chunk)
 
 
 def _feed(where: FeedFilter) -> str:

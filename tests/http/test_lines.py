@@ -6,7 +6,7 @@ import pytest
 
 from ocean import Event, Ok, Outcome, Tick
 from ocean.http import frames as framing
-from ocean.http.lines import Line, LineProtocol
+from ocean.http.lines import LAST_CHUNK, Line, LineProtocol
 from tests.http.watchers import Served, Watcher, served
 from tests.lifecycle.acting import Script, let_others_go_on
 from tests.races.arranging import until
@@ -18,20 +18,25 @@ pytestmark = pytest.mark.anyio
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What lines have taken."""
     taken: list[bytes] = []
-    write = Line.write
+    tell = Line.tell
 
-    def seen(line: Line, chunk: bytes) -> bool:
-        is_taken = write(line, chunk)
-        taken.extend([chunk] if is_taken else [])
+    def seen(line: Line, events: Sequence[Event]) -> bool:
+        is_taken = tell(line, events)
+        taken.extend([LAST_CHUNK.of(events) or b""] if is_taken else [])
         return is_taken
 
-    monkeypatch.setattr(Line, "write", seen)
+    monkeypatch.setattr(Line, "tell", seen)
     return taken
 
 
 async def waiting(s: Served, followers: int) -> None:
     """Until so many readers have all that there was, and wait for more."""
-    await until(lambda: len(all_ := s.w.ocean._tail._all()) == followers and all(each._waits_for_more for each in all_))
+
+    def all_wait() -> bool:
+        joined = s.w.ocean._tail._all()
+        return len(joined) == followers and all(each._taker is not None for each in joined)
+
+    await until(all_wait)
 
 
 async def test_what_comes_while_readers_wait_is_put_together_once_and_written_without_waking_them(
@@ -56,10 +61,11 @@ async def test_who_speaks_an_older_http_is_told_without_chunks(written: list[byt
     async with served() as s:
         watcher = await Watcher.open(s.port, version="1.0")
         assert "transfer-encoding" not in watcher.head
-        await watcher.next_of_any_kind()
-        await waiting(s, 1)
         await s.run()
         assert (await watcher.next()).id == 1
+        await let_others_go_on(s.w)
+        await s.run()
+        assert (await watcher.next()).id == 2
         assert written == []
         await watcher.close()
 
@@ -114,7 +120,7 @@ async def test_a_reader_that_stops_reading_for_a_while_is_told_everything_once_a
             await let_others_go_on(s.w)
             said += 1
 
-        while s.w.ocean._tail._all()[0]._waits_for_more:
+        while s.w.ocean._tail._all()[0]._taker is not None:
             await say()
         by_line = len(written)
         assert 0 < by_line < said
@@ -137,6 +143,6 @@ async def test_a_line_whose_reader_is_gone_takes_nothing() -> None:
         (connection,) = s.server.server_state.connections
         assert isinstance(connection, LineProtocol)
         connection.transport.close()
-        assert not connection._line.write(b"1\r\nx\r\n")
+        assert not connection._line.tell([Event(1, 0, "x", None)])
         await s.until_left(0)
         await watcher.close()

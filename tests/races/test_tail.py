@@ -231,7 +231,7 @@ async def test_what_is_taken_at_once_neither_overtakes_nor_doubles_what_the_foll
                         for _ in range(5):
                             together.start_soon(start_idle, w)
                     if dice.random() < 0.5:
-                        await until(lambda: all(each._waits_for_more for each in w.ocean._tail._all()))
+                        await until(lambda: all(each._taker is not None for each in w.ocean._tail._all()))
                 await until(lambda: all(len(each.seqs) >= total for each in listed))
                 await let_others_go_on(w)
                 tasks.cancel_scope.cancel()
@@ -258,7 +258,7 @@ async def test_a_run_that_ends_ends_the_feed_of_a_follower_that_takes_everything
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(follow)
-                await until(lambda: any(each._waits_for_more for each in w.ocean._tail._all()))
+                await until(lambda: any(each._taker is not None for each in w.ocean._tail._all()))
                 await w.ocean.signal(run_id)
                 await w.drain()
         assert [*followed, *taken] == await log(w, run_id)
