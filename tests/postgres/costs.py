@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import anyio
+
 from ocean import SystemClock
 from ocean.stores.postgres.link import Connection, Link
 from ocean.stores.postgres.options import options_from
@@ -104,3 +106,16 @@ async def measured(url: str) -> AsyncIterator[MeasuredStore]:
         yield store
     finally:
         await store.close()
+
+
+async def together(*deeds: Awaitable[Any]) -> list[Any]:
+    """As one group."""
+    answers: list[Any] = [None] * len(deeds)
+
+    async def do(place: int, deed: Awaitable[Any]) -> None:
+        answers[place] = await deed
+
+    async with anyio.create_task_group() as tasks:
+        for place, deed in enumerate(deeds):
+            tasks.start_soon(do, place, deed)
+    return answers

@@ -10,6 +10,8 @@ ENDED, ASLEEP, CHILDREN, AGE, BURST = 1_000_000, 100_000, 5_000, 10_000, 20_000
 FAR = 9_000_000_000_000
 OLD = ("old-1", "old-2")
 """Runs that have had as many ticks, inputs and rows as AGE says."""
+OLD_TOO = ("old-3", "old-4")
+"""The same, for those who do not end them."""
 
 RUNS = """
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, due_at,
@@ -98,7 +100,7 @@ async def make_crowd(url: str) -> None:
         for count in (ENDED, ASLEEP, CHILDREN, 20_000):
             await db.execute(DETAILS.format(count=count))
         await db.execute(ATTRIBUTES)
-        for run in OLD:
+        for run in (*OLD, *OLD_TOO):
             await db.execute(HISTORY.format(run=run, clog=CLOG, age=AGE))
     finally:
         await db.close()

@@ -11,7 +11,7 @@ from ocean.kernel.effects import NewEvent
 from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import RowsAsk, Store, SweepAsk
 from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit_of, pending, run_row, writes
-from tests.postgres.costs import measured
+from tests.postgres.costs import measured, together
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +73,25 @@ async def test_what_moves_a_run_nowhere_touches_no_index_of_it(unused_database: 
         await store.store_step(held.lock, held.tick, "once", "1")
         assert store.measured.written["runs"] == {"updated": 6, "hot": 6}
         await store.commit_tick(commit_of(held, Ok()))
+
+
+async def test_the_rows_of_a_group_are_changed_beside_where_they_are(unused_database: str) -> None:
+    """They are written in a row, so each needs its room; without it, there are new entries in all indexes."""
+    async with measured(unused_database) as store:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        for group in range(4):
+            news = [a_run(f"{group}-{number}", input={})._replace(is_id_given=False) for number in range(50)]
+            await together(*(store.create_run(new, None) for new in news))
+            claims = await store.claim_due(an_ask(limit=50))
+            await together(*(store.commit_tick(commit_of(held, Done(1))) for held in claims))
+        for table in ("ocean_ticks", "ocean_run_details"):
+            written = store.measured.written[table]
+            assert written["updated"] == 200
+            assert written["hot"] > 160, table
+        inputs = store.measured.written["ocean_inbox"]
+        # Assigned to its tick, which an index knows, and consumed, which none does.
+        assert inputs["updated"] == 400
+        assert inputs["hot"] > 160
 
 
 async def emptied(db: Any, store: Store) -> None:

@@ -14,8 +14,8 @@ from ocean.kernel.filters import FeedFilter, RunFilter, Span
 from ocean.kernel.records import Claim, ClogRecord, RunStatus
 from ocean.kernel.store import RowsAsk, SweepAsk
 from tests.conformance.kit import CLOG, LOCK_MS, a_run, a_signal, an_ask, commit_of, pending, run_row, tick_row
-from tests.postgres.costs import Cost, MeasuredStore, measured
-from tests.postgres.crowd import AGE, OLD, make_burst, make_crowd
+from tests.postgres.costs import Cost, MeasuredStore, measured, together
+from tests.postgres.crowd import AGE, OLD, OLD_TOO, make_burst, make_crowd
 from tests.postgres.server import blocking, new_database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("plans")]
@@ -218,6 +218,41 @@ async def test_a_burst_needs_no_statistics(unused_database: str, analyzed_after:
                 assert not cost.walked
                 assert cost.pages < 32 * 100
                 assert cost.rows < 32 * 40
+
+
+async def group_life(store: MeasuredStore, name: str, old: str | None = None) -> Costs:
+    """What is done for several at once, in ways of its own; an old run may be among them."""
+    ids = [f"{name}-{number}" for number in range(8)]
+    news = [a_run(run_id)._replace(is_id_given=False) for run_id in ids]
+    costs = {"create": await store.cost(together(*(store.create_run(new, None) for new in news)))}
+    ids += [old] if old else []
+    signals = (store.deliver_signal(a_signal(run_id, signal_id=name), None) for run_id in ids)
+    costs["signal"] = await store.cost(together(*signals))
+    held = [(await store.claim_due(an_ask(run_id=run_id)))[0] for run_id in ids]
+    outcomes = [Done(1) if claim.run.run_id != old else Ok() for claim in held]
+    commits = (store.commit_tick(commit_of(claim, outcome)) for claim, outcome in zip(held, outcomes, strict=True))
+    costs["commit"] = await store.cost(together(*commits))
+    return costs
+
+
+async def test_groups_cost_the_same_after_a_burst_by_plans_that_were_made_before_it(unused_database: str) -> None:
+    async with measured(unused_database) as store:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        await group_life(store, "once")
+        small = await group_life(store, "twice")
+        await make_burst(unused_database)
+        assert_no_dearer(await group_life(store, "thrice"), small)
+
+
+async def test_groups_cost_the_same_beside_a_million_runs_and_with_an_old_one_among_them(
+    full: MeasuredStore, place: int, unused_database: str
+) -> None:
+    async with measured(unused_database) as store:
+        await store.register_clogs([ClogRecord(CLOG, "1", False)])
+        await group_life(store, "once")
+        small = await group_life(store, "twice")
+    await group_life(full, f"group-{place}", OLD_TOO[place])
+    assert_no_dearer(await group_life(full, f"group-again-{place}", OLD_TOO[place]), small)
 
 
 LISTS: dict[str, tuple[str, RunFilter]] = {

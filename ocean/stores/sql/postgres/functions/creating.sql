@@ -65,7 +65,7 @@ END $$;
 -- Put together as text: it has no words that need quoting, and to build JSON takes several times as long.
 CREATE OR REPLACE FUNCTION ocean_plain_creation_told(status text, priority smallint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT '{"status":"' || status || '","parent_run_id":null,"priority":' || priority || '}'
+  SELECT '{"status":"' || status || '","parent_run_id":null,"priority":' || priority::text || '}'
 $$;
 
 -- The run that holds a dedupe key now, with the hash of the body that made it; null if nobody does.

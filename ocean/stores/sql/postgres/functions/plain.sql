@@ -4,7 +4,8 @@
 --
 -- A function here answers null, before it has written anything, if one of its items is not plain after all: then each is
 -- done by itself. Rows are changed in the places where they were read (`ctid`), under the lock that they were read under: no
--- index knows a place, so there is no other plan than to go there.
+-- index knows a place, so there is no other plan than to go there. Where a row is looked for on the way it is one row that
+-- is asked for, not whether there is any: for EXISTS the planner may read the whole table first, however that is forbidden.
 
 -- The items from `first` on that may be plain, as far as their senders know, and have the same verb.
 CREATE OR REPLACE FUNCTION ocean_plain_stretch(items jsonb, first int) RETURNS jsonb[] LANGUAGE plpgsql IMMUTABLE AS $$
@@ -175,7 +176,7 @@ BEGIN
   WHERE ocean_is_held(q.run, (c.a->>'epoch')::bigint)
     AND (q.run).key_count = 0 AND (q.run).ending IS NULL AND (q.run).attempt = 0
     AND (c.a->'outcome'->>0 NOT IN ('done', 'failed') OR ((q.run).parent_run_id IS NULL
-      AND NOT EXISTS (SELECT 1 FROM runs child WHERE child.parent_run_id = c.a->>'run_id')));
+      AND (SELECT true FROM runs child WHERE child.parent_run_id = c.a->>'run_id' LIMIT 1) IS NULL));
   IF cardinality(held) IS DISTINCT FROM cardinality(commits)
     OR EXISTS (
       SELECT 1 FROM unnest(commits) c, jsonb_array_elements(c->'effects'->'writes') w, LATERAL ocean_row(w->'at') s
@@ -184,8 +185,8 @@ BEGIN
     RETURN NULL;
   END IF;
   SELECT array_agg(i.numbers) INTO consumed FROM unnest(held) h, LATERAL (
-    SELECT coalesce(jsonb_agg(i.number ORDER BY i.number), '[]') AS numbers FROM ocean_inbox i
-    WHERE i.run_id = h.run_id AND i.assigned_tick = h.tick AND i.consumed_tick IS NULL) i;
+    SELECT coalesce(jsonb_agg(i.number ORDER BY i.number), '[]') AS numbers FROM (SELECT i.number FROM ocean_inbox i
+      WHERE i.run_id = h.run_id AND i.assigned_tick = h.tick AND i.consumed_tick IS NULL OFFSET 0) i) i;
   IF EXISTS (
     SELECT 1 FROM generate_subscripts(held, 1) place
     WHERE commits[place]->'outcome'->>0 IN ('done', 'failed')
@@ -291,8 +292,8 @@ BEGIN
   IF EXISTS (
     SELECT 1 FROM unnest(signals) given
     WHERE NOT coalesce(places ? (given->>'run_id'), false) OR (given->>'if_idle')::boolean
-      OR (given->>'signal_id' IS NOT NULL AND EXISTS (SELECT 1 FROM ocean_inbox i
-        WHERE i.run_id = given->>'run_id' AND i.signal_id = given->>'signal_id'))) THEN
+      OR (given->>'signal_id' IS NOT NULL AND (SELECT true FROM ocean_inbox i
+        WHERE i.run_id = given->>'run_id' AND i.signal_id = given->>'signal_id' LIMIT 1) IS NOT NULL)) THEN
     RETURN NULL;
   END IF;
   FOREACH s IN ARRAY signals LOOP
