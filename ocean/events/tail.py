@@ -130,7 +130,7 @@ class Follower:
 
     def offer(self, events: Sequence[Event]) -> None:
         """From the tail: what it has just read of this feed."""
-        if self._taker is not None and events[0].seq > self.after and self._taker(events):
+        if self._taker is not None and events[0].seq > self.after and _is_taken(self._taker, events):
             self.after = events[-1].seq
             return
         if self.is_behind:
@@ -289,6 +289,15 @@ class Tail:
     def _all(self) -> list[Follower]:
         circles = (circle for circles in self._circles.values() for circle in circles.values())
         return [follower for circle in circles for follower in circle]
+
+
+def _is_taken(taker: TakeAtOnce, events: Sequence[Event]) -> bool:
+    """An error of one follower's is none of the others': it is left to meet it again by itself."""
+    try:
+        return taker(events)
+    except Exception:
+        logger.exception("events could not be taken at once")
+        return False
 
 
 def _closed() -> StoreUnusable:

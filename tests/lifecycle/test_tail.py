@@ -377,6 +377,29 @@ async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_h
             assert (taken, await follower.next()) == (events(3, 4), events(5))
 
 
+async def test_who_cannot_take_events_at_once_is_handed_them_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(told: Sequence[Event]) -> bool:
+        raise ValueError("not now")
+
+    async with stage(Script()) as w:
+        seen: list[int] = []
+
+        async def follow() -> None:
+            async for told in w.ocean.follow_in_parts(FeedFilter(), 0, fail):
+                seen.extend(event.seq for event in told)
+
+        failing, other = asyncio.create_task(follow()), Reader(w.ocean.follow())
+        await level(w, 2)
+        for count in (1, 2):
+            await start_idle(w)
+            await until(lambda count=count: len(seen) == len(other.seen) == count)  # type: ignore[misc]
+        assert (seen, other.seqs) == ([1, 2], [1, 2])
+        assert caplog.text.count("could not be taken at once") == 2
+        await other.stop()
+        failing.cancel()
+        await asyncio.wait([failing])
+
+
 async def test_a_follower_that_falls_behind_with_something_kept_goes_on_before_that_and_not_earlier() -> None:
     """What lies between may be gone by now, and was none of its."""
     async with stage(Script()) as w:
