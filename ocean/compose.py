@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Self
 
 from ocean.events import feed, retention
-from ocean.events.tail import Tail, TakeAtOnce
+from ocean.events.follower import TakeAtOnce
+from ocean.events.tail import Tail
 from ocean.events.watching import Watches
 from ocean.kernel.arguments import checked_limit, feed_filter
 from ocean.kernel.clock import Clock, SystemClock

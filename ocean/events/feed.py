@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from ocean.events.tail import PAGE, Tail, TakeAtOnce
+from ocean.events.follower import TakeAtOnce
+from ocean.events.tail import PAGE, Tail
 from ocean.kernel.errors import BadCursor, RunNotFound
 from ocean.kernel.filters import FeedFilter
 from ocean.kernel.records import Event

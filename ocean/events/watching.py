@@ -9,7 +9,8 @@ from typing import Protocol
 
 import anyio
 
-from ocean.events.tail import Follower, Tail
+from ocean.events.follower import Follower
+from ocean.events.tail import Tail
 from ocean.kernel.clock import Clock
 from ocean.kernel.errors import RunNotFound, StoreUnusable
 from ocean.kernel.filters import FeedFilter

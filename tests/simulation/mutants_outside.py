@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ocean.events import feed, tail
+from ocean.events import feed, follower
 from ocean.kernel import bulk
 from ocean.kernel.filters import FeedFilter
 from ocean.stores.sqlite import delaying, effects
@@ -50,6 +50,6 @@ MUTANTS: dict[str, Change] = {
     ),
     "feeds end when they are level": _instead(feed, "_is_over", _over_when_level),
     "feeds tell twice": _instead(
-        tail.Follower, "level", lambda old: lambda self, after: old(self, min(after, self.after))
+        follower.Follower, "level", lambda old: lambda self, after: old(self, min(after, self.after))
     ),
 }
