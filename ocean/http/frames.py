@@ -67,11 +67,14 @@ class LastChunk:
 
     def __init__(self) -> None:
         self._events: Sequence[Event] = ()
-        self._made: bytes | None = None
+        self._made = b""
 
     def of(self, events: Sequence[Event]) -> bytes | None:
-        """None if they are too many for one sending."""
+        """None if they are too many for one sending. These are not kept: there is no telling how much that would be."""
         if events is not self._events:
-            first, *more = sendings(events)
-            self._events, self._made = events, None if more else b"%x\r\n%b\r\n" % (len(first), first)
+            parts = sendings(events)
+            first = next(parts)
+            if next(parts, None) is not None:
+                return None
+            self._events, self._made = events, b"%x\r\n%b\r\n" % (len(first), first)
         return self._made

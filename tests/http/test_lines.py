@@ -94,7 +94,8 @@ async def test_a_chunk_is_made_anew_for_other_events_and_is_none_if_they_are_too
     assert last.of(first) == b"%x\r\n%b\r\n" % (len(body), body)
     assert last.of(first) is last.of(first)
     assert last.of([Event(1, 0, "x", "y" * framing.MOST_SENT), Event(2, 0, "y", None)]) is None
-    assert last.of(list(first)) == b"%x\r\n%b\r\n" % (len(body), body)
+    assert last._events is first
+    assert last.of([first[1]]) == b"%x\r\n%b\r\n" % (len(framing.frame(first[1])), framing.frame(first[1]))
 
 
 async def test_a_reader_that_stops_reading_for_a_while_is_told_everything_once_and_in_order(
