@@ -48,22 +48,24 @@ class Served:
 
 @contextmanager
 def serving(url: str, clogs: str, *, is_apart: bool = False) -> Iterator[Served]:
-    """`clogs` as `--clogs` takes them. `is_apart`: it shares no processor with this process, if there are two."""
+    """`clogs` as `--clogs` takes them. `is_apart`: it shares no processor with this process, if there are two
+    and the system lets us choose."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     options = ["--db", url, "--port", str(port), "--clogs", clogs, "--log", "off"]
     command = [sys.executable, "-m", "ocean", "serve", *options]
     process = subprocess.Popen(command, stdout=sys.stderr, env=os.environ)
-    everywhere = os.sched_getaffinity(0)
+    everywhere = os.sched_getaffinity(0) if is_apart and hasattr(os, "sched_getaffinity") else set()
     try:
-        if is_apart and len(everywhere) > 1:
+        if len(everywhere) > 1:
             # Otherwise whoever is sent something is woken on the processor of the sender, and takes it from him.
             os.sched_setaffinity(process.pid, everywhere - {max(everywhere)})
             os.sched_setaffinity(0, {max(everywhere)})
         _await_listening(process, port)
         yield Served(port, process.pid)
     finally:
-        os.sched_setaffinity(0, everywhere)
+        if everywhere:
+            os.sched_setaffinity(0, everywhere)
         process.terminate()
         process.wait(30)
 
