@@ -17,7 +17,7 @@ from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import ManualClock
-from tests.conformance.kit import GLOBAL, a_signal, commit_of
+from tests.conformance.kit import GLOBAL, a_run, a_signal, commit_of
 from tests.invariants import check_tables
 from tests.stores.dump import Tables, dump
 from tests.stores.group_items import ITEMS, Claims, Item, answer, arrange, broken
@@ -166,3 +166,35 @@ def test_a_broken_commit_of_a_shared_group_fails_for_its_writer_alone() -> None:
         "Committed",
     ]
     assert tables == asyncio.run(_one_by_one([items[0], items[3]]))[1]
+
+
+def _creation(number: int) -> Item:
+    new = a_run(f"new-{number}", input=number)._replace(is_id_given=False)
+    return lambda store, _: store.create_run(new, None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 127, 200])
+def test_a_group_writes_all_its_rows_however_many_there_are(count: int) -> None:
+    items = [_creation(number) for number in range(count)]
+    _scene()
+    _, tables = asyncio.run(_as_one_group(items))
+    assert tables == asyncio.run(_one_by_one(items))[1]
+
+
+def test_of_an_insert_that_fails_amid_its_rows_nothing_stays() -> None:
+    """The rows before the guilty one are in the table when it fails."""
+    _scene()
+
+    async def with_a_guilty_one() -> tuple[list[object], Tables]:
+        store, claims = await copy_of_the_scene()
+        refusing = "BEFORE INSERT ON events WHEN NEW.run_id = 'new-2' BEGIN SELECT RAISE(FAIL, 'not this one'); END"
+        await store.database.on_writer(lambda db: db.execute(f"CREATE TRIGGER refusing {refusing}"))
+        items = [partial(_creation(number), store, claims) for number in range(5)]
+        answers = await together(store.database, items)
+        tables = await store.database.read(dump)
+        await store.close()
+        return answers, tables
+
+    answers, tables = asyncio.run(with_a_guilty_one())
+    assert isinstance(answers[2], sqlite3.IntegrityError)
+    assert tables == asyncio.run(_one_by_one([_creation(number) for number in (0, 1, 3, 4)]))[1]

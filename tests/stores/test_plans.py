@@ -173,6 +173,8 @@ BOUNDED_SCANS = {
     "SCAN lanes": "as many rows as lanes",
     "SCAN below": "a run's descendants",
     "SCAN CONSTANT ROW": "one row",
+    "SCAN n CONSTANT ROWS": "what is inserted",
+    "SCAN n-ROW VALUES CLAUSE": "the same, as a newer SQLite says it",
     "SCAN (subquery-1)": "the first lane",
 }
 
@@ -216,7 +218,7 @@ async def test_no_statement_of_the_store_scans_a_table_that_grows(has_statistics
         meter = await metered(store, partial(act, store))
         for statement in set(meter.statements):
             for line in await store.database.on_writer(partial(plan, statement=statement)):
-                if line.startswith("SCAN") and line not in BOUNDED_SCANS:
+                if line.startswith("SCAN") and re.sub(r"(?<=SCAN )\d+", "n", line) not in BOUNDED_SCANS:
                     scans[line] = statement
     await store.close()
     assert scans == {}

@@ -453,7 +453,8 @@ SELECT max(run_seq) AS run_seq, coalesce(max(tick), 0) AS tick FROM events WHERE
 GROUP BY run_id;
 
 -- name: insert_event
-INSERT INTO events (seq, ts, session_id, run_id, run_seq, tick, call, clog_id, type, payload, actor, correlation_id, causation_id)
+-- Many rows at once. If one fails, its whole transaction is rolled back: nothing is kept aside to take back these alone.
+INSERT OR FAIL INTO events (seq, ts, session_id, run_id, run_seq, tick, call, clog_id, type, payload, actor, correlation_id, causation_id)
 VALUES (:seq, :ts, :session_id, :run_id, :run_seq, :tick, :call, :clog_id, :type, :payload, :actor, :correlation_id, :causation_id);
 
 -- name: oldest_events
