@@ -12,6 +12,13 @@ CONTESTANTS = [
     Contestant("ocean-sqlite", "sqlite", "ocean"),
     Contestant("huey-sqlite", "sqlite", "huey", note="as shipped, which is SQLite's default: WAL, synchronous FULL"),
     Contestant("dbos-sqlite", "sqlite", "dbos", note="workflows called directly"),
+    Contestant(
+        "dbos-sqlite-queue",
+        "sqlite",
+        "dbos",
+        question="one_tick_runs_by_queue",
+        note="by way of a queue, polled every 10 ms",
+    ),
     Contestant("langgraph-sqlite", "sqlite", "langgraph"),
     Contestant("ocean-postgres", "postgres", "ocean"),
     Contestant("pgqueuer-postgres", "postgres", "pgqueuer"),
