@@ -306,7 +306,7 @@ def checked_limit(limit: int) -> int:
 
 def checked_names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
     """Several ids, each once; a lone text would be taken for its letters."""
-    if names is None:
+    if names is None or (isinstance(names, tuple) and not names):
         return ()
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidValue(f"{what} are a list of strings, got {shown(names)}")

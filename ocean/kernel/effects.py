@@ -11,9 +11,8 @@ from ocean.kernel.records import Key
 Scope = Literal["global", "session", "run", "tick"]
 
 
-@dataclass(frozen=True, slots=True)
-class RowKey:
-    """The exact address of one storage row."""
+class RowKey(NamedTuple):
+    """The exact address of one storage row. A tuple, because a tick that reads and writes hashes it twenty times."""
 
     scope: Scope
     clog_id: str
@@ -28,8 +27,7 @@ class RowKey:
         return "\x1f".join((self.scope, self.clog_id, self.session_id, self.run_id, str(self.tick), self.row_id))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(NamedTuple):
     """Version 0 and no text: the row is absent."""
 
     version: int = 0
@@ -42,8 +40,7 @@ ABSENT = StoredRow()
 Apply = Callable[[str | None], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class RowWrite:
+class RowWrite(NamedTuple):
     """`text=None` removes the row. With `apply`, the row becomes apply(its text at commit): no version is checked.
 
     `seen` is the text that was read: by it, a store that applies functions away from its rows makes a first guess.
@@ -56,8 +53,7 @@ class RowWrite:
     seen: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     type: str
     payload: str
     clog_id: str

@@ -24,7 +24,10 @@ class Ledger:
     pages: dict[str, _Page] = field(default_factory=dict)
 
     def _page(self, clog_id: str) -> _Page:
-        return self.pages.setdefault(clog_id, _Page())
+        page = self.pages.get(clog_id)
+        if page is None:
+            page = self.pages[clog_id] = _Page()
+        return page
 
     def answer_for(self, ask: RowsAsk) -> RowsAnswer | None:
         """The answer of the one read if it covers `ask`, None if that read is still to be made."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -48,8 +48,7 @@ class Rows:
     history: Sequence[TickRows] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
+class Addresses(NamedTuple):
     """Turns scopes into row keys, with the ids of the tick as defaults."""
 
     clog: Clog
@@ -61,7 +60,7 @@ class Addresses:
     def run(self) -> RowKey:
         if not self.run_id:
             raise InvalidValue("this call has no run; name runs=[…], or call with run_id")
-        return self.of_run(self.run_id)
+        return RowKey("run", self.clog.clog_id, run_id=self.run_id)
 
     @property
     def session(self) -> RowKey:
@@ -96,9 +95,12 @@ def rows_ask(
 ) -> RowsAsk:
     asked = [at.of_run(run_id) for run_id in checked_names(runs, "runs")]
     asked += [at.of_tick(row_id) for row_id in checked_names(tick, "tick rows")]
-    asked += [at.run] if run else []
-    asked += [at.session] if session else []
-    asked += [at.global_] if global_ else []
+    if run:
+        asked.append(at.run)
+    if session:
+        asked.append(at.session)
+    if global_:
+        asked.append(at.global_)
     checked_count(history, "history", most=1_000)
     if (ticks or history) and not at.run_id:
         raise InvalidValue("earlier ticks and history belong to a run; this call has none")
@@ -115,25 +117,22 @@ def rows_ask(
 
 def rows_from(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> Rows:
     """The part of an answer that was asked for, as the clog wants to see it."""
-    clog, asked = at.clog, set(ask.keys)
 
     def value(key: RowKey) -> Any:
-        return clog.typed(key.scope, decode(answer.rows.get(key, ABSENT).text))
+        return at.clog.typed(key.scope, decode(answer.rows.get(key, ABSENT).text))
 
-    def shown(key: RowKey) -> bool:
-        return key in asked and answer.rows.get(key, ABSENT).version > 0
-
-    own_run = RowKey("run", clog.clog_id, run_id=at.run_id)
-    own_session = RowKey("session", clog.clog_id, session_id=at.session_id)
+    found = {key: value(key) for key in ask.keys if answer.rows.get(key, ABSENT).version > 0}
+    own_run = RowKey("run", at.clog.clog_id, run_id=at.run_id)
+    own_session = RowKey("session", at.clog.clog_id, session_id=at.session_id)
     return Rows(
-        run=value(own_run) if shown(own_run) else None,
-        session=value(own_session) if shown(own_session) else None,
-        global_=value(at.global_) if shown(at.global_) else None,
-        has_run=shown(own_run),
-        has_session=shown(own_session),
-        has_global=shown(at.global_),
-        tick={key.row_id: value(key) for key in ask.keys if key.scope == "tick" and shown(key)},
-        runs={key.run_id: value(key) for key in ask.keys if key.scope == "run" and shown(key)},
+        run=found.get(own_run),
+        session=found.get(own_session),
+        global_=found.get(at.global_),
+        has_run=own_run in found,
+        has_session=own_session in found,
+        has_global=at.global_ in found,
+        tick={key.row_id: row for key, row in found.items() if key.scope == "tick"},
+        runs={key.run_id: row for key, row in found.items() if key.scope == "run"},
         by_key={key: _keyed(at, answer, key, value) for key in ask.dedupe_keys},
         ticks={tick: _rows_of_tick(at, answer, tick, value) for tick in ask.ticks},
         history=[

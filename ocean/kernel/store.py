@@ -39,8 +39,7 @@ from ocean.kernel.records import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RowsAsk:
+class RowsAsk(NamedTuple):
     """One read: exact rows, run rows by dedupe key, whole earlier ticks, and the newest `history` ticks' rows."""
 
     clog_id: str
@@ -52,8 +51,7 @@ class RowsAsk:
     history: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RowsAnswer:
+class RowsAnswer(NamedTuple):
     rows: Mapping[RowKey, StoredRow]
     run_by_dedupe_key: Mapping[str, str | None]
     history: Sequence[tuple[int, Mapping[str, str]]]

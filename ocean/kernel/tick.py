@@ -104,9 +104,12 @@ class Tick(TickFacts):
         at = self._addresses()
         values = {at.of_run(run_id): value for run_id, value in (runs or {}).items()}
         values |= {at.of_tick(row_id): value for row_id, value in (tick or {}).items()}
-        values |= {at.run: run} if run is not UNSET else {}
-        values |= {at.session: session} if session is not UNSET else {}
-        values |= {at.global_: global_} if global_ is not UNSET else {}
+        if run is not UNSET:
+            values[at.run] = run
+        if session is not UNSET:
+            values[at.session] = session
+        if global_ is not UNSET:
+            values[at.global_] = global_
         needed = [*values, *(at.of_run(run_id) for run_id in delete_runs)]
         needed += [at.session] if delete_session else []
         if self.number and self.number in delete_ticks:

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 OUTSIDE = "outside"
 LEASE_MS = 10_000
-ROW = replace(run_row(), clog_id=OUTSIDE)
+ROW = run_row()._replace(clog_id=OUTSIDE)
 
 _numbers = itertools.count(1)
 

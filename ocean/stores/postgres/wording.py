@@ -75,7 +75,7 @@ def event_words(events: Iterable[NewEvent]) -> list[list[str]]:
 
 
 def address(key: RowKey) -> list[str | int]:
-    return [key.scope, key.clog_id, key.session_id, key.run_id, key.tick, key.row_id]
+    return list(key)
 
 
 def outcome_words(outcome: Outcome) -> list[Any]:
