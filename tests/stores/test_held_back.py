@@ -182,6 +182,32 @@ async def test_what_another_process_has_written_is_not_taken_for_known(pair: tup
 
 
 @pytest.mark.anyio
+async def test_a_claim_may_have_to_look_after_it_has_taken_an_input_that_is_held_back(
+    pair: tuple[Store, Store],
+) -> None:
+    """Of the urgent run nothing need be looked for; of the other, an input is stored and another is held back."""
+    ours = pair[0]
+    await ours.create_run(a_run("urgent", priority=0), None)
+    await pending(ours, "other")
+    signals = [
+        lambda run_id=run_id: ours.deliver_signal(a_signal(run_id, run_id), None) for run_id in ("urgent", "other")
+    ]
+    *_, claims = await together(database_of(ours), [*signals, lambda: ours.claim_due(an_ask(limit=2))])
+    assert isinstance(claims, list)
+    assert [(each.run.run_id, [input.number for input in each.inputs]) for each in claims] == [
+        ("urgent", [1]),
+        ("other", [1]),
+    ]
+    for each in claims:
+        await commit(ours, each, Ok())
+    inputs = {run_id: await ours.list_inputs(run_id, 0, 10) for run_id in ("urgent", "other")}
+    assert {run_id: [each.consumed_tick for each in some] for run_id, some in inputs.items()} == {
+        "urgent": [1],
+        "other": [1, None],
+    }
+
+
+@pytest.mark.anyio
 async def test_the_last_cursor_is_known_until_another_process_writes(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     for store, run_id in ((ours, "a"), (ours, "b"), (theirs, "c"), (ours, "d")):

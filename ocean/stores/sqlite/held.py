@@ -110,6 +110,13 @@ class Held:
         if later.begun:
             self.begun.update(later.begun)
 
+    def follow(self, earlier: "Held") -> None:
+        """That is written first: inputs of it that a tick was given since are then rows to be changed, not new ones."""
+        for run_id, inputs in self.inputs.items():
+            for number in inputs.keys() & earlier.inputs.get(run_id, {}).keys():
+                given = {"run_id": run_id, "number": number, "tick": inputs.pop(number)["assigned_tick"]}
+                self.rows.setdefault("assign_input", []).append(row_of["assign_input"](given))
+
     def sessions(self) -> list[str]:
         """Those that are made, if they were not there."""
         return [row[_SESSION] for row in self.rows.get("insert_session", ())]

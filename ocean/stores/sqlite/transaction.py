@@ -81,6 +81,7 @@ class Transaction:
     def write(self) -> None:
         """Everything that is held back."""
         if self._accepted.keys:
+            self._own.follow(self._accepted)
             self._accepted.write(self._db)
             self._known.learn_sessions(self._accepted.sessions())
             self._known.learn(self._accepted.begun, self._accepted.runs.values())
