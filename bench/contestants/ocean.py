@@ -10,9 +10,9 @@ from typing import Any
 
 from bench.contestants.answering import Answer, Ask, Countdown, Moments, Timers, Traffic, answer, by_callers, one_by_one
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
-from ocean.kernel.observing import Listener, TickSeen
+from ocean.kernel.metrics import Listener, TickSeen
 from ocean.process import run_process
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 
 WARM_UP = 50
 
