@@ -1,13 +1,13 @@
-"""A ticker: pokes when something is due, and sleeps otherwise. For a process that stays up anyway.
+"""A ticker: a background task that pokes when something is due. For a process that stays up anyway.
 
 async with ticker(ocean):
     ...
 
-It sleeps until the earliest due time that `advance` told it, or until somebody commits: what this process commits it
-knows at once, and what others commit it sees by one cheap look a second at the file. While nothing is due and nobody
-commits, it asks the database nothing. Handlers that take long go on beside it, 128 at a time, or a few more if a claim
-was on its way when its poke's time was over. They hold nobody up: what becomes due meanwhile is begun within some tens
-of milliseconds. A process without one loses nothing: any other poke does the same work.
+It sleeps until the earliest due time, or until the next commit: it knows of this process's commits at once, and checks
+the file once a second for those of other processes. While nothing is due and nothing is committed, it makes no query.
+Slow handlers run beside it, up to 128 at a time, or a few more if a claim was in flight when its poke's budget was
+spent. They delay no other run: what becomes due meanwhile starts within some tens of milliseconds. A process without a
+ticker loses nothing: any other poke does the same work. While there is one, the coordinator leaves due work to it.
 """
 
 import asyncio
@@ -23,13 +23,12 @@ from anyio.abc import TaskGroup
 from ocean.kernel.advance import Advance
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.kernel import Kernel
-from ocean.kernel.verbs.advance import Standing
 from ocean.state.clock import sleep
 from ocean.state.errors import StoreBusy, StoreUnusable
-from ocean.state.records import AdvanceResult, Agenda
+from ocean.state.records import Agenda, TickResult
 
 LONGEST_NAP_MS = 60_000
-"""A look at the clock, not at the database: it may have been set, or the machine may have slept."""
+"""Then the clock is read again, not the database: it may have been set, or the machine may have slept."""
 AGAIN_MS = 1_000
 MOST_AT_WORK = 128
 LONGEST_REST_MS = 30_000
@@ -40,104 +39,106 @@ log = logging.getLogger("ocean.ticker")
 
 
 class Ticker:
-    """`pokes` is how often it has called `advance`, `ticks` what came of it."""
+    """`pokes` counts the pokes of this ticker, `ticks` the ticks that they made."""
 
     def __init__(self, ocean: Kernel, budget_ms: int, look_ms: int) -> None:
         self._ocean = ocean
+        self._coordinator = ocean.coordinator
         self._budget_ms = checked_count(budget_ms, "budget_ms", least=1)
         self._look_ms = checked_count(look_ms, "look_ms", least=1)
         self._is_stopping = False
         self._asleep = anyio.CancelScope()
         self._rest_ms = 0
         self._has_looked_again = False
-        self._standing = Standing(ocean)
         self._begun: Advance | None = None
         self.pokes = 0
         self.ticks = 0
 
     async def run(self) -> None:
-        """Until `stop`, or until the Ocean is closed. What is at work then is waited for."""
+        """Run until `stop`, or until the Ocean is closed. Then wait for the handlers that are running."""
         try:
             async with anyio.create_task_group() as tasks:
-                while self._begun or not self._is_stopping:
-                    await self._poke_and_sleep(tasks)
+                with self._coordinator.ticking(self._takes_due):
+                    while self._begun or not self._is_stopping:
+                        await self._poke_and_sleep(tasks)
         finally:
-            # Only if this was cancelled is there one.
+            # There is one only if this task was cancelled.
             if self._begun is not None:
                 await self._begun.abandon()
+
+    def _takes_due(self) -> bool:
+        """Whether this ticker calls what becomes due now: it has room, and its last poke did not fail."""
+        return not self._is_stopping and not self._rest_ms and self._ocean.at_work < MOST_AT_WORK
 
     async def _poke_and_sleep(self, tasks: TaskGroup) -> None:
         if self._ocean.at_work >= MOST_AT_WORK and self._begun is None:
             with anyio.CancelScope() as self._asleep:
-                await self._standing.fewer_at_work(MOST_AT_WORK)
+                await self._coordinator.room_for_ticks(MOST_AT_WORK)
             return
         seen = self._ocean.commits_seen()
-        poked = await self._turn(tasks)
+        results = await self._turn(tasks)
+        if results:
+            self._has_looked_again = False
+            return
+        agenda = None if results is None and self._rest_ms else await self._guarded(self._ocean.agenda)
         with anyio.CancelScope() as self._asleep:
             if self._is_stopping:
                 return
-            if poked is None:
+            if agenda is None:
                 await sleep(self._ocean.clock, self._rest_ms)
-            elif isinstance(poked, Agenda) or not poked.outcomes:
-                await self._sleep(seen, self._wake_at(poked))
             else:
-                self._has_looked_again = False
+                await self._sleep(seen, self._wake_at(agenda))
 
-    async def _turn(self, tasks: TaskGroup) -> AdvanceResult | Agenda | None:
-        """What a poke did; or what there is to do besides, if its handlers take longer than its budget.
+    async def _turn(self, tasks: TaskGroup) -> list[TickResult] | None:
+        """Poke, and return what was done; None if it failed, or if handlers take longer than the budget.
 
-        They go on without holding up the others, which would be all that becomes due meanwhile.
+        They go on in their task: waiting for them would delay everything that becomes due meanwhile.
         """
-        advance = self._poke()
+        begun, self._begun = self._begun, None
+        poke = begun or self._coordinator.new_poke(
+            self._budget_ms, "ticker", concurrency=MOST_AT_WORK - self._ocean.at_work
+        )
+        self.pokes += 1
         is_over = anyio.Event()
-        done: list[AdvanceResult | None] = []
+        done: list[list[TickResult] | None] = []
 
-        async def poke() -> None:
-            poked = await self._guarded(advance)
-            self.ticks += poked.advanced if poked else 0
-            done.append(poked)
+        async def perform() -> None:
+            results = await self._guarded(partial(self._coordinator.perform, poke))
+            self.ticks += len(results or ())
+            done.append(results)
             is_over.set()
 
-        tasks.start_soon(poke)
+        tasks.start_soon(perform)
         cancel = self._ocean.clock.call_later(self._budget_ms, is_over.set)
         await is_over.wait()
         cancel()
-        return done[0] if done else await self._guarded(self._ocean.agenda)
-
-    def _poke(self) -> Callable[[], Awaitable[AdvanceResult]]:
-        """What was begun ahead is gone on with."""
-        self.pokes += 1
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            return partial(self._standing.go_on, begun, "ticker")
-        room = MOST_AT_WORK - self._ocean.at_work
-        return partial(self._ocean.advance, budget_ms=self._budget_ms, concurrency=room, source="ticker")
+        return done[0] if done else None
 
     async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """None if it failed: a busy or broken database must not end the ticker, which would be found out late."""
+        """Return None if it fails: a busy or broken database must not end the ticker unnoticed."""
         try:
-            answer = await ask()
+            result = await ask()
         except StoreUnusable:
             self.stop()
             return None
         except Exception as error:
             if not isinstance(error, StoreBusy):
-                log.exception("a poke failed; the next one comes by itself")
+                log.exception("a poke failed; the next one follows by itself")
             self._rest_ms = min(max(2 * self._rest_ms, AGAIN_MS), LONGEST_REST_MS)
             return None
         self._rest_ms = 0
-        return answer
+        return result
 
-    def _wake_at(self, poked: AdvanceResult | Agenda) -> int | None:
-        if not poked.due_now:
+    def _wake_at(self, agenda: Agenda) -> int | None:
+        if not agenda.due_now:
             self._has_looked_again = False
-            return poked.next_wake_at
+            return agenda.next_wake_at
         if not self._has_looked_again:
-            # It may have become due just after the claim had looked.
+            # It may have become due just after the claim.
             self._has_looked_again = True
             return self._ocean.clock.now()
-        # Due, and yet not to be had: others are at it. Their commits are noticed; this is for when they die.
-        return max(poked.next_wake_at or 0, self._ocean.clock.now() + AGAIN_MS)
+        # Due but not claimable: another process has it. Its commit is noticed; this is in case that process dies.
+        return max(agenda.next_wake_at or 0, self._ocean.clock.now() + AGAIN_MS)
 
     async def _sleep(self, seen: int, wake_at: int | None) -> None:
         while self._ocean.commits_seen() == seen:
@@ -145,7 +146,7 @@ class Ticker:
             if left <= 0:
                 return
             room = MOST_AT_WORK - self._ocean.at_work
-            order = self._standing.order(room, self._has_begun, budget_ms=self._budget_ms, source="ticker")
+            order = self._coordinator.claim_ahead(room, self._has_begun, self._budget_ms, "ticker")
             try:
                 await self._ocean.next_change(seen, wait_ms=min(left, LONGEST_NAP_MS), look_ms=self._look_ms)
             finally:
@@ -156,7 +157,7 @@ class Ticker:
         self._begun = advance
 
     def stop(self) -> None:
-        """Claim nothing more; what is at work goes on to its commit."""
+        """Claim nothing more. Handlers that are running go on to their commit."""
         self._is_stopping = True
         self._asleep.cancel()
 
@@ -167,7 +168,7 @@ async def ticker(
 ) -> AsyncIterator[Ticker]:
     """Poke in the background for as long as the block lasts.
 
-    At its end handlers at work have `grace_ms` to finish; then they are cancelled and their runs given back.
+    At its end running handlers have `grace_ms` to finish; then they are cancelled and their runs are given back.
     """
     checked_count(grace_ms, "grace_ms")
     one = Ticker(ocean, budget_ms, look_ms)
@@ -181,7 +182,7 @@ async def ticker(
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
         except asyncio.CancelledError:
-            # A second Ctrl-C. The handlers are given back before the Ocean is closed under them.
+            # A second Ctrl-C. Their runs are given back before the Ocean is closed.
             task.cancel()
             await asyncio.wait([task])
             raise

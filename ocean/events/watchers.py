@@ -1,4 +1,4 @@
-"""A watcher is a poke: while somebody watches a run, it is advanced when it is due."""
+"""A watcher is a poke: while a run is watched, it is advanced when it is due."""
 
 import asyncio
 import logging
@@ -11,11 +11,11 @@ import anyio
 
 from ocean.events.follower import Follower
 from ocean.events.tail import Tail
-from ocean.kernel.poke_sources import PokeSource
+from ocean.kernel.coordinator import Coordinator
 from ocean.state.clock import Clock
 from ocean.state.errors import RunNotFound, StoreUnusable
 from ocean.state.filters import FeedFilter
-from ocean.state.records import AdvanceResult, RunInfo
+from ocean.state.records import RunInfo
 
 BUDGET_MS = 1_000
 FIRST_PAUSE_MS = 1_000
@@ -24,15 +24,18 @@ LONGEST_PAUSE_MS = 30_000
 logger = logging.getLogger("ocean.events")
 
 
-class Runs(Protocol):
+class WatchedRuns(Protocol):
+    """What watchers need of an instance."""
+
     async def get_run(self, run_id: str) -> RunInfo | None: ...
 
-    async def advance(self, *, budget_ms: int, run_id: str, source: PokeSource) -> AdvanceResult: ...
+    @property
+    def coordinator(self) -> Coordinator: ...
 
 
 @dataclass(eq=False, slots=True)
 class _Watch:
-    """The watchers of one run, and the one task that pokes it for them."""
+    """The watchers of one run, and the task that pokes it for all of them."""
 
     watchers: int
     follower: Follower | None = None
@@ -40,7 +43,9 @@ class _Watch:
 
 
 class Watches:
-    def __init__(self, runs: Runs, tail: Tail, clock: Clock) -> None:
+    """The watched runs of one instance. All watchers of a run share one task that pokes it."""
+
+    def __init__(self, runs: WatchedRuns, tail: Tail, clock: Clock) -> None:
         self._runs = runs
         self._tail = tail
         self._clock = clock
@@ -69,12 +74,12 @@ class Watches:
             watch.watchers -= 1
             if not watch.watchers:
                 del self._watches[run_id]
-                # A tick that has begun is finished: those who look in for a moment must not stop it.
+                # A tick that has begun is finished: a watcher that leaves at once must not stop it.
                 if watch.follower is not None:
                     watch.follower.wake()
 
     async def close(self) -> None:
-        """Ticks that are being done for watchers are given back."""
+        """Stop, and give back the runs that are being advanced for watchers."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -87,13 +92,14 @@ class Watches:
             with self._tail.joined(FeedFilter(run_id=run_id)) as watch.follower:
                 await self._advance_when_due(run_id, watch, watch.follower)
         except (RunNotFound, StoreUnusable):
-            pass  # Gone, or closed: those who follow it are told.
+            pass  # Deleted, or the Ocean is closed: followers get the error.
         except Exception:
-            logger.exception("run %s is no longer advanced for those who watch it", run_id)
+            logger.exception("run %s is no longer advanced for its watchers", run_id)
 
     async def _advance_when_due(self, run_id: str, watch: _Watch, follower: Follower) -> None:
         pause_ms = FIRST_PAUSE_MS
         while watch.watchers:
+            await self._runs.coordinator.turn_is_over()
             await follower.catch_up()
             run = await self._runs.get_run(run_id)
             if run is None or run.is_ended:
@@ -103,7 +109,7 @@ class Watches:
                 if await self._advanced(run_id):
                     pause_ms = FIRST_PAUSE_MS
                     continue
-                # Due and not to be had here: held, or another's. What changes that need not be an event of this run.
+                # Due but not claimable here: held, or locked elsewhere. What changes that may be no event of this run.
                 wait_ms, pause_ms = pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
             else:
                 pause_ms = FIRST_PAUSE_MS
@@ -112,11 +118,11 @@ class Watches:
 
     async def _advanced(self, run_id: str) -> bool:
         try:
-            return bool((await self._runs.advance(run_id=run_id, budget_ms=BUDGET_MS, source="watcher")).outcomes)
+            return await self._runs.coordinator.move(run_id, BUDGET_MS, "watcher")
         except (RunNotFound, StoreUnusable):
             raise
         except Exception as error:
-            logger.warning("cannot advance run %s (%s) for those who watch it", run_id, type(error).__name__)
+            logger.warning("cannot advance run %s for its watchers (%s)", run_id, type(error).__name__)
             return False
 
     async def _event_or_time(self, follower: Follower, ms: int | None) -> None:

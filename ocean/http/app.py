@@ -1,5 +1,6 @@
 """The application: every route, and around them the one way to answer and to refuse."""
 
+import logging
 import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -8,11 +9,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from ocean.clog.routes import routes_of
-from ocean.http.framework.call import Served, Stream
+from ocean.http.framework.call import Poker, Served, Stream
 from ocean.http.framework.clog_routes import mounted_routes
 from ocean.http.framework.clog_routes_openapi import described
 from ocean.http.framework.middleware import HANDLERS, Answering
-from ocean.http.framework.poker import Poker
 from ocean.http.framework.routing import make_routes
 from ocean.http.handlers.webhooks import HOOKS, Hooks, hooks_route
 from ocean.http.routes import TABLE
@@ -20,6 +20,8 @@ from ocean.http.streaming.sse import sse_response
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
+
+logger = logging.getLogger("ocean.http")
 
 POKE_MS = 500
 READY_AGE_MS = 60_000
@@ -47,7 +49,7 @@ def make_app(
     hooks = Hooks.of(ocean.clogs, os.environ)
     described_routes = described(mounted, bool(hooks.known))
     served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts), mounted=described_routes)
-    poker = Poker(ocean, poke_ms) if poke_ms else None
+    poker = _poker(ocean, poke_ms) if poke_ms else None
     app = Starlette(
         routes=[
             *make_routes(TABLE, served, poker),
@@ -62,3 +64,14 @@ def make_app(
     app.state.served = served
     app.state.stopping = served.stopping
     return app
+
+
+def _poker(ocean: "Ocean", budget_ms: int) -> Poker:
+    async def poke() -> None:
+        try:
+            await ocean.coordinator.poke_everything(budget_ms, "request")
+        except Exception:
+            # The response has been sent, and the next poke meets the same error.
+            logger.exception("the poke after a request failed")
+
+    return poke

@@ -1,7 +1,7 @@
 """The loop of a poke: claim what is due, call each clog once, commit; until nothing is due or the budget is spent."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,14 +25,22 @@ class Advance:
     """One poke. `until` bounds claiming; handlers that have started go on to their own time limit."""
 
     def __init__(
-        self, crew: Crew, ask: ClaimAsk, until: int, max_ticks: int | None, concurrency: int, source: PokeSource
+        self,
+        crew: Crew,
+        ask: ClaimAsk,
+        until: int,
+        max_ticks: int | None,
+        concurrency: int,
+        source: PokeSource,
+        tick_is_over: Callable[[TickResult], None],
     ) -> None:
         self._crew = crew
-        self._source = source
-        self._ask = ask
+        self.source = source
+        self.ask = ask
         self._until = until
         self._ticks_left = max_ticks
         self._room = concurrency
+        self._tick_is_over = tick_is_over
         self._works: dict[asyncio.Task[None], TickWork] = {}
         self._moved = anyio.Event()
         # Whether anything can have become due since the last look, other than by what is on its way to a commit.
@@ -106,7 +114,7 @@ class Advance:
     async def _movement(self, seen: int) -> None:
         """Until a handler or a commit is over; or until something may have become due beside handlers that take long:
         by a commit of somebody else's, or by the time."""
-        if not self._may_claim or self._ask.run_id is not None:
+        if not self.may_claim or self.ask.run_id is not None:
             await self._moved.wait()
             return
         self._look_later(seen, LOOKS)
@@ -126,15 +134,16 @@ class Advance:
         self._moved.set()
 
     @property
-    def _may_claim(self) -> bool:
+    def may_claim(self) -> bool:
+        """Whether this poke claims more: it has room and time."""
         return self._room > 0 and self._ticks_left != 0 and self._crew.clock.now() < self._until
 
     async def _claim(self, sent_at: int, is_along: bool) -> int:
         """If only handlers are over since the last time, and no commit: with what is committed anyway, or not now."""
-        if not self._may_claim or (is_along and self._crew.store.commits_seen() == self._taken_all):
+        if not self.may_claim or (is_along and self._crew.store.commits_seen() == self._taken_all):
             return 0
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
-        ask = replace(self._ask, limit=room, slot=self._ask.slot + self.claims, is_along=is_along)
+        ask = replace(self.ask, limit=room, slot=self.ask.slot + self.claims, is_along=is_along)
         claims = await self._crew.store.claim_due(ask)
         if self._ticks_left is not None:
             self._ticks_left -= len(claims)
@@ -163,10 +172,11 @@ class Advance:
 
     async def _work(self, work: TickWork) -> None:
         try:
-            with self._crew.observed.ticking(work.claim, self._source) as seen:
+            with self._crew.observed.ticking(work.claim, self.source) as seen:
                 result = await work.run(seen)
                 seen.outcome = result.outcome
             self.results.append(result)
+            self._tick_is_over(result)
         except Exception as error:
             # Told before it is given back: nobody claims any more then, this one again least of all.
             self._error = self._error or error
@@ -180,13 +190,13 @@ class Advance:
 
     def _has_come_to_rest(self) -> bool:
         """The one run asked for has nothing due: its last commit has said so."""
-        return self._ask.run_id is not None and bool(self.results) and self.results[-1].status in AT_REST
+        return self.ask.run_id is not None and bool(self.results) and self.results[-1].status in AT_REST
 
     async def _waited_for_the_run(self, seen: int, sent_at: int) -> bool:
         """A named run is waited for while another holds it, within the budget."""
-        if self._ask.run_id is None or self._ticks_left == 0:
+        if self.ask.run_id is None or self._ticks_left == 0:
             return False
-        run = await self._crew.store.get_run(self._ask.run_id)
+        run = await self._crew.store.get_run(self.ask.run_id)
         left = self._until - self._crew.clock.now()
         if run is None or left <= 0:
             return False

@@ -14,31 +14,30 @@ from ocean.kernel.arguments import (
     optional_id,
     request_of,
 )
+from ocean.kernel.coordinator import Coordinator
 from ocean.kernel.direct_calls import DirectCall, answered
 from ocean.kernel.leasing import Leasing
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.metrics import Observations
 from ocean.kernel.store import Request, RowsAsk, Store
-from ocean.kernel.tick_run import Crew, commit_or_time
+from ocean.kernel.tick_run import Crew
 from ocean.kernel.verbs.admin import Operating
-from ocean.kernel.verbs.advance import Poking
+from ocean.kernel.verbs.advance import AdvanceVerbs
 from ocean.kernel.verbs.leases import Lending
 from ocean.kernel.verbs.webhooks import Receiving
 from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.clock import Clock
 from ocean.state.effects import RowKey
 from ocean.state.eligibility import Explanation, Hold, holds, is_asleep, with_words
-from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.state.errors import InvalidValue, RunNotFound
 from ocean.state.ids import IdSource, even_roll
 from ocean.state.ids import instance_id as new_instance_id
 from ocean.state.records import (
     GENERIC_VERBS,
-    AdvanceResult,
     Caller,
     ClogRecord,
     Run,
     RunInfo,
-    RunStatus,
     SignalReceipt,
 )
 from ocean.state.transitions import due_at
@@ -51,10 +50,9 @@ from ocean.tools.outside import Reach, RealReach
 from ocean.tools.registry import ToolFormat, described
 
 DEFAULT_LOCK_MS = 30_000
-POKE_MS = 1_000
 
 
-class Kernel(Operating, Receiving, Lending, Poking):
+class Kernel(Operating, Receiving, Lending, AdvanceVerbs):
     """One instance. Any number of them, in any number of processes, may share a database."""
 
     def __init__(
@@ -85,7 +83,7 @@ class Kernel(Operating, Receiving, Lending, Poking):
         self._crew = Crew(store, self._registry, clock, keeper, self.instance_id, lock_ms, reach, self.observed)
         self._leasing = Leasing(store, clock, self.observed)
         # A process that makes few claims must not always begin with the urgent slots.
-        self._slot = int(even_roll(self.instance_id) * FAIR_EVERY)
+        self.coordinator = Coordinator(self._crew, int(even_roll(self.instance_id) * FAIR_EVERY))
 
     @property
     def clock(self) -> Clock:
@@ -187,51 +185,6 @@ class Kernel(Operating, Receiving, Lending, Poking):
     def new_id(self) -> str:
         """A UUIDv7 that nobody else has, as a run gets that is given none."""
         return self._ids.new(self._clock.now())
-
-    async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
-        """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""
-        until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
-        while True:
-            seen = self._store.commits_seen()
-            run = await self._require(run_id)
-            if run.status is RunStatus.DONE:
-                return run.output
-            if run.status is RunStatus.FAILED:
-                error = run.error or {}
-                raise RunFailed(f"run {run_id} failed: {error.get('message')}", error, run_id=run_id)
-            if until <= self._clock.now():
-                raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
-            await self._moved(run, seen, until)
-
-    async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
-        """Poke until the run `is_settled`: idle, waiting or ended, with nothing due. Else as it is after that time.
-
-        A handler that has begun goes on to its own limit, and this waits for it.
-        """
-        until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
-        while True:
-            seen = self._store.commits_seen()
-            run = await self._require(run_id)
-            if run.is_settled(self._clock.now()) or until <= self._clock.now():
-                return run
-            await self._moved(run, seen, until)
-
-    async def _moved(self, run: RunInfo, seen: int, until: int) -> None:
-        """Poke; or wait for a commit or for the time, if the run is at work, or nothing has come of it."""
-        now, due = self._clock.now(), run.due_at
-        if run.status is not RunStatus.ACTIVE or due is None or due <= now:
-            poked = await self._poked(run, until - now)
-            if poked.outcomes:
-                return
-            # Also when only another run is due then: this one may wait for it, as a parent or behind a key.
-            now = self._clock.now()
-            due = max(min(time for time in (due, poked.next_wake_at, until) if time is not None), now + 50)
-        await commit_or_time(self._store, self._clock, seen, max(min(until, due) - now, 0))
-
-    async def _poked(self, run: RunInfo, budget_ms: int) -> AdvanceResult:
-        """Move the run, or else whatever it may be waiting for."""
-        own = await self.advance(run_id=run.run_id, budget_ms=budget_ms, source="wait")
-        return own if own.outcomes else await self.advance(budget_ms=min(budget_ms, POKE_MS), source="wait")
 
     async def call_clog(
         self,

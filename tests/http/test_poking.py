@@ -5,9 +5,9 @@ import pytest
 
 from ocean import Clog, Done, Ok, Outcome, Refuse, RunStatus, Tick
 from ocean.http.framework.operation import Op, Repeat
-from ocean.http.framework.poker import Poker
 from ocean.http.routes import TABLE
-from ocean.testing import ManualClock
+from ocean.testing import World
+from ocean.ticker import ticker
 from tests.http.kit import House, house
 from tests.http.test_idempotency import EXAMPLES, KEYED, ask, furnish, name
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
@@ -95,71 +95,98 @@ async def test_a_poke_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCa
 
 
 class Slow:
-    """Advances until it is let go."""
+    """A clog whose handlers wait until they are let go, and the pokes of its instance."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.calls = 0
         self.begun, self.may_end = anyio.Event(), anyio.Event()
+        self.clog = Script(self._slowly)
 
-    async def advance(self, *, budget_ms: int, source: str) -> None:
-        self.calls += 1
+    async def _slowly(self, tick: Tick) -> Outcome:
         self.begun.set()
         await self.may_end.wait()
+        return Done()
+
+    @staticmethod
+    def pokes(w: World) -> int:
+        return w.ocean.observed.pokes["request"].count
 
 
-async def test_pokes_that_come_while_another_is_at_it_are_one_further_poke() -> None:
-    ocean = Slow()
-    poker = Poker(ocean, 100)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(poker.poke)
-        await ocean.begun.wait()
-        for _ in range(5):
-            tasks.start_soon(poker.poke)
-        await anyio.wait_all_tasks_blocked()
-        assert ocean.calls == 1
-        ocean.may_end.set()
-    assert ocean.calls == 2
-    await poker.poke()
-    assert ocean.calls == 3
+async def poke(w: World) -> None:
+    await w.ocean.coordinator.poke_everything(100, "request")
+
+
+async def test_pokes_that_come_while_another_has_its_turn_are_one_further_poke() -> None:
+    slow = Slow()
+    async with stage(slow.clog) as w:
+        await start(w)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(poke, w)
+            await slow.begun.wait()
+            for _ in range(5):
+                tasks.start_soon(poke, w)
+            await let_others_go_on(w)
+            assert slow.pokes(w) == 1
+            slow.may_end.set()
+        assert slow.pokes(w) == 2
+        await poke(w)
+        assert slow.pokes(w) == 3
 
 
 async def test_a_poke_that_came_during_another_s_turn_begins_when_that_is_over() -> None:
     """And not only when the handlers of the other one have ended."""
-    ocean = Slow()
-    poker = Poker(ocean, 100)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(poker.poke)
-        await ocean.begun.wait()
-        for _ in range(2):
-            tasks.start_soon(poker.poke)
-        await anyio.wait_all_tasks_blocked()
-        ocean.clock.advance(100)
-        await anyio.wait_all_tasks_blocked()
-        assert ocean.calls == 2
-        ocean.may_end.set()
+    slow = Slow()
+    async with stage(slow.clog) as w:
+        await start(w)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(poke, w)
+            await slow.begun.wait()
+            for _ in range(2):
+                tasks.start_soon(poke, w)
+            await let_others_go_on(w)
+            w.clock.advance(100)
+            await let_others_go_on(w)
+            assert slow.pokes(w) == 2
+            slow.may_end.set()
 
 
 async def test_a_slow_handler_holds_no_other_poke_up() -> None:
-    begun, may_end = anyio.Event(), anyio.Event()
-
-    async def slowly(tick: Tick) -> Outcome:
-        begun.set()
-        await may_end.wait()
-        return Done()
-
-    quick = Script(Done(), clog_id="quick")
-    async with stage(Script(slowly), quick) as w:
-        poker = Poker(w.ocean, 100)
-        slow = await start(w)
+    slow, quick = Slow(), Script(Done(), clog_id="quick")
+    async with stage(slow.clog, quick) as w:
+        first = await start(w)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(poker.poke)
-            await begun.wait()
+            tasks.start_soon(poke, w)
+            await slow.begun.wait()
             late = await start(w, clog_id="quick", priority=9)
             w.clock.advance(100)
             while (await look(w, late)).status is not RunStatus.DONE:
-                await poker.poke()
+                await poke(w)
                 await let_others_go_on(w)
-            assert (await look(w, slow)).status is RunStatus.ACTIVE, "the turn is over, the handler is not"
-            may_end.set()
-        assert (await look(w, slow)).status is RunStatus.DONE
+            assert (await look(w, first)).status is RunStatus.ACTIVE, "the turn is over, the handler is not"
+            slow.may_end.set()
+        assert (await look(w, first)).status is RunStatus.DONE
+
+
+async def test_a_request_leaves_due_work_to_a_ticker() -> None:
+    async with house(poke_ms=100) as h, ticker(h.w.ocean):
+        run_id = await h.made()
+        assert (await h.post(f"/v1/runs/{run_id}/signal", {"input": {"done": 1}})).status_code == 202
+        with anyio.fail_after(20):
+            while (await look(h.w, run_id)).status is not RunStatus.DONE:
+                await let_others_go_on(h.w)
+        pokes = h.w.ocean.observed.pokes
+        assert pokes["ticker"].count
+        assert "request" not in pokes
+
+
+async def test_a_request_pokes_if_the_ticker_has_stopped_or_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with house(poke_ms=100) as h, ticker(h.w.ocean) as one:
+        monkeypatch.setattr("ocean.ticker.MOST_AT_WORK", 0)
+        run_id = await h.made()
+        await h.post(f"/v1/runs/{run_id}/signal", {"input": {"done": 1}})
+        assert (await look(h.w, run_id)).status is RunStatus.DONE
+        one.stop()
+        monkeypatch.undo()
+        run_id = await h.made()
+        await h.post(f"/v1/runs/{run_id}/signal", {"input": {"done": 1}})
+        assert (await look(h.w, run_id)).status is RunStatus.DONE
+        assert h.w.ocean.observed.pokes["request"].count == 2

@@ -7,7 +7,6 @@ import pytest
 from anyio.abc import TaskGroup
 
 from ocean import Clog, Continue, Done, Ok, Outcome, RunStatus, Tick
-from ocean.kernel.verbs.advance import Standing
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from ocean.ticker import Ticker, ticker
@@ -103,7 +102,7 @@ async def test_a_ticker_that_is_cancelled_with_a_poke_begun_gives_its_runs_back(
 
     async with stage(clog) as w:
         one = Stuck(w.ocean, 1_000, 1_000)
-        Standing(w.ocean).order(1, one._has_begun, budget_ms=1_000, source="ticker")
+        w.ocean.coordinator.claim_ahead(1, one._has_begun, 1_000, "ticker")
         run_id = await start(w)
         await is_called.wait()
         assert (await look(w, run_id)).status is RunStatus.ACTIVE

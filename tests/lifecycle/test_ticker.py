@@ -8,9 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean import Clog, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean.kernel.advance import Advance
+from ocean.kernel.coordinator import Coordinator
+from ocean.state.records import Agenda, TickResult
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.testing import ManualClock
+from ocean.testing import ManualClock, World
 from ocean.ticker import ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 from tests.lifecycle.ticking import PATIENCE_S, until_ticks
@@ -77,8 +80,8 @@ async def test_while_nothing_is_due_a_day_costs_no_poke() -> None:
 class Beaten(Ocean):
     """Something is due, and others are always faster."""
 
-    async def advance(self, **asked: object) -> AdvanceResult:
-        return AdvanceResult((), due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
+    async def agenda(self) -> Agenda:
+        return Agenda(due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
 
 
 async def test_what_is_due_and_cannot_be_had_is_tried_twice_and_then_once_a_second() -> None:
@@ -94,15 +97,15 @@ async def test_what_is_due_and_cannot_be_had_is_tried_twice_and_then_once_a_seco
 
 
 class Early(Ocean):
-    """A run that is due a moment after its claim was made is due by the time that `advance` counts."""
+    """A run that is due a moment after its claim was made is due by the time that the agenda is read."""
 
-    async def advance(self, **asked: Any) -> AdvanceResult:
-        poked = await super().advance(**asked)
-        if poked.next_wake_at == self.clock.now() + 1:
+    async def agenda(self) -> Agenda:
+        agenda = await super().agenda()
+        if agenda.next_wake_at == self.clock.now() + 1:
             assert isinstance(self.clock, ManualClock)
             self.clock.advance(1)
-            return replace(poked, due_now=1)
-        return poked
+            return replace(agenda, due_now=1)
+        return agenda
 
 
 async def test_what_becomes_due_just_after_a_claim_does_not_wait_for_a_second() -> None:
@@ -157,22 +160,31 @@ async def test_a_ticker_outlives_its_ocean_without_a_word() -> None:
         await start(w)
 
 
-class Busy(Ocean):
-    """A database that others hold for themselves, as often as `refusals` says."""
+class Failing(Coordinator):
+    """Pokes that fail with these errors before one succeeds; those that have begun with a claim go on."""
 
-    refusals = 0
+    def __init__(self, ocean: Ocean, *errors: Exception) -> None:
+        super().__init__(ocean._crew, 0)
+        self.errors = list(errors)
 
-    async def advance(self, **asked: object) -> object:  # type: ignore[override]
-        if self.refusals:
-            self.refusals -= 1
-            raise StoreBusy("another process holds it")
-        return await super().advance(**asked)  # type: ignore[arg-type]
+    async def perform(self, poke: Advance, hard_ms: int | None = None) -> list[TickResult]:
+        if self.errors and not poke.claims:
+            raise self.errors.pop(0)
+        return await super().perform(poke, hard_ms)
+
+
+BUSY = StoreBusy("another process holds it")
+
+
+def failing(w: World, clog: Clog, *errors: Exception) -> tuple[Ocean, Failing]:
+    ocean = Ocean(w.store, [clog], w.clock)
+    ocean.coordinator = coordinator = Failing(ocean, *errors)
+    return ocean, coordinator
 
 
 async def test_a_busy_database_is_asked_again_later_and_later() -> None:
     async with stage(Script(Done())) as w:
-        busy = Busy(w.store, [Script(Done())], w.clock)
-        busy.refusals = 3
+        busy, _ = failing(w, Script(Done()), BUSY, BUSY, BUSY)
         run_id = await start(w)
         async with ticker(busy) as one:
             await let_others_go_on(w)
@@ -188,16 +200,15 @@ async def test_a_busy_database_is_asked_again_later_and_later() -> None:
 
 async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
     async with stage(Script(Done(), Done())) as w:
-        busy = Busy(w.store, [Script(Done(), Done())], w.clock)
-        busy.refusals = 2
+        busy, pokes_of = failing(w, Script(Done(), Done()), BUSY, BUSY)
         async with ticker(busy) as one:
             for ms in (0, 1_000, 2_000):
                 w.clock.advance(ms)
                 await let_others_go_on(w)
-            busy.refusals = 1
+            pokes_of.errors = [BUSY]
             await start(w)
             with anyio.fail_after(PATIENCE_S):
-                while busy.refusals:
+                while pokes_of.errors:
                     await let_others_go_on(w)
                 pokes = one.pokes
                 w.clock.advance(1_000)
@@ -206,27 +217,16 @@ async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
             await until_ticks(w, one, 1)
 
 
-class Broken(Ocean):
-    """A database that is not as it should be, once."""
-
-    is_broken = True
-
-    async def advance(self, **asked: object) -> object:  # type: ignore[override]
-        if self.is_broken:
-            self.is_broken = False
-            raise ValueError("no such column")
-        return await super().advance(**asked)  # type: ignore[arg-type]
-
-
 async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog: pytest.LogCaptureFixture) -> None:
     async with stage(Script(Done())) as w:
         await start(w)
-        async with ticker(Broken(w.store, [Script(Done())], w.clock)) as one:
+        broken, _ = failing(w, Script(Done()), ValueError("no such column"))
+        async with ticker(broken) as one:
             await let_others_go_on(w)
             w.clock.advance(1_000)
             await until_ticks(w, one, 1)
     (told,) = [record for record in caplog.records if record.name == "ocean.ticker"]
-    assert told.getMessage() == "a poke failed; the next one comes by itself"
+    assert told.getMessage() == "a poke failed; the next one follows by itself"
     assert told.exc_info is not None
     assert "no such column" in str(told.exc_info[1])
 
@@ -257,8 +257,7 @@ async def test_a_clock_that_was_set_is_looked_at_within_a_minute() -> None:
 
 async def test_a_database_that_stays_busy_is_asked_every_thirty_seconds() -> None:
     async with stage(Script(Done())) as w:
-        busy = Busy(w.store, [Script(Done())], w.clock)
-        busy.refusals = 100
+        busy, _ = failing(w, Script(Done()), *[BUSY] * 100)
         async with ticker(busy) as one:
             for ms in (0, 1_000, 2_000, 4_000, 8_000, 16_000):
                 w.clock.advance(ms)

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import anyio
 import pytest
 
-from ocean import AdvanceResult, Clog, Continue, Done, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean import Clog, Continue, Done, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
+from ocean.kernel.coordinator import Coordinator
+from ocean.kernel.poke_sources import PokeSource
 from ocean.testing import World
+from ocean.ticker import ticker
 from tests.lifecycle.acting import Script, let_others_go_on, log, look, stage, start, start_idle
 from tests.races.arranging import until
 
@@ -136,6 +138,46 @@ async def test_an_error_of_one_poke_is_got_over() -> None:
             await reaches(w, run_id, RunStatus.DONE)
 
 
+async def test_a_watched_run_is_left_to_a_poke_of_everything_that_has_its_turn() -> None:
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    async def slowly(tick: Tick) -> Outcome:
+        begun.set()
+        await go_on.wait()
+        return Done()
+
+    async with stage(Script(slowly), Script(Done(), clog_id="quick")) as w, anyio.create_task_group() as tasks:
+        await start(w)
+        watched = await start_idle(w, clog_id="quick")
+        tasks.start_soon(w.ocean.coordinator.poke_everything, 1_000, "request")
+        await begun.wait()
+        with w.ocean.watching(watched):
+            await let_others_go_on(w)
+            await w.ocean.signal(watched, 1)
+            await let_others_go_on(w)
+            w.clock.advance(20)
+            await reaches(w, watched, RunStatus.DONE)
+            go_on.set()
+        assert list(w.ocean.observed.pokes) == ["request"]
+
+
+async def test_a_watched_run_is_left_to_a_ticker() -> None:
+    async with stage(Script(Wait(for_ms=60_000), Done())) as w, ticker(w.ocean):
+        run_id = await start(w)
+        with w.ocean.watching(run_id):
+            await reaches(w, run_id, RunStatus.WAITING)
+            await let_others_go_on(w)
+            w.clock.advance(60_000)
+            await reaches(w, run_id, RunStatus.DONE)
+        assert list(w.ocean.observed.pokes) == ["ticker"]
+
+
+async def test_result_leaves_its_run_to_a_ticker() -> None:
+    async with stage(Script(Continue(), Done(7))) as w, ticker(w.ocean):
+        assert await w.ocean.result(await start(w)) == 7
+        assert list(w.ocean.observed.pokes) == ["ticker"]
+
+
 async def test_watching_what_is_not_there_or_has_ended_or_has_no_clog_here_does_no_harm() -> None:
     async with stage(Script(Done()), Clog("outside", external=True)) as w:
         done, outside = await start(w), await start(w, clog_id="outside")
@@ -150,15 +192,13 @@ def _counted(w: World, *errors: Exception) -> Callable[[], int]:
     """Counts the pokes of watchers; the first ones meet errors."""
     pokes, left = 0, list(errors)
 
-    class Counting:
-        get_run = w.ocean.get_run
-
-        async def advance(self, **options: Any) -> AdvanceResult:
+    class Counting(Coordinator):
+        async def move(self, run_id: str, budget_ms: int, source: PokeSource, seen: int | None = None) -> bool:
             nonlocal pokes
             pokes += 1
             if left:
                 raise left.pop()
-            return await w.ocean.advance(**options)
+            return await super().move(run_id, budget_ms, source, seen)
 
-    w.ocean._watches._runs = Counting()
+    w.ocean.coordinator = Counting(w.ocean._crew, 0)
     return lambda: pokes

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 StillMay = Callable[[], Awaitable[bool]]
 """Whether the key that opened a stream is still good for it."""
+Poker = Callable[[], Awaitable[None]]
+"""Does due work after a response has been sent."""
 Stream = Callable[["Ocean", Request, FeedFilter, int, StillMay], Response | Awaitable[Response]]
 """A feed after a cursor, as `text/event-stream`."""
 

@@ -18,11 +18,10 @@ from ocean.access.guard import Guard
 from ocean.clog.routes import CHECKED, NOBODY, Errors, Incoming, Reply, Route
 from ocean.http.framework.authorization import admitted
 from ocean.http.framework.bodies import check_content_type, checked, parsed, read_bytes
-from ocean.http.framework.call import Served
+from ocean.http.framework.call import Poker, Served
 from ocean.http.framework.errors import MethodNotAllowed, Unexpected, wrong_here
 from ocean.http.framework.idempotency import AtWork
 from ocean.http.framework.middleware import allowed_methods, headers_of, refused, request_id_of
-from ocean.http.framework.poker import Poker
 from ocean.http.framework.query_strings import fitted_query
 from ocean.http.framework.routing import SpelledRoute, given_key
 from ocean.http.framework.wire import GUARDED
@@ -97,7 +96,7 @@ def _endpoint(
         except Exception as error:
             response = refusal(route.errors, error, incoming, request)
         if is_handled and poker is not None and route.method != "GET":
-            response.background = BackgroundTask(poker.poke)
+            response.background = BackgroundTask(poker)
         return response
 
     return answer

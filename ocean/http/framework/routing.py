@@ -14,12 +14,11 @@ from starlette.types import Scope
 from ocean.access.guard import Guard
 from ocean.http.framework.authorization import admitted
 from ocean.http.framework.bodies import read_body
-from ocean.http.framework.call import Call, Served
+from ocean.http.framework.call import Call, Poker, Served
 from ocean.http.framework.errors import KeyNotTaken
 from ocean.http.framework.idempotency import AtWork, keeping
 from ocean.http.framework.middleware import refused
 from ocean.http.framework.operation import Op, Repeat
-from ocean.http.framework.poker import Poker
 from ocean.http.framework.query_strings import read_query
 from ocean.state.errors import CallRefused, InvalidValue
 from ocean.state.values import checked_id
@@ -77,7 +76,7 @@ def _endpoint(ops: Mapping[str, Op], served: Served, poker: Poker | None) -> Cal
             # A method that refuses has committed what it did before, perhaps a signal.
             response = refused(request, refusal)
         if op.pokes and poker is not None:
-            response.background = BackgroundTask(poker.poke)
+            response.background = BackgroundTask(poker)
         return response
 
     return answer

@@ -22,10 +22,9 @@ from ocean.clog.webhooks import (
     unknown_sender,
 )
 from ocean.http.framework.bodies import parsed, read_bytes
-from ocean.http.framework.call import Served
+from ocean.http.framework.call import Poker, Served
 from ocean.http.framework.clog_routes import refusal, unread
 from ocean.http.framework.errors import BodyTooLarge
-from ocean.http.framework.poker import Poker
 from ocean.http.framework.routing import SpelledRoute
 from ocean.http.framework.wire import Answer, record
 from ocean.state.errors import CallRefused
@@ -69,7 +68,7 @@ def _endpoint(hooks: Hooks, served: Served, poker: Poker | None) -> Callable[[Re
             if not isinstance(error, CallRefused):
                 return response
         if poker is not None:
-            response.background = BackgroundTask(poker.poke)
+            response.background = BackgroundTask(poker)
         return response
 
     return answer

@@ -1,38 +1,33 @@
-"""Pokes, and what those who poke wait for."""
+"""Poke, and wait for what comes of it: `advance`, `result`, `settle`."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import copy_context
-from dataclasses import replace
-
-import anyio
+from collections.abc import Collection
+from typing import Any
 
 from ocean.clog.clog import Registry
-from ocean.kernel.advance import Advance
 from ocean.kernel.arguments import checked_count, checked_flag, checked_names
+from ocean.kernel.coordinator import DEFAULT_CONCURRENCY, Coordinator
 from ocean.kernel.dry_run import rehearsed
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
-from ocean.kernel.store import ClaimAsk, ClaimOrder, Store
+from ocean.kernel.store import Store
 from ocean.kernel.tick_run import Crew, commit_or_time
-from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
-from ocean.state.errors import InvalidValue, RunNotFound
-from ocean.state.records import AdvanceResult, Agenda, Claim, RunInfo, TickResult
+from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.state.records import AdvanceResult, Agenda, RunInfo, RunStatus, TickResult
 from ocean.state.values import checked_id
 
-DEFAULT_CONCURRENCY = 32
+POKE_MS = 1_000
 
 
-class Poking:
+class AdvanceVerbs:
     instance_id: str
     observed: Observations
     _store: Store
     _clock: Clock
     _registry: Registry
     _crew: Crew
-    _slot: int
+    coordinator: Coordinator
 
     @property
     def at_work(self) -> int:
@@ -67,24 +62,15 @@ class Poking:
             await self._require(run_id)
         if checked_flag(dry_run, "dry_run"):
             return await self._dry_run(run_id, max_ticks, clog_ids, hard_ms)
-        until = self._clock.now() + (budget_ms if hard_ms is None else min(budget_ms, hard_ms))
-        advance = Advance(self._crew, self._ask(clog_ids, run_id), until, max_ticks, concurrency, source)
-        return await self._done(advance, source, run_id, hard_ms)
-
-    def _ask(self, clog_ids: Collection[str] | None, run_id: str | None) -> ClaimAsk:
-        return ClaimAsk(self._crew.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
-
-    async def _done(
-        self,
-        advance: Advance,
-        source: PokeSource,
-        run_id: str | None = None,
-        hard_ms: int | None = None,
-    ) -> AdvanceResult:
-        with self.observed.poking(source, run_id), self._limit(hard_ms):
-            await advance.run()
-        self._slot = (self._slot + advance.claims) % FAIR_EVERY
-        return await self._advanced(advance.results)
+        poke = self.coordinator.new_poke(
+            budget_ms if hard_ms is None else min(budget_ms, hard_ms),
+            source,
+            run_id=run_id,
+            clog_ids=clog_ids,
+            max_ticks=max_ticks,
+            concurrency=concurrency,
+        )
+        return await self._advanced(await self.coordinator.perform(poke, hard_ms))
 
     async def _dry_run(
         self, run_id: str | None, max_ticks: int | None, clog_ids: Collection[str] | None, hard_ms: int | None
@@ -94,6 +80,50 @@ class Poking:
         if max_ticks is not None or clog_ids is not None:
             raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
         return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
+
+    async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
+        """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""
+        until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
+        while True:
+            seen = self._store.commits_seen()
+            run = await self._require(run_id)
+            if run.status is RunStatus.DONE:
+                return run.output
+            if run.status is RunStatus.FAILED:
+                error = run.error or {}
+                raise RunFailed(f"run {run_id} failed: {error.get('message')}", error, run_id=run_id)
+            if until <= self._clock.now():
+                raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
+            await self._moved(run, seen, until)
+
+    async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
+        """Poke until the run `is_settled`: idle, waiting or ended, with nothing due. Else as it is after that time.
+
+        A handler that has begun goes on to its own limit, and this waits for it.
+        """
+        until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
+        while True:
+            seen = self._store.commits_seen()
+            run = await self._require(run_id)
+            if run.is_settled(self._clock.now()) or until <= self._clock.now():
+                return run
+            await self._moved(run, seen, until)
+
+    async def _moved(self, run: RunInfo, seen: int, until: int) -> None:
+        """Have the run called; or wait for a commit or for the time, if it is at work, or nothing has come of it."""
+        now, due = self._clock.now(), run.due_at
+        if self.coordinator.has_ticker:
+            due = now + POKE_MS
+        elif run.status is not RunStatus.ACTIVE or due is None or due <= now:
+            if await self.coordinator.move(run.run_id, until - now, "wait", seen):
+                return
+            # This run may wait for another one, as a parent or behind a key.
+            poked = await self.advance(budget_ms=min(max(until - self._clock.now(), 0), POKE_MS), source="wait")
+            if poked.outcomes:
+                return
+            now = self._clock.now()
+            due = max(min(time for time in (due, poked.next_wake_at, until) if time is not None), now + 50)
+        await commit_or_time(self._store, self._clock, seen, max(min(until, due) - now, 0))
 
     async def agenda(self) -> Agenda:
         """What is due for the clogs of this instance, without doing any of it."""
@@ -110,16 +140,6 @@ class Poking:
             shown,
         )
 
-    @contextmanager
-    def _limit(self, ms: int | None) -> Iterator[None]:
-        with anyio.CancelScope() as scope:
-            cancel = self._clock.call_later(ms, scope.cancel) if ms is not None else None
-            try:
-                yield
-            finally:
-                if cancel is not None:
-                    cancel()
-
     def commits_seen(self) -> int:
         """A number that rises with every commit this process has made or noticed; for `next_change`."""
         return self._store.commits_seen()
@@ -134,37 +154,3 @@ class Poking:
         if run is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         return run
-
-
-class Standing:
-    """What a ticker needs of an instance besides: to wait for room, and claims that are made ahead, by the very
-    transaction that makes something due."""
-
-    def __init__(self, instance: Poking) -> None:
-        self._instance = instance
-
-    async def fewer_at_work(self, most: int) -> None:
-        """Wait until fewer than so many are."""
-        await self._instance._crew.keeper.fewer_than(most)
-
-    def order(
-        self, limit: int, begun: Callable[[Advance], None], *, budget_ms: int, source: PokeSource
-    ) -> ClaimOrder | None:
-        """Have the next that becomes due claimed, and its handlers called before anybody could poke; `begun` is told.
-
-        `go_on` is to follow, or the poke is to be abandoned. None if the store takes no orders.
-        """
-        instance, here = self._instance, copy_context()
-        ask = replace(instance._ask(None, None), limit=limit, slot=instance._slot)
-
-        def begin(claims: Sequence[Claim]) -> None:
-            advance = Advance(instance._crew, ask, instance._clock.now() + budget_ms, None, limit, source)
-            advance.begin(claims)
-            begun(advance)
-
-        # A handler is called in the context of whoever ordered, not of whoever made something due.
-        return instance._store.order_claims(ask, lambda claims: here.run(begin, claims))
-
-    async def go_on(self, advance: Advance, source: PokeSource) -> AdvanceResult:
-        """As `advance`, from there."""
-        return await self._instance._done(advance, source)

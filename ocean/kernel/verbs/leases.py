@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ocean.kernel.arguments import UNSET
+from ocean.kernel.coordinator import Coordinator
 from ocean.kernel.leasing import Lease, Leasing, WorkDone
 from ocean.state.access import Standing
 from ocean.state.claim_order import FAIR_EVERY
@@ -15,7 +16,7 @@ DEFAULT_LEASE_MS = 30_000
 
 class Lending:
     _leasing: Leasing
-    _slot: int
+    coordinator: Coordinator
 
     async def standing_of_lease(self, lease_id: str) -> Standing | None:
         """The `standing` of a leased run."""
@@ -31,8 +32,8 @@ class Lending:
         wait_ms: int = 0,
     ) -> list[Lease]:
         """Lease due runs of an external clog to a worker, from all its queues or some; wait up to `wait_ms` for one."""
-        leases = await self._leasing.claim(clog_id, worker_id, lease_ms, queues, limit, wait_ms, self._slot)
-        self._slot = (self._slot + len(leases)) % FAIR_EVERY
+        leases = await self._leasing.claim(clog_id, worker_id, lease_ms, queues, limit, wait_ms, self.coordinator.slot)
+        self.coordinator.slot = (self.coordinator.slot + len(leases)) % FAIR_EVERY
         return leases
 
     async def renew_work(
