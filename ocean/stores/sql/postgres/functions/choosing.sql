@@ -16,7 +16,7 @@ BEGIN
         FOR lane IN 0..9 LOOP
           CONTINUE WHEN clog.paused;
           lanes := lanes + 1;
-          RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now), lanes FROM (
+          RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain_claim(r, now), lanes FROM (
             SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.queue = line_of AND q.priority = lane
               AND q.due_at <= now AND NOT q.run_id = ANY (passed)
             ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
@@ -24,7 +24,7 @@ BEGIN
       END LOOP;
     ELSIF clog.paused THEN
       lanes := lanes + 1;
-      RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now), lanes FROM (
+      RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain_claim(r, now), lanes FROM (
         SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.ending IS NOT NULL AND q.due_at <= now
           AND NOT q.run_id = ANY (passed)
         ORDER BY q.due_at LIMIT most) r;
@@ -36,7 +36,7 @@ BEGIN
         ORDER BY q.priority LIMIT 1;
         EXIT WHEN NOT FOUND;
         lanes := lanes + 1;
-        RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now), lanes FROM (
+        RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain_claim(r, now), lanes FROM (
           SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.priority = lane AND q.due_at <= now
             AND NOT q.run_id = ANY (passed)
           ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
@@ -46,7 +46,7 @@ BEGIN
 END $$;
 
 -- Whether a claim of this run writes no event and takes no slot.
-CREATE OR REPLACE FUNCTION ocean_is_plain(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_is_plain_claim(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.status IN ('pending', 'waiting') AND NOT r.tick_open AND r.key_count = 0
     AND ocean_kernel_end(r, now) IS NULL;

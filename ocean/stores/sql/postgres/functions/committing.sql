@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION ocean_commit_tick(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   t ocean_ticks;
-  r runs := ocean_at_work(a->>'run_id');
+  r runs := ocean_find_unlocked(a->>'run_id');
   e jsonb := a->'effects';
   o ocean_origin;
   refused jsonb;
@@ -23,20 +23,20 @@ BEGIN
     RETURN ocean_commit_retry(r, a, t, a->'outcome'->>1, (a->'outcome'->>2)::bigint, o);
   ELSIF e = '{}' THEN
     RETURN json_build_object('committed', (ocean_settle_tick(r, a, t, o)).status);
-  ELSIF ocean_is_behind(e->'writes', r.run_id, r.lock_epoch, now) THEN
+  ELSIF ocean_must_wait_for_turn(e->'writes', r.run_id, r.lock_epoch, now) THEN
     RETURN '{"behind": true}';
-  ELSIF ocean_must_run_again(e, r.run_id, now) THEN
+  ELSIF ocean_has_conflict(e, r.run_id, now) THEN
     RETURN ocean_restart(r, a, t, o);
   END IF;
   refused := ocean_refused_takes(e->'takes', now);
   IF refused <> '[]' THEN
     RETURN ocean_call_again(r, t, refused, o);
   END IF;
-  stale := ocean_stale(e->'writes');
+  stale := ocean_stale_writes(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;
-  r := ocean_apply(r, e, o, a->>'clog_id', r.session_id);
+  r := ocean_apply_effects(r, e, o, a->>'clog_id', r.session_id);
   r := ocean_settle_tick(r, a, t, o);
   IF e ?| ARRAY['delete_ticks', 'delete_runs', 'delete_session_by'] THEN
     PERFORM ocean_apply_deletions(r.run_id, r.session_id, e, o);
@@ -71,7 +71,7 @@ BEGIN
   WHERE k.run_id = r.run_id AND k.tick = t.tick;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   r := ocean_event(r, o, 'tick.committed',
-    ocean_commit_told(answered, r.status, t.reason, before.attempt, to_jsonb(numbers), a));
+    ocean_commit_payload(answered, r.status, t.reason, before.attempt, to_jsonb(numbers), a));
   IF before.ending IS NOT NULL THEN
     -- Whatever a last tick has answered, the run ends with the error that began its end.
     RETURN ocean_end_run(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
@@ -91,7 +91,7 @@ BEGIN
 END $$;
 
 -- What came of a call, and who made it, when, under which epoch and which version of the clog.
-CREATE OR REPLACE FUNCTION ocean_commit_told(outcome text, status text, reason text, attempt bigint, inputs jsonb, a jsonb)
+CREATE OR REPLACE FUNCTION ocean_commit_payload(outcome text, status text, reason text, attempt bigint, inputs jsonb, a jsonb)
 RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   -- Put together as text: what the kernel says has no words that need quoting, and what it was told is JSON already.
@@ -165,13 +165,13 @@ BEGIN
   r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', r.attempt,
     'keys', jsonb_path_query_array(refused, '$[*][0]'))::text);
   PERFORM ocean_save(r);
-  RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_by_key(refused)));
+  RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_refused_by_key(refused)));
 END $$;
 
 -- A call was stopped by its caller. Two are free; from the third on each counts as an attempt.
 CREATE OR REPLACE FUNCTION ocean_give_back(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   before runs := r;
   t ocean_ticks;
   give_backs bigint;
@@ -226,29 +226,29 @@ DECLARE
   o ocean_origin := ocean_origin(now, a->>'actor');
 BEGIN
   IF (a->>'is_empty')::boolean THEN
-    RETURN CASE WHEN ocean_must_run_again(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
-  ELSIF ocean_is_behind(e->'writes', NULL, 0, now) THEN
+    RETURN CASE WHEN ocean_has_conflict(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
+  ELSIF ocean_must_wait_for_turn(e->'writes', NULL, 0, now) THEN
     RETURN '{"behind": true}';
   END IF;
   IF a->>'run_id' IS NOT NULL THEN
     r := ocean_run(a->>'run_id');
     PERFORM ocean_refuse_if_ended(r);
   END IF;
-  IF ocean_must_run_again(e, a->>'run_id', now) THEN
+  IF ocean_has_conflict(e, a->>'run_id', now) THEN
     RETURN '{"conflict": {}}';
   END IF;
   refused := ocean_refused_takes(e->'takes', now);
   IF refused <> '[]' THEN
-    RETURN json_build_object('conflict', ocean_by_key(refused));
+    RETURN json_build_object('conflict', ocean_refused_by_key(refused));
   END IF;
-  stale := ocean_stale(e->'writes');
+  stale := ocean_stale_writes(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;
   IF a->>'session_id' IS NOT NULL THEN
     PERFORM ocean_add_session(a->>'session_id', now);
   END IF;
-  r := ocean_apply(r, e, o, a->>'clog_id', a->>'session_id');
+  r := ocean_apply_effects(r, e, o, a->>'clog_id', a->>'session_id');
   r := ocean_log(r, o, 'call.committed', json_build_object('method', a->'method', 'status', r.status)::text,
     a->>'clog_id', a->>'session_id');
   IF r.run_id IS NOT NULL THEN

@@ -140,7 +140,7 @@ BEGIN
   RETURN refused;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_by_key(refused jsonb) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_refused_by_key(refused jsonb) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN (SELECT json_object_agg(each->>0, each->1) FROM jsonb_array_elements(refused) each);
 END $$;

@@ -1,6 +1,6 @@
 -- Creating runs, and finding the one that an id or a dedupe key has made before. Some start later than they are created.
 
-CREATE OR REPLACE FUNCTION ocean_create(n jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_find_or_create(n jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   clog ocean_clogs;
   earlier runs;
@@ -23,20 +23,20 @@ BEGIN
     RETURN ocean_debounce_again(earlier, n, queue, now);
   END IF;
   PERFORM ocean_add_session(n->>'session_id', now);
-  r := ocean_insert(n, queue, now);
-  r := ocean_tell_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
+  r := ocean_insert_run(n, queue, now);
+  r := ocean_log_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
   IF r.key_count > 0 THEN
     -- What the creator is told includes whether a full concurrency key has parked it.
     PERFORM ocean_note_unsettled(r.run_id, NULL);
-    PERFORM ocean_flush(now);
+    PERFORM ocean_settle_keys(now);
     r := ocean_find(r.run_id);
   END IF;
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_tell_creation(r runs, n jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_log_creation(r runs, n jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
 BEGIN
-  r := ocean_event(r, o, 'run.created', ocean_creation_told(r, n));
+  r := ocean_event(r, o, 'run.created', ocean_creation_payload(r, n));
   IF n->>'input' IS NOT NULL THEN
     r := ocean_append_input(r, o.now, 'created', n->>'input', o.now, o.actor, ocean_last_event(r),
       currval('ocean_cursor'));
@@ -44,12 +44,12 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_creation_told(r runs, n jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_creation_payload(r runs, n jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   payload jsonb;
 BEGIN
   IF r.parent_run_id IS NULL AND r.delayed_by IS NULL AND n->>'retry_of' IS NULL THEN
-    RETURN ocean_plain_creation_told(r.status, r.priority);
+    RETURN ocean_plain_creation_payload(r.status, r.priority);
   END IF;
   payload := jsonb_build_object('status', r.status, 'parent_run_id', r.parent_run_id, 'priority', r.priority);
   IF r.delayed_by IS NOT NULL THEN
@@ -63,7 +63,7 @@ BEGIN
 END $$;
 
 -- Put together as text: it has no words that need quoting, and to build JSON takes several times as long.
-CREATE OR REPLACE FUNCTION ocean_plain_creation_told(status text, priority smallint) RETURNS text
+CREATE OR REPLACE FUNCTION ocean_plain_creation_payload(status text, priority smallint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
   SELECT '{"status":"' || status || '","parent_run_id":null,"priority":' || priority::text || '}'
 $$;
@@ -125,7 +125,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_insert_run(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_new_run(n, queue, now);
   inputs int := (n->>'input' IS NOT NULL)::int;
@@ -139,7 +139,7 @@ BEGIN
     r.event_count + 1, inputs, inputs, r.created_at, r.updated_at, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
   PERFORM ocean_insert_details(ARRAY[n]);
   IF n->'concurrency_keys' <> '[]' THEN
-    PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
+    PERFORM ocean_insert_run_keys(r.run_id, n->'concurrency_keys');
   END IF;
   IF n->'attributes' <> '[]' THEN
     PERFORM ocean_put_attributes(r, n->'attributes');
@@ -204,7 +204,7 @@ BEGIN
   FROM unnest(news) n;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_name_keys(id text, keys jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_insert_run_keys(id text, keys jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ocean_run_keys (run_id, key, place, hold, is_held)
   SELECT id, k.value->>0, k.place - 1, k.value->>1, false FROM jsonb_array_elements(keys) WITH ORDINALITY k(value, place);
@@ -253,12 +253,12 @@ BEGIN
       r := ocean_delayed(r, 'rate', n->'rate'->>'key', free_at, now);
     END IF;
   ELSIF n->>'debounce' IS NOT NULL AND n->>'dedupe_key' IS NOT NULL THEN
-    r := ocean_delayed(r, 'debounce', n->>'dedupe_key', ocean_rest_at(n->'debounce', r, now), now);
+    r := ocean_delayed(r, 'debounce', n->>'dedupe_key', ocean_debounced_until(n->'debounce', r, now), now);
   END IF;
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_rest_at(debounce jsonb, r runs, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_debounced_until(debounce jsonb, r runs, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   -- Not before it was created, by a clock that was ahead of this one: its input would not be there yet.
   RETURN least(greatest(now + (debounce->>'ms')::bigint, r.created_at),
@@ -269,7 +269,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_debounce_again(r runs, n jsonb, queue text, now bigint) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
-  r := ocean_with_new_keys(r, n, now);
+  r := ocean_replace_keys(r, n, now);
   UPDATE runs SET priority = (n->>'priority')::smallint, max_attempts = (n->'retry'->>'max_attempts')::bigint,
     deadline_at = (n->>'deadline_at')::bigint, queue = ocean_debounce_again.queue,
     key_count = jsonb_array_length(n->'concurrency_keys')
@@ -277,7 +277,7 @@ BEGIN
   UPDATE ocean_run_details d SET body_hash = n->>'body_hash', retry = n->>'retry' WHERE d.run_id = r.run_id;
   DELETE FROM ocean_attributes b WHERE b.run_id = r.run_id;
   PERFORM ocean_put_attributes(r, n->'attributes');
-  r := ocean_delayed(ocean_find(r.run_id), 'debounce', n->>'dedupe_key', ocean_rest_at(n->'debounce', r, now), now);
+  r := ocean_delayed(ocean_find(r.run_id), 'debounce', n->>'dedupe_key', ocean_debounced_until(n->'debounce', r, now), now);
   r := ocean_event(r, ocean_origin(now, n->>'actor'), 'run.debounced',
     json_build_object('status', r.status, 'wake_at', r.wake_at)::text);
   UPDATE ocean_inbox i SET body = n->>'input', actor = n->>'actor', caused_by = ocean_last_event(r),
@@ -285,14 +285,14 @@ BEGIN
   WHERE i.run_id = r.run_id AND i.number = 1 AND i.kind = 'created' AND i.assigned_tick IS NULL;
   PERFORM ocean_save(r);
   IF r.key_count > 0 THEN
-    PERFORM ocean_flush(now);
+    PERFORM ocean_settle_keys(now);
     r := ocean_find(r.run_id);
   END IF;
   RETURN r;
 END $$;
 
 -- Never claimed, it has no slot; but it must leave the lines of its old keys while it still has them.
-CREATE OR REPLACE FUNCTION ocean_with_new_keys(r runs, n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_replace_keys(r runs, n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   keys jsonb := (SELECT coalesce(jsonb_agg(jsonb_build_array(k.key, k.hold) ORDER BY k.place), '[]')
     FROM ocean_run_keys k WHERE k.run_id = r.run_id);
@@ -301,15 +301,15 @@ BEGIN
     RETURN r;
   END IF;
   PERFORM ocean_save(ocean_delayed(r, 'debounce', n->>'dedupe_key', now + 1, now));
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   DELETE FROM ocean_run_keys k WHERE k.run_id = r.run_id;
-  PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
+  PERFORM ocean_insert_run_keys(r.run_id, n->'concurrency_keys');
   RETURN ocean_find(r.run_id);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_create_run(n jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_create(n, now, NULL);
+  r runs := ocean_find_or_create(n, now, NULL);
 BEGIN
   RETURN ocean_shown(r);
 END $$;
@@ -329,6 +329,6 @@ BEGIN
   ELSIF EXISTS (SELECT 1 FROM events e WHERE e.run_id = n->>'run_id') THEN
     PERFORM ocean_refuse('retry_deleted', json_build_object('run_id', failed.run_id, 'new_id', n->'run_id'));
   END IF;
-  again := ocean_create(n, now, ocean_last_event(failed));
+  again := ocean_find_or_create(n, now, ocean_last_event(failed));
   RETURN ocean_shown(again);
 END $$;

@@ -1,13 +1,13 @@
 -- Deleting runs and sessions. Their events stay; only retention removes those, and only from the front.
 
 -- A run and all its descendants. One that is alive ends first, so that its parent is told. Answers how many went.
-CREATE OR REPLACE FUNCTION ocean_delete(id text, actor text, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_delete_tree(id text, actor text, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   doomed text[];
   each text;
   r runs;
 BEGIN
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   doomed := ARRAY(
     WITH RECURSIVE below(run_id, depth) AS (
       SELECT id COLLATE "C", 0
@@ -37,15 +37,15 @@ DECLARE
   id text;
   gone bigint := 0;
 BEGIN
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   FOR id IN SELECT run_id FROM runs WHERE session_id = session ORDER BY clog_id, status, created_at, run_id LOOP
     IF (ocean_find(id)).run_id IS NOT NULL THEN
-      gone := gone + ocean_delete(id, actor, now);
+      gone := gone + ocean_delete_tree(id, actor, now);
     END IF;
   END LOOP;
   DELETE FROM ocean_sessions WHERE session_id = session;
   IF FOUND THEN
-    PERFORM ocean_append(now, 'session.deleted', json_build_object('runs', gone)::text, session, NULL, actor);
+    PERFORM ocean_append_event(now, 'session.deleted', json_build_object('runs', gone)::text, session, NULL, actor);
   END IF;
   RETURN gone;
 END $$;
@@ -68,7 +68,7 @@ BEGIN
     FOR id IN SELECT r.run_id FROM runs r WHERE r.ended_at < (a->>'runs_before')::bigint
         AND NOT EXISTS (SELECT 1 FROM runs c WHERE c.parent_run_id = r.run_id)
       ORDER BY r.ended_at LIMIT batch LOOP
-      gone_runs := gone_runs + ocean_delete(id, NULL, now);
+      gone_runs := gone_runs + ocean_delete_tree(id, NULL, now);
     END LOOP;
   END IF;
   IF a->>'requests_before' IS NOT NULL THEN

@@ -16,8 +16,8 @@ BEGIN
   DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
   UPDATE ocean_run_details d SET output = coalesce(ocean_end_one.output, d.output), error = ocean_end_one.error
   WHERE d.run_id = r.run_id;
-  r := ocean_name_undelivered(r, o.now);
-  IF NOT ocean_tell_parent(r, output, error, o.now) THEN
+  r := ocean_log_undelivered(r, o.now);
+  IF NOT ocean_notify_parent(r, output, error, o.now) THEN
     r := ocean_event(r, ocean_origin(o.now), 'signal.undelivered',
       json_build_object('to', r.parent_run_id, 'kind', 'child')::text);
   END IF;
@@ -37,7 +37,7 @@ BEGIN
     WHERE i.run_id = r.run_id AND i.assigned_tick >= r.tick - 1 AND i.consumed_tick IS NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_name_undelivered(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_log_undelivered(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   count bigint;
   named json;
@@ -56,7 +56,7 @@ BEGIN
 END $$;
 
 -- The child's outcome becomes an input of its parent, in the child's own last commit. False if the parent has ended.
-CREATE OR REPLACE FUNCTION ocean_tell_parent(child runs, output text, error text, now bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION ocean_notify_parent(child runs, output text, error text, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   parent runs;
@@ -101,7 +101,7 @@ BEGIN
   WHILE cardinality(parents) > 0 LOOP
     parent := parents[1];
     parents := parents[2:];
-    PERFORM ocean_flush(now);
+    PERFORM ocean_settle_keys(now);
     FOR child_id IN
       SELECT c.run_id FROM runs c
       WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting') AND c.ending IS NULL
@@ -156,7 +156,7 @@ BEGIN
 END $$;
 
 -- What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed.
-CREATE OR REPLACE FUNCTION ocean_do_what_is_owed(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_process_overdue(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   reason text := ocean_kernel_end(r, now);
   error json;
@@ -172,12 +172,12 @@ BEGIN
     r.attempt := r.attempt + 1;
     PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));
   ELSIF ocean_is_lapsed_lease(r, now) THEN
-    PERFORM ocean_take_back(r, now);
+    PERFORM ocean_take_back_lease(r, now);
   END IF;
 END $$;
 
 -- A worker outside stopped renewing: its attempt has failed, and its run is free for the next one.
-CREATE OR REPLACE FUNCTION ocean_take_back(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_take_back_lease(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   before runs := r;
   t ocean_ticks;

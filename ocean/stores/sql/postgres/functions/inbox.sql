@@ -43,7 +43,7 @@ BEGIN
 END $$;
 
 -- A signal from outside or from a tick, to a run that may still get one.
-CREATE OR REPLACE FUNCTION ocean_deliver(r runs, s jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_append_signal(r runs, s jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   available_at bigint := greatest((s->>'deliver_at')::bigint, now);
 BEGIN
@@ -54,12 +54,12 @@ BEGIN
   END IF;
   r := ocean_input_arrived(r, available_at, now);
   r := ocean_event(r, ocean_origin(now, s->>'actor', caused_by), 'run.signalled',
-    ocean_signal_told(r.inbox_count + 1, s, available_at, r.status));
+    ocean_signal_payload(r.inbox_count + 1, s, available_at, r.status));
   RETURN ocean_append_input(r, now, 'signal', s->>'body', available_at, s->>'actor', ocean_last_event(r),
     currval('ocean_cursor'), signal_id => s->>'signal_id', body_hash => s->>'body_hash', status_then => r.status);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_signal_told(number bigint, s jsonb, available_at bigint, status text) RETURNS text
+CREATE OR REPLACE FUNCTION ocean_signal_payload(number bigint, s jsonb, available_at bigint, status text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN json_build_object('number', number, 'kind', 'signal', 'signal_id', s->'signal_id', 'available_at', available_at,
@@ -74,7 +74,7 @@ BEGIN
   IF receipt IS NOT NULL THEN
     RETURN receipt;
   END IF;
-  r := ocean_deliver(r, s, now, NULL);
+  r := ocean_append_signal(r, s, now, NULL);
   PERFORM ocean_save(r);
   RETURN json_build_array(r.run_id, r.inbox_count, r.status, currval('ocean_cursor'));
 END $$;

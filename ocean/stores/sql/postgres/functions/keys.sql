@@ -17,7 +17,7 @@ BEGIN
 END $$;
 
 -- Nobody is woken before all are written: until then the tables show some in line who are there no more.
-CREATE OR REPLACE FUNCTION ocean_flush(now bigint, vacated text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_settle_keys(now bigint, vacated text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   noted jsonb;
   woken record;
@@ -137,7 +137,7 @@ BEGIN
   IF most <= 0 THEN
     RETURN;
   END IF;
-  waiting := ocean_in_line(wanted, most);
+  waiting := ocean_first_parked(wanted, most);
   IF cardinality(waiting) = 0 THEN
     DELETE FROM ocean_keys k WHERE k.key = wanted AND k.slots = 1 AND k.in_use = 0;
     RETURN;
@@ -155,7 +155,7 @@ BEGIN
 END $$;
 
 -- The first parked runs of every lane: a probe for each lane, however many are in it.
-CREATE OR REPLACE FUNCTION ocean_in_line(wanted text, most bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_first_parked(wanted text, most bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   RETURN ARRAY(
     WITH RECURSIVE lanes(clog_id, line, priority) AS (
@@ -181,10 +181,10 @@ BEGIN
   INSERT INTO ocean_keys (key, slots, in_use, wakes) VALUES (wanted, asked, 0, 0)
   ON CONFLICT (key) DO UPDATE SET slots = excluded.slots;
   IF asked <> before THEN
-    PERFORM ocean_append(now, 'key.limit_set',
+    PERFORM ocean_append_event(now, 'key.limit_set',
       json_build_object('key', wanted, 'limit', asked, 'before', before)::text, NULL, NULL, a->>'actor');
   END IF;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   PERFORM ocean_wake(wanted, asked, now);
   RETURN ocean_read_key(wanted);
 END $$;

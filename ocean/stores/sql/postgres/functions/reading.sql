@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGU
 DECLARE
   now bigint := ocean_now();
 BEGIN
-  IF ocean_has_other_plans() THEN
+  IF ocean_needs_plan_settings() THEN
     RETURN ocean_read_planned(verb, given);
   END IF;
   RETURN json_build_object('now', now, 'found', CASE verb
@@ -38,7 +38,7 @@ END $$;
 -- A statement that was put together for a list or a feed, by the same rules; its values are `$1`.
 CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF ocean_has_other_plans() THEN
+  IF ocean_needs_plan_settings() THEN
     RETURN QUERY SELECT * FROM ocean_walk_planned(statement, given);
     RETURN;
   END IF;

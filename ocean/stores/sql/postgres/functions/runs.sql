@@ -21,7 +21,7 @@ END $$;
 
 -- A run at work is nobody's but a writer's, so it need not be locked: whoever finds that it must wait has changed nothing,
 -- and wakes nobody.
-CREATE OR REPLACE FUNCTION ocean_at_work(id text) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_find_unlocked(id text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs;
 BEGIN
@@ -29,9 +29,9 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_held(id text, epoch bigint) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_run_under_lock(id text, epoch bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_at_work(id);
+  r runs := ocean_find_unlocked(id);
 BEGIN
   IF NOT ocean_is_held(r, epoch) THEN
     PERFORM ocean_refuse('lock_lost', json_build_object('run_id', id, 'epoch', epoch));
@@ -51,7 +51,7 @@ BEGIN
   WHERE run_id = r.run_id;
 END $$;
 
--- Write a run. One with concurrency keys takes, frees or waits for slots when `ocean_flush` settles them.
+-- Write a run. One with concurrency keys takes, frees or waits for slots when `ocean_settle_keys` settles them.
 CREATE OR REPLACE FUNCTION ocean_save(r runs) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF r.key_count > 0 THEN
@@ -81,7 +81,7 @@ BEGIN
 END $$;
 
 -- Append an event that no run has.
-CREATE OR REPLACE FUNCTION ocean_append(now bigint, type text, payload text, session_id text, clog_id text, actor text)
+CREATE OR REPLACE FUNCTION ocean_append_event(now bigint, type text, payload text, session_id text, clog_id text, actor text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO events (seq, ts, session_id, clog_id, type, payload, actor)

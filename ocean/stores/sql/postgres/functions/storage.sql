@@ -55,7 +55,7 @@ END $$;
 
 -- Whether any row that must be as it was read is not. A run whose row is written must be there, or come into being with
 -- this commit.
-CREATE OR REPLACE FUNCTION ocean_have_moved(e jsonb, own text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_have_rows_changed(e jsonb, own text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   w jsonb;
 BEGIN
@@ -78,7 +78,7 @@ END $$;
 
 -- A function was applied to the text that its caller knew. Those that are out of date are answered as they are now:
 -- [[place, text], …], or null.
-CREATE OR REPLACE FUNCTION ocean_stale(writes jsonb) RETURNS json LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_stale_writes(writes jsonb) RETURNS json LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (
     SELECT json_agg(json_build_array(w.place - 1, now.value))
@@ -116,11 +116,11 @@ BEGIN
 END $$;
 
 -- Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody.
-CREATE OR REPLACE FUNCTION ocean_is_behind(writes jsonb, id text, epoch bigint, now bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION ocean_must_wait_for_turn(writes jsonb, id text, epoch bigint, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   IF writes IS NULL OR NOT EXISTS (SELECT 1 FROM ocean_turns)
-    OR EXISTS (SELECT 1 FROM ocean_turns t WHERE t.run_id = id AND t.epoch = ocean_is_behind.epoch) THEN
+    OR EXISTS (SELECT 1 FROM ocean_turns t WHERE t.run_id = id AND t.epoch = ocean_must_wait_for_turn.epoch) THEN
     RETURN false;
   END IF;
   RETURN EXISTS (

@@ -18,7 +18,7 @@ BEGIN
     WHEN 'store_step' THEN answer := ocean_store_step(a, now);
     WHEN 'renew_locks' THEN answer := ocean_renew_locks(a, now);
     WHEN 'give_back' THEN answer := ocean_give_back(a, now);
-    WHEN 'take_turn' THEN answer := to_json(ocean_take_turn((ocean_held(a->>'run_id', (a->>'epoch')::bigint)).run_id,
+    WHEN 'take_turn' THEN answer := to_json(ocean_take_turn((ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint)).run_id,
       (a->>'epoch')::bigint, a->'keys', now));
     WHEN 'take' THEN answer := ocean_take_once(a, now);
     WHEN 'reset_counter' THEN answer := ocean_reset_counter(a->>'key');
@@ -27,7 +27,7 @@ BEGIN
     WHEN 'pause_run' THEN answer := ocean_pause_run(a, now);
     WHEN 'pause_clog' THEN answer := ocean_pause_clog(a, now);
     WHEN 'set_limit' THEN answer := ocean_set_limit(a, now);
-    WHEN 'delete_run' THEN answer := to_json(ocean_delete((ocean_run(a->>'run_id')).run_id, a->>'actor', now));
+    WHEN 'delete_run' THEN answer := to_json(ocean_delete_tree((ocean_run(a->>'run_id')).run_id, a->>'actor', now));
     WHEN 'delete_session' THEN answer := to_json(ocean_delete_session(a->>'session_id', a->>'actor', now));
     WHEN 'renew_lease' THEN answer := ocean_renew_lease(a, now);
     WHEN 'release_lease' THEN answer := ocean_release_lease(a, now);
@@ -40,7 +40,7 @@ BEGIN
     WHEN 'end_web_session' THEN answer := ocean_end_web_session(a->>'hash');
     WHEN 'sweep' THEN answer := ocean_sweep(a, now);
   END CASE;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   PERFORM ocean_keep_answer(request, answer::text, now);
   RETURN answer;
 END $$;
@@ -122,7 +122,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_append_streamed(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   tick bigint := (a->>'tick')::bigint;
   o ocean_origin := ROW(now, tick, a->'call', NULL, (
     SELECT t.caused_by FROM ocean_ticks t WHERE t.run_id = r.run_id AND t.tick = (a->>'tick')::bigint))::ocean_origin;
@@ -137,7 +137,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_store_step(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   stored text;
 BEGIN
   SELECT s.result INTO stored FROM ocean_steps s
@@ -159,7 +159,7 @@ BEGIN
     PERFORM ocean_request_end(r, 'cancel', json_build_object('code', 'cancelled', 'message', a->'reason', 'details',
       NULL)::text, ocean_origin(now, a->>'actor'));
   END IF;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   RETURN ocean_shown(r.run_id);
 END $$;
 
@@ -175,7 +175,7 @@ BEGIN
       json_build_object('status', r.status)::text);
     PERFORM ocean_save(r);
   END IF;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   RETURN ocean_shown(r.run_id);
 END $$;
 
@@ -189,7 +189,7 @@ BEGIN
   END IF;
   IF clog.paused <> (a->>'is_paused')::boolean THEN
     UPDATE ocean_clogs c SET paused = NOT c.paused WHERE c.clog_id = clog.clog_id RETURNING c.* INTO clog;
-    PERFORM ocean_append(now, CASE WHEN clog.paused THEN 'clog.paused' ELSE 'clog.resumed' END, '{}', NULL, clog.clog_id,
+    PERFORM ocean_append_event(now, CASE WHEN clog.paused THEN 'clog.paused' ELSE 'clog.resumed' END, '{}', NULL, clog.clog_id,
       a->>'actor');
   END IF;
   RETURN to_json(clog);
