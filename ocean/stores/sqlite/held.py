@@ -19,7 +19,7 @@ from ocean.stores.queries import load_queries
 from ocean.stores.sqlite.known import AtWork
 
 _COLUMNS = ", ".join(Run._fields)
-QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite.sql").items()}
+QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite").items()}
 """`{run}` stands for the columns of a run, in the order of the record."""
 
 HELD = (
