@@ -1,5 +1,5 @@
--- Only functions have changed. These have other names, or parameters with other names; the functions that replace them are
--- created after the migrations.
+-- Only functions have changed. These have other names now, or parameters with other names; what replaces them is created
+-- after the migrations, as always.
 DROP FUNCTION IF EXISTS ocean_append(bigint, text, text, text, text, text);
 DROP FUNCTION IF EXISTS ocean_apply(runs, jsonb, ocean_origin, text, text);
 DROP FUNCTION IF EXISTS ocean_are_at_home(jsonb[]);
@@ -8,6 +8,8 @@ DROP FUNCTION IF EXISTS ocean_at_work(text);
 DROP FUNCTION IF EXISTS ocean_by_key(jsonb);
 DROP FUNCTION IF EXISTS ocean_claim(text, jsonb, boolean);
 DROP FUNCTION IF EXISTS ocean_claim_along(jsonb, bigint);
+DROP FUNCTION IF EXISTS ocean_claim_due(jsonb, text[], text[], boolean, boolean, bigint);
+DROP FUNCTION IF EXISTS ocean_claim_each(text[], jsonb, boolean, bigint, integer);
 DROP FUNCTION IF EXISTS ocean_claim_planned(text, jsonb, boolean);
 DROP FUNCTION IF EXISTS ocean_claim_shown(runs, bigint);
 DROP FUNCTION IF EXISTS ocean_claim_told(runs, ocean_ticks, json, bigint, json);
@@ -26,6 +28,7 @@ DROP FUNCTION IF EXISTS ocean_have_moved(jsonb, text);
 DROP FUNCTION IF EXISTS ocean_held(text, bigint);
 DROP FUNCTION IF EXISTS ocean_in_line(text, bigint);
 DROP FUNCTION IF EXISTS ocean_insert(jsonb, text, bigint);
+DROP FUNCTION IF EXISTS ocean_insert_details(jsonb[]);
 DROP FUNCTION IF EXISTS ocean_insert_plain(jsonb[], bigint);
 DROP FUNCTION IF EXISTS ocean_is_anything_owed(bigint);
 DROP FUNCTION IF EXISTS ocean_is_behind(jsonb, text, bigint, bigint);
@@ -37,6 +40,8 @@ DROP FUNCTION IF EXISTS ocean_name_undelivered(runs, bigint);
 DROP FUNCTION IF EXISTS ocean_plain_creation_told(text, smallint);
 DROP FUNCTION IF EXISTS ocean_plain_stretch(jsonb, integer);
 DROP FUNCTION IF EXISTS ocean_rest_at(jsonb, runs, bigint);
+DROP FUNCTION IF EXISTS ocean_save_error(text, text);
+DROP FUNCTION IF EXISTS ocean_set_attributes(runs, jsonb, text, ocean_origin);
 DROP FUNCTION IF EXISTS ocean_signal(runs, jsonb, ocean_origin, text, text);
 DROP FUNCTION IF EXISTS ocean_signal_told(bigint, jsonb, bigint, text);
 DROP FUNCTION IF EXISTS ocean_stale(jsonb);

@@ -1,7 +1,8 @@
 -- What retention removes beside events.
 
 -- name: sweepable_runs
--- Runs that ended before the cut-off and have no children: leaves are removed first, and a live child keeps its parents.
+-- Runs that ended before the cut-off and have no children: leaves are removed first, and a live child keeps its
+-- parents.
 SELECT run_id FROM runs r WHERE ended_at < :before AND ended_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM runs c WHERE c.parent_run_id = r.run_id)
 ORDER BY ended_at LIMIT :limit;

@@ -1,14 +1,14 @@
--- Claiming: a bounded probe per lane, the lock, and the tick's inputs fixed.
+-- Claiming: choosing due runs, locking them, and assigning the inputs of their ticks.
 --
--- A plain claim writes no event and needs no slot of a key: it takes rows that nobody else has locked, and waits for
--- nobody. Whatever else a claim finds to do (ends that are owed, a tick begun before, concurrency keys) it does under
--- the writers' lock, which it takes before any row.
+-- A plain claim writes no event and needs no slot of a key: it takes rows that no other transaction has locked, and
+-- never waits. Everything else that a claim finds to do (overdue ends, a tick that was begun before, concurrency keys)
+-- it does under the writers' lock, which it takes before any row.
 
 CREATE OR REPLACE FUNCTION ocean_claim(token text, ask jsonb, must_notify boolean) RETURNS json
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   now bigint := ocean_now();
-  is_alone boolean := ask->>'run_id' IS NOT NULL;
+  has_lock boolean := ask->>'run_id' IS NOT NULL;
   seen record;
   made record;
 BEGIN
@@ -21,30 +21,30 @@ BEGIN
       RETURN ask;
     END IF;
   END IF;
-  IF is_alone AND NOT ocean_is_worth_claiming(ask, now) THEN
+  IF has_lock AND NOT ocean_is_worth_claiming(ask, now) THEN
     RETURN '{"claims": [], "again": false}';
-  ELSIF is_alone THEN
+  ELSIF has_lock THEN
     PERFORM ocean_lock();
     now := ocean_now();
     made := ocean_claim_named(ask, now);
   ELSE
     seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
-    is_alone := ocean_is_anything_overdue(now) OR NOT seen.are_plain;
-    IF is_alone THEN
+    has_lock := ocean_is_anything_overdue(now) OR NOT seen.are_plain;
+    IF has_lock THEN
       PERFORM ocean_lock();
       now := ocean_now();
       PERFORM ocean_process_all_overdue(now);
       seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
     END IF;
-    made := ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, is_alone, now);
+    made := ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, has_lock, now);
   END IF;
   PERFORM ocean_settle_keys(now);
-  PERFORM ocean_store_result(token, to_json(made.receipts), is_alone AND must_notify);
+  PERFORM ocean_store_result(token, to_json(made.receipts), has_lock AND must_notify);
   RETURN json_build_object('now', now, 'claims', to_json(made.claims),
-    'again', is_alone AND cardinality(made.claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
+    'again', has_lock AND cardinality(made.claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
 END $$;
 
--- What is due once a group of changes is made, claimed under the lock that they were made under.
+-- Claims what is due after a group of changes, under the same writers' lock.
 CREATE OR REPLACE FUNCTION ocean_claim_after_write(ask jsonb, now bigint, OUT claims json[], OUT receipts json[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -58,25 +58,27 @@ BEGIN
   PERFORM ocean_settle_keys(now);
 END $$;
 
--- The claims of a statement whose answer was lost, as far as they still hold; null if it never was, and never will be.
+-- Returns the claims of a statement whose result was lost, as far as their locks still hold; null if the statement was
+-- not committed, and then it never will be.
 CREATE OR REPLACE FUNCTION ocean_settle_claim(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  kept json := ocean_settle(token);
-  claims json := ocean_claims_from_receipts(kept);
+  stored json := ocean_settle(token);
+  claims json := ocean_claims_from_receipts(stored);
 BEGIN
-  IF kept IS NULL THEN
+  IF stored IS NULL THEN
     RETURN NULL;
   END IF;
-  -- None, if it only made ends that were owed, or others have them by now: there may be work for another.
+  -- There are none if it only ended overdue runs, or if other processes hold them by now: another claim may find work.
   RETURN json_build_object('claims', coalesce(claims, '[]'), 'again', claims IS NULL);
 END $$;
 
+-- Returns the result of a group whose result was lost, with its claims as far as their locks still hold; or null.
 CREATE OR REPLACE FUNCTION ocean_settle_write(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  kept json := ocean_settle(token);
+  stored json := ocean_settle(token);
 BEGIN
-  RETURN CASE WHEN kept IS NOT NULL THEN json_build_object('now', kept->'now', 'changed', kept->'changed',
-    'results', kept->'results', 'claims', coalesce(ocean_claims_from_receipts(kept->'receipts'), '[]')) END;
+  RETURN CASE WHEN stored IS NOT NULL THEN json_build_object('now', stored->'now', 'changed', stored->'changed',
+    'results', stored->'results', 'claims', coalesce(ocean_claims_from_receipts(stored->'receipts'), '[]')) END;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_claims_from_receipts(receipts json) RETURNS json LANGUAGE plpgsql STABLE AS $$
@@ -99,7 +101,8 @@ CREATE OR REPLACE FUNCTION ocean_process_all_overdue(now bigint) RETURNS void LA
 DECLARE
   id text;
 BEGIN
-  -- Of those that are due at the same time the parents go first: their ends say why the children's are made.
+  -- Among runs with the same deadline, parents come first: the end of a parent is the cause of the ends of its
+  -- children.
   FOR id IN SELECT run_id FROM (SELECT * FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL
       ORDER BY deadline_at LIMIT 100) d
     ORDER BY deadline_at, parent_run_id IS NOT NULL, created_at, run_id LOOP
@@ -117,9 +120,9 @@ BEGIN
   PERFORM ocean_settle_keys(now);
 END $$;
 
--- Claims, and a receipt of each: [run, epoch, lock_ms]. `urgent` and `aged` come into question first; there are others behind
--- those that somebody else has, or that were parked.
-CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, urgent text[], aged text[], are_plain boolean, is_alone boolean,
+-- Returns claims, and a receipt for each: [run, epoch, lock_ms]. `urgent` and `aged` are the first candidates; for
+-- those that another process holds or that were parked, further candidates are read.
+CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, urgent text[], aged text[], are_plain boolean, has_lock boolean,
   now bigint, OUT claims json[], OUT receipts json[]) LANGUAGE plpgsql AS $$
 DECLARE
   most bigint := (ask->>'limit')::bigint;
@@ -137,7 +140,7 @@ BEGIN
     IF are_plain AND NOT ask ? 'lease' AND cardinality(chosen) > 1 THEN
       made := ocean_claim_plain(chosen, ask, now);
     ELSE
-      made := ocean_claim_each(chosen, ask, is_alone, now, cardinality(claims));
+      made := ocean_claim_each(chosen, ask, has_lock, now, cardinality(claims));
     END IF;
     claims := claims || made.claims;
     receipts := receipts || made.receipts;
@@ -147,7 +150,7 @@ BEGIN
   END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_claim_each(chosen text[], ask jsonb, is_alone boolean, now bigint, place int,
+CREATE OR REPLACE FUNCTION ocean_claim_each(chosen text[], ask jsonb, has_lock boolean, now bigint, place int,
   OUT claims json[], OUT receipts json[]) LANGUAGE plpgsql AS $$
 DECLARE
   id text;
@@ -158,7 +161,7 @@ BEGIN
   receipts := '{}';
   FOREACH id IN ARRAY chosen LOOP
     SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
-    IF r.due_at <= now AND (is_alone OR ocean_is_plain_claim(r, now)) THEN
+    IF r.due_at <= now AND (has_lock OR ocean_is_plain_claim(r, now)) THEN
       claim := ocean_claim_one(r, ask, now, place + cardinality(claims));
       IF claim IS NOT NULL THEN
         claims := claims || claim;
@@ -168,7 +171,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Before anything is locked: whether the run named may be due.
+-- Returns whether the run that `ask` names may be due. Called before anything is locked.
 CREATE OR REPLACE FUNCTION ocean_is_worth_claiming(ask jsonb, now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r runs;
@@ -193,7 +196,8 @@ BEGIN
   receipts := CASE WHEN claim IS NULL THEN '{}' ELSE ARRAY[json_build_array(r.run_id, claim->'epoch', claim->'lock_ms')] END;
 END $$;
 
--- Claim a run that is locked by this transaction, or do what it needs instead. `place` counts the claims before it.
+-- Claims a run that this transaction has locked, or does what it needs instead. `place` is the number of claims before
+-- it.
 CREATE OR REPLACE FUNCTION ocean_claim_one(r runs, ask jsonb, now bigint, place int) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   terms jsonb := ask->'clogs'->(r.clog_id);
@@ -216,7 +220,7 @@ BEGIN
   r := ocean_begin_call(r, ask, terms, now);
   PERFORM ocean_save(r);
   IF r.key_count > 0 THEN
-    -- The slots are taken at once: the next candidate of this claim must see it.
+    -- The slots are taken at once, so that they count for the next candidate of this claim.
     PERFORM ocean_settle_keys(now);
   END IF;
   IF ask ? 'lease' THEN
@@ -225,7 +229,7 @@ BEGIN
   RETURN ocean_held_claim(r, (terms->>'lock_ms')::bigint);
 END $$;
 
--- The lock, and a new tick with its inputs, for every call of it; or the same tick once more.
+-- Locks the run and begins a new tick with its inputs, or calls the open tick again.
 CREATE OR REPLACE FUNCTION ocean_begin_call(r runs, ask jsonb, terms jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   before runs := r;
@@ -264,7 +268,8 @@ BEGIN
     terms->>'version', now, now);
 END $$;
 
--- A claim as its holder gets it: the run, the tick's identity and its inputs; for a worker outside the run's row too.
+-- Returns a claim as its holder receives it: the run, the tick and its inputs; for an external worker also the run's
+-- row.
 CREATE OR REPLACE FUNCTION ocean_held_claim(r runs, lock_ms bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   t ocean_ticks;

@@ -1,6 +1,6 @@
--- What a tick or a direct call changes, applied in one go inside its commit.
+-- The effects of a tick or a direct call, applied inside its commit.
 
--- Whether what the call saw has changed: a row's version, or who holds a dedupe key.
+-- Returns whether something that the call read has changed: the version of a row, or the holder of a dedupe key.
 CREATE OR REPLACE FUNCTION ocean_has_conflict(e jsonb, own text, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   freed text := CASE WHEN e ? 'release_dedupe_key' THEN own END;
@@ -11,7 +11,7 @@ BEGIN
       WHERE n->>'dedupe_key' IS NOT NULL AND holder.run_id IS NOT NULL AND holder.run_id IS DISTINCT FROM freed));
 END $$;
 
--- Everything but deletions, which come last. The run is null for a call on a clog alone.
+-- Applies all effects except deletions, which come last. The run is null for a call on a clog alone.
 CREATE OR REPLACE FUNCTION ocean_apply_effects(r runs, e jsonb, o ocean_origin, clog text, session text) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -54,7 +54,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- A signal between runs. To one that has ended or is gone it is undelivered, which its sender's log tells.
+-- Delivers a signal from one run to another. If the target has ended or was deleted, the sender's log gets an event
+-- that the signal is undelivered.
 CREATE OR REPLACE FUNCTION ocean_send_signal(r runs, s jsonb, o ocean_origin, clog text, session text) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -99,7 +100,7 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_set_attributes(r runs, attributes jsonb, said text, o ocean_origin) RETURNS runs
+CREATE OR REPLACE FUNCTION ocean_set_attributes(r runs, attributes jsonb, payload text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
   IF r.run_id IS NULL THEN
@@ -109,10 +110,10 @@ BEGIN
   IF (SELECT count(*) FROM ocean_attributes b WHERE b.run_id = r.run_id) > 16 THEN
     PERFORM ocean_refuse('too_many_attributes');
   END IF;
-  RETURN ocean_event(r, o, 'run.attributes_set', said);
+  RETURN ocean_event(r, o, 'run.attributes_set', payload);
 END $$;
 
--- The run's row is as its commit has left it.
+-- Applies deletions, after the commit has written the run's row.
 CREATE OR REPLACE FUNCTION ocean_apply_deletions(id text, session text, e jsonb, o ocean_origin) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,17 +1,18 @@
--- Ends. Every one, whoever makes it, goes through `ocean_end_one`.
+-- Ends of runs. Every end goes through `ocean_end_one`.
 
--- Drop timers, name the undelivered, tell the parent, write the last event. The children are the caller's business.
+-- Ends a run: drops its timers, logs undelivered inputs, notifies the parent, writes the last event. The caller ends
+-- the children.
 CREATE OR REPLACE FUNCTION ocean_end_one(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
-  gone bigint;
+  dropped bigint;
 BEGIN
   r := ocean_ended(r, status, o.now);
   IF r.pending_count > 0 THEN
     DELETE FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.number = ANY (ARRAY(
       SELECT u.number FROM ocean_unconsumed(r) u WHERE u.timer IS NOT NULL));
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    r.pending_count := r.pending_count - gone;
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    r.pending_count := r.pending_count - dropped;
   END IF;
   DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
   UPDATE ocean_run_details d SET output = coalesce(ocean_end_one.output, d.output), error = ocean_end_one.error
@@ -28,8 +29,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- What no tick has, and what the last ticks have left: a tick that was broken off by the run's end is followed by one more
--- at most. Older ticks have consumed theirs.
+-- Returns the inputs that are unassigned, and those that the last two ticks have left: a tick that the run's end
+-- interrupted is followed by one more at most. Older ticks have consumed their inputs.
 CREATE OR REPLACE FUNCTION ocean_unconsumed(r runs) RETURNS SETOF ocean_inbox LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY SELECT * FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.assigned_tick IS NULL;
@@ -55,7 +56,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- The child's outcome becomes an input of its parent, in the child's own last commit. False if the parent has ended.
+-- Appends the child's outcome to the inbox of its parent, in the child's last commit. Returns false if the parent has
+-- ended.
 CREATE OR REPLACE FUNCTION ocean_notify_parent(child runs, output text, error text, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -82,7 +84,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- An end with all that it brings along: children that are to end with their parent, generation after generation.
+-- Ends a run, and the children that must end with their parent, generation after generation.
 CREATE OR REPLACE FUNCTION ocean_end_run(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -119,7 +121,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated.
+-- Ends a run on behalf of the kernel. A clog with `on_end` gets one last tick; a last tick that failed is not repeated.
 CREATE OR REPLACE FUNCTION ocean_request_end(r runs, reason text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -155,7 +157,7 @@ BEGIN
   RETURN (SELECT d.error FROM ocean_run_details d WHERE d.run_id = id);
 END $$;
 
--- What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed.
+-- Does what any `advance` must do, whichever clogs it has: overdue ends, and taking back a lease that lapsed.
 CREATE OR REPLACE FUNCTION ocean_process_overdue(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   reason text := ocean_kernel_end(r, now);
@@ -176,7 +178,7 @@ BEGIN
   END IF;
 END $$;
 
--- A worker outside stopped renewing: its attempt has failed, and its run is free for the next one.
+-- Takes a run back from an external worker that stopped renewing: its attempt has failed, and the run is pending again.
 CREATE OR REPLACE FUNCTION ocean_take_back_lease(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   before runs := r;

@@ -1,11 +1,11 @@
 -- Groups of changes: how every write arrives, and how the fate of a group is found whose result was lost.
 --
--- Short names in all these files: r a run, t a tick, o the origin of a change, e effects, i an input, s a signal, n a new
--- run, a the arguments of a verb.
+-- Short names in all these files: r a run, t a tick, o the origin of a change, e effects, i an input, s a signal, n a
+-- new run, a the arguments of a verb.
 
--- Takes the writers' lock. Writers run one after another: so the order of cursors is the order of commits, no writer waits
--- for a lock while it holds one that another needs, and a group does what its items would do one by one. A writer that has
--- waited must see what was written meanwhile. Behind a pooler only the database can be configured for that.
+-- Takes the writers' lock. Writers run one after another: so the order of cursors is the order of commits, no writer
+-- waits for a lock while it holds one that another needs, and a group does what its items would do one by one. A writer
+-- that has waited must see what was written meanwhile. Behind a pooler only the database can be configured for that.
 CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -135,8 +135,8 @@ DECLARE
   results json[] := '{}';
   item jsonb;
 BEGIN
-  -- A rollback does not reset a sequence; no other process can have drawn from it. A server that is no longer the primary
-  -- fails here for all items: none of them caused the failure, and another server may accept the group.
+  -- A rollback does not reset a sequence; no other process can have drawn from it. A server that is no longer the
+  -- primary fails here for all items: none of them caused the failure, and another server may accept the group.
   PERFORM setval('ocean_cursor', cursor);
   IF cardinality(early) > 0 THEN
     PERFORM ocean_delete_early(early);
@@ -164,9 +164,9 @@ EXCEPTION
     RETURN json_build_object('failed', SQLERRM, 'state', SQLSTATE);
 END $$;
 
--- Stores the result of a group, and notifies the processes that wait for a commit. Results are kept for ten minutes, which
--- is longer than a sender asks for one and than a request can be in flight. If the group was given up, its token is taken:
--- the INSERT fails and rolls the group back.
+-- Stores the result of a group, and notifies the processes that wait for a commit. Results are kept for ten minutes,
+-- which is longer than a sender asks for one and than a request can be in flight. If the group was given up, its token
+-- is taken: the INSERT fails and rolls the group back.
 CREATE OR REPLACE FUNCTION ocean_store_result(token text, result json, must_notify boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -184,8 +184,8 @@ BEGIN
 END $$;
 
 -- Returns the stored result of a group that its sender has lost. If there is none, the group is given up: it can no
--- longer commit. Waits for a group in progress. A claim may be in progress without the writers' lock; then this function or
--- the claim finds the token taken.
+-- longer commit. Waits for a group in progress. A claim may be in progress without the writers' lock; then this
+-- function or the claim finds the token taken.
 CREATE OR REPLACE FUNCTION ocean_settle(given text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   stored text;

@@ -22,8 +22,8 @@
 --
 -- A bulk function returns null, before it has written anything, if one of its items is not plain; the items are then
 -- performed one by one. Rows are updated by the place (`ctid`) where they were read, under the lock they were read
--- under: no index contains places, so there is only one possible plan. A lookup within a statement selects one row instead
--- of using EXISTS, for which the planner may hash a whole table even where hash joins are off.
+-- under: no index contains places, so there is only one possible plan. A lookup within a statement selects one row
+-- instead of using EXISTS, for which the planner may hash a whole table even where hash joins are off.
 
 -- Returns the arguments of the items from `first` on that the sender marked as plain and that have the same verb.
 CREATE OR REPLACE FUNCTION ocean_plain_prefix(items jsonb, first int) RETURNS jsonb[] LANGUAGE plpgsql IMMUTABLE AS $$
@@ -75,8 +75,8 @@ BEGIN
     AND ocean_kernel_end(r, now) IS NULL;
 END $$;
 
--- Writes all columns that can change of existing runs, each at the place where it was read. `ocean_with_due_time` must have
--- been applied to the runs.
+-- Writes all columns that can change of existing runs, each at the place where it was read. `ocean_with_due_time` must
+-- have been applied to the runs.
 CREATE OR REPLACE FUNCTION ocean_put_all(changed runs[], places tid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   written bigint;
@@ -94,7 +94,8 @@ BEGIN
   END IF;
 END $$;
 
--- Returns the run with the columns that are derived from the others: when it is due, and whether its call is the last one.
+-- Returns the run with the columns that are derived from the others: when it is due, and whether its call is the last
+-- one.
 CREATE OR REPLACE FUNCTION ocean_with_due_time(r runs) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF r.ended_at IS NOT NULL THEN

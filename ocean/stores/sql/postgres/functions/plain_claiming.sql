@@ -1,7 +1,7 @@
 -- Plain claims in bulk: see plain.sql.
 
--- Claims those of the chosen runs that are plain and that no other transaction has locked; the others are left to another
--- claim.
+-- Claims those of the chosen runs that are plain and that no other transaction has locked; the others are left to
+-- another claim.
 CREATE OR REPLACE FUNCTION ocean_claim_plain(chosen text[], ask jsonb, now bigint, OUT claims json[], OUT receipts json[])
 LANGUAGE plpgsql AS $$
 DECLARE

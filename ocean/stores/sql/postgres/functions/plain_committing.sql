@@ -57,8 +57,8 @@ BEGIN
   END IF;
 END $$;
 
--- Computes the runs after their commits, with their events and the inputs of those that continue. Writes nothing but the
--- cursor.
+-- Computes the runs after their commits, with their events and the inputs of those that continue. Writes nothing but
+-- the cursor.
 CREATE OR REPLACE FUNCTION ocean_settle_plain_commits(commits jsonb[], held runs[], ticks ocean_ticks[],
   consumed jsonb[], now bigint, OUT settled runs[], OUT new_events events[], OUT new_inputs ocean_inbox[])
 LANGUAGE plpgsql AS $$

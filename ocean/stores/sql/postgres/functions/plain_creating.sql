@@ -1,8 +1,8 @@
 -- Plain creations in bulk: see plain.sql.
 
 -- Creates runs that have nothing but an input. The statements write for all of them what `ocean_new_run`,
--- `ocean_log_creation` and `ocean_append_input` write for one. With `is_early`, `ocean_create_early` has already written
--- the rows of the runs themselves.
+-- `ocean_log_creation` and `ocean_append_input` write for one. With `is_early`, `ocean_create_early` has already
+-- written the rows of the runs themselves.
 CREATE OR REPLACE FUNCTION ocean_create_plain(new_runs jsonb[], is_early boolean, now bigint) RETURNS json[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -46,9 +46,9 @@ BEGIN
   PERFORM ocean_insert_details(new_runs);
 END $$;
 
--- Inserts the plain creations at the start of a group before the group has the writers' lock, and returns them. No other
--- process can know of these runs yet, so none waits for their rows. Another process could wait for their sessions: those
--- are inserted under the lock, and the foreign key is checked at commit.
+-- Inserts the plain creations at the start of a group before the group has the writers' lock, and returns them. No
+-- other process can know of these runs yet, so none waits for their rows. Another process could wait for their
+-- sessions: those are inserted under the lock, and the foreign key is checked at commit.
 CREATE OR REPLACE FUNCTION ocean_create_early(items jsonb, now bigint) RETURNS jsonb[] LANGUAGE plpgsql AS $$
 DECLARE
   new_runs jsonb[] := ocean_plain_prefix(items, 0);

@@ -1,6 +1,6 @@
--- The verbs of a group, by name.
+-- The verbs of a group.
 
--- Act and remember the answer, or answer what was answered before.
+-- Performs a verb and stores its result for the request, or returns the stored result of an earlier request.
 CREATE OR REPLACE FUNCTION ocean_perform(verb text, a jsonb, request jsonb, now bigint) RETURNS json
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -67,7 +67,7 @@ BEGIN
   END IF;
 END $$;
 
--- Keep the answer of something that is not one transaction; the first one stays, and is answered.
+-- Stores the result of a request that is not one transaction. The first result is kept and returned.
 CREATE OR REPLACE FUNCTION ocean_keep_first_answer(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   stored text := ocean_stored_answer(a->'request');
@@ -98,7 +98,7 @@ BEGIN
   RETURN to_json(FOUND);
 END $$;
 
--- Extend all of them; answers the places of the lost ones.
+-- Extends all locks, and returns the positions of those that are lost.
 CREATE OR REPLACE FUNCTION ocean_renew_locks(locks jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   lock jsonb;
@@ -195,26 +195,27 @@ BEGIN
   RETURN to_json(clog);
 END $$;
 
--- Write down which clogs exist; a clog's pause survives it. An instance that only has a clog's methods does not speak for
--- its handlers. One that has become external has work for the workers of its default queue.
+-- Registers clogs; a clog stays paused. An instance that has only the methods of a clog does not change what is
+-- registered about its handlers. If a clog has become external, its existing runs go to the workers of its default
+-- queue.
 CREATE OR REPLACE FUNCTION ocean_register_clogs(clogs jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   c jsonb;
-  speaks boolean;
+  is_authority boolean;
 BEGIN
   FOR c IN SELECT jsonb_array_elements(clogs) LOOP
-    speaks := (c->>'has_handler')::boolean OR (c->>'external')::boolean;
+    is_authority := (c->>'has_handler')::boolean OR (c->>'external')::boolean;
     IF (c->>'external')::boolean AND EXISTS (
       SELECT 1 FROM ocean_clogs k WHERE k.clog_id = c->>'clog_id' AND NOT k.external) THEN
       UPDATE runs SET queue = 'default' WHERE clog_id = c->>'clog_id' AND queue IS NULL AND ended_at IS NULL;
     END IF;
     INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, allows, registered_at)
-    VALUES (c->>'clog_id', c->>'version', (c->>'has_on_end')::boolean, speaks AND (c->>'external')::boolean,
-      speaks AND (c->>'takes_all_inputs')::boolean, c->>'allows', now)
+    VALUES (c->>'clog_id', c->>'version', (c->>'has_on_end')::boolean, is_authority AND (c->>'external')::boolean,
+      is_authority AND (c->>'takes_all_inputs')::boolean, c->>'allows', now)
     ON CONFLICT (clog_id) DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end,
       external = excluded.external, takes_all_inputs = excluded.takes_all_inputs, allows = excluded.allows,
       registered_at = excluded.registered_at
-    WHERE speaks;
+    WHERE is_authority;
   END LOOP;
   RETURN NULL;
 END $$;
