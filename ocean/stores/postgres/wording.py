@@ -41,7 +41,7 @@ def run_words(new: NewRun) -> Words:
 
 
 def _is_plain_run(new: NewRun) -> bool:
-    """Return whether a creation is plain, as `plain.sql` defines it: an input at most, and an id no other process knows."""
+    """Return whether a creation is plain (see `plain.sql`): an input at most, and an id that no other process knows."""
     return not (
         new.is_id_given
         or new.attributes
@@ -177,7 +177,7 @@ def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
 
 
 def _is_plain_commit(effects: Words, run_id: str) -> bool:
-    """Return whether a commit is plain, as `plain.sql` defines it: its effects are events and one write of its own row."""
+    """Return whether a commit is plain (see `plain.sql`): its effects are events and at most a write of its own row."""
     writes: list[Words] = effects.get("writes", [])
     if len(writes) > 1 or not effects.keys() <= {"events", "writes"}:
         return False

@@ -9,7 +9,7 @@
 CREATE OR REPLACE FUNCTION ocean_lock() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'transactions are %, and must be read committed: set default_transaction_isolation',
+    RAISE EXCEPTION 'transactions must be read committed, got %: set default_transaction_isolation',
       current_setting('transaction_isolation');
   END IF;
   PERFORM pg_advisory_xact_lock(1328960853, 'events'::regclass::oid::int);
