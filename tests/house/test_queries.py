@@ -50,9 +50,7 @@ def test_a_query_fits_the_schema(name: str) -> None:
     ],
     ids=["in one file", "in two files"],
 )
-def test_a_name_given_twice_is_refused(
-    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_given_twice_is_refused(files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "sql" / "twice"
     folder.mkdir(parents=True)
     for name, text in files.items():

@@ -195,7 +195,7 @@ BEGIN
   RETURN to_json(clog);
 END $$;
 
--- Registers clogs; a clog stays paused. An instance that has only the methods of a clog does not change what is
+-- Registers clogs; a paused clog stays paused. An instance that has only the methods of a clog does not change what is
 -- registered about its handlers. If a clog has become external, its existing runs go to the workers of its default
 -- queue.
 CREATE OR REPLACE FUNCTION ocean_register_clogs(clogs jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
