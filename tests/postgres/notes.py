@@ -56,7 +56,7 @@ BEGIN
     RETURN ask;
   END IF;
   INSERT INTO notes (word) SELECT jsonb_array_elements_text(ask->'words');
-  PERFORM ocean_keep(token, found, is_told);
+  PERFORM ocean_store_result(token, found, is_told);
   RETURN found;
 END $$;
 

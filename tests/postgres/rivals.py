@@ -45,7 +45,7 @@ class Rival:
     async def write(self, *items: tuple[str, Any], token: str = "written") -> list[Any]:
         sent = [[verb, args, None] for verb, args in items]
         done = await self.ask("SELECT ocean_write($1, $2::text::jsonb, false)::text", token, sent)
-        return list(done["answers"])
+        return list(done["results"])
 
     async def ask(self, statement: str, token: str, *values: Any) -> Any:
         text = await self.db.fetchval(statement, token, *map(json.dumps, values))

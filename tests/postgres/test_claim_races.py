@@ -333,6 +333,6 @@ async def test_whatever_the_database_says_of_isolation_a_writer_sees_what_it_has
     await check_store(store, clock.now())
     await store.close()
     pooled = await open_test_store(f"{url}?pooler=on", clock)
-    with pytest.raises(StoreFailed, match=f"{level}, and must be read committed"):
+    with pytest.raises(StoreFailed, match=f"must be read committed, got {level}"):
         await pooled.deliver_signal(a_signal("r", 2), None)
     await pooled.close()

@@ -141,7 +141,7 @@ async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> N
         await pending(store, "other")
         claims: list[Claim] = []
         assert store.order_claims(an_ask(), claims.extend) is not None
-        async with without(real_database, "ocean_claim_along"):
+        async with without(real_database, "ocean_claim_after_write"):
             await store.deliver_signal(a_signal("r"), None)
             assert not claims
             assert (await the_run(store, "r")).status is RunStatus.PENDING

@@ -28,7 +28,7 @@ def _used() -> set[str]:
 
 
 def test_every_query_is_used_and_every_used_name_exists() -> None:
-    named = set(load_queries("sqlite.sql"))
+    named = set(load_queries("sqlite"))
     assert named - _used() == set()
     assert _used() - named == set()
 
@@ -42,9 +42,19 @@ def test_a_query_fits_the_schema(name: str) -> None:
     db.close()
 
 
-def test_a_name_given_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sql").mkdir()
-    (tmp_path / "sql" / "twice.sql").write_text("-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n")
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"one.sql": "-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n"},
+        {"one.sql": "-- name: a\nSELECT 1;\n", "two.sql": "-- name: a\nSELECT 2;\n"},
+    ],
+    ids=["in one file", "in two files"],
+)
+def test_a_name_given_twice_is_refused(files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "sql" / "twice"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
     monkeypatch.setattr("ocean.stores.sqlite.engine.queries.resources.files", lambda package: tmp_path)
-    with pytest.raises(ValueError, match="twice"):
-        load_queries("twice.sql")
+    with pytest.raises(ValueError, match="must be unique in sql/twice, got a again"):
+        load_queries("twice")

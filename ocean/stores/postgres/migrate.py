@@ -1,7 +1,7 @@
-"""Numbered, forward-only migrations of PostgreSQL, and the functions that go with the newest of them.
+"""Numbered, forward-only migrations of PostgreSQL, and the functions that belong to the newest of them.
 
-Functions that change get a new number too: an instance that is restarted with older code must not bring its own back.
-A function whose arguments or answer change must be dropped by that migration first: it would be replaced by none.
+A change of functions needs a new number too: an instance that is restarted with older code must not reinstall its own.
+The migration must drop functions whose name, parameters or result type change: `CREATE OR REPLACE` keeps the old ones.
 """
 
 import re
@@ -44,9 +44,9 @@ async def schema_version(db: Connection) -> int | None:
 
 
 async def migrate(db: Connection, steps: Sequence[tuple[int, str]] | None = None) -> None:
-    """Bring tables and functions up to date, in one transaction. Whoever else wants to waits, and finds it done.
+    """Bring tables and functions up to date in one transaction, while other processes that want to do the same wait.
 
-    On a database that is up to date it only looks: for that, a role needs no right to create anything.
+    A database that is up to date is only read: a role then needs no right to create anything.
     """
     if db.get_server_version().major < OLDEST:
         raise StoreUnusable(f"PostgreSQL {db.get_server_version().major} is too old; Ocean needs {OLDEST} or newer")
@@ -55,7 +55,7 @@ async def migrate(db: Connection, steps: Sequence[tuple[int, str]] | None = None
     if await schema_version(db) == newest:
         return
     async with db.transaction():
-        # It takes as long as it takes, for whoever does it and whoever waits: to give up is to begin again.
+        # No time limit, neither for the migration nor for those who wait: to give up would mean to start over.
         await db.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING, timeout=LONGEST_S)
         version = await schema_version(db) or 0

@@ -201,7 +201,7 @@ class Writing:
         self.batch_sizes.add(len(group))
         if done["changed"]:
             self._noticed()
-        for item, answer in zip(group, done["answers"], strict=True):
+        for item, answer in zip(group, done["results"], strict=True):
             item.finish(answer)
 
     async def _sent(self, text: str, order: Order | None) -> Any:

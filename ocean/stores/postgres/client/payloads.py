@@ -41,7 +41,7 @@ def run_words(new: NewRun) -> Words:
 
 
 def _is_plain_run(new: NewRun) -> bool:
-    """Whether it has nothing but an input, and an id that nobody can know."""
+    """Return whether a creation is plain (see `plain.sql`): an input at most, and an id that no other process knows."""
     return not (
         new.is_id_given
         or new.attributes
@@ -168,7 +168,7 @@ def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
         "call": commit.call,
         "outcome": outcome_words(commit.outcome),
         "effects": effects,
-        "is_plain": not isinstance(commit.outcome, Retry) and _is_plain(effects, commit.lock.run_id),
+        "is_plain": not isinstance(commit.outcome, Retry) and _is_plain_commit(effects, commit.lock.run_id),
         "contested": [key.text for key in commit.effects.contested_keys],
         "instance_id": commit.instance_id,
         "version": commit.version,
@@ -176,8 +176,8 @@ def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
     }
 
 
-def _is_plain(effects: Words, run_id: str) -> bool:
-    """Whether the run's own row and its events are all that a tick changes of what there is besides its outcome."""
+def _is_plain_commit(effects: Words, run_id: str) -> bool:
+    """Return whether a commit is plain (see `plain.sql`): its effects are events and at most a write of its own row."""
     writes: list[Words] = effects.get("writes", [])
     if len(writes) > 1 or not effects.keys() <= {"events", "writes"}:
         return False

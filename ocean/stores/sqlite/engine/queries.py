@@ -1,4 +1,4 @@
-"""Named SQL: each block of a `.sql` file is a name, a sentence and a statement."""
+"""Named SQL: each block of a `.sql` file is a name, optionally a comment, and a statement."""
 
 import re
 from importlib import resources
@@ -6,10 +6,13 @@ from importlib import resources
 _BLOCK = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 
-def load_queries(file_name: str) -> dict[str, str]:
-    text = resources.files("ocean.stores").joinpath("sql", file_name).read_text()
-    found = [(match[1], match[2].strip().rstrip(";")) for match in _BLOCK.finditer(text)]
-    queries = dict(found)
-    if len(queries) != len(found):
-        raise ValueError(f"{file_name} names a query twice")
+def load_queries(folder: str) -> dict[str, str]:
+    """Return the statements of all files in `sql/<folder>` by name."""
+    queries: dict[str, str] = {}
+    files = resources.files("ocean.stores").joinpath("sql", folder).iterdir()
+    for file in sorted(files, key=lambda file: file.name):
+        for match in _BLOCK.finditer(file.read_text()):
+            if match[1] in queries:
+                raise ValueError(f"a query name must be unique in sql/{folder}, got {match[1]} again in {file.name}")
+            queries[match[1]] = match[2].strip().rstrip(";")
     return queries

@@ -19,7 +19,7 @@ from ocean.stores.sqlite.engine.cache import AtWork
 from ocean.stores.sqlite.engine.queries import load_queries
 
 _COLUMNS = ", ".join(Run._fields)
-QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite.sql").items()}
+QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite").items()}
 """`{run}` stands for the columns of a run, in the order of the record."""
 
 HELD = (

@@ -1,30 +1,30 @@
--- Choosing among what is due: a bounded probe per lane, and who comes first. It only reads.
+-- Choosing among the due runs: a bounded probe per lane, and the order. These functions only read.
 
--- The due runs of the asked clogs, at most so many of each lane, without those that were looked at. It only reads.
+-- Returns the due runs of the clogs in `ask`, at most `most` of each lane, except those in `passed`.
 CREATE OR REPLACE FUNCTION ocean_due(ask jsonb, passed text[], most bigint, now bigint)
 RETURNS TABLE (run_id text, priority smallint, due_at bigint, lock_epoch bigint, is_plain boolean, lane_number int)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   clog ocean_clogs;
   lane smallint;
-  line_of text;
+  queue_name text;
   lanes int := 0;
 BEGIN
   FOR clog IN SELECT c.* FROM jsonb_object_keys(ask->'clogs') k JOIN ocean_clogs c ON c.clog_id = k ORDER BY c.clog_id LOOP
     IF ask->'queues' <> '[]' THEN
-      FOR line_of IN SELECT jsonb_array_elements_text(ask->'queues') LOOP
+      FOR queue_name IN SELECT jsonb_array_elements_text(ask->'queues') LOOP
         FOR lane IN 0..9 LOOP
           CONTINUE WHEN clog.paused;
           lanes := lanes + 1;
-          RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now), lanes FROM (
-            SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.queue = line_of AND q.priority = lane
+          RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain_claim(r, now), lanes FROM (
+            SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.queue = queue_name AND q.priority = lane
               AND q.due_at <= now AND NOT q.run_id = ANY (passed)
             ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
         END LOOP;
       END LOOP;
     ELSIF clog.paused THEN
       lanes := lanes + 1;
-      RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now), lanes FROM (
+      RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain_claim(r, now), lanes FROM (
         SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.ending IS NOT NULL AND q.due_at <= now
           AND NOT q.run_id = ANY (passed)
         ORDER BY q.due_at LIMIT most) r;
@@ -36,7 +36,7 @@ BEGIN
         ORDER BY q.priority LIMIT 1;
         EXIT WHEN NOT FOUND;
         lanes := lanes + 1;
-        RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain(r, now), lanes FROM (
+        RETURN QUERY SELECT r.run_id, r.priority, r.due_at, r.lock_epoch, ocean_is_plain_claim(r, now), lanes FROM (
           SELECT * FROM runs q WHERE q.clog_id = clog.clog_id AND q.priority = lane AND q.due_at <= now
             AND NOT q.run_id = ANY (passed)
           ORDER BY q.due_at, q.lock_epoch, q.run_id LIMIT most) r;
@@ -45,15 +45,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Whether a claim of this run writes no event and takes no slot.
-CREATE OR REPLACE FUNCTION ocean_is_plain(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  RETURN r.status IN ('pending', 'waiting') AND NOT r.tick_open AND r.key_count = 0
-    AND ocean_kernel_end(r, now) IS NULL;
-END $$;
-
--- Those of them that come into question: by urgency, by age, and whether all are plain. Ids in the order of their bytes, as
--- in the index: what a function answers has lost its column's collation.
+-- Returns the due runs by urgency and by age, and whether all are plain. Ids are ordered by their bytes, as in the
+-- index: a value that a function returns has lost the collation of its column.
 CREATE OR REPLACE FUNCTION ocean_candidates(ask jsonb, passed text[], most bigint, now bigint, OUT urgent text[],
   OUT aged text[], OUT are_plain boolean) LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -62,7 +55,7 @@ BEGIN
   SELECT array_agg(d.run_id), coalesce(bool_and(d.is_plain), true), min(d.lane_number) = max(d.lane_number)
   INTO urgent, are_plain, is_one_lane FROM ocean_due(ask, passed, most, now) d;
   IF is_one_lane THEN
-    -- In its order they were found.
+    -- They were found in the order of the lane.
     aged := urgent;
   ELSIF urgent IS NOT NULL THEN
     SELECT array_agg(d.run_id ORDER BY d.priority, d.due_at, d.lock_epoch, d.run_id COLLATE "C"),
@@ -71,7 +64,7 @@ BEGIN
   END IF;
 END $$;
 
--- Urgent before patient, long due before fresh; one slot in eight goes to the longest due run of any priority.
+-- Returns the runs to claim: by priority, then the longest due; one in eight is the longest due run of any priority.
 CREATE OR REPLACE FUNCTION ocean_pick(urgent text[], aged text[], most bigint, slot bigint) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,19 +1,19 @@
--- Claiming: a bounded probe per lane, the lock, and the tick's inputs fixed.
+-- Claiming: choosing due runs, locking them, and assigning the inputs of their ticks.
 --
--- A plain claim writes no event and needs no slot of a key: it takes rows that nobody else has locked, and waits for
--- nobody. Whatever else a claim finds to do (ends that are owed, a tick begun before, concurrency keys) it does under
--- the writers' lock, which it takes before any row.
+-- A plain claim writes no event and needs no slot of a key: it takes rows that no other transaction has locked, and
+-- never waits. Everything else that a claim finds to do (overdue ends, a tick that was begun before, concurrency keys)
+-- it does under the writers' lock, which it takes before any row.
 
-CREATE OR REPLACE FUNCTION ocean_claim(token text, ask jsonb, is_told boolean) RETURNS json
+CREATE OR REPLACE FUNCTION ocean_claim(token text, ask jsonb, must_notify boolean) RETURNS json
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   now bigint := ocean_now();
-  is_alone boolean := ask->>'run_id' IS NOT NULL;
+  has_lock boolean := ask->>'run_id' IS NOT NULL;
   seen record;
   made record;
 BEGIN
-  IF ocean_has_other_plans() THEN
-    RETURN ocean_claim_planned(token, ask, is_told);
+  IF ocean_needs_plan_settings() THEN
+    RETURN ocean_claim_planned(token, ask, must_notify);
   END IF;
   IF ask ? 'lease' THEN
     ask := ocean_lease_ask(ask);
@@ -21,105 +21,108 @@ BEGIN
       RETURN ask;
     END IF;
   END IF;
-  IF is_alone AND NOT ocean_is_worth_claiming(ask, now) THEN
+  IF has_lock AND NOT ocean_is_worth_claiming(ask, now) THEN
     RETURN '{"claims": [], "again": false}';
-  ELSIF is_alone THEN
+  ELSIF has_lock THEN
     PERFORM ocean_lock();
     now := ocean_now();
     made := ocean_claim_named(ask, now);
   ELSE
     seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
-    is_alone := ocean_is_anything_owed(now) OR NOT seen.are_plain;
-    IF is_alone THEN
+    has_lock := ocean_is_anything_overdue(now) OR NOT seen.are_plain;
+    IF has_lock THEN
       PERFORM ocean_lock();
       now := ocean_now();
-      PERFORM ocean_do_all_that_is_owed(now);
+      PERFORM ocean_process_all_overdue(now);
       seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
     END IF;
-    made := ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, is_alone, now);
+    made := ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, has_lock, now);
   END IF;
-  PERFORM ocean_flush(now);
-  PERFORM ocean_keep(token, to_json(made.receipts), is_alone AND is_told);
+  PERFORM ocean_settle_keys(now);
+  PERFORM ocean_store_result(token, to_json(made.receipts), has_lock AND must_notify);
   RETURN json_build_object('now', now, 'claims', to_json(made.claims),
-    'again', is_alone AND cardinality(made.claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
+    'again', has_lock AND cardinality(made.claims) = 0 AND pg_current_xact_id_if_assigned() IS NOT NULL);
 END $$;
 
--- What is due once a group of changes is made, claimed under the lock that they were made under.
-CREATE OR REPLACE FUNCTION ocean_claim_along(ask jsonb, now bigint, OUT claims json[], OUT receipts json[])
+-- Claims what is due after a group of changes, under the same writers' lock.
+CREATE OR REPLACE FUNCTION ocean_claim_after_write(ask jsonb, now bigint, OUT claims json[], OUT receipts json[])
 LANGUAGE plpgsql AS $$
 DECLARE
   seen record;
 BEGIN
-  IF ocean_is_anything_owed(now) THEN
-    PERFORM ocean_do_all_that_is_owed(now);
+  IF ocean_is_anything_overdue(now) THEN
+    PERFORM ocean_process_all_overdue(now);
   END IF;
   seen := ocean_candidates(ask, '{}', (ask->>'limit')::bigint, now);
   SELECT * INTO claims, receipts FROM ocean_claim_due(ask, seen.urgent, seen.aged, seen.are_plain, true, now);
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
 END $$;
 
--- The claims of a statement whose answer was lost, as far as they still hold; null if it never was, and never will be.
+-- Returns the claims of a statement whose result was lost, as far as their locks still hold; null if the statement was
+-- not committed, and then it never will be.
 CREATE OR REPLACE FUNCTION ocean_settle_claim(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  kept json := ocean_settle(token);
-  claims json := ocean_claims_of(kept);
+  stored json := ocean_settle(token);
+  claims json := ocean_claims_from_receipts(stored);
 BEGIN
-  IF kept IS NULL THEN
+  IF stored IS NULL THEN
     RETURN NULL;
   END IF;
-  -- None, if it only made ends that were owed, or others have them by now: there may be work for another.
+  -- There are none if it only ended overdue runs, or if other processes hold them by now: another claim may find work.
   RETURN json_build_object('claims', coalesce(claims, '[]'), 'again', claims IS NULL);
 END $$;
 
+-- Returns the result of a group whose result was lost, with its claims as far as their locks still hold; or null.
 CREATE OR REPLACE FUNCTION ocean_settle_write(token text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  kept json := ocean_settle(token);
+  stored json := ocean_settle(token);
 BEGIN
-  RETURN CASE WHEN kept IS NOT NULL THEN json_build_object('now', kept->'now', 'changed', kept->'changed',
-    'answers', kept->'answers', 'claims', coalesce(ocean_claims_of(kept->'receipts'), '[]')) END;
+  RETURN CASE WHEN stored IS NOT NULL THEN json_build_object('now', stored->'now', 'changed', stored->'changed',
+    'results', stored->'results', 'claims', coalesce(ocean_claims_from_receipts(stored->'receipts'), '[]')) END;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_claims_of(receipts json) RETURNS json LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_claims_from_receipts(receipts json) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
-    SELECT json_agg(ocean_claim_shown(r, (k.value->>2)::bigint) ORDER BY k.place)
+    SELECT json_agg(ocean_held_claim(r, (k.value->>2)::bigint) ORDER BY k.place)
     FROM json_array_elements(receipts) WITH ORDINALITY k(value, place),
       LATERAL (SELECT * FROM runs q WHERE q.run_id = k.value->>0 OFFSET 0) r
     WHERE ocean_is_held(r, (k.value->>1)::bigint));
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_is_anything_owed(now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_is_anything_overdue(now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (SELECT 1 FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL)
     OR EXISTS (SELECT 1 FROM runs WHERE last_call AND lock_expires_at <= now)
     OR EXISTS (SELECT 1 FROM runs WHERE leased AND NOT paused AND lock_expires_at <= now);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_do_all_that_is_owed(now bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_process_all_overdue(now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   id text;
 BEGIN
-  -- Of those that are due at the same time the parents go first: their ends say why the children's are made.
+  -- Among runs with the same deadline, parents come first: the end of a parent is the cause of the ends of its
+  -- children.
   FOR id IN SELECT run_id FROM (SELECT * FROM runs WHERE deadline_at <= now AND ended_at IS NULL AND ending IS NULL
       ORDER BY deadline_at LIMIT 100) d
     ORDER BY deadline_at, parent_run_id IS NOT NULL, created_at, run_id LOOP
-    PERFORM ocean_do_what_is_owed(ocean_find(id), now);
+    PERFORM ocean_process_overdue(ocean_find(id), now);
   END LOOP;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   FOR id IN SELECT run_id FROM runs WHERE last_call AND lock_expires_at <= now ORDER BY lock_expires_at LIMIT 100 LOOP
-    PERFORM ocean_do_what_is_owed(ocean_find(id), now);
+    PERFORM ocean_process_overdue(ocean_find(id), now);
   END LOOP;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   FOR id IN SELECT run_id FROM runs WHERE leased AND NOT paused AND lock_expires_at <= now
     ORDER BY lock_expires_at LIMIT 100 LOOP
-    PERFORM ocean_do_what_is_owed(ocean_find(id), now);
+    PERFORM ocean_process_overdue(ocean_find(id), now);
   END LOOP;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
 END $$;
 
--- Claims, and a receipt of each: [run, epoch, lock_ms]. `urgent` and `aged` come into question first; there are others behind
--- those that somebody else has, or that were parked.
-CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, urgent text[], aged text[], are_plain boolean, is_alone boolean,
+-- Returns claims, and a receipt for each: [run, epoch, lock_ms]. `urgent` and `aged` are the first candidates; for
+-- those that another process holds or that were parked, further candidates are read.
+CREATE OR REPLACE FUNCTION ocean_claim_due(ask jsonb, urgent text[], aged text[], are_plain boolean, has_lock boolean,
   now bigint, OUT claims json[], OUT receipts json[]) LANGUAGE plpgsql AS $$
 DECLARE
   most bigint := (ask->>'limit')::bigint;
@@ -137,7 +140,7 @@ BEGIN
     IF are_plain AND NOT ask ? 'lease' AND cardinality(chosen) > 1 THEN
       made := ocean_claim_plain(chosen, ask, now);
     ELSE
-      made := ocean_claim_each(chosen, ask, is_alone, now, cardinality(claims));
+      made := ocean_claim_each(chosen, ask, has_lock, now, cardinality(claims));
     END IF;
     claims := claims || made.claims;
     receipts := receipts || made.receipts;
@@ -147,7 +150,7 @@ BEGIN
   END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_claim_each(chosen text[], ask jsonb, is_alone boolean, now bigint, place int,
+CREATE OR REPLACE FUNCTION ocean_claim_each(chosen text[], ask jsonb, has_lock boolean, now bigint, place int,
   OUT claims json[], OUT receipts json[]) LANGUAGE plpgsql AS $$
 DECLARE
   id text;
@@ -158,7 +161,7 @@ BEGIN
   receipts := '{}';
   FOREACH id IN ARRAY chosen LOOP
     SELECT * INTO r FROM runs q WHERE q.run_id = id FOR UPDATE SKIP LOCKED;
-    IF r.due_at <= now AND (is_alone OR ocean_is_plain(r, now)) THEN
+    IF r.due_at <= now AND (has_lock OR ocean_is_plain_claim(r, now)) THEN
       claim := ocean_claim_one(r, ask, now, place + cardinality(claims));
       IF claim IS NOT NULL THEN
         claims := claims || claim;
@@ -168,7 +171,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Before anything is locked: whether the run named may be due.
+-- Returns whether the run that `ask` names may be due. Called before anything is locked.
 CREATE OR REPLACE FUNCTION ocean_is_worth_claiming(ask jsonb, now bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r runs;
@@ -186,21 +189,22 @@ DECLARE
   claim json;
 BEGIN
   IF r.run_id IS NOT NULL THEN
-    PERFORM ocean_do_what_is_owed(r, now);
+    PERFORM ocean_process_overdue(r, now);
     claim := ocean_claim_one(ocean_find(r.run_id), ask, now, 0);
   END IF;
   claims := CASE WHEN claim IS NULL THEN '{}' ELSE ARRAY[claim] END;
   receipts := CASE WHEN claim IS NULL THEN '{}' ELSE ARRAY[json_build_array(r.run_id, claim->'epoch', claim->'lock_ms')] END;
 END $$;
 
--- Claim a run that is locked by this transaction, or do what it needs instead. `place` counts the claims before it.
+-- Claims a run that this transaction has locked, or does what it needs instead. `place` is the number of claims before
+-- it.
 CREATE OR REPLACE FUNCTION ocean_claim_one(r runs, ask jsonb, now bigint, place int) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   terms jsonb := ask->'clogs'->(r.clog_id);
   clog ocean_clogs;
 BEGIN
   IF ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now) THEN
-    PERFORM ocean_do_what_is_owed(r, now);
+    PERFORM ocean_process_overdue(r, now);
     RETURN NULL;
   END IF;
   SELECT * INTO clog FROM ocean_clogs c WHERE c.clog_id = r.clog_id;
@@ -208,7 +212,7 @@ BEGIN
     RETURN NULL;
   ELSIF ocean_full_key(r) IS NOT NULL AND r.parked_on IS NULL THEN
     PERFORM ocean_save(ocean_park_if_full(r, now));
-    PERFORM ocean_flush(now);
+    PERFORM ocean_settle_keys(now);
     RETURN NULL;
   ELSIF r.parked_on IS NOT NULL THEN
     RETURN NULL;
@@ -216,16 +220,16 @@ BEGIN
   r := ocean_begin_call(r, ask, terms, now);
   PERFORM ocean_save(r);
   IF r.key_count > 0 THEN
-    -- The slots are taken at once: the next candidate of this claim must see it.
-    PERFORM ocean_flush(now);
+    -- The slots are taken at once, so that they count for the next candidate of this claim.
+    PERFORM ocean_settle_keys(now);
   END IF;
   IF ask ? 'lease' THEN
     PERFORM ocean_add_lease(r, ask, terms, ask->'lease'->>place, now);
   END IF;
-  RETURN ocean_claim_shown(r, (terms->>'lock_ms')::bigint);
+  RETURN ocean_held_claim(r, (terms->>'lock_ms')::bigint);
 END $$;
 
--- The lock, and a new tick with its inputs, for every call of it; or the same tick once more.
+-- Locks the run and begins a new tick with its inputs, or calls the open tick again.
 CREATE OR REPLACE FUNCTION ocean_begin_call(r runs, ask jsonb, terms jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   before runs := r;
@@ -264,20 +268,21 @@ BEGIN
     terms->>'version', now, now);
 END $$;
 
--- A claim as its holder gets it: the run, the tick's identity and its inputs; for a worker outside the run's row too.
-CREATE OR REPLACE FUNCTION ocean_claim_shown(r runs, lock_ms bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
+-- Returns a claim as its holder receives it: the run, the tick and its inputs; for an external worker also the run's
+-- row.
+CREATE OR REPLACE FUNCTION ocean_held_claim(r runs, lock_ms bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   t ocean_ticks;
 BEGIN
   SELECT * INTO t FROM ocean_ticks k WHERE k.run_id = r.run_id AND k.tick = r.tick;
-  RETURN ocean_claim_told(r, t, (
+  RETURN ocean_claim_json(r, t, (
       SELECT coalesce(json_agg(i ORDER BY i.available_at, i.number), '[]') FROM ocean_inbox i
       WHERE i.run_id = r.run_id AND i.assigned_tick = r.tick AND i.consumed_tick IS NULL), lock_ms,
     CASE WHEN r.leased THEN (SELECT json_build_array(s.version, s.value) FROM ocean_storage_run s
       WHERE s.run_id = r.run_id AND s.clog_id = r.clog_id) END);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_claim_told(r runs, t ocean_ticks, inputs json, lock_ms bigint, own_row json DEFAULT NULL)
+CREATE OR REPLACE FUNCTION ocean_claim_json(r runs, t ocean_ticks, inputs json, lock_ms bigint, own_row json DEFAULT NULL)
 RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN json_build_object('shown', ocean_shown(r), 'epoch', r.lock_epoch, 'lock_ms', lock_ms, 'tick', r.tick,

@@ -1,9 +1,9 @@
--- The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all.
+-- The commit of a tick: fence, row versions, effects, consumed inputs and the transition, all in one transaction.
 
 CREATE OR REPLACE FUNCTION ocean_commit_tick(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   t ocean_ticks;
-  r runs := ocean_at_work(a->>'run_id');
+  r runs := ocean_find_unlocked(a->>'run_id');
   e jsonb := a->'effects';
   o ocean_origin;
   refused jsonb;
@@ -23,20 +23,20 @@ BEGIN
     RETURN ocean_commit_retry(r, a, t, a->'outcome'->>1, (a->'outcome'->>2)::bigint, o);
   ELSIF e = '{}' THEN
     RETURN json_build_object('committed', (ocean_settle_tick(r, a, t, o)).status);
-  ELSIF ocean_is_behind(e->'writes', r.run_id, r.lock_epoch, now) THEN
+  ELSIF ocean_must_wait_for_turn(e->'writes', r.run_id, r.lock_epoch, now) THEN
     RETURN '{"behind": true}';
-  ELSIF ocean_must_run_again(e, r.run_id, now) THEN
+  ELSIF ocean_has_conflict(e, r.run_id, now) THEN
     RETURN ocean_restart(r, a, t, o);
   END IF;
   refused := ocean_refused_takes(e->'takes', now);
   IF refused <> '[]' THEN
     RETURN ocean_call_again(r, t, refused, o);
   END IF;
-  stale := ocean_stale(e->'writes');
+  stale := ocean_stale_writes(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;
-  r := ocean_apply(r, e, o, a->>'clog_id', r.session_id);
+  r := ocean_apply_effects(r, e, o, a->>'clog_id', r.session_id);
   r := ocean_settle_tick(r, a, t, o);
   IF e ?| ARRAY['delete_ticks', 'delete_runs', 'delete_session_by'] THEN
     PERFORM ocean_apply_deletions(r.run_id, r.session_id, e, o);
@@ -45,12 +45,12 @@ BEGIN
   RETURN json_build_object('committed', r.status);
 END $$;
 
--- Consume the inputs, write the outcome into the run, and tell it.
+-- Consumes the inputs, applies the outcome to the run, and logs it.
 CREATE OR REPLACE FUNCTION ocean_settle_tick(r runs, a jsonb, t ocean_ticks, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
-  answered text := a->'outcome'->>0;
-  said text := a->'outcome'->>1;
+  outcome_name text := a->'outcome'->>0;
+  value text := a->'outcome'->>1;
   numbers bigint[];
   before runs;
 BEGIN
@@ -59,26 +59,26 @@ BEGIN
     WHERE i.run_id = r.run_id AND i.assigned_tick = t.tick AND i.consumed_tick IS NULL RETURNING i.number)
   SELECT coalesce(array_agg(number ORDER BY number), '{}') INTO numbers FROM consumed;
   r.pending_count := r.pending_count - cardinality(numbers);
-  IF answered = 'continue' THEN
-    -- Before anything else that may be in the inbox.
-    r := ocean_append_input(r, o.now, 'continue', said, -1);
+  IF outcome_name = 'continue' THEN
+    -- It precedes everything else in the inbox.
+    r := ocean_append_input(r, o.now, 'continue', value, -1);
   END IF;
   before := r;
-  r := ocean_settled(r, answered,
-    CASE WHEN answered = 'wait' THEN coalesce(said::bigint, o.now + (a->'outcome'->>2)::bigint) END,
+  r := ocean_settled(r, outcome_name,
+    CASE WHEN outcome_name = 'wait' THEN coalesce(value::bigint, o.now + (a->'outcome'->>2)::bigint) END,
     CASE WHEN r.pending_count > 0 THEN ocean_next_input_at(r.run_id) END, o.now);
-  UPDATE ocean_ticks k SET outcome = answered, committed_at = o.now
+  UPDATE ocean_ticks k SET outcome = outcome_name, committed_at = o.now
   WHERE k.run_id = r.run_id AND k.tick = t.tick;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   r := ocean_event(r, o, 'tick.committed',
-    ocean_commit_told(answered, r.status, t.reason, before.attempt, to_jsonb(numbers), a));
+    ocean_commit_payload(outcome_name, r.status, t.reason, before.attempt, to_jsonb(numbers), a));
   IF before.ending IS NOT NULL THEN
-    -- Whatever a last tick has answered, the run ends with the error that began its end.
+    -- Whatever the outcome of a last tick, the run ends with the error that began its end.
     RETURN ocean_end_run(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
-  ELSIF answered = 'done' THEN
-    RETURN ocean_end_run(r, 'done', said, NULL, o);
-  ELSIF answered = 'failed' THEN
-    RETURN ocean_end_run(r, 'failed', NULL, said, o);
+  ELSIF outcome_name = 'done' THEN
+    RETURN ocean_end_run(r, 'done', value, NULL, o);
+  ELSIF outcome_name = 'failed' THEN
+    RETURN ocean_end_run(r, 'failed', NULL, value, o);
   END IF;
   IF before.attempt > 0 THEN
     PERFORM ocean_save_error(r.run_id, NULL);
@@ -90,11 +90,12 @@ BEGIN
   RETURN r;
 END $$;
 
--- What came of a call, and who made it, when, under which epoch and which version of the clog.
-CREATE OR REPLACE FUNCTION ocean_commit_told(outcome text, status text, reason text, attempt bigint, inputs jsonb, a jsonb)
+-- Returns the payload of `tick.committed`: the outcome, and which instance made the call, when, under which epoch and
+-- version of the clog.
+CREATE OR REPLACE FUNCTION ocean_commit_payload(outcome text, status text, reason text, attempt bigint, inputs jsonb, a jsonb)
 RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  -- Put together as text: what the kernel says has no words that need quoting, and what it was told is JSON already.
+  -- Concatenated as text: the kernel's own words need no quoting, and the other values are JSON already.
   RETURN '{"outcome":"' || outcome || '","status":"' || status || '","reason":"' || reason || '","attempt":' || attempt
     || ',"inputs":' || inputs::text || ',"claimed_at":' || coalesce((a->'claimed_at')::text, 'null')
     || ',"epoch":' || coalesce((a->'epoch')::text, 'null') || ',"instance":' || coalesce((a->'instance_id')::text, 'null')
@@ -114,7 +115,7 @@ BEGIN
   END IF;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   IF reason IS NOT NULL THEN
-    -- As json, not jsonb: what a clog has said stays as it was said, numbers and order and all.
+    -- As json, not jsonb, which would change numbers and the order of keys in the clog's error.
     r := ocean_event(r, o, 'tick.failed', json_build_object('error', error::json, 'attempt', attempt,
       'claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id', 'version', a->'version')::text);
     r.attempt := attempt;
@@ -130,8 +131,9 @@ BEGIN
   RETURN json_build_object('committed', r.status);
 END $$;
 
--- Other writers were first: the lock stays, no attempt is spent, and from the second time on it gets its turn. A tick that
--- had its turn and still finds its rows moved (it named others than before) has failed an attempt.
+-- Calls the tick again after a conflict with other writers: it keeps its lock, no attempt is counted, and from the
+-- second conflict on it gets a turn. If a tick that has a turn conflicts again (it named other rows than before), that
+-- is a failed attempt.
 CREATE OR REPLACE FUNCTION ocean_restart(r runs, a jsonb, t ocean_ticks, o ocean_origin) RETURNS json
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -156,7 +158,8 @@ BEGIN
   RETURN json_build_object('contended', json_build_array(t.calls, must_take_turn, '{}'::json));
 END $$;
 
--- Others took what this call wanted. No conflict is counted: the next call knows, so each key does this once.
+-- Calls the tick again after other calls took what it wanted from a counter. No conflict is counted: the next call is
+-- informed, so this happens once per key.
 CREATE OR REPLACE FUNCTION ocean_call_again(r runs, t ocean_ticks, refused jsonb, o ocean_origin) RETURNS json
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -165,13 +168,13 @@ BEGIN
   r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', r.attempt,
     'keys', jsonb_path_query_array(refused, '$[*][0]'))::text);
   PERFORM ocean_save(r);
-  RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_by_key(refused)));
+  RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_refused_by_key(refused)));
 END $$;
 
--- A call was stopped by its caller. Two are free; from the third on each counts as an attempt.
+-- Takes back a call that its caller has stopped. The first two are free; from the third on, each counts as an attempt.
 CREATE OR REPLACE FUNCTION ocean_give_back(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   before runs := r;
   t ocean_ticks;
   give_backs bigint;
@@ -201,7 +204,7 @@ BEGIN
   RETURN to_json(r.status);
 END $$;
 
--- A direct call's commit: no lock, row versions only. On an ended run it may change nothing.
+-- Commits a direct call: row versions only, no lock. It may not change a run that has ended.
 CREATE OR REPLACE FUNCTION ocean_commit_call(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   answer json;
@@ -226,29 +229,29 @@ DECLARE
   o ocean_origin := ocean_origin(now, a->>'actor');
 BEGIN
   IF (a->>'is_empty')::boolean THEN
-    RETURN CASE WHEN ocean_must_run_again(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
-  ELSIF ocean_is_behind(e->'writes', NULL, 0, now) THEN
+    RETURN CASE WHEN ocean_has_conflict(e, a->>'run_id', now) THEN '{"conflict": {}}' ELSE '{"done": true}' END;
+  ELSIF ocean_must_wait_for_turn(e->'writes', NULL, 0, now) THEN
     RETURN '{"behind": true}';
   END IF;
   IF a->>'run_id' IS NOT NULL THEN
     r := ocean_run(a->>'run_id');
     PERFORM ocean_refuse_if_ended(r);
   END IF;
-  IF ocean_must_run_again(e, a->>'run_id', now) THEN
+  IF ocean_has_conflict(e, a->>'run_id', now) THEN
     RETURN '{"conflict": {}}';
   END IF;
   refused := ocean_refused_takes(e->'takes', now);
   IF refused <> '[]' THEN
-    RETURN json_build_object('conflict', ocean_by_key(refused));
+    RETURN json_build_object('conflict', ocean_refused_by_key(refused));
   END IF;
-  stale := ocean_stale(e->'writes');
+  stale := ocean_stale_writes(e->'writes');
   IF stale IS NOT NULL THEN
     RETURN json_build_object('stale', stale);
   END IF;
   IF a->>'session_id' IS NOT NULL THEN
     PERFORM ocean_add_session(a->>'session_id', now);
   END IF;
-  r := ocean_apply(r, e, o, a->>'clog_id', a->>'session_id');
+  r := ocean_apply_effects(r, e, o, a->>'clog_id', a->>'session_id');
   r := ocean_log(r, o, 'call.committed', json_build_object('method', a->'method', 'status', r.status)::text,
     a->>'clog_id', a->>'session_id');
   IF r.run_id IS NOT NULL THEN

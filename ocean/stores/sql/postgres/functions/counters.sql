@@ -1,12 +1,12 @@
--- Counters: what a take is answered, and the counter after it. The arithmetic is ocean/state/counters.py's, in whole
--- numbers of any size; a test compares the two.
+-- Counters: the result of a take, and the counter after it. The arithmetic is the same as in Python's `counters`
+-- module, on integers of any size; a test compares the two.
 
 CREATE OR REPLACE FUNCTION ocean_ceil(a numeric, b numeric) RETURNS numeric LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN CASE WHEN a > 0 THEN div(a + b - 1, b) ELSE div(a, b) END;
 END $$;
 
--- From when on a counter is worth as much as none; null for never.
+-- Returns when a counter expires, after which it counts as no counter; null for never.
 CREATE OR REPLACE FUNCTION ocean_counter_expires_at(kind text, used bigint, at bigint, per_ms bigint, rate bigint)
 RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -21,7 +21,7 @@ BEGIN
   RETURN CASE WHEN t->>'per_ms' IS NULL THEN 'total' ELSE t->>'refill' END;
 END $$;
 
--- The counter that a take meets: none if it is over; of another kind it is refused.
+-- Returns the counter that a take applies to, or null if it has expired. A counter of another kind is refused.
 CREATE OR REPLACE FUNCTION ocean_current_counter(c ocean_counters, t jsonb, now bigint) RETURNS ocean_counters
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -34,7 +34,7 @@ BEGIN
   RETURN c;
 END $$;
 
--- As of when, and how many units of a token that has `per_ms` of them, a steady counter owes.
+-- Returns how many units a steady counter owes at `now`; one token has `per_ms` units.
 CREATE OR REPLACE FUNCTION ocean_owed(c ocean_counters, per_ms bigint, now bigint) RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -54,7 +54,7 @@ DECLARE
   at bigint := greatest(now, c.at);
   used bigint;
   owed numeric;
-  room numeric;
+  capacity numeric;
 BEGIN
   IF kind = 'total' THEN
     used := coalesce(c.used, 0);
@@ -67,9 +67,9 @@ BEGIN
     RETURN ROW(true, used + n, 0, kind, used + n, now, NULL, NULL)::ocean_taken;
   ELSIF kind = 'steady' THEN
     owed := ocean_owed(c, per_ms, now);
-    room := (most - asked)::numeric * per_ms;
-    IF c.key IS NOT NULL AND owed > room THEN
-      RETURN ROW(false, ocean_ceil(owed, per_ms), c.at + ocean_ceil(c.used - div(room * c.per_ms, per_ms), c.rate) - now,
+    capacity := (most - asked)::numeric * per_ms;
+    IF c.key IS NOT NULL AND owed > capacity THEN
+      RETURN ROW(false, ocean_ceil(owed, per_ms), c.at + ocean_ceil(c.used - div(capacity * c.per_ms, per_ms), c.rate) - now,
         NULL, NULL, NULL, NULL, NULL)::ocean_taken;
     END IF;
     owed := owed + n::numeric * per_ms;
@@ -101,7 +101,7 @@ BEGIN
   RETURN c;
 END $$;
 
--- As it is answered: [ok, used, retry_after_ms].
+-- Takes from a counter if possible. Returns [ok, used, retry_after_ms].
 CREATE OR REPLACE FUNCTION ocean_take(t jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   taken ocean_taken := ocean_decide(ocean_counter(t->>'key'), t, now);
@@ -112,8 +112,8 @@ BEGIN
   RETURN json_build_array(taken.ok, taken.used, taken.retry_after_ms);
 END $$;
 
--- The keys of which not everything can be had that these takes ask for, one after another, in the order in which they
--- refused: [[key, [take, ok, used, retry]], …].
+-- Tries these takes in order without writing, and returns the keys that refuse, in the order of refusal:
+-- [[key, [take, ok, used, retry]], …].
 CREATE OR REPLACE FUNCTION ocean_refused_takes(takes jsonb, now bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   t jsonb;
@@ -140,12 +140,12 @@ BEGIN
   RETURN refused;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_by_key(refused jsonb) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_refused_by_key(refused jsonb) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN (SELECT json_object_agg(each->>0, each->1) FROM jsonb_array_elements(refused) each);
 END $$;
 
--- Take tokens that may be free only later; answers when they are.
+-- Takes tokens in advance. Returns when they become free.
 CREATE OR REPLACE FUNCTION ocean_promise(t jsonb, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   c ocean_counters := ocean_current_counter(ocean_counter(t->>'key'), t, now);

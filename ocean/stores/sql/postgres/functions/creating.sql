@@ -1,6 +1,33 @@
--- Creating runs, and finding the one that an id or a dedupe key has made before. Some start later than they are created.
+-- Creating runs, and finding the run that an id or a dedupe key has created before.
 
-CREATE OR REPLACE FUNCTION ocean_create(n jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_create_run(n jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  r runs := ocean_find_or_create(n, now, NULL);
+BEGIN
+  RETURN ocean_shown(r);
+END $$;
+
+-- Creates the run that repeats a failed one, or returns the one that was created before.
+CREATE OR REPLACE FUNCTION ocean_retry_run(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  failed runs := ocean_run(a->>'run_id');
+  n jsonb := a->'new';
+  again runs := ocean_find(n->>'run_id');
+BEGIN
+  IF again.run_id IS NOT NULL THEN
+    IF (SELECT d.retry_of FROM ocean_run_details d WHERE d.run_id = again.run_id) IS DISTINCT FROM failed.run_id THEN
+      PERFORM ocean_refuse('retry_id_taken', json_build_object('run_id', failed.run_id, 'new_id', again.run_id));
+    END IF;
+    RETURN ocean_shown(again);
+  ELSIF EXISTS (SELECT 1 FROM events e WHERE e.run_id = n->>'run_id') THEN
+    PERFORM ocean_refuse('retry_deleted', json_build_object('run_id', failed.run_id, 'new_id', n->'run_id'));
+  END IF;
+  again := ocean_find_or_create(n, now, ocean_last_event(failed));
+  RETURN ocean_shown(again);
+END $$;
+
+-- Creates a run, or returns the one that the same id or dedupe key has created before.
+CREATE OR REPLACE FUNCTION ocean_find_or_create(n jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   clog ocean_clogs;
   earlier runs;
@@ -23,20 +50,20 @@ BEGIN
     RETURN ocean_debounce_again(earlier, n, queue, now);
   END IF;
   PERFORM ocean_add_session(n->>'session_id', now);
-  r := ocean_insert(n, queue, now);
-  r := ocean_tell_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
+  r := ocean_insert_run(n, queue, now);
+  r := ocean_log_creation(r, n, ocean_origin(now, n->>'actor', caused_by));
   IF r.key_count > 0 THEN
-    -- What the creator is told includes whether a full concurrency key has parked it.
+    -- The creator's result includes whether a full concurrency key has parked the run.
     PERFORM ocean_note_unsettled(r.run_id, NULL);
-    PERFORM ocean_flush(now);
+    PERFORM ocean_settle_keys(now);
     r := ocean_find(r.run_id);
   END IF;
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_tell_creation(r runs, n jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_log_creation(r runs, n jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
 BEGIN
-  r := ocean_event(r, o, 'run.created', ocean_creation_told(r, n));
+  r := ocean_event(r, o, 'run.created', ocean_creation_payload(r, n));
   IF n->>'input' IS NOT NULL THEN
     r := ocean_append_input(r, o.now, 'created', n->>'input', o.now, o.actor, ocean_last_event(r),
       currval('ocean_cursor'));
@@ -44,12 +71,12 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_creation_told(r runs, n jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION ocean_creation_payload(r runs, n jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   payload jsonb;
 BEGIN
   IF r.parent_run_id IS NULL AND r.delayed_by IS NULL AND n->>'retry_of' IS NULL THEN
-    RETURN ocean_plain_creation_told(r.status, r.priority);
+    RETURN ocean_plain_creation_payload(r.status, r.priority);
   END IF;
   payload := jsonb_build_object('status', r.status, 'parent_run_id', r.parent_run_id, 'priority', r.priority);
   IF r.delayed_by IS NOT NULL THEN
@@ -62,33 +89,13 @@ BEGIN
   RETURN payload::text;
 END $$;
 
--- Put together as text: it has no words that need quoting, and to build JSON takes several times as long.
-CREATE OR REPLACE FUNCTION ocean_plain_creation_told(status text, priority smallint) RETURNS text
+-- Concatenated as text: nothing in it needs quoting, and building JSON takes several times as long.
+CREATE OR REPLACE FUNCTION ocean_plain_creation_payload(status text, priority smallint) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
   SELECT '{"status":"' || status || '","parent_run_id":null,"priority":' || priority::text || '}'
 $$;
 
--- The run that holds a dedupe key now, with the hash of the body that made it; null if nobody does.
-CREATE OR REPLACE FUNCTION ocean_holder_of_key(clog text, session text, key text, now bigint, OUT run_id text,
-  OUT body_hash text) LANGUAGE plpgsql AS $$
-DECLARE
-  is_debounced boolean;
-BEGIN
-  SELECT d.run_id, (SELECT w.body_hash FROM ocean_run_details w WHERE w.run_id = d.run_id), d.debounced
-  INTO run_id, body_hash, is_debounced FROM ocean_dedupe d
-  WHERE d.clog_id = clog AND d.session_id = session AND d.dedupe_key = key
-    AND (d.expires_at IS NULL OR d.expires_at > now);
-  IF is_debounced AND NOT ocean_is_debounced(ocean_find(run_id), now) THEN
-    run_id := NULL;
-  END IF;
-END $$;
-
--- Whether a run still waits for its creations to come to rest: no claim has taken it, and no end is due.
-CREATE OR REPLACE FUNCTION ocean_is_debounced(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN coalesce(r.delayed_by = 'debounce', false) AND ocean_kernel_end(r, now) IS NULL;
-END $$;
-
+-- Returns the run that the same id or dedupe key has created before, or null.
 CREATE OR REPLACE FUNCTION ocean_earlier_run(n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_find(n->>'run_id');
@@ -125,12 +132,12 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_insert(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_insert_run(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_new_run(n, queue, now);
   inputs int := (n->>'input' IS NOT NULL)::int;
 BEGIN
-  -- Its first event and its input are counted already, so that the row is written once.
+  -- Its first event and its input are already counted, so that the row is written once.
   INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
     due_at, last_call, ready_at, wake_at, deadline_at, lock_epoch, life, tick, tick_open, paused, event_count, inbox_count,
     pending_count, created_at, updated_at, key_count, queue, leased, delayed_by, delay_key)
@@ -139,7 +146,7 @@ BEGIN
     r.event_count + 1, inputs, inputs, r.created_at, r.updated_at, r.key_count, r.queue, false, r.delayed_by, r.delay_key);
   PERFORM ocean_insert_details(ARRAY[n]);
   IF n->'concurrency_keys' <> '[]' THEN
-    PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
+    PERFORM ocean_insert_run_keys(r.run_id, n->'concurrency_keys');
   END IF;
   IF n->'attributes' <> '[]' THEN
     PERFORM ocean_put_attributes(r, n->'attributes');
@@ -150,7 +157,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- The run as it is inserted, but for its first event and its input.
+-- Returns the run as it is inserted, without its first event and its input.
 CREATE OR REPLACE FUNCTION ocean_new_run(n jsonb, queue text, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs;
@@ -176,8 +183,8 @@ BEGIN
   IF (n->>'is_id_given')::boolean THEN
     SELECT max(e.run_seq), coalesce(max(e.tick), 0) INTO seen, r.tick FROM events e WHERE e.run_id = r.run_id;
     r.event_count := coalesce(seen, 0);
-    -- An id used before may have a holder that does not know of its end: no epoch of its may fit again. The log's
-    -- cursor has risen at least as often as any epoch. Nor may the keys that its ticks told the world.
+    -- An id that was used before may have a lock holder that does not know of the end: no earlier epoch may match
+    -- again, nor any idempotency key of its ticks. The cursor of the log has risen at least as often as any epoch.
     IF seen IS NOT NULL OR (SELECT f.seq > 0 FROM ocean_log_floor f) THEN
       r.life := (SELECT last_value + 1 FROM ocean_cursor);
     END IF;
@@ -195,22 +202,22 @@ BEGIN
   RETURN ocean_delayed_at_creation(r, n, now);
 END $$;
 
--- The wide half of new runs.
-CREATE OR REPLACE FUNCTION ocean_insert_details(news jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Inserts the wide half of new runs.
+CREATE OR REPLACE FUNCTION ocean_insert_details(new_runs jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end, dedupe_key, retry_of, rate)
   SELECT n->>'run_id', n->>'body_hash', n->>'retry', (n->>'notify_parent')::boolean, n->>'on_parent_end', n->>'dedupe_key',
     n->>'retry_of', n->>'rate_kept'
-  FROM unnest(news) n;
+  FROM unnest(new_runs) n;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_name_keys(id text, keys jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_insert_run_keys(id text, keys jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ocean_run_keys (run_id, key, place, hold, is_held)
   SELECT id, k.value->>0, k.place - 1, k.value->>1, false FROM jsonb_array_elements(keys) WITH ORDINALITY k(value, place);
 END $$;
 
--- Attributes are [[name, sort key, value], …]; without a value one is cleared.
+-- Sets attributes: [[name, sort key, value], …]. One without a value is cleared.
 CREATE OR REPLACE FUNCTION ocean_put_attributes(r runs, attributes jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM ocean_attributes b USING jsonb_array_elements(attributes) a
@@ -219,116 +226,4 @@ BEGIN
   SELECT r.run_id, a->>0, r.clog_id, a->>1, a->>2, r.created_at FROM jsonb_array_elements(attributes) a
   WHERE a->>2 IS NOT NULL
   ON CONFLICT (run_id, name) DO UPDATE SET sort_key = excluded.sort_key, value = excluded.value;
-END $$;
-
-CREATE OR REPLACE FUNCTION ocean_hold_dedupe_key(n jsonb, now bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  lapsed text;
-BEGIN
-  SELECT d.run_id INTO lapsed FROM ocean_dedupe d
-  WHERE d.clog_id = n->>'clog_id' AND d.session_id = n->>'session_id' AND d.dedupe_key = n->>'dedupe_key';
-  IF lapsed IS NOT NULL THEN
-    PERFORM ocean_release_dedupe_key(lapsed);
-  END IF;
-  INSERT INTO ocean_dedupe (clog_id, session_id, dedupe_key, run_id, expires_at, debounced)
-  VALUES (n->>'clog_id', n->>'session_id', n->>'dedupe_key', n->>'run_id', now + (n->>'dedupe_ms')::bigint,
-    n->>'debounce' IS NOT NULL);
-END $$;
-
--- Frees whatever key the run holds, and it no longer shows one.
-CREATE OR REPLACE FUNCTION ocean_release_dedupe_key(id text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  DELETE FROM ocean_dedupe d WHERE d.run_id = id;
-  UPDATE ocean_run_details d SET dedupe_key = NULL WHERE d.run_id = id;
-END $$;
-
--- The run as it is inserted: one whose token is free now starts at once.
-CREATE OR REPLACE FUNCTION ocean_delayed_at_creation(r runs, n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
-DECLARE
-  free_at bigint;
-BEGIN
-  IF n->>'rate' IS NOT NULL THEN
-    free_at := ocean_promise(n->'rate', now);
-    IF free_at > now THEN
-      r := ocean_delayed(r, 'rate', n->'rate'->>'key', free_at, now);
-    END IF;
-  ELSIF n->>'debounce' IS NOT NULL AND n->>'dedupe_key' IS NOT NULL THEN
-    r := ocean_delayed(r, 'debounce', n->>'dedupe_key', ocean_rest_at(n->'debounce', r, now), now);
-  END IF;
-  RETURN r;
-END $$;
-
-CREATE OR REPLACE FUNCTION ocean_rest_at(debounce jsonb, r runs, now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-  -- Not before it was created, by a clock that was ahead of this one: its input would not be there yet.
-  RETURN least(greatest(now + (debounce->>'ms')::bigint, r.created_at),
-    r.created_at + (debounce->>'max_ms')::bigint);
-END $$;
-
--- A further creation of a debounced run: it says everything anew but the id, and moves the start.
-CREATE OR REPLACE FUNCTION ocean_debounce_again(r runs, n jsonb, queue text, now bigint) RETURNS runs
-LANGUAGE plpgsql AS $$
-BEGIN
-  r := ocean_with_new_keys(r, n, now);
-  UPDATE runs SET priority = (n->>'priority')::smallint, max_attempts = (n->'retry'->>'max_attempts')::bigint,
-    deadline_at = (n->>'deadline_at')::bigint, queue = ocean_debounce_again.queue,
-    key_count = jsonb_array_length(n->'concurrency_keys')
-  WHERE run_id = r.run_id;
-  UPDATE ocean_run_details d SET body_hash = n->>'body_hash', retry = n->>'retry' WHERE d.run_id = r.run_id;
-  DELETE FROM ocean_attributes b WHERE b.run_id = r.run_id;
-  PERFORM ocean_put_attributes(r, n->'attributes');
-  r := ocean_delayed(ocean_find(r.run_id), 'debounce', n->>'dedupe_key', ocean_rest_at(n->'debounce', r, now), now);
-  r := ocean_event(r, ocean_origin(now, n->>'actor'), 'run.debounced',
-    json_build_object('status', r.status, 'wake_at', r.wake_at)::text);
-  UPDATE ocean_inbox i SET body = n->>'input', actor = n->>'actor', caused_by = ocean_last_event(r),
-    event_seq = currval('ocean_cursor')
-  WHERE i.run_id = r.run_id AND i.number = 1 AND i.kind = 'created' AND i.assigned_tick IS NULL;
-  PERFORM ocean_save(r);
-  IF r.key_count > 0 THEN
-    PERFORM ocean_flush(now);
-    r := ocean_find(r.run_id);
-  END IF;
-  RETURN r;
-END $$;
-
--- Never claimed, it has no slot; but it must leave the lines of its old keys while it still has them.
-CREATE OR REPLACE FUNCTION ocean_with_new_keys(r runs, n jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
-DECLARE
-  keys jsonb := (SELECT coalesce(jsonb_agg(jsonb_build_array(k.key, k.hold) ORDER BY k.place), '[]')
-    FROM ocean_run_keys k WHERE k.run_id = r.run_id);
-BEGIN
-  IF keys = n->'concurrency_keys' THEN
-    RETURN r;
-  END IF;
-  PERFORM ocean_save(ocean_delayed(r, 'debounce', n->>'dedupe_key', now + 1, now));
-  PERFORM ocean_flush(now);
-  DELETE FROM ocean_run_keys k WHERE k.run_id = r.run_id;
-  PERFORM ocean_name_keys(r.run_id, n->'concurrency_keys');
-  RETURN ocean_find(r.run_id);
-END $$;
-
-CREATE OR REPLACE FUNCTION ocean_create_run(n jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
-DECLARE
-  r runs := ocean_create(n, now, NULL);
-BEGIN
-  RETURN ocean_shown(r);
-END $$;
-
--- The run that repeats a failed one, made from what was read of that one; or the one that did before.
-CREATE OR REPLACE FUNCTION ocean_retry_run(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
-DECLARE
-  failed runs := ocean_run(a->>'run_id');
-  n jsonb := a->'new';
-  again runs := ocean_find(n->>'run_id');
-BEGIN
-  IF again.run_id IS NOT NULL THEN
-    IF (SELECT d.retry_of FROM ocean_run_details d WHERE d.run_id = again.run_id) IS DISTINCT FROM failed.run_id THEN
-      PERFORM ocean_refuse('retry_id_taken', json_build_object('run_id', failed.run_id, 'new_id', again.run_id));
-    END IF;
-    RETURN ocean_shown(again);
-  ELSIF EXISTS (SELECT 1 FROM events e WHERE e.run_id = n->>'run_id') THEN
-    PERFORM ocean_refuse('retry_deleted', json_build_object('run_id', failed.run_id, 'new_id', n->'run_id'));
-  END IF;
-  again := ocean_create(n, now, ocean_last_event(failed));
-  RETURN ocean_shown(again);
 END $$;

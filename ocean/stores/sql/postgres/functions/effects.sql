@@ -1,18 +1,18 @@
--- What a tick or a direct call changes, applied in one go inside its commit.
+-- The effects of a tick or a direct call, applied inside its commit.
 
--- Whether what the call saw has changed: a row's version, or who holds a dedupe key.
-CREATE OR REPLACE FUNCTION ocean_must_run_again(e jsonb, own text, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Returns whether something that the call read has changed: the version of a row, or the holder of a dedupe key.
+CREATE OR REPLACE FUNCTION ocean_has_conflict(e jsonb, own text, now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   freed text := CASE WHEN e ? 'release_dedupe_key' THEN own END;
 BEGIN
-  RETURN ocean_have_moved(e, own) OR (e ? 'runs' AND EXISTS (
+  RETURN ocean_have_rows_changed(e, own) OR (e ? 'runs' AND EXISTS (
       SELECT 1 FROM jsonb_array_elements(e->'runs') n,
         LATERAL ocean_holder_of_key(n->>'clog_id', n->>'session_id', n->>'dedupe_key', now) holder
       WHERE n->>'dedupe_key' IS NOT NULL AND holder.run_id IS NOT NULL AND holder.run_id IS DISTINCT FROM freed));
 END $$;
 
--- Everything but deletions, which come last. The run is null for a call on a clog alone.
-CREATE OR REPLACE FUNCTION ocean_apply(r runs, e jsonb, o ocean_origin, clog text, session text) RETURNS runs
+-- Applies all effects except deletions, which come last. The run is null for a call on a clog alone.
+CREATE OR REPLACE FUNCTION ocean_apply_effects(r runs, e jsonb, o ocean_origin, clog text, session text) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
   each jsonb;
@@ -24,7 +24,7 @@ BEGIN
     PERFORM ocean_take(each, o.now);
   END LOOP;
   FOR each IN SELECT jsonb_array_elements(e->'runs') LOOP
-    PERFORM ocean_create(each, o.now, o.caused_by);
+    PERFORM ocean_find_or_create(each, o.now, o.caused_by);
   END LOOP;
   IF e ? 'writes' THEN
     PERFORM ocean_write_rows(e->'writes', r.run_id, o.now);
@@ -33,7 +33,7 @@ BEGIN
     r := ocean_log(r, o, each->>0, each->>1, each->>2, session);
   END LOOP;
   FOR each IN SELECT jsonb_array_elements(e->'signals') LOOP
-    r := ocean_signal(r, each, o, clog, session);
+    r := ocean_send_signal(r, each, o, clog, session);
   END LOOP;
   IF e ? 'timers' THEN
     r := ocean_change_timers(r, e->'timers', o);
@@ -50,12 +50,13 @@ BEGIN
   IF r.run_id IS NOT NULL THEN
     RETURN ocean_event(r, o, type, payload, clog);
   END IF;
-  PERFORM ocean_append(o.now, type, payload, session, clog, o.actor);
+  PERFORM ocean_append_event(o.now, type, payload, session, clog, o.actor);
   RETURN r;
 END $$;
 
--- A signal between runs. To one that has ended or is gone it is undelivered, which its sender's log tells.
-CREATE OR REPLACE FUNCTION ocean_signal(r runs, s jsonb, o ocean_origin, clog text, session text) RETURNS runs
+-- Delivers a signal from one run to another. If the target has ended or was deleted, the sender's log gets an event
+-- that the signal is undelivered.
+CREATE OR REPLACE FUNCTION ocean_send_signal(r runs, s jsonb, o ocean_origin, clog text, session text) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
   target runs := CASE WHEN s->>'run_id' = r.run_id THEN r ELSE ocean_find(s->>'run_id') END;
@@ -64,7 +65,7 @@ BEGIN
     IF ocean_earlier_signal(target.run_id, s) IS NOT NULL THEN
       RETURN r;
     ELSIF NOT ocean_is_ended(target) AND target.ending IS NULL THEN
-      target := ocean_deliver(target, s, o.now, o.caused_by);
+      target := ocean_append_signal(target, s, o.now, o.caused_by);
       IF target.run_id = r.run_id THEN
         RETURN target;
       END IF;
@@ -99,7 +100,7 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_set_attributes(r runs, attributes jsonb, said text, o ocean_origin) RETURNS runs
+CREATE OR REPLACE FUNCTION ocean_set_attributes(r runs, attributes jsonb, payload text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
   IF r.run_id IS NULL THEN
@@ -109,10 +110,10 @@ BEGIN
   IF (SELECT count(*) FROM ocean_attributes b WHERE b.run_id = r.run_id) > 16 THEN
     PERFORM ocean_refuse('too_many_attributes');
   END IF;
-  RETURN ocean_event(r, o, 'run.attributes_set', said);
+  RETURN ocean_event(r, o, 'run.attributes_set', payload);
 END $$;
 
--- The run's row is as its commit has left it.
+-- Applies deletions, after the commit has written the run's row.
 CREATE OR REPLACE FUNCTION ocean_apply_deletions(id text, session text, e jsonb, o ocean_origin) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,13 +127,13 @@ BEGIN
     END IF;
     DELETE FROM ocean_ticks t WHERE t.run_id = id AND t.tick = each::bigint;
   END LOOP;
-  PERFORM ocean_flush(o.now);
+  PERFORM ocean_settle_keys(o.now);
   FOR each IN SELECT jsonb_array_elements(e->'delete_runs') LOOP
     r := ocean_find(each->>1);
     IF r.clog_id <> each->>0 THEN
       PERFORM ocean_refuse('run_of_another', json_build_object('run_id', r.run_id, 'owner', r.clog_id, 'clog_id', each->0));
     ELSIF r.run_id IS NOT NULL THEN
-      PERFORM ocean_delete(r.run_id, o.actor, o.now);
+      PERFORM ocean_delete_tree(r.run_id, o.actor, o.now);
     END IF;
   END LOOP;
   IF e ? 'delete_session_by' AND session IS NOT NULL THEN

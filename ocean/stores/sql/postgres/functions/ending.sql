@@ -1,23 +1,24 @@
--- Ends. Every one, whoever makes it, goes through `ocean_end_one`.
+-- Ends of runs. Every end goes through `ocean_end_one`.
 
--- Drop timers, name the undelivered, tell the parent, write the last event. The children are the caller's business.
+-- Ends a run: drops its timers, logs undelivered inputs, notifies the parent, writes the last event. The caller ends
+-- the children.
 CREATE OR REPLACE FUNCTION ocean_end_one(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 DECLARE
-  gone bigint;
+  dropped bigint;
 BEGIN
   r := ocean_ended(r, status, o.now);
   IF r.pending_count > 0 THEN
     DELETE FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.number = ANY (ARRAY(
       SELECT u.number FROM ocean_unconsumed(r) u WHERE u.timer IS NOT NULL));
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    r.pending_count := r.pending_count - gone;
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    r.pending_count := r.pending_count - dropped;
   END IF;
   DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
   UPDATE ocean_run_details d SET output = coalesce(ocean_end_one.output, d.output), error = ocean_end_one.error
   WHERE d.run_id = r.run_id;
-  r := ocean_name_undelivered(r, o.now);
-  IF NOT ocean_tell_parent(r, output, error, o.now) THEN
+  r := ocean_log_undelivered(r, o.now);
+  IF NOT ocean_notify_parent(r, output, error, o.now) THEN
     r := ocean_event(r, ocean_origin(o.now), 'signal.undelivered',
       json_build_object('to', r.parent_run_id, 'kind', 'child')::text);
   END IF;
@@ -28,8 +29,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- What no tick has, and what the last ticks have left: a tick that was broken off by the run's end is followed by one more
--- at most. Older ticks have consumed theirs.
+-- Returns the inputs that are unassigned, and those that the last two ticks have left: a tick that the run's end
+-- interrupted is followed by one more at most. Older ticks have consumed their inputs.
 CREATE OR REPLACE FUNCTION ocean_unconsumed(r runs) RETURNS SETOF ocean_inbox LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY SELECT * FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.assigned_tick IS NULL;
@@ -37,7 +38,7 @@ BEGIN
     WHERE i.run_id = r.run_id AND i.assigned_tick >= r.tick - 1 AND i.consumed_tick IS NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_name_undelivered(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_log_undelivered(r runs, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   count bigint;
   named json;
@@ -55,8 +56,9 @@ BEGIN
   RETURN r;
 END $$;
 
--- The child's outcome becomes an input of its parent, in the child's own last commit. False if the parent has ended.
-CREATE OR REPLACE FUNCTION ocean_tell_parent(child runs, output text, error text, now bigint) RETURNS boolean
+-- Appends the child's outcome to the inbox of its parent, in the child's last commit. Returns false if the parent has
+-- ended.
+CREATE OR REPLACE FUNCTION ocean_notify_parent(child runs, output text, error text, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   parent runs;
@@ -82,7 +84,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- An end with all that it brings along: children that are to end with their parent, generation after generation.
+-- Ends a run, and the children that must end with their parent, generation after generation.
 CREATE OR REPLACE FUNCTION ocean_end_run(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -101,7 +103,7 @@ BEGIN
   WHILE cardinality(parents) > 0 LOOP
     parent := parents[1];
     parents := parents[2:];
-    PERFORM ocean_flush(now);
+    PERFORM ocean_settle_keys(now);
     FOR child_id IN
       SELECT c.run_id FROM runs c
       WHERE c.parent_run_id = parent.run_id AND c.status IN ('active', 'idle', 'pending', 'waiting') AND c.ending IS NULL
@@ -119,7 +121,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated.
+-- Ends a run on behalf of the kernel. A clog with `on_end` gets one last tick; a last tick that failed is not repeated.
 CREATE OR REPLACE FUNCTION ocean_request_end(r runs, reason text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -155,8 +157,8 @@ BEGIN
   RETURN (SELECT d.error FROM ocean_run_details d WHERE d.run_id = id);
 END $$;
 
--- What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed.
-CREATE OR REPLACE FUNCTION ocean_do_what_is_owed(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Does what any `advance` must do, whichever clogs it has: overdue ends, and taking back a lease that lapsed.
+CREATE OR REPLACE FUNCTION ocean_process_overdue(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   reason text := ocean_kernel_end(r, now);
   error json;
@@ -172,12 +174,12 @@ BEGIN
     r.attempt := r.attempt + 1;
     PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));
   ELSIF ocean_is_lapsed_lease(r, now) THEN
-    PERFORM ocean_take_back(r, now);
+    PERFORM ocean_take_back_lease(r, now);
   END IF;
 END $$;
 
--- A worker outside stopped renewing: its attempt has failed, and its run is free for the next one.
-CREATE OR REPLACE FUNCTION ocean_take_back(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Takes a run back from an external worker that stopped renewing: its attempt has failed, and the run is pending again.
+CREATE OR REPLACE FUNCTION ocean_take_back_lease(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   before runs := r;
   t ocean_ticks;

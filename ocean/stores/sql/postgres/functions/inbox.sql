@@ -1,6 +1,6 @@
--- The inbox: how inputs arrive, become a tick's, and are consumed by its commit.
+-- The inbox: how inputs arrive. Claims assign them to ticks, and commits consume them.
 
--- Number and store one input. The run's status is the caller's business.
+-- Numbers and stores one input. The caller changes the run's status.
 CREATE OR REPLACE FUNCTION ocean_append_input(r runs, now bigint, kind text, body text, available_at bigint,
   actor text DEFAULT NULL, caused_by text DEFAULT NULL, event_seq bigint DEFAULT NULL, timer text DEFAULT NULL,
   signal_id text DEFAULT NULL, body_hash text DEFAULT NULL, status_then text DEFAULT NULL)
@@ -16,7 +16,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- The input that the run has counted last.
+-- Returns the row of the input that the run has counted last.
 CREATE OR REPLACE FUNCTION ocean_input_row(r runs, now bigint, kind text, body text, available_at bigint,
   actor text DEFAULT NULL, caused_by text DEFAULT NULL, event_seq bigint DEFAULT NULL, timer text DEFAULT NULL,
   signal_id text DEFAULT NULL, body_hash text DEFAULT NULL, status_then text DEFAULT NULL)
@@ -26,7 +26,7 @@ BEGIN
     status_then, NULL, NULL)::ocean_inbox;
 END $$;
 
--- The receipt of the signal that this id has made before, or null.
+-- Returns the receipt of an earlier signal with the same id, or null.
 CREATE OR REPLACE FUNCTION ocean_earlier_signal(id text, s jsonb) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   first ocean_inbox;
@@ -42,8 +42,8 @@ BEGIN
     json_build_array(id, first.number, first.status_then, first.event_seq) END;
 END $$;
 
--- A signal from outside or from a tick, to a run that may still get one.
-CREATE OR REPLACE FUNCTION ocean_deliver(r runs, s jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
+-- Appends a signal, from outside or from a tick, to the inbox of a run that has not ended.
+CREATE OR REPLACE FUNCTION ocean_append_signal(r runs, s jsonb, now bigint, caused_by text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   available_at bigint := greatest((s->>'deliver_at')::bigint, now);
 BEGIN
@@ -54,12 +54,12 @@ BEGIN
   END IF;
   r := ocean_input_arrived(r, available_at, now);
   r := ocean_event(r, ocean_origin(now, s->>'actor', caused_by), 'run.signalled',
-    ocean_signal_told(r.inbox_count + 1, s, available_at, r.status));
+    ocean_signal_payload(r.inbox_count + 1, s, available_at, r.status));
   RETURN ocean_append_input(r, now, 'signal', s->>'body', available_at, s->>'actor', ocean_last_event(r),
     currval('ocean_cursor'), signal_id => s->>'signal_id', body_hash => s->>'body_hash', status_then => r.status);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_signal_told(number bigint, s jsonb, available_at bigint, status text) RETURNS text
+CREATE OR REPLACE FUNCTION ocean_signal_payload(number bigint, s jsonb, available_at bigint, status text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN json_build_object('number', number, 'kind', 'signal', 'signal_id', s->'signal_id', 'available_at', available_at,
@@ -74,12 +74,12 @@ BEGIN
   IF receipt IS NOT NULL THEN
     RETURN receipt;
   END IF;
-  r := ocean_deliver(r, s, now, NULL);
+  r := ocean_append_signal(r, s, now, NULL);
   PERFORM ocean_save(r);
   RETURN json_build_array(r.run_id, r.inbox_count, r.status, currval('ocean_cursor'));
 END $$;
 
--- A named entry that becomes an input at its time; an unfired one of the same name is replaced.
+-- Sets a timer: a named entry that becomes an input at its time. It replaces one of the same name that has not fired.
 CREATE OR REPLACE FUNCTION ocean_set_timer(r runs, t jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   at bigint := greatest((t->>'at')::bigint, o.now);
@@ -92,26 +92,26 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_cancel_timer(r runs, t jsonb, o ocean_origin) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
-  gone bigint := ocean_drop_timer(r.run_id, t->>'name');
+  dropped bigint := ocean_drop_timer(r.run_id, t->>'name');
 BEGIN
-  IF gone > 0 THEN
-    r.pending_count := r.pending_count - gone;
+  IF dropped > 0 THEN
+    r.pending_count := r.pending_count - dropped;
     r := ocean_event(r, o, 'timer.cancelled', json_build_object('timer', t->'name')::text);
   END IF;
   RETURN r;
 END $$;
 
--- An unfired timer goes; one whose tick has begun stays. Answers how many went.
+-- Deletes a timer that has not fired, and returns how many were deleted. One whose tick has begun stays.
 CREATE OR REPLACE FUNCTION ocean_drop_timer(id text, name text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-  gone bigint;
+  dropped bigint;
 BEGIN
   DELETE FROM ocean_inbox i WHERE i.run_id = id AND i.timer = name AND i.assigned_tick IS NULL;
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  RETURN gone;
+  GET DIAGNOSTICS dropped = ROW_COUNT;
+  RETURN dropped;
 END $$;
 
--- When the first input is available that no tick has.
+-- Returns when the first unassigned input becomes available.
 CREATE OR REPLACE FUNCTION ocean_next_input_at(id text) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (SELECT i.available_at FROM ocean_inbox i WHERE i.run_id = id AND i.assigned_tick IS NULL

@@ -1,7 +1,8 @@
--- Concurrency keys: who holds a slot, who is parked, and who is woken when a slot is free. The rules are told in
--- ocean/stores/sqlite/keys.py.
+-- Concurrency keys: which runs hold a slot, which are parked, and which are woken when a slot is free. The rules are
+-- described in the `keys` module of the SQLite store.
 
--- Runs with keys that this transaction has changed, as they were before, in a setting that ends with the transaction.
+-- Returns the runs with keys that this transaction has changed, as they were before. They are kept in a setting that
+-- ends with the transaction.
 CREATE OR REPLACE FUNCTION ocean_unsettled() RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN
   RETURN coalesce(nullif(current_setting('ocean.unsettled', true), ''), '[]')::jsonb;
@@ -16,8 +17,9 @@ BEGIN
   END IF;
 END $$;
 
--- Nobody is woken before all are written: until then the tables show some in line who are there no more.
-CREATE OR REPLACE FUNCTION ocean_flush(now bigint, vacated text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+-- Settles the slots of all changed runs, then wakes parked runs. Not before: until all are written, the tables contain
+-- parked runs that are no longer parked.
+CREATE OR REPLACE FUNCTION ocean_settle_keys(now bigint, vacated text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   noted jsonb;
   woken record;
@@ -36,7 +38,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Away (nothing to do), due (it would be called now), at work, or parked on a key that is full.
+-- Returns the stage of a run: away (nothing to do), due (it would be called now), at_work, or parked on a full key.
 CREATE OR REPLACE FUNCTION ocean_stage(r runs, now bigint) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN CASE
@@ -48,8 +50,8 @@ BEGIN
   END;
 END $$;
 
--- Bring a run's slots in line with what it has become, park it if one it needs is taken. Answers the keys of which that
--- leaves something to others.
+-- Takes or frees slots according to the new state of a run, and parks it if a key it needs is full. Returns the keys of
+-- which other runs may now get a slot.
 CREATE OR REPLACE FUNCTION ocean_settle_slots(id text, before jsonb, now bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_find(id);
@@ -73,7 +75,8 @@ BEGIN
   RETURN freed;
 END $$;
 
--- At work all keys are held, after the end none, between two ticks those that are held for the run's life.
+-- Takes and frees slots: an active run holds all its keys, an ended run none; between ticks a run keeps those with hold
+-- 'run'.
 CREATE OR REPLACE FUNCTION ocean_take_and_free(r runs) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   k ocean_run_keys;
@@ -94,7 +97,7 @@ BEGIN
   RETURN freed;
 END $$;
 
--- The first of the run's keys of which it holds no slot and none is left, with a run that holds one; or null.
+-- Returns the first key of the run that is full and of which it holds no slot, with one of its holders; or null.
 CREATE OR REPLACE FUNCTION ocean_full_key(r runs) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   IF r.key_count = 0 OR r.status = 'active' THEN
@@ -123,21 +126,21 @@ BEGIN
   RETURN r;
 END $$;
 
--- If the key has room, make each line's next parked runs due: last ticks first, then the urgent, every eighth time the
--- longest parked.
+-- If the key has free slots, makes the next parked runs of each clog and queue due: last ticks first, then by priority;
+-- every eighth time the longest parked.
 CREATE OR REPLACE FUNCTION ocean_wake(wanted text, most bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  room bigint;
+  free_slots bigint;
   waiting text[];
   wakes bigint;
   id text;
 BEGIN
-  SELECT k.slots - k.in_use INTO room FROM ocean_keys k WHERE k.key = wanted;
-  most := least(most, coalesce(room, 1), 100);
+  SELECT k.slots - k.in_use INTO free_slots FROM ocean_keys k WHERE k.key = wanted;
+  most := least(most, coalesce(free_slots, 1), 100);
   IF most <= 0 THEN
     RETURN;
   END IF;
-  waiting := ocean_in_line(wanted, most);
+  waiting := ocean_first_parked(wanted, most);
   IF cardinality(waiting) = 0 THEN
     DELETE FROM ocean_keys k WHERE k.key = wanted AND k.slots = 1 AND k.in_use = 0;
     RETURN;
@@ -154,8 +157,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- The first parked runs of every lane: a probe for each lane, however many are in it.
-CREATE OR REPLACE FUNCTION ocean_in_line(wanted text, most bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+-- Returns the first parked runs of every lane, by one probe per lane, however many runs it has.
+CREATE OR REPLACE FUNCTION ocean_first_parked(wanted text, most bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
   RETURN ARRAY(
     WITH RECURSIVE lanes(clog_id, line, priority) AS (
@@ -181,10 +184,10 @@ BEGIN
   INSERT INTO ocean_keys (key, slots, in_use, wakes) VALUES (wanted, asked, 0, 0)
   ON CONFLICT (key) DO UPDATE SET slots = excluded.slots;
   IF asked <> before THEN
-    PERFORM ocean_append(now, 'key.limit_set',
+    PERFORM ocean_append_event(now, 'key.limit_set',
       json_build_object('key', wanted, 'limit', asked, 'before', before)::text, NULL, NULL, a->>'actor');
   END IF;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   PERFORM ocean_wake(wanted, asked, now);
   RETURN ocean_read_key(wanted);
 END $$;

@@ -1,6 +1,6 @@
--- Leases: claims for workers outside, found again by the hash of a secret id.
+-- Leases: claims of external workers, found by the hash of a secret id.
 
--- The lease as the claim it is.
+-- Returns the request for leases as the claim that it is, or a refusal.
 CREATE OR REPLACE FUNCTION ocean_lease_ask(ask jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
   clog ocean_clogs;
@@ -47,7 +47,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- Extend a lease that still holds, append what its worker says, and answer when it lapses now.
+-- Extends a lease that still holds, appends the worker's events, and returns the new expiry time.
 CREATE OR REPLACE FUNCTION ocean_renew_lease(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   lease ocean_leases := ocean_lease(a->>'lease_hash');
@@ -73,7 +73,7 @@ BEGIN
   RETURN ocean_give_back(jsonb_build_object('run_id', r.run_id, 'epoch', lease.epoch, 'tick', lease.tick), now);
 END $$;
 
--- Commit the leased tick under the fence. Repeated, it gets the first answer: [run, tick, status].
+-- Commits the leased tick under the fence, and returns [run, tick, status]. A repeated request gets the first result.
 CREATE OR REPLACE FUNCTION ocean_complete_lease(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   lease ocean_leases := ocean_lease(a->>'lease_hash');

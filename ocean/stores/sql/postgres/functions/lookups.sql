@@ -1,11 +1,11 @@
--- Reads of one table or two, each by its key. They are called by ocean_read only, whose settings hold for them.
+-- Reads of one or two tables by key. Only `ocean_read` calls them; its plan settings apply to them.
 
 CREATE OR REPLACE FUNCTION ocean_read_clogs() RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (SELECT json_agg(row_to_json(c) ORDER BY c.clog_id) FROM ocean_clogs c);
 END $$;
 
--- The list is null if there is no such run.
+-- Returns null if there is no such run.
 CREATE OR REPLACE FUNCTION ocean_read_ticks(of_run text, after bigint, most bigint) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -17,7 +17,7 @@ BEGIN
     ORDER BY t.run_id, t.tick LIMIT most) f), '[]');
 END $$;
 
--- The list is null if there is no such run.
+-- Returns null if there is no such run.
 CREATE OR REPLACE FUNCTION ocean_read_inputs(of_run text, after bigint, most bigint) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -29,7 +29,7 @@ BEGIN
     ORDER BY i.run_id, i.number LIMIT most) f), '[]');
 END $$;
 
--- What is due and no tick's yet.
+-- Returns the inputs that are available and unassigned.
 CREATE OR REPLACE FUNCTION ocean_read_due_inputs(of_run text, most bigint, now bigint) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -54,7 +54,7 @@ BEGIN
   RETURN (SELECT row_to_json(r) FROM ocean_requests r WHERE r.request_key = wanted);
 END $$;
 
--- A concurrency key as it is shown: without a row its limit is 1; parked runs are counted up to 1,000.
+-- Returns a concurrency key for display. Without a row its limit is 1; parked runs are counted up to 1,000.
 CREATE OR REPLACE FUNCTION ocean_read_key(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   usage ocean_keys;
@@ -71,7 +71,8 @@ BEGIN
     SELECT k.key FROM ocean_keys k WHERE k.key > after ORDER BY k.key LIMIT most) f);
 END $$;
 
--- How far retention has come, and the last event there is. The sequence may be ahead of what has committed.
+-- Returns the last event that retention has removed, and the last event that exists. The sequence may be ahead of the
+-- committed events.
 CREATE OR REPLACE FUNCTION ocean_read_event_bounds() RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (SELECT json_build_array(f.seq, greatest(f.seq, (SELECT e.seq FROM events e ORDER BY e.seq DESC LIMIT 1)))
@@ -89,14 +90,14 @@ BEGIN
   RETURN (SELECT row_to_json(k) FROM ocean_api_keys k WHERE k.key_id = wanted);
 END $$;
 
--- The key of a web session that has not ended.
+-- Returns the key of a web session that has not expired.
 CREATE OR REPLACE FUNCTION ocean_read_web_session(wanted text, now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (SELECT ocean_read_api_key(w.key_id) FROM ocean_web_sessions w WHERE w.hash = wanted AND w.expires_at > now);
 END $$;
 
--- Whose a run is, and what its clog allows. The whole row is asked for: another index has these few columns, and would
--- seem cheaper to walk while the table is small.
+-- Returns the session and the clog of a run, and what its clog allows. Selects the whole row: another index contains
+-- these few columns, and the planner would prefer to scan it while the table is small.
 CREATE OR REPLACE FUNCTION ocean_read_standing(wanted text) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r runs;

@@ -1,12 +1,12 @@
--- Everything that only reads: one call is one snapshot, and answers the time in it too.
+-- Reads. One call is one snapshot.
 
--- Nothing is sorted here that an index has in order, and where several indexes would do, rows are compared and ordered by
--- all columns of the one that is meant.
+-- Returns the time and what was found. Nothing is sorted that an index has in order; where several indexes could serve,
+-- rows are compared and ordered by all columns of the intended one.
 CREATE OR REPLACE FUNCTION ocean_read(verb text, given jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   now bigint := ocean_now();
 BEGIN
-  IF ocean_has_other_plans() THEN
+  IF ocean_needs_plan_settings() THEN
     RETURN ocean_read_planned(verb, given);
   END IF;
   RETURN json_build_object('now', now, 'found', CASE verb
@@ -35,17 +35,17 @@ BEGIN
   END);
 END $$;
 
--- A statement that was put together for a list or a feed, by the same rules; its values are `$1`.
+-- Runs a statement that Python has built for a list or a feed, by the same rules. Its values are `$1`.
 CREATE OR REPLACE FUNCTION ocean_walk(statement text, given jsonb) RETURNS SETOF json LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF ocean_has_other_plans() THEN
+  IF ocean_needs_plan_settings() THEN
     RETURN QUERY SELECT * FROM ocean_walk_planned(statement, given);
     RETURN;
   END IF;
   RETURN QUERY EXECUTE statement USING given;
 END $$;
 
--- The clogs that have runs, in a session or at all, by one probe each.
+-- Returns the clogs that have runs, in one session or in all, by one probe each.
 CREATE OR REPLACE FUNCTION ocean_clogs_with_runs(in_session text DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql STABLE ROWS 10 AS $$
 DECLARE
@@ -55,7 +55,7 @@ BEGIN
     IF in_session IS NULL THEN
       SELECT r.clog_id INTO last FROM runs r WHERE r.clog_id > last ORDER BY r.clog_id LIMIT 1;
     ELSE
-      -- Only one index is in this order. By an equality, others might seem good enough.
+      -- Only one index has this order. With an equality, the planner might choose another.
       SELECT r.clog_id INTO last FROM runs r
       WHERE (r.session_id, r.clog_id) > (in_session, last) AND r.session_id <= in_session
       ORDER BY r.session_id, r.clog_id LIMIT 1;
@@ -65,7 +65,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- The lanes (clog, priority) that have anything at all in the due index, with the first due time of each.
+-- Returns the lanes (clog, priority) that have entries in the due index, with the first due time of each.
 CREATE OR REPLACE FUNCTION ocean_lanes() RETURNS TABLE (clog_id text, priority smallint, first_due_at bigint)
 LANGUAGE sql STABLE ROWS 10 AS $$
   WITH RECURSIVE lanes AS (
@@ -79,7 +79,8 @@ LANGUAGE sql STABLE ROWS 10 AS $$
   SELECT * FROM lanes
 $$;
 
--- What is due: of each lane how much, up to 1,000; of each paused clog the last ticks, which go on; and what is owed.
+-- Returns what is due: for each lane the number of runs, up to 1,000; for each paused clog its last ticks, which a
+-- pause does not hold back; and when the next run is overdue.
 CREATE OR REPLACE FUNCTION ocean_read_agenda(now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN json_build_object(
@@ -117,7 +118,7 @@ BEGIN
     FROM runs r WHERE r.run_id = wanted);
 END $$;
 
--- All that a claim of one run goes by. `most_inputs` says of each clog how many a tick of it may get.
+-- Returns everything that decides about a claim of one run. `most_inputs` limits the inputs of a tick for each clog.
 CREATE OR REPLACE FUNCTION ocean_read_preview(wanted text, most_inputs jsonb, now bigint) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -150,7 +151,7 @@ BEGIN
     'inputs', coalesce(inputs, '[]'));
 END $$;
 
--- The holder of a dedupe key, and whatever decides whether it still is.
+-- Returns the holder of a dedupe key, and what decides whether it still holds the key.
 CREATE OR REPLACE FUNCTION ocean_read_holder(of_clog text, in_session text, wanted text) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -161,7 +162,7 @@ BEGIN
     FROM ocean_dedupe d WHERE d.clog_id = of_clog AND d.session_id = in_session AND d.dedupe_key = wanted);
 END $$;
 
--- The version and value of a storage row, or null.
+-- Returns the version and value of a storage row, or null.
 CREATE OR REPLACE FUNCTION ocean_read_row(address jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   stored record := ocean_row(address);
@@ -169,7 +170,8 @@ BEGIN
   RETURN CASE WHEN stored.version > 0 THEN json_build_array(stored.version, stored.value) END;
 END $$;
 
--- Exact rows, holders of dedupe keys with their rows, whole earlier ticks, and the newest ticks that have rows.
+-- Returns single rows, holders of dedupe keys with their rows, all rows of earlier ticks, and the newest ticks with
+-- rows.
 CREATE OR REPLACE FUNCTION ocean_read_rows(given jsonb) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
   of_run text := given->>'run_id';
@@ -189,14 +191,14 @@ BEGIN
         LATERAL ocean_rows_of_tick(of_run, of_clog, t) s));
 END $$;
 
--- A function, so that no plan begins with all the rows that a run has.
+-- A separate function, so that no plan starts with all rows of a run.
 CREATE OR REPLACE FUNCTION ocean_rows_of_tick(of_run text, of_clog text, wanted bigint) RETURNS SETOF ocean_storage_tick
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN QUERY SELECT * FROM ocean_storage_tick s WHERE s.run_id = of_run AND s.clog_id = of_clog AND s.tick = wanted;
 END $$;
 
--- The newest ticks that have rows, by one probe each.
+-- Returns the newest ticks that have rows, by one probe each.
 CREATE OR REPLACE FUNCTION ocean_newest_ticks(of_run text, of_clog text, most bigint) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -210,7 +212,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- What a run that repeats a failed one is made from, and what was answered to the same request.
+-- Returns what is needed to repeat a failed run, and the stored result of the same request.
 CREATE OR REPLACE FUNCTION ocean_read_failed_run(wanted text, request text) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN json_build_object(

@@ -1,6 +1,6 @@
--- Runs: read under a row lock, changed in a variable, written once. Their events, and how they are shown.
+-- Runs: read under a row lock, changed in a variable, written once. Also their events, and how they are returned.
 
--- Null if there is none. Whoever will write it must have it locked: a plain claim asks nobody else.
+-- Returns the run and locks its row, or null. A writer must lock the row: plain claims do not take the writers' lock.
 CREATE OR REPLACE FUNCTION ocean_find(id text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs;
@@ -9,6 +9,7 @@ BEGIN
   RETURN r;
 END $$;
 
+-- As `ocean_find`, but refuses the call if there is no such run.
 CREATE OR REPLACE FUNCTION ocean_run(id text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_find(id);
@@ -19,9 +20,9 @@ BEGIN
   RETURN r;
 END $$;
 
--- A run at work is nobody's but a writer's, so it need not be locked: whoever finds that it must wait has changed nothing,
--- and wakes nobody.
-CREATE OR REPLACE FUNCTION ocean_at_work(id text) RETURNS runs LANGUAGE plpgsql AS $$
+-- Returns the run without locking its row. Only writers change an active run, and they hold the writers' lock; a commit
+-- that must wait for its turn then has changed nothing, and notifies no process.
+CREATE OR REPLACE FUNCTION ocean_find_unlocked(id text) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   r runs;
 BEGIN
@@ -29,9 +30,10 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_held(id text, epoch bigint) RETURNS runs LANGUAGE plpgsql AS $$
+-- Returns the run if its lock is held under this epoch; otherwise the call is refused.
+CREATE OR REPLACE FUNCTION ocean_run_under_lock(id text, epoch bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_at_work(id);
+  r runs := ocean_find_unlocked(id);
 BEGIN
   IF NOT ocean_is_held(r, epoch) THEN
     PERFORM ocean_refuse('lock_lost', json_build_object('run_id', id, 'epoch', epoch));
@@ -39,7 +41,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- Everything about a run that can change.
+-- Writes all columns of a run that can change.
 CREATE OR REPLACE FUNCTION ocean_put(r runs) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE runs SET status = r.status, attempt = r.attempt, due_at = ocean_due_at(r), last_call = ocean_is_last_call(r),
@@ -51,7 +53,7 @@ BEGIN
   WHERE run_id = r.run_id;
 END $$;
 
--- Write a run. One with concurrency keys takes, frees or waits for slots when `ocean_flush` settles them.
+-- Writes a run. If it has concurrency keys, `ocean_settle_keys` takes, frees or waits for slots later.
 CREATE OR REPLACE FUNCTION ocean_save(r runs) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF r.key_count > 0 THEN
@@ -60,7 +62,7 @@ BEGIN
   PERFORM ocean_put(r);
 END $$;
 
--- Append to a run's log. The event's id is the run's and its count, its cursor the sequence's current value.
+-- Appends an event of a run. Its id is the run's id and event count; its cursor is the current value of the sequence.
 CREATE OR REPLACE FUNCTION ocean_event(r runs, o ocean_origin, type text, payload text, clog_id text DEFAULT NULL)
 RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
@@ -72,7 +74,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- The event that the run has counted last. One expression: each that a function has is prepared in every transaction.
+-- Returns the row of the event that the run has counted last. One expression, because PostgreSQL prepares each
+-- expression of a function once per transaction.
 CREATE OR REPLACE FUNCTION ocean_event_row(r runs, seq bigint, o ocean_origin, type text, payload text,
   clog_id text DEFAULT NULL) RETURNS events LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -80,8 +83,8 @@ BEGIN
     o.actor, r.correlation_id, o.caused_by)::events;
 END $$;
 
--- Append an event that no run has.
-CREATE OR REPLACE FUNCTION ocean_append(now bigint, type text, payload text, session_id text, clog_id text, actor text)
+-- Appends an event that belongs to no run.
+CREATE OR REPLACE FUNCTION ocean_append_event(now bigint, type text, payload text, session_id text, clog_id text, actor text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO events (seq, ts, session_id, clog_id, type, payload, actor)
@@ -99,7 +102,7 @@ BEGIN
   RETURN ROW(now, NULL, NULL, actor, caused_by)::ocean_origin;
 END $$;
 
--- A run with all that its readers see.
+-- Returns a run as its readers receive it.
 CREATE OR REPLACE FUNCTION ocean_shown(r runs) RETURNS json LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN ocean_shown_with(r,
@@ -110,7 +113,7 @@ BEGIN
       WHERE k.run_id = r.run_id) END);
 END $$;
 
--- The same in a statement that has looked up the rest for many.
+-- The same, for a statement that has looked up the rest for many runs.
 CREATE OR REPLACE FUNCTION ocean_shown_with(r runs, d ocean_run_details, attributes json, keys json) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -127,9 +130,9 @@ BEGIN
   RETURN ocean_shown(r);
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_save_error(id text, said text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_save_error(id text, new_error text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE ocean_run_details SET error = said WHERE run_id = id AND error IS DISTINCT FROM said;
+  UPDATE ocean_run_details SET error = new_error WHERE run_id = id AND error IS DISTINCT FROM new_error;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_add_session(id text, now bigint) RETURNS void LANGUAGE plpgsql AS $$

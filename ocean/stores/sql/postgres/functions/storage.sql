@@ -53,9 +53,9 @@ BEGIN
   END CASE;
 END $$;
 
--- Whether any row that must be as it was read is not. A run whose row is written must be there, or come into being with
--- this commit.
-CREATE OR REPLACE FUNCTION ocean_have_moved(e jsonb, own text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Returns whether a row has another version than the call has read. A run whose row is written must exist, or be
+-- created by this commit.
+CREATE OR REPLACE FUNCTION ocean_have_rows_changed(e jsonb, own text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   w jsonb;
 BEGIN
@@ -76,9 +76,8 @@ BEGIN
   RETURN false;
 END $$;
 
--- A function was applied to the text that its caller knew. Those that are out of date are answered as they are now:
--- [[place, text], …], or null.
-CREATE OR REPLACE FUNCTION ocean_stale(writes jsonb) RETURNS json LANGUAGE plpgsql AS $$
+-- Returns the current texts of rows that a function was applied to in an older version: [[place, text], …], or null.
+CREATE OR REPLACE FUNCTION ocean_stale_writes(writes jsonb) RETURNS json LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (
     SELECT json_agg(json_build_array(w.place - 1, now.value))
@@ -106,7 +105,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- The tick that has its turn on a row, as long as its lock holds.
+-- Returns the run whose tick has the turn on a row, as long as its lock holds.
 CREATE OR REPLACE FUNCTION ocean_turn_holder(wanted text, now bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   RETURN (SELECT t.run_id FROM ocean_turns t, LATERAL (
@@ -115,12 +114,12 @@ BEGIN
     WHERE t.row_key = wanted);
 END $$;
 
--- Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody.
-CREATE OR REPLACE FUNCTION ocean_is_behind(writes jsonb, id text, epoch bigint, now bigint) RETURNS boolean
+-- Returns whether another tick has the turn on a row to be written. A tick that has a turn itself never waits.
+CREATE OR REPLACE FUNCTION ocean_must_wait_for_turn(writes jsonb, id text, epoch bigint, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   IF writes IS NULL OR NOT EXISTS (SELECT 1 FROM ocean_turns)
-    OR EXISTS (SELECT 1 FROM ocean_turns t WHERE t.run_id = id AND t.epoch = ocean_is_behind.epoch) THEN
+    OR EXISTS (SELECT 1 FROM ocean_turns t WHERE t.run_id = id AND t.epoch = ocean_must_wait_for_turn.epoch) THEN
     RETURN false;
   END IF;
   RETURN EXISTS (
@@ -128,7 +127,8 @@ BEGIN
     WHERE holder.run_id IS NOT NULL AND holder.run_id IS DISTINCT FROM id);
 END $$;
 
--- All rows or none, and no older turn beside them, so that two ticks never hold half of what both need.
+-- Gives a tick the turn on all rows or on none, and ends its older turns, so that two ticks never hold half of what
+-- both need.
 CREATE OR REPLACE FUNCTION ocean_take_turn(id text, epoch bigint, keys jsonb, now bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,12 +1,12 @@
--- The state machine: a run and what happens to it → the run as it is next. The words and their order are those of
--- ocean/state/transitions.py and backoff.py; a test compares the two on made-up runs.
+-- The state machine: a run and an event → the run after it. Names and order are those of the Python modules
+-- `transitions` and `backoff`; a test compares the two on generated runs.
 
 CREATE OR REPLACE FUNCTION ocean_is_ended(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.status IN ('done', 'failed');
 END $$;
 
--- When the run's handler is to be called next, if its concurrency keys let it. Null: not by time alone.
+-- Returns when the run's handler is to be called next, if its concurrency keys allow it. Null: not by time alone.
 CREATE OR REPLACE FUNCTION ocean_next_call_at(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF r.paused AND r.ending IS NULL THEN
@@ -19,7 +19,7 @@ BEGIN
   END;
 END $$;
 
--- When a poke has something to do for this run: the one indexed column. Null means never.
+-- Returns when a poke has something to do for this run; null means never. It is the one indexed time.
 CREATE OR REPLACE FUNCTION ocean_due_at(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF r.status IN ('done', 'failed') THEN
@@ -30,7 +30,7 @@ BEGIN
     CASE WHEN r.parked_on IS NULL THEN ocean_next_call_at(r) END);
 END $$;
 
--- Whether a run that is not at work would be called now, and so needs a slot of each of its keys.
+-- Returns whether a run that is not active would be called now, and so needs a slot of each of its keys.
 CREATE OR REPLACE FUNCTION ocean_wants_slots(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.status <> 'active' AND coalesce(ocean_next_call_at(r) <= greatest(now, r.updated_at), false);
@@ -42,14 +42,14 @@ BEGIN
   RETURN max_attempts IS NOT NULL AND attempt >= max_attempts;
 END $$;
 
--- Whether the call at work is the last one: if its lock lapses, any `advance` ends the run.
+-- Returns whether the call in progress is the last one: if its lock lapses, any `advance` ends the run.
 CREATE OR REPLACE FUNCTION ocean_is_last_call(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.status = 'active'
     AND (r.ending IS NOT NULL OR (NOT r.paused AND ocean_is_spent(r.attempt + 1, r.max_attempts)));
 END $$;
 
--- The end that any `advance` owes this run: a deadline, or a crash on the last call.
+-- Returns why any `advance` must end this run now: a deadline, or a crash on the last call; or null.
 CREATE OR REPLACE FUNCTION ocean_kernel_end(r runs, now bigint) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   IF r.status IN ('done', 'failed') THEN
@@ -62,7 +62,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Whether any `advance` takes the run back from a worker that stopped renewing.
+-- Returns whether any `advance` takes the run back from a worker that stopped renewing.
 CREATE OR REPLACE FUNCTION ocean_is_lapsed_lease(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.leased AND NOT r.paused AND r.lock_expires_at <= now;
@@ -75,7 +75,7 @@ BEGIN
   END IF;
 END $$;
 
--- The fence: a write under an old epoch, or for a run that is no longer active, changes nothing.
+-- The fence: a write under an old epoch, or to a run that is no longer active, changes nothing.
 CREATE OR REPLACE FUNCTION ocean_is_held(r runs, epoch bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.run_id IS NOT NULL AND r.status = 'active' AND r.lock_epoch = epoch;
@@ -97,7 +97,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- The key is full: out of the due index, in line behind those who were parked before; a last tick before them all.
+-- A key is full: the run leaves the due index and is parked behind those parked before; a last tick comes before them
+-- all.
 CREATE OR REPLACE FUNCTION ocean_parked(r runs, key text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   r.parked_at := CASE WHEN r.ending IS NOT NULL THEN 0 ELSE coalesce(r.parked_at, now) END;
@@ -109,14 +110,14 @@ END $$;
 -- A slot is free, or the run no longer wants one. If it must park again, it keeps its place.
 CREATE OR REPLACE FUNCTION ocean_unparked(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  -- By a clock that is behind it is not ready before it was: it would be called before its input is there.
+  -- A clock that is behind must not make it ready earlier: it would be called before its input is available.
   r.ready_at := CASE WHEN r.ready_at IS NOT NULL THEN greatest(now, r.ready_at) END;
   r.parked_on := NULL;
   r.updated_at := greatest(now, r.updated_at);
   RETURN r;
 END $$;
 
--- A run that is created, or created once more before its first claim, starts at a time of its own.
+-- A run that is created, or created again before its first claim, starts at a later time.
 CREATE OR REPLACE FUNCTION ocean_delayed(r runs, by text, key text, until bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -130,7 +131,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- An input was appended: from a signal, a timer, a child. A back-off and a handler at work go on.
+-- An input was appended: a signal, a timer, a child's outcome. A back-off and a call in progress continue.
 CREATE OR REPLACE FUNCTION ocean_input_arrived(r runs, available_at bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -150,7 +151,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- A direct call set or cancelled timers: an idle or waiting run sleeps until what is first now.
+-- A direct call set or cancelled timers: an idle or waiting run sleeps until its first input.
 CREATE OR REPLACE FUNCTION ocean_inbox_changed(r runs, next_input_at bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -168,7 +169,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- Take the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt.
+-- Takes the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt.
 CREATE OR REPLACE FUNCTION ocean_claimed(r runs, holder text, lock_ms bigint, is_lease boolean, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -186,7 +187,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- Final: no lock, no wake, no due time ever again.
+-- The final state: no lock, no wake time, never due again.
 CREATE OR REPLACE FUNCTION ocean_ended(r runs, status text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   r := ocean_unlocked(r, now);
@@ -198,7 +199,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- A tick committed. `next_input_at` is the availability of the first input still in the inbox; `wait_until` is Wait's.
+-- A tick was committed. `next_input_at` is when the first remaining input becomes available; `wait_until` belongs to
+-- Wait.
 CREATE OR REPLACE FUNCTION ocean_settled(r runs, outcome text, wait_until bigint, next_input_at bigint, now bigint)
 RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -224,7 +226,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- A call failed below its last attempt. The tick stays open, with its inputs.
+-- A call failed before its last attempt. The tick stays open, with its inputs.
 CREATE OR REPLACE FUNCTION ocean_retried(r runs, delay_ms bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -235,7 +237,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- A call was stopped by its caller, or its worker stopped renewing: the tick waits for the next one.
+-- A call was stopped by its caller, or its worker stopped renewing: the tick waits for the next call.
 CREATE OR REPLACE FUNCTION ocean_given_back(r runs, attempt bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -246,7 +248,7 @@ BEGIN
   RETURN r;
 END $$;
 
--- The kernel ends the run after one last tick of its clog. A handler at work loses its lock.
+-- The kernel ends the run after one last tick of its clog. A call in progress loses its lock.
 CREATE OR REPLACE FUNCTION ocean_ending(r runs, reason text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   r := ocean_unlocked(r, now);
@@ -257,7 +259,8 @@ BEGIN
   RETURN r;
 END $$;
 
--- The wait after the `attempt`-th failure; jitter without a random source, spread evenly over runs, ticks and attempts.
+-- Returns the delay after the `attempt`-th failure. Jitter comes from a hash, spread evenly over runs, ticks and
+-- attempts.
 CREATE OR REPLACE FUNCTION ocean_delay_for(policy jsonb, run_id text, tick bigint, attempt bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

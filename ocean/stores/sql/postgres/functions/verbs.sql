@@ -1,6 +1,6 @@
--- The verbs of a group, by name.
+-- The verbs of a group.
 
--- Act and remember the answer, or answer what was answered before.
+-- Performs a verb and stores its result for the request, or returns the stored result of an earlier request.
 CREATE OR REPLACE FUNCTION ocean_perform(verb text, a jsonb, request jsonb, now bigint) RETURNS json
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -18,7 +18,7 @@ BEGIN
     WHEN 'store_step' THEN answer := ocean_store_step(a, now);
     WHEN 'renew_locks' THEN answer := ocean_renew_locks(a, now);
     WHEN 'give_back' THEN answer := ocean_give_back(a, now);
-    WHEN 'take_turn' THEN answer := to_json(ocean_take_turn((ocean_held(a->>'run_id', (a->>'epoch')::bigint)).run_id,
+    WHEN 'take_turn' THEN answer := to_json(ocean_take_turn((ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint)).run_id,
       (a->>'epoch')::bigint, a->'keys', now));
     WHEN 'take' THEN answer := ocean_take_once(a, now);
     WHEN 'reset_counter' THEN answer := ocean_reset_counter(a->>'key');
@@ -27,7 +27,7 @@ BEGIN
     WHEN 'pause_run' THEN answer := ocean_pause_run(a, now);
     WHEN 'pause_clog' THEN answer := ocean_pause_clog(a, now);
     WHEN 'set_limit' THEN answer := ocean_set_limit(a, now);
-    WHEN 'delete_run' THEN answer := to_json(ocean_delete((ocean_run(a->>'run_id')).run_id, a->>'actor', now));
+    WHEN 'delete_run' THEN answer := to_json(ocean_delete_tree((ocean_run(a->>'run_id')).run_id, a->>'actor', now));
     WHEN 'delete_session' THEN answer := to_json(ocean_delete_session(a->>'session_id', a->>'actor', now));
     WHEN 'renew_lease' THEN answer := ocean_renew_lease(a, now);
     WHEN 'release_lease' THEN answer := ocean_release_lease(a, now);
@@ -40,7 +40,7 @@ BEGIN
     WHEN 'end_web_session' THEN answer := ocean_end_web_session(a->>'hash');
     WHEN 'sweep' THEN answer := ocean_sweep(a, now);
   END CASE;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   PERFORM ocean_keep_answer(request, answer::text, now);
   RETURN answer;
 END $$;
@@ -67,7 +67,7 @@ BEGIN
   END IF;
 END $$;
 
--- Keep the answer of something that is not one transaction; the first one stays, and is answered.
+-- Stores the result of a request that is not one transaction. The first result is kept and returned.
 CREATE OR REPLACE FUNCTION ocean_keep_first_answer(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   stored text := ocean_stored_answer(a->'request');
@@ -98,7 +98,7 @@ BEGIN
   RETURN to_json(FOUND);
 END $$;
 
--- Extend all of them; answers the places of the lost ones.
+-- Extends all locks, and returns the positions of those that are lost.
 CREATE OR REPLACE FUNCTION ocean_renew_locks(locks jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   lock jsonb;
@@ -122,7 +122,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_append_streamed(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   tick bigint := (a->>'tick')::bigint;
   o ocean_origin := ROW(now, tick, a->'call', NULL, (
     SELECT t.caused_by FROM ocean_ticks t WHERE t.run_id = r.run_id AND t.tick = (a->>'tick')::bigint))::ocean_origin;
@@ -137,7 +137,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_store_step(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_held(a->>'run_id', (a->>'epoch')::bigint);
+  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   stored text;
 BEGIN
   SELECT s.result INTO stored FROM ocean_steps s
@@ -159,7 +159,7 @@ BEGIN
     PERFORM ocean_request_end(r, 'cancel', json_build_object('code', 'cancelled', 'message', a->'reason', 'details',
       NULL)::text, ocean_origin(now, a->>'actor'));
   END IF;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   RETURN ocean_shown(r.run_id);
 END $$;
 
@@ -175,7 +175,7 @@ BEGIN
       json_build_object('status', r.status)::text);
     PERFORM ocean_save(r);
   END IF;
-  PERFORM ocean_flush(now);
+  PERFORM ocean_settle_keys(now);
   RETURN ocean_shown(r.run_id);
 END $$;
 
@@ -189,32 +189,33 @@ BEGIN
   END IF;
   IF clog.paused <> (a->>'is_paused')::boolean THEN
     UPDATE ocean_clogs c SET paused = NOT c.paused WHERE c.clog_id = clog.clog_id RETURNING c.* INTO clog;
-    PERFORM ocean_append(now, CASE WHEN clog.paused THEN 'clog.paused' ELSE 'clog.resumed' END, '{}', NULL, clog.clog_id,
+    PERFORM ocean_append_event(now, CASE WHEN clog.paused THEN 'clog.paused' ELSE 'clog.resumed' END, '{}', NULL, clog.clog_id,
       a->>'actor');
   END IF;
   RETURN to_json(clog);
 END $$;
 
--- Write down which clogs exist; a clog's pause survives it. An instance that only has a clog's methods does not speak for
--- its handlers. One that has become external has work for the workers of its default queue.
+-- Registers clogs; a paused clog stays paused. An instance that has only the methods of a clog does not change what is
+-- registered about its handlers. If a clog has become external, its existing runs go to the workers of its default
+-- queue.
 CREATE OR REPLACE FUNCTION ocean_register_clogs(clogs jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   c jsonb;
-  speaks boolean;
+  is_authority boolean;
 BEGIN
   FOR c IN SELECT jsonb_array_elements(clogs) LOOP
-    speaks := (c->>'has_handler')::boolean OR (c->>'external')::boolean;
+    is_authority := (c->>'has_handler')::boolean OR (c->>'external')::boolean;
     IF (c->>'external')::boolean AND EXISTS (
       SELECT 1 FROM ocean_clogs k WHERE k.clog_id = c->>'clog_id' AND NOT k.external) THEN
       UPDATE runs SET queue = 'default' WHERE clog_id = c->>'clog_id' AND queue IS NULL AND ended_at IS NULL;
     END IF;
     INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, allows, registered_at)
-    VALUES (c->>'clog_id', c->>'version', (c->>'has_on_end')::boolean, speaks AND (c->>'external')::boolean,
-      speaks AND (c->>'takes_all_inputs')::boolean, c->>'allows', now)
+    VALUES (c->>'clog_id', c->>'version', (c->>'has_on_end')::boolean, is_authority AND (c->>'external')::boolean,
+      is_authority AND (c->>'takes_all_inputs')::boolean, c->>'allows', now)
     ON CONFLICT (clog_id) DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end,
       external = excluded.external, takes_all_inputs = excluded.takes_all_inputs, allows = excluded.allows,
       registered_at = excluded.registered_at
-    WHERE speaks;
+    WHERE is_authority;
   END LOOP;
   RETURN NULL;
 END $$;
