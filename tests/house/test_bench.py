@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import picture
 from bench.__main__ import QUESTIONS
 from bench.contest import Contest
 
@@ -34,3 +35,19 @@ def test_contestants_have_names_of_their_own_and_modules(name: str) -> None:
     assert [
         each.module for each in contest.contestants if not (BENCH / "contestants" / f"{each.module}.py").exists()
     ] == []
+
+
+def test_the_picture_and_the_tables_are_made_from_the_published_figures() -> None:
+    again = "run `python -m bench.picture`"
+    assert picture.PICTURE.read_text() == picture.picture(), again
+    assert picture.PAGE.read_text() == picture.page(), again
+    assert {each.bench for each in picture.figures()} <= set(QUESTIONS)
+
+
+def test_every_published_figure_is_in_the_text() -> None:
+    page = picture.PAGE.read_text()
+    ratios = [
+        ratio for figure in picture.figures() for of_store in figure.ratios.values() for ratio in of_store.values()
+    ]
+    assert len(ratios) > 30
+    assert [ratio for ratio in ratios if isinstance(ratio, int | float) and f"{ratio:g} ×" not in page] == []
