@@ -2,7 +2,7 @@
 
 A store reads the row, decides what follows inside the same transaction and writes that: SQLite by the pure functions of
 `transitions` and `eligibility`, PostgreSQL by their twins in plpgsql. It may group the transactions of concurrent
-callers; the effect of a group equals its items one after another, and an item that is refused leaves no trace of itself.
+callers; a group has the effect of its items one after another, and an item that is refused leaves no trace of itself.
 
 Expected refusals come back as answers or as `OceanError`s with nothing written.
 """
