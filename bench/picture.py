@@ -91,7 +91,7 @@ def _table(store: str) -> str:
         ratios = figure.ratios[store]
         if any(peer in ratios for peer in peers):
             cells = (_cell(figure, ratios[peer]) if peer in ratios else "" for peer in peers)
-            lines.append(f"| {figure.title} | {' | '.join(cells)} | {figure.rounds} | `bench.{figure.bench}` |")
+            lines.append(f"| {figure.title} | {' | '.join(cells)} | {figure.rounds} | `{figure.bench}` |")
     return "\n".join(lines) + "\n"
 
 

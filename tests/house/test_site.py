@@ -1,4 +1,4 @@
-"""The documentation site: the checker of its links finds what is broken, and every page of docs/ is in the navigation."""
+"""The documentation site: the link checker finds what is broken, and every page of docs/ is in the navigation."""
 
 import re
 from pathlib import Path
