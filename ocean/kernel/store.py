@@ -1,8 +1,8 @@
 """What the kernel asks of a database: verbs, one transaction each.
 
-A store reads the row, decides what follows inside the same transaction and writes that: SQLite by the pure functions of
-`transitions` and `eligibility`, PostgreSQL by their twins in plpgsql. It may group the transactions of concurrent
-callers; a group has the effect of its items one after another, and an item that is refused leaves no trace of itself.
+A store decides nothing by itself. It reads the row, asks `transitions` and `eligibility` inside the transaction
+what follows, and writes that. It may group the transactions of concurrent callers; the effect of a group equals its
+items one after another, and an item that is refused leaves no trace of itself.
 
 Expected refusals come back as answers or as `OceanError`s with nothing written.
 """

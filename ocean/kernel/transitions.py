@@ -7,8 +7,8 @@
                               ▼
                        done, failed (final)
 
-Every function returns a new `Run`, or raises the refusal a caller gets. The SQLite store calls them inside the
-transaction that has read the row; PostgreSQL has the same functions in plpgsql, and tests compare the two.
+Every function answers a new `Run`, or raises the refusal a caller gets. Stores call them inside the transaction
+that has read the row, so that what decides is what is there.
 """
 
 from dataclasses import dataclass
