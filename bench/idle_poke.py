@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ocean import Clog, Ok, Outcome, Tick
 from ocean.compose import Ocean, open_store
-from ocean.kernel.clock import SystemClock
+from ocean.state.clock import SystemClock
 from ocean.stores.sqlite.store import SqliteStore
 
 DAY_MS = 86_400_000

@@ -6,25 +6,25 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from functools import cached_property
 from typing import Self
 
+from ocean.clog.clog import Clog
 from ocean.events import feed, retention
 from ocean.events.follower import TakeAtOnce
 from ocean.events.tail import Tail
-from ocean.events.watching import Watches
+from ocean.events.watchers import Watches
 from ocean.kernel.arguments import checked_limit, feed_filter
-from ocean.kernel.clock import Clock, SystemClock
-from ocean.kernel.clog import Clog
-from ocean.kernel.credentials import Credentials, from_environment
-from ocean.kernel.errors import StoreUnusable
-from ocean.kernel.facts import StoreFacts
-from ocean.kernel.filters import FeedFilter
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
-from ocean.kernel.records import Event, SweepResult
 from ocean.kernel.store import Store
-from ocean.kernel.toolboxes import Tool, ToolBox
-from ocean.kernel.toolset import denied_tools
-from ocean.kernel.values import checked_id
-from ocean.stores.sqlite.inspecting import look_at_file
+from ocean.state.clock import Clock, SystemClock
+from ocean.state.errors import StoreUnusable
+from ocean.state.facts import StoreFacts
+from ocean.state.filters import FeedFilter
+from ocean.state.records import Event, SweepResult
+from ocean.state.values import checked_id
+from ocean.stores.sqlite.inspection import look_at_file
 from ocean.stores.sqlite.store import SqliteStore
+from ocean.tools.author import Tool, ToolBox
+from ocean.tools.credentials import Credentials, from_environment
+from ocean.tools.registry import denied_tools
 
 SQLITE = "sqlite://"
 
@@ -71,7 +71,7 @@ def store_facts(url: str) -> StoreFacts:
     """What there is under a URL, without making or changing it."""
     if _is_postgres(url):
         with _driver():
-            from ocean.stores.postgres.inspecting import look_at_server
+            from ocean.stores.postgres.inspection import look_at_server
 
         return look_at_server(url)
     return look_at_file(_sqlite_path(url))

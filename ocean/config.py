@@ -13,10 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ocean.kernel.clog import Clog
-from ocean.kernel.errors import OceanError
-from ocean.kernel.names import near_name
-from ocean.kernel.values import shown
+from ocean.clog.clog import Clog
+from ocean.state.errors import OceanError
+from ocean.state.names import near_name
+from ocean.state.values import shown
 
 DEFAULT_DB = "sqlite:///ocean.db"
 GROUP = "ocean.clogs"

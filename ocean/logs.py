@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO, get_args
 
 from ocean.config import BadSettings
-from ocean.kernel.credentials import scrubbed_now
-from ocean.kernel.redacting import redacted_text
-from ocean.kernel.values import shown
+from ocean.state.redact import redacted_text
+from ocean.state.values import shown
+from ocean.tools.credentials import scrubbed_now
 
 LogKind = Literal["text", "json", "off"]
 PLAIN = re.compile(r"[!#-<>-\[\]-~]+")

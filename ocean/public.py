@@ -1,22 +1,25 @@
 """The public names, each with the module that it comes from. `ocean` hands them on when they are asked for."""
 
+from ocean.access.api_keys import NewApiKey, WebSession
+from ocean.clog.clog import Clog
+from ocean.clog.routes import CommandAnswer, Incoming, Reply
+from ocean.clog.webhooks import Delivery, Received, sign_webhook
 from ocean.compose import Ocean
 from ocean.flows.errors import ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
 from ocean.flows.flow import Flow
-from ocean.kernel.access import Access, ApiKey, Standing
-from ocean.kernel.api_keys import NewApiKey, WebSession
 from ocean.kernel.arguments import CLEAR, UNSET
-from ocean.kernel.attributes import Within
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.bulk import BulkProgress, BulkResult
-from ocean.kernel.calling_tools import Approval
-from ocean.kernel.clock import Clock, SystemClock
-from ocean.kernel.clog import Clog
-from ocean.kernel.counters import Take, Taken
-from ocean.kernel.credentials import CredentialRef
-from ocean.kernel.dry_run import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
-from ocean.kernel.eligibility import Explanation, Hold
-from ocean.kernel.errors import (
+from ocean.kernel.leasing import Lease, WorkDone
+from ocean.kernel.rows import KeyedRun, Rows, TickRows
+from ocean.kernel.tick import Tick
+from ocean.kernel.verbs.bulk import BulkProgress, BulkResult
+from ocean.state.access import Access, ApiKey, Standing
+from ocean.state.attributes import Within
+from ocean.state.backoff import RetryPolicy
+from ocean.state.clock import Clock, SystemClock
+from ocean.state.counters import Take, Taken
+from ocean.state.dry_run_result import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
+from ocean.state.eligibility import Explanation, Hold
+from ocean.state.errors import (
     Abort,
     ApprovalNeeded,
     BadCursor,
@@ -67,11 +70,8 @@ from ocean.kernel.errors import (
     WebhookReplayed,
     WriteSpent,
 )
-from ocean.kernel.fetch import FetchResponse
-from ocean.kernel.leasing import Lease, WorkDone
-from ocean.kernel.mounting import CommandAnswer, Incoming, Reply
-from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import (
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import (
     AdvanceResult,
     Caller,
     ChildEnd,
@@ -89,13 +89,13 @@ from ocean.kernel.records import (
     TickInfo,
     TickResult,
 )
-from ocean.kernel.redacting import redacted
-from ocean.kernel.rows import KeyedRun, Rows, TickRows
-from ocean.kernel.tick import Tick
-from ocean.kernel.toolboxes import Tool, ToolBox, ToolCall, tool
-from ocean.kernel.tools import ToolSpec
-from ocean.kernel.using_tools import ToolResult
-from ocean.kernel.webhooks import Delivery, Received, sign_webhook
+from ocean.state.redact import redacted
+from ocean.tools.author import Tool, ToolBox, ToolCall, tool
+from ocean.tools.builtin import ToolSpec
+from ocean.tools.call import Approval
+from ocean.tools.credentials import CredentialRef
+from ocean.tools.fetch import FetchResponse
+from ocean.tools.invoke import ToolResult
 
 __all__ = [
     "CLEAR",

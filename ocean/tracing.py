@@ -14,8 +14,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ocean.compose import Ocean
-from ocean.http.traffic import METHODS, OTHER, route_of
-from ocean.kernel.observing import Listener, TickSeen
+from ocean.http.framework.traffic import METHODS, OTHER, route_of
+from ocean.kernel.metrics import Listener, TickSeen
 from ocean.kernel.poke_sources import PokeSource
 
 NAME = "ocean"

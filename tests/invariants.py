@@ -3,12 +3,12 @@
 import sqlite3
 from typing import Any
 
-from ocean.kernel.counters import Counter, CounterKind
-from ocean.kernel.eligibility import kernel_end
-from ocean.kernel.records import Delay, Run, RunStatus
 from ocean.kernel.store import Store
-from ocean.kernel.transitions import due_at, is_last_call, wants_slots
-from ocean.stores.rows import run_from
+from ocean.state.counters import Counter, CounterKind
+from ocean.state.eligibility import kernel_end
+from ocean.state.records import Delay, Run, RunStatus
+from ocean.state.transitions import due_at, is_last_call, wants_slots
+from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from tests.postgres.tables import copy

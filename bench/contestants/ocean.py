@@ -20,9 +20,9 @@ from bench.contestants.protocol import (
     respond,
 )
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Tick, Wait
-from ocean.kernel.observing import Listener, TickSeen
+from ocean.kernel.metrics import Listener, TickSeen
 from ocean.process import run_process
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 
 WARM_UP = 50
 

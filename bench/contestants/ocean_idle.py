@@ -12,7 +12,7 @@ from ocean import Ocean, SystemClock
 from ocean.compose import open_store
 from ocean.process import run_process
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 
 
 async def idle(request: Request) -> Result:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ocean import Clog, Done, Ocean, Outcome, Tick, Wait
 from ocean.http.app import make_app
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 
 welcome = Clog("welcome")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ocean.cli import acting, agents, keeping, keyring, looking, making, poking, scheduling, tailing
+from ocean.cli.commands import advance, change_runs, create_runs, inspect_runs, keys, maintenance, mcp, schedule, tail
 from ocean.cli.options import Clogs, Db, Json
 from ocean.cli.usage import Commands
 
@@ -66,10 +66,10 @@ def serve(
     is_json: Json = False,
 ) -> None:
     """Serve the HTTP API until SIGTERM or Ctrl-C. Requests are answered and ticks committed before it ends."""
-    from ocean.cli.running import leave
-    from ocean.cli.saying import duration_ms
-    from ocean.cli.screen import Screen
-    from ocean.cli.serving import serve as serve_it
+    from ocean.cli.commands.serve import serve as serve_it
+    from ocean.cli.output import Screen
+    from ocean.cli.parsing import duration_ms
+    from ocean.cli.runner import leave
     from ocean.process import run_process
 
     def act() -> int:
@@ -79,27 +79,27 @@ def serve(
     leave(act, is_json)
 
 
-app.command()(agents.mcp)
-app.command()(poking.advance)
-app.command()(making.create)
-app.command()(acting.signal)
-app.command()(making.call)
-app.command()(looking.ps)
-app.command()(looking.show)
-app.command()(looking.explain)
-app.command()(tailing.tail)
-app.command()(acting.cancel)
-app.command()(acting.pause)
-app.command()(acting.resume)
-app.command()(acting.retry)
-app.command()(acting.delete)
-app.command("delete-session")(keeping.delete_session)
-app.add_typer(keeping.limit_app, name="limit")
-app.add_typer(keyring.keys_app, name="keys")
-app.add_typer(scheduling.schedule_app, name="schedule")
-app.command("clogs")(looking.list_clogs)
-app.command()(keeping.sweep)
-app.command()(keeping.migrate)
+app.command()(mcp.mcp)
+app.command()(advance.advance)
+app.command()(create_runs.create)
+app.command()(change_runs.signal)
+app.command()(create_runs.call)
+app.command()(inspect_runs.ps)
+app.command()(inspect_runs.show)
+app.command()(inspect_runs.explain)
+app.command()(tail.tail)
+app.command()(change_runs.cancel)
+app.command()(change_runs.pause)
+app.command()(change_runs.resume)
+app.command()(change_runs.retry)
+app.command()(change_runs.delete)
+app.command("delete-session")(maintenance.delete_session)
+app.add_typer(maintenance.limit_app, name="limit")
+app.add_typer(keys.keys_app, name="keys")
+app.add_typer(schedule.schedule_app, name="schedule")
+app.command("clogs")(inspect_runs.list_clogs)
+app.command()(maintenance.sweep)
+app.command()(maintenance.migrate)
 
 
 @app.command()
@@ -107,9 +107,9 @@ def doctor(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
     """Check what can keep runs from moving, and say what to do. Exit 1 if something is wrong."""
     import anyio
 
-    from ocean.cli.doctor import examine
-    from ocean.cli.running import leave
-    from ocean.cli.screen import Screen
+    from ocean.cli.commands.doctor import examine
+    from ocean.cli.output import Screen
+    from ocean.cli.runner import leave
 
     leave(lambda: anyio.run(examine, Screen(is_json), db, clogs), is_json)
 
@@ -125,9 +125,9 @@ def new() -> None:
 @new_app.command("clog")
 def new_clog(name: Annotated[str, typer.Argument(metavar="NAME")], is_json: Json = False) -> None:
     """Write a package NAME with a working clog and its test. It goes into the working directory."""
-    from ocean.cli.new_clog import write_clog
-    from ocean.cli.running import leave
-    from ocean.cli.screen import Screen
+    from ocean.cli.commands.new_clog import write_clog
+    from ocean.cli.output import Screen
+    from ocean.cli.runner import leave
 
     def act() -> None:
         folder, screen = Path.cwd(), Screen(is_json)
@@ -155,9 +155,9 @@ def bench(
     It takes a few seconds, and works on runs of its own, in a session of its own that is removed at the end. Other
     runs are not touched, but they share the machine. The events of its runs stay in the log until they are swept.
     """
-    from ocean.cli.benching import bench as measure
-    from ocean.cli.running import leave, settings_of
-    from ocean.cli.screen import Screen
+    from ocean.cli.commands.bench import bench as measure
+    from ocean.cli.output import Screen
+    from ocean.cli.runner import leave, settings_of
     from ocean.process import run_process
 
     leave(lambda: run_process(measure(Screen(is_json), settings_of(db, clogs).db, runs)), is_json)
@@ -176,6 +176,6 @@ def demo(
     Nothing is lost or doubled: the log is asked afterwards. Needs no network and ends by itself in a few seconds. The
     exit code is 0 if every check held, 1 if one did not, 2 if the demo could not start.
     """
-    from ocean.cli.demo import run_demo
+    from ocean.cli.demo.play import run_demo
 
     raise typer.Exit(run_demo(db, runs, is_json))

@@ -37,7 +37,7 @@ class Commands(TyperGroup):
         except Exception as unknown:
             if args[1:] and args[1].startswith("-") and args[1] not in OF_ANY_CLOG:
                 raise
-            from ocean.cli.clog_commands import command_of
+            from ocean.cli.commands.clog_commands import command_of
 
             return args[0], command_of(args[0], unknown), args[1:]
 

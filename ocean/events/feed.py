@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ocean.events.follower import TakeAtOnce
 from ocean.events.tail import PAGE, Tail
-from ocean.kernel.errors import BadCursor, RunNotFound
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.records import Event
 from ocean.kernel.store import Store
+from ocean.state.errors import BadCursor, RunNotFound
+from ocean.state.filters import FeedFilter
+from ocean.state.records import Event
 
 RESET = "reset"
 

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.records import Event
+from ocean.state.filters import FeedFilter
+from ocean.state.records import Event
 
 TakeAtOnce = Callable[[Sequence[Event]], bool]
 """Takes events that a follower waits for, without waiting itself, and answers True; or leaves them to the follower."""

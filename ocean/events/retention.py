@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from ocean.kernel.arguments import checked_count
-from ocean.kernel.clock import Clock
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.records import SweepResult
 from ocean.kernel.store import Store, SweepAsk
-from ocean.kernel.values import shown
+from ocean.state.clock import Clock
+from ocean.state.errors import InvalidValue
+from ocean.state.records import SweepResult
+from ocean.state.values import shown
 
 DAY_MS = 86_400_000
 

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 import anyio
 
 from ocean.events.follower import Follower, TakeAtOnce
-from ocean.kernel.clock import Clock, sleep
-from ocean.kernel.errors import StoreUnusable
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.records import Event
 from ocean.kernel.store import Store
+from ocean.state.clock import Clock, sleep
+from ocean.state.errors import StoreUnusable
+from ocean.state.filters import FeedFilter
+from ocean.state.records import Event
 
 PAGE = 500
 KEPT = 1_000

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ocean.kernel.errors import ClogError, OceanError
+from ocean.state.errors import ClogError, OceanError
 
 
 class FlowError(OceanError):

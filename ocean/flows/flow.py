@@ -4,21 +4,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, TypeVarTuple, Unpack, overload
 
-from ocean.flows.asking import called, taken_from
+from ocean.flows.calls import called, taken_from
 from ocean.flows.errors import FlowMisused
-from ocean.flows.gathering import gathered
 from ocean.flows.journal import Entry, Kind
-from ocean.flows.playing import IN_STEP, Operation, Play, plain_name
-from ocean.flows.stepping import DEFAULT_RETRY, step_key, taken
-from ocean.flows.waiting import Filter, joined, signalled, slept
+from ocean.flows.parallel import gathered
+from ocean.flows.replay import IN_STEP, Operation, Play, plain_name
+from ocean.flows.steps import DEFAULT_RETRY, step_key, taken
+from ocean.flows.waits import Filter, joined, signalled, slept
 from ocean.kernel.arguments import UNSET, RunOptions, checked_event
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Refill, Taken
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.fetch import FetchResponse
-from ocean.kernel.ids import derived_id, even_roll
-from ocean.kernel.records import Input
-from ocean.kernel.values import checked_id, checked_time, decode, encode, shown
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Refill, Taken
+from ocean.state.errors import InvalidValue
+from ocean.state.ids import derived_id, even_roll
+from ocean.state.records import Input
+from ocean.state.values import checked_id, checked_time, decode, encode, shown
+from ocean.tools.fetch import FetchResponse
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

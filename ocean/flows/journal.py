@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
-from ocean.kernel.errors import ClogError
-from ocean.kernel.records import Input, InputKind
-from ocean.kernel.values import encode
+from ocean.state.errors import ClogError
+from ocean.state.records import Input, InputKind
+from ocean.state.values import encode
 
 FORMAT = 1
 MOST_ENTRIES = 1_000

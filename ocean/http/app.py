@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from ocean.http.answering import HANDLERS, Answering
-from ocean.http.calls import Served, Stream
-from ocean.http.hooks import HOOKS, Hooks, hooks_route
-from ocean.http.mounted import mounted_routes
-from ocean.http.mounted_pages import described
-from ocean.http.poking import Poker
+from ocean.clog.routes import routes_of
+from ocean.http.framework.call import Served, Stream
+from ocean.http.framework.clog_routes import mounted_routes
+from ocean.http.framework.clog_routes_openapi import described
+from ocean.http.framework.middleware import HANDLERS, Answering
+from ocean.http.framework.poker import Poker
+from ocean.http.framework.routing import make_routes
+from ocean.http.handlers.webhooks import HOOKS, Hooks, hooks_route
 from ocean.http.routes import TABLE
-from ocean.http.routing import make_routes
-from ocean.http.stream import sse_response
-from ocean.kernel.mounting import routes_of
+from ocean.http.streaming.sse import sse_response
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean

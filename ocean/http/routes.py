@@ -1,15 +1,15 @@
 """The route table: every route of Ocean's own, who may use it, what it takes and what it answers."""
 
-from ocean.http import creating, feeds, health, house, leases, many, metrics, pages, runs, session
-from ocean.http.bodies import Body
-from ocean.http.settling import Unsettled
-from ocean.http.table import Op, Repeat
-from ocean.kernel.bulk import BulkResult
-from ocean.kernel.counters import Taken
-from ocean.kernel.eligibility import Explanation
+from ocean.http.framework.bodies import Body
+from ocean.http.framework.operation import Op, Repeat
+from ocean.http.handlers import api_docs, bulk, create_run, events, health, leases, metrics, runs, system, web_session
+from ocean.http.handlers.wait_for_run import Unsettled
 from ocean.kernel.leasing import WorkDone
-from ocean.kernel.records import ClogRecord, KeyInfo, RunInfo, SignalReceipt
-from ocean.kernel.values import MAX_BYTES
+from ocean.kernel.verbs.bulk import BulkResult
+from ocean.state.counters import Taken
+from ocean.state.eligibility import Explanation
+from ocean.state.records import ClogRecord, KeyInfo, RunInfo, SignalReceipt
+from ocean.state.values import MAX_BYTES
 
 WIDE = 2 * MAX_BYTES
 """For bodies around one value, which itself may be as large as a value can be."""
@@ -21,9 +21,9 @@ RUNS = (
         "/v1/runs",
         "signal",
         "Create a run: pending with an input, idle without",
-        creating.create,
+        create_run.create,
         {201: RunInfo, 200: RunInfo, 202: Unsettled},
-        body=creating.CreateBody,
+        body=create_run.CreateBody,
         query=runs.WaitQuery,
         repeat=Repeat.KEYED,
         pokes=True,
@@ -141,12 +141,12 @@ RUNS = (
 )
 
 FEEDS = tuple(
-    Op("GET", path, "read", summary, handler, {200: feeds.Events}, query=feeds.FeedQuery, is_streamed=True)
+    Op("GET", path, "read", summary, handler, {200: events.Events}, query=events.FeedQuery, is_streamed=True)
     for path, summary, handler in (
-        ("/v1/runs/{run_id}/events", "A run's events", feeds.of_run),
-        ("/v1/sessions/{session_id}/events", "A session's events", feeds.of_session),
-        ("/v1/clogs/{clog_id}/events", "The events of a clog's runs", feeds.of_clog),
-        ("/v1/events", "All events", feeds.of_all),
+        ("/v1/runs/{run_id}/events", "A run's events", events.of_run),
+        ("/v1/sessions/{session_id}/events", "A session's events", events.of_session),
+        ("/v1/clogs/{clog_id}/events", "The events of a clog's runs", events.of_clog),
+        ("/v1/events", "All events", events.of_all),
     )
 )
 
@@ -165,10 +165,10 @@ MANY = tuple(
         reach="asked",
     )
     for path, summary, handler, body in (
-        ("/v1/runs/cancel", "Cancel the runs that a query means", many.cancel, many.CancelManyBody),
-        ("/v1/runs/signal", "Signal the runs that a query means", many.signal, many.SignalManyBody),
-        ("/v1/runs/retry", "Begin the failed runs that a query means anew", many.retry, many.ManyBody),
-        ("/v1/runs/delete", "Remove the runs that a query means", many.delete, many.ManyBody),
+        ("/v1/runs/cancel", "Cancel the runs that a query means", bulk.cancel, bulk.CancelManyBody),
+        ("/v1/runs/signal", "Signal the runs that a query means", bulk.signal, bulk.SignalManyBody),
+        ("/v1/runs/retry", "Begin the failed runs that a query means anew", bulk.retry, bulk.ManyBody),
+        ("/v1/runs/delete", "Remove the runs that a query means", bulk.delete, bulk.ManyBody),
     )
 )
 
@@ -226,9 +226,9 @@ HOUSE = (
         "/v1/advance",
         "advance",
         "Do what is due",
-        house.advance,
-        {200: house.Advanced},
-        body=house.AdvanceBody,
+        system.advance,
+        {200: system.Advanced},
+        body=system.AdvanceBody,
         repeat=Repeat.KEPT,
         reach="asked",
     ),
@@ -237,7 +237,7 @@ HOUSE = (
         "/v1/sessions/{session_id}",
         "admin",
         "Remove a session with all its runs and rows",
-        house.delete_session,
+        system.delete_session,
         {200: runs.Deleted},
         repeat=Repeat.KEYED,
         pokes=True,
@@ -247,8 +247,8 @@ HOUSE = (
         "/v1/clogs",
         "read",
         "Every clog that an instance has registered",
-        house.list_clogs,
-        {200: house.Clogs},
+        system.list_clogs,
+        {200: system.Clogs},
         reach="none",
     ),
     Op(
@@ -256,7 +256,7 @@ HOUSE = (
         "/v1/clogs/{clog_id}/pause",
         "admin",
         "Hold back all runs of a clog",
-        house.pause_clog,
+        system.pause_clog,
         {200: ClogRecord},
         body=Body,
         repeat=Repeat.KEYED,
@@ -267,7 +267,7 @@ HOUSE = (
         "/v1/clogs/{clog_id}/resume",
         "admin",
         "Let the runs of a paused clog go on",
-        house.resume_clog,
+        system.resume_clog,
         {200: ClogRecord},
         body=Body,
         repeat=Repeat.KEYED,
@@ -278,9 +278,9 @@ HOUSE = (
         "/v1/clogs/{clog_id}/call/{method}",
         "signal",
         "Call a method of a clog, perhaps in a session",
-        house.call_method,
+        system.call_method,
         {200: runs.Called},
-        body=house.ClogCallBody,
+        body=system.ClogCallBody,
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
@@ -291,9 +291,9 @@ HOUSE = (
         "/v1/tools",
         "read",
         "The tools that clogs may use, with their schemas",
-        house.list_tools,
-        {200: house.Tools},
-        query=house.ToolsQuery,
+        system.list_tools,
+        {200: system.Tools},
+        query=system.ToolsQuery,
         reach="none",
     ),
     Op(
@@ -301,19 +301,19 @@ HOUSE = (
         "/v1/keys",
         "read",
         "The concurrency keys that are in use or have a limit",
-        house.list_keys,
-        {200: house.Keys},
-        query=house.KeysQuery,
+        system.list_keys,
+        {200: system.Keys},
+        query=system.KeysQuery,
     ),
-    Op("GET", "/v1/keys/{key:path}", "read", "Look at a concurrency key", house.get_key, {200: KeyInfo}),
+    Op("GET", "/v1/keys/{key:path}", "read", "Look at a concurrency key", system.get_key, {200: KeyInfo}),
     Op(
         "PUT",
         "/v1/keys/{key:path}",
         "admin",
         "Set how many runs may work under a concurrency key",
-        house.set_limit,
+        system.set_limit,
         {200: KeyInfo},
-        body=house.LimitBody,
+        body=system.LimitBody,
         repeat=Repeat.KEYED,
         pokes=True,
     ),
@@ -322,9 +322,9 @@ HOUSE = (
         "/v1/counters/{key:path}/take",
         "signal",
         "Take from a counter; only a take that was granted is kept for its Idempotency-Key",
-        house.take,
+        system.take,
         {200: Taken},
-        body=house.TakeBody,
+        body=system.TakeBody,
         repeat=Repeat.KEYED,
         pokes=True,
     ),
@@ -333,8 +333,8 @@ HOUSE = (
         "/v1/counters/{key:path}",
         "admin",
         "Forget what was taken of a counter",
-        house.reset_counter,
-        {200: house.Reset},
+        system.reset_counter,
+        {200: system.Reset},
         repeat=Repeat.KEYED,
         pokes=True,
     ),
@@ -346,20 +346,28 @@ SESSION = (
         "/v1/session",
         "open",
         "Show a key and get a cookie, for a browser",
-        session.begin,
-        {201: session.Who},
-        body=session.SessionBody,
+        web_session.begin,
+        {201: web_session.Who},
+        body=web_session.SessionBody,
         repeat=Repeat.NEVER,
-        most_bytes=session.MOST_BYTES,
+        most_bytes=web_session.MOST_BYTES,
     ),
-    Op("GET", "/v1/session", "any", "Who asks, and what they may do", session.who, {200: session.Who}, reach="none"),
+    Op(
+        "GET",
+        "/v1/session",
+        "any",
+        "Who asks, and what they may do",
+        web_session.who,
+        {200: web_session.Who},
+        reach="none",
+    ),
     Op(
         "DELETE",
         "/v1/session",
         "any",
         "Give the cookie back",
-        session.end,
-        {200: session.Ended},
+        web_session.end,
+        {200: web_session.Ended},
         repeat=Repeat.NEVER,
         reach="none",
     ),
@@ -369,8 +377,8 @@ OPEN = (
     Op("GET", "/healthz", "open", "Whether this process answers", health.alive, {200: health.Health}),
     Op("GET", "/startupz", "open", "Whether the database is open", health.started, {200: health.Health}),
     Op("GET", "/readyz", "open", "Whether due work is done in time", health.ready, {200: health.Readiness}),
-    Op("GET", "/openapi.json", "open", "This API as an OpenAPI document", pages.openapi_json, {200: dict}),
-    Op("GET", "/docs", "open", "This API as a page", pages.docs, {200: "an HTML page"}),
+    Op("GET", "/openapi.json", "open", "This API as an OpenAPI document", api_docs.openapi_json, {200: dict}),
+    Op("GET", "/docs", "open", "This API as a page", api_docs.docs, {200: "an HTML page"}),
 )
 
 METRICS = Op(

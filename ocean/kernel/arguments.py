@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, TypedDict
 
-from ocean.kernel.attributes import checked_attributes
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Take, checked_take
-from ocean.kernel.effects import Debounce, NewRun, NewSignal
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.records import Caller, Key
 from ocean.kernel.store import Request
-from ocean.kernel.values import body_hash, checked_id, checked_time, encode_to_hash, shown
+from ocean.state.attributes import checked_attributes
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Take, checked_take
+from ocean.state.effects import Debounce, NewRun, NewSignal
+from ocean.state.errors import InvalidValue
+from ocean.state.filters import FeedFilter
+from ocean.state.records import Caller, Key
+from ocean.state.values import body_hash, checked_id, checked_time, encode_to_hash, shown
 
 
 class Sentinel(Enum):

@@ -7,20 +7,20 @@ from typing import Any
 
 import anyio
 
-from ocean.kernel.calling import invoke
-from ocean.kernel.clock import Clock
-from ocean.kernel.clog import Clog, Registry
-from ocean.kernel.counters import Taken
-from ocean.kernel.effects import Effects
-from ocean.kernel.errors import CallRefused, CallTimeout, Conflict, Refuse
-from ocean.kernel.observing import Observations
-from ocean.kernel.reaching import Reach
-from ocean.kernel.records import Caller, RunInfo
-from ocean.kernel.scene import Scene
+from ocean.clog.clog import Clog, Registry
+from ocean.kernel.call_context import Scene
+from ocean.kernel.invoke import invoke
+from ocean.kernel.metrics import Observations
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Request, Store
 from ocean.kernel.tick import Tick
-from ocean.kernel.values import decode, encode
-from ocean.kernel.working import commit_or_time
+from ocean.kernel.tick_run import commit_or_time
+from ocean.state.clock import Clock
+from ocean.state.counters import Taken
+from ocean.state.effects import Effects
+from ocean.state.errors import CallRefused, CallTimeout, Conflict, Refuse
+from ocean.state.records import Caller, RunInfo
+from ocean.state.values import decode, encode
+from ocean.tools.outside import Reach
 
 CALL_TRIES = 5
 TURN_LOOK_MS = 1_000

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Unpack
 
+from ocean.clog.clog import Clog, Registry
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
@@ -13,26 +14,24 @@ from ocean.kernel.arguments import (
     optional_id,
     request_of,
 )
-from ocean.kernel.clock import Clock
-from ocean.kernel.clog import Clog, Registry
-from ocean.kernel.credentials import Credentials
 from ocean.kernel.direct_calls import DirectCall, answered
-from ocean.kernel.effects import RowKey
-from ocean.kernel.eligibility import Explanation, Hold, holds, is_asleep, with_words
-from ocean.kernel.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
-from ocean.kernel.fetch import FetchRequest, FetchResponse
-from ocean.kernel.ids import IdSource, even_roll
-from ocean.kernel.ids import instance_id as new_instance_id
-from ocean.kernel.lanes import FAIR_EVERY
 from ocean.kernel.leasing import Leasing
-from ocean.kernel.lending import Lending
 from ocean.kernel.locks import LockKeeper
-from ocean.kernel.observing import Observations
-from ocean.kernel.operating import Operating
-from ocean.kernel.poking import Poking
-from ocean.kernel.reaching import Reach, RealReach
-from ocean.kernel.receiving import Receiving
-from ocean.kernel.records import (
+from ocean.kernel.metrics import Observations
+from ocean.kernel.store import Request, RowsAsk, Store
+from ocean.kernel.tick_run import Crew, commit_or_time
+from ocean.kernel.verbs.admin import Operating
+from ocean.kernel.verbs.advance import Poking
+from ocean.kernel.verbs.leases import Lending
+from ocean.kernel.verbs.webhooks import Receiving
+from ocean.state.claim_order import FAIR_EVERY
+from ocean.state.clock import Clock
+from ocean.state.effects import RowKey
+from ocean.state.eligibility import Explanation, Hold, holds, is_asleep, with_words
+from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.state.ids import IdSource, even_roll
+from ocean.state.ids import instance_id as new_instance_id
+from ocean.state.records import (
     GENERIC_VERBS,
     AdvanceResult,
     Caller,
@@ -42,13 +41,14 @@ from ocean.kernel.records import (
     RunStatus,
     SignalReceipt,
 )
-from ocean.kernel.store import Request, RowsAsk, Store
-from ocean.kernel.toolboxes import Tool, ToolBox
-from ocean.kernel.tools import ToolSpec
-from ocean.kernel.toolset import ToolFormat, described
-from ocean.kernel.transitions import due_at
-from ocean.kernel.values import checked_id, decode, encode
-from ocean.kernel.working import Crew, commit_or_time
+from ocean.state.transitions import due_at
+from ocean.state.values import checked_id, decode, encode
+from ocean.tools.author import Tool, ToolBox
+from ocean.tools.builtin import ToolSpec
+from ocean.tools.credentials import Credentials
+from ocean.tools.fetch import FetchRequest, FetchResponse
+from ocean.tools.outside import Reach, RealReach
+from ocean.tools.registry import ToolFormat, described
 
 DEFAULT_LOCK_MS = 30_000
 POKE_MS = 1_000

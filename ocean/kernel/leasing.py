@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 
-from ocean.kernel.access import Standing
 from ocean.kernel.arguments import (
     CLEAR,
     UNSET,
@@ -21,16 +20,17 @@ from ocean.kernel.arguments import (
     checked_names,
     request_of,
 )
-from ocean.kernel.calling import checked_outcome
-from ocean.kernel.clock import Clock
-from ocean.kernel.errors import Conflict, InvalidValue, LeaseLost
-from ocean.kernel.ids import new_lease_id
-from ocean.kernel.observing import Observations
-from ocean.kernel.outcomes import Outcome, outcome_name
-from ocean.kernel.records import Input, RunInfo, RunStatus
+from ocean.kernel.invoke import checked_outcome
+from ocean.kernel.metrics import Observations
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeasedRun, Store
-from ocean.kernel.values import body_hash, checked_id, decode, encode, shown
-from ocean.kernel.working import commit_or_time
+from ocean.kernel.tick_run import commit_or_time
+from ocean.state.access import Standing
+from ocean.state.clock import Clock
+from ocean.state.errors import Conflict, InvalidValue, LeaseLost
+from ocean.state.ids import new_lease_id
+from ocean.state.outcomes import Outcome, outcome_name
+from ocean.state.records import Input, RunInfo, RunStatus
+from ocean.state.values import body_hash, checked_id, decode, encode, shown
 
 SHORTEST_LEASE_MS = 10
 LONGEST_LEASE_MS = 86_400_000

@@ -5,9 +5,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ocean.kernel.clock import Cancel, Clock
-from ocean.kernel.records import Lock
 from ocean.kernel.store import Store
+from ocean.state.clock import Cancel, Clock
+from ocean.state.records import Lock
 
 log = logging.getLogger("ocean.locks")
 

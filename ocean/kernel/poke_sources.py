@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal, get_args
 
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import shown
+from ocean.state.errors import InvalidValue
+from ocean.state.values import shown
 
 PokeSource = Literal["ticker", "http", "request", "wait", "watcher", "cli", "python"]
 """`http` is `POST /v1/advance`, `request` what any changing request does behind its answer, `wait` somebody who waits

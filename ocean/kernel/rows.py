@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from ocean.clog.clog import Clog
 from ocean.kernel.arguments import CLEAR, checked_count, checked_names
-from ocean.kernel.clog import Clog
-from ocean.kernel.effects import ABSENT, Apply, RowKey, RowWrite, StoredRow
-from ocean.kernel.errors import InvalidValue
 from ocean.kernel.store import RowsAnswer, RowsAsk
-from ocean.kernel.values import checked_id, decode, encode
+from ocean.state.effects import ABSENT, Apply, RowKey, RowWrite, StoredRow
+from ocean.state.errors import InvalidValue
+from ocean.state.values import checked_id, decode, encode
 
 
 @dataclass(frozen=True, slots=True)

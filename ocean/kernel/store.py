@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from ocean.kernel.access import ApiKey, Standing
-from ocean.kernel.clock import Clock
-from ocean.kernel.counters import Take, Taken
-from ocean.kernel.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
-from ocean.kernel.eligibility import Hold, Surroundings
-from ocean.kernel.filters import FeedFilter, RunFilter
-from ocean.kernel.observing import Histogram
-from ocean.kernel.outcomes import Outcome, Retry
-from ocean.kernel.records import (
+from ocean.kernel.metrics import Histogram
+from ocean.state.access import ApiKey, Standing
+from ocean.state.clock import Clock
+from ocean.state.counters import Take, Taken
+from ocean.state.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, StoredRow
+from ocean.state.eligibility import Hold, Surroundings
+from ocean.state.filters import FeedFilter, RunFilter
+from ocean.state.outcomes import Outcome, Retry
+from ocean.state.records import (
     Agenda,
     Claim,
     ClogRecord,

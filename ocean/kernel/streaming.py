@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import anyio
 import anyio.lowlevel
 
-from ocean.kernel.effects import NewEvent
+from ocean.state.effects import NewEvent
 
 MOST_AHEAD = 256
 MOST_AHEAD_CHARACTERS = 1_000_000

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from anyio import NoEventLoopError, from_thread
 
+from ocean.clog.clog import Clog
 from ocean.kernel.arguments import (
     UNSET,
     RunOptions,
@@ -15,23 +16,22 @@ from ocean.kernel.arguments import (
     new_run,
     new_signal,
 )
-from ocean.kernel.attributes import checked_attributes
-from ocean.kernel.calling import invoke
-from ocean.kernel.clog import Clog
-from ocean.kernel.counters import Refill, Taken, checked_take
-from ocean.kernel.dry_run import DryStop
-from ocean.kernel.effects import CancelTimer, Effects, NewEvent, SetTimer
-from ocean.kernel.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse
-from ocean.kernel.fetch import FetchRequest, FetchResponse
-from ocean.kernel.finding import RunOrder, RunQuery, is_descending, run_filter
-from ocean.kernel.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
+from ocean.kernel.call_context import MOST_DEPTH, DryRunOver, Scene
+from ocean.kernel.invoke import invoke
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
-from ocean.kernel.scene import MOST_DEPTH, DryRunOver, Scene
-from ocean.kernel.stepping import remembered
+from ocean.kernel.run_query import RunOrder, RunQuery, is_descending, run_filter
+from ocean.kernel.steps import remembered
 from ocean.kernel.tick_facts import TickFacts
-from ocean.kernel.tools import TOOLS, check_allowed
-from ocean.kernel.using_tools import Tools
-from ocean.kernel.values import checked_id, checked_time, decode, encode
+from ocean.state.attributes import checked_attributes
+from ocean.state.counters import Refill, Taken, checked_take
+from ocean.state.dry_run_result import DryStop
+from ocean.state.effects import CancelTimer, Effects, NewEvent, SetTimer
+from ocean.state.errors import CallTooDeep, ClogError, DedupeKeyReused, InvalidValue, Refuse
+from ocean.state.records import ClogRecord, Input, InputKind, Lock, RunInfo, RunPage
+from ocean.state.values import checked_id, checked_time, decode, encode
+from ocean.tools.builtin import TOOLS, check_allowed
+from ocean.tools.fetch import FetchRequest, FetchResponse
+from ocean.tools.invoke import Tools
 
 T = TypeVar("T")
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ocean.kernel.clog import Clog
-from ocean.kernel.errors import ClogError
-from ocean.kernel.records import Caller, ChildEnd, Input, InputKind, RunInfo, RunStatus
-from ocean.kernel.scene import Scene
+from ocean.clog.clog import Clog
+from ocean.kernel.call_context import Scene
+from ocean.state.errors import ClogError
+from ocean.state.records import Caller, ChildEnd, Input, InputKind, RunInfo, RunStatus
 
 
 class TickFacts:

@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote
 
 import mcp_types as types
 
-from ocean.mcp.asking import Asked
+from ocean.mcp.in_process import Asked
 
 RUNS = "ocean://runs/"
 JSON = "application/json"

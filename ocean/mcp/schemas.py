@@ -5,10 +5,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from ocean.http.openapi import PARAMETER, document
+from ocean.http.framework.openapi import PARAMETER, document
+from ocean.http.framework.operation import Op
+from ocean.http.framework.wire import camel
 from ocean.http.routes import TABLE
-from ocean.http.table import Op
-from ocean.http.wire import camel
 from ocean.mcp.tools import REQUEST_KEY, Tool, is_keyed, places_of
 
 COMPONENT = "#/components/schemas/"

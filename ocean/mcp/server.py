@@ -12,17 +12,17 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from ocean.http.access import identified
-from ocean.http.errors import envelope
-from ocean.kernel.access import Access
-from ocean.kernel.errors import OceanError, RunNotFound
-from ocean.kernel.ids import IdSource
-from ocean.kernel.names import near_name
-from ocean.mcp.asking import Asked, Insider, Said, Sender
-from ocean.mcp.methods import method_tools
+from ocean.http.framework.authorization import identified
+from ocean.http.framework.errors import envelope
+from ocean.mcp.in_process import Asked, Insider, Said, Sender
+from ocean.mcp.method_tools import method_tools
 from ocean.mcp.resources import TEMPLATES, listed, meant, page
 from ocean.mcp.schemas import schemas
 from ocean.mcp.tools import TOOLS, Tool
+from ocean.state.access import Access
+from ocean.state.errors import OceanError, RunNotFound
+from ocean.state.ids import IdSource
+from ocean.state.names import near_name
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from ocean.http.openapi import PARAMETER
-from ocean.http.queries import SIDES
+from ocean.http.framework.openapi import PARAMETER
+from ocean.http.framework.operation import Op, Repeat, Scope
+from ocean.http.framework.query_strings import SIDES
+from ocean.http.framework.wire import camel
 from ocean.http.routes import TABLE
-from ocean.http.table import Op, Repeat, Scope
-from ocean.http.wire import camel
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.names import near_name
-from ocean.kernel.values import shown
-from ocean.mcp.asking import Asked
+from ocean.mcp.in_process import Asked
+from ocean.state.errors import InvalidValue
+from ocean.state.names import near_name
+from ocean.state.values import shown
 
 REQUEST_KEY = "idempotencyKey"
 PAGE = 20

@@ -9,17 +9,17 @@ async with world(clogs=[counter]) as w:
 ticks, and compares the results.
 """
 
-from ocean.testing.crashing import CrashFinding, CrashFound, CrashReport, crash_everywhere
-from ocean.testing.inline_database import InlineDatabase, Weather
+from ocean.testing.crash_points import CrashPoint, Place
+from ocean.testing.crashes import CrashFinding, CrashFound, CrashReport, crash_everywhere
 from ocean.testing.leaks import OpenWorld
-from ocean.testing.lives import CrashPoint, Place
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
 from ocean.testing.outside_calls import OutsideCall
-from ocean.testing.processes import Process
 from ocean.testing.results import Difference
-from ocean.testing.virtual_clock import VirtualClock
-from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
+from ocean.testing.simulation.inline_database import InlineDatabase, Weather
+from ocean.testing.simulation.processes import Process
+from ocean.testing.simulation.virtual_clock import VirtualClock
+from ocean.testing.simulation.virtual_loop import LostWakeUp, VirtualLoop
 from ocean.testing.worlds import World, world
 
 __all__ = [

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
-from ocean.kernel.clog import Clog
+from ocean.clog.clog import Clog
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
 from ocean.testing.outside import Outside
 from ocean.testing.worlds import World, world

@@ -4,7 +4,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
-from ocean.kernel.clock import Cancel
+from ocean.state.clock import Cancel
 
 START = 1_700_000_000_000
 

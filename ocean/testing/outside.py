@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from ocean.kernel.errors import FetchRefused
-from ocean.kernel.fetch import FetchRequest, FetchResponse
-from ocean.kernel.reaching import RealReach
-from ocean.kernel.values import decode, encode
-from ocean.testing.lives import living, place_of_caller
+from ocean.state.errors import FetchRefused
+from ocean.state.values import decode, encode
+from ocean.testing.crash_points import living, place_of_caller
 from ocean.testing.outside_calls import (
     OutsideCall,
     load_calls,
@@ -23,6 +21,8 @@ from ocean.testing.outside_calls import (
     response_to_json,
     save_calls,
 )
+from ocean.tools.fetch import FetchRequest, FetchResponse
+from ocean.tools.outside import RealReach
 
 Answer = FetchResponse | Exception | Callable[[FetchRequest], Any] | Any
 """A response, an exception to raise, a function of the request, or a value that is sent as JSON."""

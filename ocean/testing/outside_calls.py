@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ocean.kernel.fetch import FetchRequest, FetchResponse
+from ocean.tools.fetch import FetchRequest, FetchResponse
 
 HARMLESS = ("GET", "HEAD", "OPTIONS")
 

@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ocean.kernel.arguments import KERNEL_EVENTS
-from ocean.kernel.effects import RowKey
-from ocean.kernel.filters import RunFilter
-from ocean.kernel.records import Event, RunInfo, RunStatus
 from ocean.kernel.store import RowsAsk
+from ocean.state.effects import RowKey
+from ocean.state.filters import RunFilter
+from ocean.state.records import Event, RunInfo, RunStatus
 from ocean.testing.outside import Outside
 from ocean.testing.worlds import World
 

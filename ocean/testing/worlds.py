@@ -5,21 +5,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ocean.clog.clog import Clog
 from ocean.compose import Ocean, open_test_store
 from ocean.kernel.arguments import UNSET, checked_count
-from ocean.kernel.clock import Clock
-from ocean.kernel.clog import Clog
-from ocean.kernel.credentials import Credentials
-from ocean.kernel.errors import InvalidValue
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
-from ocean.kernel.records import TickResult
 from ocean.kernel.store import Store
-from ocean.kernel.toolboxes import Tool, ToolBox
+from ocean.state.clock import Clock
+from ocean.state.errors import InvalidValue
+from ocean.state.records import TickResult
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
+from ocean.tools.author import Tool, ToolBox
+from ocean.tools.credentials import Credentials
 
 if TYPE_CHECKING:
-    from ocean.testing.asking import Answered
+    from ocean.testing.requests import Answered
 
 MOST_TICKS = 20_000
 
@@ -85,7 +85,7 @@ class World:
     ) -> "Answered":
         """Ask the application on this Ocean, routes and webhooks of its clogs included. It pokes nothing: `drain`."""
         # A test without a request need not wait for the web's libraries.
-        from ocean.testing.asking import application, ask
+        from ocean.testing.requests import application, ask
 
         self._app = self._app or application(self.ocean)
         return await ask(self._app, method, path, json, body, headers or {})

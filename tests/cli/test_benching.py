@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ocean import Ocean
-from ocean.cli.benching import CLOG_ID, bench_clog, session_of_its_own
+from ocean.cli.commands.bench import CLOG_ID, bench_clog, session_of_its_own
 from tests.cli.kit import Shell
 
 FIGURES = {

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ocean import Clog, Event, Ocean
-from ocean.cli.demo_checks import Check, HalfTick, Sent, check_all
+from ocean.cli.demo.checks import Check, HalfTick, Sent, check_all
 from ocean.cli.main import app
 
 ROOT = Path(__file__).parents[2]

@@ -87,7 +87,7 @@ def test_help_imports_neither_the_kernel_nor_a_server_nor_tables() -> None:
     program = (
         "import sys; from typer.testing import CliRunner; from ocean.cli.main import app;"
         "assert CliRunner().invoke(app, ['advance', '--help']).exit_code == 0;"
-        "print({'uvicorn', 'starlette', 'rich', 'anyio', 'ocean.http', 'ocean.kernel', 'ocean.cli.screen'}"
+        "print({'uvicorn', 'starlette', 'rich', 'anyio', 'ocean.http', 'ocean.kernel', 'ocean.cli.output'}"
         " & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ocean import Event, StoreBusy
-from ocean.cli.tailing import follow_patiently
+from ocean.cli.commands.tail import follow_patiently
 from tests.cli.kit import PATIENCE_S, ROOT, SHOP, Shell
 
 pytestmark = pytest.mark.xdist_group("processes")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ocean import InvalidValue
-from ocean.cli.saying import attributes, duration_ms, scalar, time_at
+from ocean.cli.parsing import attributes, duration_ms, scalar, time_at
 
 NOW = 1_700_000_000_000
 

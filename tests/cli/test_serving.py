@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from ocean.cli.running import INTERRUPTED
-from ocean.cli.screen import Screen
-from ocean.cli.serving import listen, serve
+from ocean.cli.commands.serve import listen, serve
+from ocean.cli.output import Screen
+from ocean.cli.runner import INTERRUPTED
 from tests.cli.kit import Shell
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from ocean import AdvanceResult, ClogRecord, Event, Explanation, Hold, RunInfo, RunStatus, TickResult
-from ocean.cli.screen import printable
-from ocean.cli.showing import (
+from ocean.cli.output import printable
+from ocean.cli.tables import (
     advance_lines,
     clogs_table,
     due,

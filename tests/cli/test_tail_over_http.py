@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocean.cli.frames import LONGEST, Frame, Frames, NoFrames
-from ocean.cli.remote import Feed, Server, follow_server
+from ocean.cli.commands.remote_log import Feed, Server, follow_server
+from ocean.cli.commands.sse_parser import LONGEST, Frame, Frames, NoFrames
 from tests.cli import recording
 from tests.cli.kit import PATIENCE_S, Shell
 from tests.cli.test_processes import heard, started

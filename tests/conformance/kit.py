@@ -4,11 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.outcomes import Ok, Outcome
-from ocean.kernel.records import Claim, Event, Key, Run, RunInfo, RunStatus
 from ocean.kernel.store import (
     CallCommit,
     ClaimableClog,
@@ -20,6 +15,11 @@ from ocean.kernel.store import (
     TickAnswer,
     TickCommit,
 )
+from ocean.state.backoff import RetryPolicy
+from ocean.state.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
+from ocean.state.filters import FeedFilter
+from ocean.state.outcomes import Ok, Outcome
+from ocean.state.records import Claim, Event, Key, Run, RunInfo, RunStatus
 from tests.stores.dump import Tables
 
 TablesOf = Callable[[], Awaitable[Tables]]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ocean.kernel.access import ApiKey
-from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import LeaseAsk, Store
+from ocean.state.access import ApiKey
+from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, TablesOf, a_run
 

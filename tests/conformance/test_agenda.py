@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.outcomes import Done, Retry, Wait
-from ocean.kernel.records import Agenda
 from ocean.kernel.store import Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.outcomes import Done, Retry, Wait
+from ocean.state.records import Agenda
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, claimed_run, ended_run, pending, run_tick
 

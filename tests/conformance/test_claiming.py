@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import ClogRecord, Ending, RunStatus
 from ocean.kernel.store import Committed, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
+from ocean.state.records import ClogRecord, Ending, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.effects import CancelTimer, Effects, NewEvent, RowWrite, SetTimer
-from ocean.kernel.errors import ClogError, SignalRefused
-from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import InputKind, RunStatus
 from ocean.kernel.store import Committed, Contended, Store
+from ocean.state.effects import CancelTimer, Effects, NewEvent, RowWrite, SetTimer
+from ocean.state.errors import ClogError, SignalRefused
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import InputKind, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

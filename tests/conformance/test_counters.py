@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.counters import Take, Taken
-from ocean.kernel.effects import Effects
-from ocean.kernel.errors import InvalidValue, RequestKeyReused, RunEnded
-from ocean.kernel.outcomes import Done, Ok, Retry
 from ocean.kernel.store import CallConflict, CallDone, Committed, Contended, Request, Store, SweepAsk
+from ocean.state.counters import Take, Taken
+from ocean.state.effects import Effects
+from ocean.state.errors import InvalidValue, RequestKeyReused, RunEnded
+from ocean.state.outcomes import Done, Ok, Retry
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     GLOBAL,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.effects import Effects
-from ocean.kernel.errors import DedupeKeyReused, InvalidValue, RequestKeyReused, RunExists, UnknownClog
-from ocean.kernel.outcomes import Ok
-from ocean.kernel.records import RunStatus
 from ocean.kernel.store import Request, Store
+from ocean.state.effects import Effects
+from ocean.state.errors import DedupeKeyReused, InvalidValue, RequestKeyReused, RunExists, UnknownClog
+from ocean.state.outcomes import Ok
+from ocean.state.records import RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import OTHER_CLOG, TablesOf, a_run, events, pending, run_tick, types
 

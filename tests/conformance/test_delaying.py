@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import Debounce, Effects, NewRun
-from ocean.kernel.outcomes import Done, Ok
 from ocean.kernel.store import Store
+from ocean.state.counters import Take
+from ocean.state.effects import Debounce, Effects, NewRun
+from ocean.state.outcomes import Done, Ok
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     TablesOf,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.effects import SetTimer
-from ocean.kernel.errors import RunNotFound
-from ocean.kernel.outcomes import Ok
-from ocean.kernel.records import RunStatus
 from ocean.kernel.store import Request, Store
+from ocean.state.effects import SetTimer
+from ocean.state.errors import RunNotFound
+from ocean.state.outcomes import Ok
+from ocean.state.records import RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     SESSION,

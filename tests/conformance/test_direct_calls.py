@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.effects import Effects, NewEvent, SetTimer
-from ocean.kernel.errors import RequestKeyReused, RunEnded
-from ocean.kernel.outcomes import Done
-from ocean.kernel.records import RunStatus
 from ocean.kernel.store import CallConflict, CallDone, Request, Store
+from ocean.state.effects import Effects, NewEvent, SetTimer
+from ocean.state.errors import RequestKeyReused, RunEnded
+from ocean.state.outcomes import Done
+from ocean.state.records import RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.effects import Effects, NewEvent
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.outcomes import Continue, Done, Ok
-from ocean.kernel.records import Event
 from ocean.kernel.store import Request, Store, SweepAsk
+from ocean.state.effects import Effects, NewEvent
+from ocean.state.filters import FeedFilter
+from ocean.state.outcomes import Continue, Done, Ok
+from ocean.state.records import Event
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ocean.kernel.effects import Effects, NewEvent, SetTimer
-from ocean.kernel.errors import LockLost
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Claim, RunStatus
 from ocean.kernel.store import Committed, Store
+from ocean.state.effects import Effects, NewEvent, SetTimer
+from ocean.state.errors import LockLost
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
+from ocean.state.records import Claim, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     LOCK_MS,

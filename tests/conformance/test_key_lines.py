@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from ocean.kernel.arguments import new_run
-from ocean.kernel.effects import CancelTimer, Effects, NewRun, SetTimer
-from ocean.kernel.records import ClogRecord, Key, KeyInfo, RunStatus
 from ocean.kernel.store import Store
+from ocean.state.effects import CancelTimer, Effects, NewRun, SetTimer
+from ocean.state.records import ClogRecord, Key, KeyInfo, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import Effects, SetTimer
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import Claim, ClogRecord, Key, KeyInfo, RunStatus
 from ocean.kernel.store import Contended, Request, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Take
+from ocean.state.effects import Effects, SetTimer
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import Claim, ClogRecord, Key, KeyInfo, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.errors import InvalidValue, LeaseCompleted, LeaseLost, RequestKeyReused, RowChanged, UnknownClog
-from ocean.kernel.outcomes import Continue, Done, Ok, Outcome, Retry
-from ocean.kernel.records import ClogRecord, Ending, RunStatus
 from ocean.kernel.store import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable, Request, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.errors import InvalidValue, LeaseCompleted, LeaseLost, RequestKeyReused, RowChanged, UnknownClog
+from ocean.state.outcomes import Continue, Done, Ok, Outcome, Retry
+from ocean.state.records import ClogRecord, Ending, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

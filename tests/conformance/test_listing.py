@@ -2,14 +2,14 @@
 
 import pytest
 
-from ocean.kernel.attributes import Within
-from ocean.kernel.effects import Effects
-from ocean.kernel.errors import BadCursor, RunNotFound
-from ocean.kernel.filters import RunFilter
-from ocean.kernel.finding import run_filter
-from ocean.kernel.outcomes import Continue, Done
-from ocean.kernel.records import RunCount, RunStatus
+from ocean.kernel.run_query import run_filter
 from ocean.kernel.store import Store
+from ocean.state.attributes import Within
+from ocean.state.effects import Effects
+from ocean.state.errors import BadCursor, RunNotFound
+from ocean.state.filters import RunFilter
+from ocean.state.outcomes import Continue, Done
+from ocean.state.records import RunCount, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG, ended_run, pending, run_tick
 

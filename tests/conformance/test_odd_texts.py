@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite, SetTimer
-from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry
-from ocean.kernel.records import ClogRecord, Key
 from ocean.kernel.store import ClaimableClog, ClaimAsk, Request, RowsAsk, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Take
+from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite, SetTimer
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry
+from ocean.state.records import ClogRecord, Key
 from tests.conformance.kit import a_run, a_signal, claimed_run, commit, commit_of, events, pending, the_run
 
 pytestmark = pytest.mark.anyio

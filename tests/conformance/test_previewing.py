@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.effects import Effects, SetTimer
-from ocean.kernel.errors import RunNotFound
-from ocean.kernel.outcomes import Continue, Done, Ok, Retry, Wait
-from ocean.kernel.records import Claim, ClogRecord, Ending
 from ocean.kernel.store import ClaimAsk, Committed, NotClaimable, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.effects import Effects, SetTimer
+from ocean.state.errors import RunNotFound
+from ocean.state.outcomes import Continue, Done, Ok, Retry, Wait
+from ocean.state.records import Claim, ClogRecord, Ending
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.effects import Effects, NewRun
-from ocean.kernel.errors import RequestKeyReused, RunHasNoInput, RunNotFailed, RunNotFound
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok
-from ocean.kernel.records import Key
 from ocean.kernel.store import Request, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.effects import Effects, NewRun
+from ocean.state.errors import RequestKeyReused, RunHasNoInput, RunNotFailed, RunNotFound
+from ocean.state.outcomes import Continue, Done, Failed, Ok
+from ocean.state.records import Key
 from ocean.testing import ManualClock
 from tests.conformance.kit import TablesOf, a_run, a_signal, claim, ended_run, events, pending, run_tick, the_run, types
 

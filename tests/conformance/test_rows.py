@@ -2,10 +2,10 @@
 
 import pytest
 
-from ocean.kernel.effects import ABSENT, Effects, RowKey, RowWrite
-from ocean.kernel.outcomes import Continue, Done, Ok
-from ocean.kernel.records import RunStatus
 from ocean.kernel.store import Committed, Contended, RowsAsk, Store
+from ocean.state.effects import ABSENT, Effects, RowKey, RowWrite
+from ocean.state.outcomes import Continue, Done, Ok
+from ocean.state.records import RunStatus
 from tests.conformance.kit import (
     CLOG,
     GLOBAL,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ocean.kernel.effects import Effects, SetTimer
-from ocean.kernel.errors import RunBusy, RunEnded, RunNotFound, SignalIdReused
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import InputKind, RunStatus
 from ocean.kernel.store import Request, Store
+from ocean.state.effects import Effects, SetTimer
+from ocean.state.errors import RunBusy, RunEnded, RunNotFound, SignalIdReused
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import InputKind, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     TablesOf,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ocean.kernel.effects import RowWrite
-from ocean.kernel.outcomes import Continue, Ok, Retry
-from ocean.kernel.records import Claim, RunStatus
 from ocean.kernel.store import Behind, Committed, Contended, Store
+from ocean.state.effects import RowWrite
+from ocean.state.outcomes import Continue, Ok, Retry
+from ocean.state.records import Claim, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     GLOBAL,

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from ocean import Key, Ocean, RetryPolicy, RunFailed, RunStatus
-from ocean.kernel.records import KeyInfo
+from ocean.state.records import KeyInfo
 from tests.crash.ferries import CALLED, ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start

@@ -22,7 +22,7 @@ import anyio
 
 from ocean import Ocean
 from ocean.compose import open_store
-from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.testing.manual_clock import START

@@ -14,7 +14,7 @@ import pytest
 
 from clogs.counter import counter
 from ocean import RunStatus
-from ocean.kernel.eligibility import HoldCode
+from ocean.state.eligibility import HoldCode
 from ocean.testing import World, crash_everywhere, world
 from tests.browser.serving import running
 from tests.invariants import check

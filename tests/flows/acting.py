@@ -44,9 +44,9 @@ async def told(w: World, run_id: str, *types: str) -> list[tuple[str, Any]]:
 
 async def journal(w: World, run_id: str) -> Any:
     """The run row, read by a direct call's eyes."""
-    from ocean.kernel.effects import RowKey
     from ocean.kernel.store import RowsAsk
-    from ocean.kernel.values import decode
+    from ocean.state.effects import RowKey
+    from ocean.state.values import decode
 
     info = await look(w, run_id)
     key = RowKey("run", info.clog_id, run_id=run_id)

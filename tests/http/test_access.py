@@ -8,9 +8,9 @@ import httpx2
 import pytest
 
 from ocean import Clog, Ok, Outcome, Tick
-from ocean.http.access import COOKIE
 from ocean.http.app import make_app
-from ocean.http.stream import PING_MS, sse_response
+from ocean.http.framework.authorization import COOKIE
+from ocean.http.streaming.sse import PING_MS, sse_response
 from tests.http.kit import House, error_of, house
 from tests.lifecycle.acting import let_others_go_on
 from tests.races.arranging import until

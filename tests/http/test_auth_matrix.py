@@ -6,10 +6,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from ocean.http.openapi import PARAMETER
+from ocean.http.framework.openapi import PARAMETER
+from ocean.http.framework.operation import Op
 from ocean.http.routes import TABLE
-from ocean.http.table import Op
-from ocean.kernel.access import KEY_SCOPES, KeyScope
+from ocean.state.access import KEY_SCOPES, KeyScope
 from tests.http.kit import House, error_of, house
 from tests.stores.dump import changed, dump, of_sqlite
 

@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import (
 
 from ocean import Clog, Ocean
 from ocean.http.app import make_app
-from ocean.http.openapi import PARAMETER, document
+from ocean.http.framework.openapi import PARAMETER, document
+from ocean.http.framework.wire import camel
 from ocean.http.routes import TABLE
-from ocean.http.wire import camel
 from tests.http.kit import obedient
 
 pytestmark = pytest.mark.xdist_group("contract")

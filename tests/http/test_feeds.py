@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ocean import Ocean
-from ocean.http.calls import StillMay
-from ocean.http.wire import record
-from ocean.kernel.filters import FeedFilter
+from ocean.http.framework.call import StillMay
+from ocean.http.framework.wire import record
+from ocean.state.filters import FeedFilter
 from tests.http.kit import House, error_of, house
 
 pytestmark = pytest.mark.anyio

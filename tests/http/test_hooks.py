@@ -22,10 +22,10 @@ from ocean import (
     sign_webhook,
 )
 from ocean.http.app import make_app
-from ocean.http.hooks import NO_SECRET
-from ocean.kernel.ids import derived_id
-from ocean.kernel.receiving import KEY
+from ocean.http.handlers.webhooks import NO_SECRET
 from ocean.kernel.store import Request
+from ocean.kernel.verbs.webhooks import KEY
+from ocean.state.ids import derived_id
 from ocean.testing import world
 from tests.http.kit import House, error_of, house
 from tests.http.shop import NEXT_SECRET, SECRET, envelope, make_hooked

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from ocean import Clog, Done, Outcome, Refuse, Tick
+from ocean.http.framework.operation import Op, Repeat
 from ocean.http.routes import TABLE
-from ocean.http.table import Op, Repeat
 from tests.http.kit import House, error_of, house
 from tests.lifecycle.acting import Script, dump
 

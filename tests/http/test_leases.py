@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ocean import Input, Lease, RunInfo, RunStatus, WorkDone
-from ocean.http.leases import OF_THE_RUN
-from ocean.http.wire import camel
+from ocean.http.framework.wire import camel
+from ocean.http.handlers.leases import OF_THE_RUN
 from tests.http.kit import House, error_of
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from ocean.http.framework.operation import Op
 from ocean.http.routes import TABLE
-from ocean.http.table import Op
 from tests.http.kit import House, error_of, house
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from ocean import Event, Ok, Outcome, Tick
-from ocean.http import frames as framing
-from ocean.http.lines import LAST_CHUNK, Line, LineProtocol
+from ocean.http.streaming import frames as framing
+from ocean.http.streaming.direct_write import LAST_CHUNK, Line, LineProtocol
 from tests.http.watchers import Served, Watcher, served
 from tests.lifecycle.acting import Script, let_others_go_on
 from tests.races.arranging import until

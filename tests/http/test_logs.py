@@ -10,9 +10,9 @@ import pytest
 
 from ocean import Abort, CallRefused, Clog, Done, Failed, Incoming, Outcome, Refuse, Retry, Tick
 from ocean.config import BadSettings
-from ocean.kernel.observing import fields
-from ocean.kernel.records import GENERIC_VERBS
+from ocean.kernel.metrics import fields
 from ocean.logs import JsonLines, LogKind, TextLines, log_kind, log_to
+from ocean.state.records import GENERIC_VERBS
 from tests.http.kit import house
 
 pytestmark = pytest.mark.anyio

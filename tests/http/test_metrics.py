@@ -10,11 +10,11 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from ocean import Clog
-from ocean.http.metrics import Scrape
-from ocean.http.traffic import Traffic
-from ocean.kernel.observing import Histogram, Observations
+from ocean.http.framework.traffic import Traffic
+from ocean.http.handlers.metrics import Scrape
+from ocean.kernel.metrics import Histogram, Observations
 from ocean.kernel.poke_sources import SOURCES
-from ocean.kernel.records import Agenda
+from ocean.state.records import Agenda
 from ocean.testing import ManualClock
 from tests.http.kit import Caller, House, house
 from tests.http.watchers import served

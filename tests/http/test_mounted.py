@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ocean import Clog, ClogError, Incoming, InvalidValue, Refuse, Reply, RunStatus, StoreBusy
 from ocean.http.app import make_app
-from ocean.http.mounted import rendered
+from ocean.http.framework.clog_routes import rendered
 from ocean.testing import world
 from tests.http.kit import House, house
 from tests.http.shop import LIMIT, envelope, make_shop

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from ocean import Access, Clog, Incoming
-from ocean.kernel.access import KEY_SCOPES, KeyScope
-from ocean.kernel.mounting import PARAMETER, Route, RouteAccess
+from ocean.clog.routes import PARAMETER, Route, RouteAccess
+from ocean.state.access import KEY_SCOPES, KeyScope
 from tests.http.kit import House, error_of, house
 from tests.http.shop import make_shop
 from tests.http.test_mounted import said

@@ -15,8 +15,8 @@ import uvicorn
 
 from ocean import Clog, RunStatus
 from ocean.http.app import make_app
-from ocean.http.routing import spelled_path
-from ocean.kernel.values import MAX_BYTES
+from ocean.http.framework.routing import spelled_path
+from ocean.state.values import MAX_BYTES
 from ocean.testing import World, world
 from tests.http.kit import CLAIM, error_of, listening
 from tests.http.watchers import Watcher

@@ -4,9 +4,9 @@ import anyio
 import pytest
 
 from ocean import Clog, Done, Ok, Outcome, Refuse, RunStatus, Tick
-from ocean.http.poking import Poker
+from ocean.http.framework.operation import Op, Repeat
+from ocean.http.framework.poker import Poker
 from ocean.http.routes import TABLE
-from ocean.http.table import Op, Repeat
 from ocean.testing import ManualClock
 from tests.http.kit import House, house
 from tests.http.test_idempotency import EXAMPLES, KEYED, ask, furnish, name

@@ -23,9 +23,9 @@ from ocean import (
     StepFailed,
     ToolFailed,
 )
-from ocean.http.answering import HANDLERS, LONGEST_PATH, Answering
-from ocean.http.leases import COMPLETION_BYTES
-from ocean.kernel.values import MAX_BYTES
+from ocean.http.framework.middleware import HANDLERS, LONGEST_PATH, Answering
+from ocean.http.handlers.leases import COMPLETION_BYTES
+from ocean.state.values import MAX_BYTES
 from tests.http.kit import CLAIM, House, error_of
 from tests.lifecycle.acting import dump
 

@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
-from ocean.http import frames as framing
-from ocean.http import stream as streams
-from ocean.http.lines import LineProtocol
-from ocean.http.wire import record
-from ocean.kernel.filters import FeedFilter
+from ocean.http.framework.wire import record
+from ocean.http.streaming import frames as framing
+from ocean.http.streaming import sse as streams
+from ocean.http.streaming.direct_write import LineProtocol
+from ocean.state.filters import FeedFilter
 from tests.http import watchers
 from tests.http.watchers import Served, Watcher, served
 from tests.lifecycle.acting import Script, let_others_go_on, log, look

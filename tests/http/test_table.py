@@ -9,12 +9,12 @@ import pytest
 from starlette.requests import Request
 
 from ocean import Ocean
-from ocean.http import pages
-from ocean.http.calls import Call, Served
-from ocean.http.openapi import PARAMETER, document
+from ocean.http.framework.call import Call, Served
+from ocean.http.framework.openapi import PARAMETER, document
+from ocean.http.framework.operation import Op
+from ocean.http.handlers import api_docs
 from ocean.http.routes import TABLE
-from ocean.http.table import Op
-from ocean.kernel.access import EVERYTHING, KEY_SCOPES
+from ocean.state.access import EVERYTHING, KEY_SCOPES
 from tests.http.kit import House, error_of
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +151,7 @@ async def test_the_document_and_the_page_are_served(h: House) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("handler", [pages.docs, pages.openapi_json])
+@pytest.mark.parametrize("handler", [api_docs.docs, api_docs.openapi_json])
 async def test_what_anybody_may_ask_for_is_put_into_words_once(h: House, handler: Any) -> None:
     call = Call(Served(h.w.ocean, TABLE), Request({"type": "http"}), EVERYTHING)
     first, second = await handler(call), await handler(call)

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ocean import Continue, Done, Failed, Ocean, Outcome, Tick
-from ocean.cli.serving import traced_if_asked
+from ocean.cli.commands.serve import traced_if_asked
 from ocean.config import BadSettings
 from ocean.http.app import make_app
 from ocean.kernel.store import TickAnswer, TickCommit
@@ -188,7 +188,7 @@ async def test_a_server_is_traced_only_if_it_is_asked_to(monkeypatch: pytest.Mon
 
 def test_nothing_loads_opentelemetry_unasked() -> None:
     program = (
-        "import sys, ocean, ocean.cli.serving, ocean.http.app, ocean.testing, ocean.logs;"
+        "import sys, ocean, ocean.cli.commands.serve, ocean.http.app, ocean.testing, ocean.logs;"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ import uvicorn
 
 from ocean import Clog
 from ocean.http.app import make_app
-from ocean.http.lines import LineProtocol
-from ocean.http.stream import sse_response
+from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.streaming.sse import sse_response
 from ocean.testing import World, world
 from tests.http.kit import listening
 from tests.invariants import check

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.attributes import EXACT_INT, MOST, checked_attributes, sort_key
-from ocean.kernel.errors import InvalidValue
+from ocean.state.attributes import EXACT_INT, MOST, checked_attributes, sort_key
+from ocean.state.errors import InvalidValue
 
 NUMBERS = st.integers(-EXACT_INT, EXACT_INT) | st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=60)

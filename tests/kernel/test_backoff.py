@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.backoff import RetryPolicy, delay_for
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import decode, encode
+from ocean.state.backoff import RetryPolicy, delay_for
+from ocean.state.errors import InvalidValue
+from ocean.state.values import decode, encode
 
 DEFAULT = RetryPolicy()
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ocean.kernel.counters import MOST, MOST_UNITS, Counter, CounterKind, Take, Taken, checked_take, decide, reserve
-from ocean.kernel.errors import InvalidValue
+from ocean.state.counters import MOST, MOST_UNITS, Counter, CounterKind, Take, Taken, checked_take, decide, reserve
+from ocean.state.errors import InvalidValue
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.effects import Effects
+from ocean.state.effects import Effects
 
 SOMETHING: dict[str, Any] = {"attributes": {"a": 1}, "delete_session_by": "clog", "release_dedupe_key": True}
 NAMES = [field.name for field in fields(Effects)]

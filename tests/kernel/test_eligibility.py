@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.eligibility import Explanation, FullKey, Hold, HoldCode, Surroundings, holds, kernel_end
-from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
-from ocean.kernel.transitions import due_at
-from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.transaction import Transaction
-from ocean.stores.sqlite.unit import Unit
+from ocean.state.eligibility import Explanation, FullKey, Hold, HoldCode, Surroundings, holds, kernel_end
+from ocean.state.records import Delay, Ending, Run, RunStatus, changed
+from ocean.state.transitions import due_at
+from ocean.stores.sqlite.engine.transaction import Transaction
+from ocean.stores.sqlite.engine.unit_of_work import Unit
+from ocean.stores.sqlite.migrate import migrate
 from tests.kernel.test_transitions import BACK, BEFORE, LAPSES, NOW, WAKES, a_run
 
 CANCEL, DEADLINE, EXHAUSTED = Ending.CANCEL, Ending.DEADLINE, Ending.EXHAUSTED

@@ -15,9 +15,9 @@ import pytest
 import trustme
 from anyio import to_thread
 
-from ocean.kernel.addresses import blocked_because
-from ocean.kernel.errors import FetchRefused
-from ocean.kernel.fetch import FetchRequest, FetchResponse, fetch
+from ocean.state.errors import FetchRefused
+from ocean.tools.addresses import blocked_because
+from ocean.tools.fetch import FetchRequest, FetchResponse, fetch
 
 pytestmark = pytest.mark.anyio
 

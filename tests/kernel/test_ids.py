@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.ids import (
+from ocean.state.ids import (
     IdSource,
     derived_id,
     drawing_from,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel import json_text
-from ocean.kernel.json_text import strict_json
+from ocean.state import json_text
+from ocean.state.json_text import strict_json
 
 
 @pytest.mark.parametrize(

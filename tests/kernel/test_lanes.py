@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.lanes import FAIR_EVERY, pick
-from ocean.kernel.outcomes import Continue
-from ocean.kernel.records import Run
-from ocean.kernel.transitions import claimed, due_at, settled
+from ocean.state.claim_order import FAIR_EVERY, pick
+from ocean.state.outcomes import Continue
+from ocean.state.records import Run
+from ocean.state.transitions import claimed, due_at, settled
 from tests.kernel.test_transitions import LOCK_MS, NOW, a_run
 
 FAIR = FAIR_EVERY - 1

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.errors import Abort, InvalidValue, OceanError, Refuse
-from ocean.kernel.outcomes import (
+from ocean.state.errors import Abort, InvalidValue, OceanError, Refuse
+from ocean.state.outcomes import (
     Continue,
     Done,
     ErrorInfo,

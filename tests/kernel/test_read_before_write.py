@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ocean.kernel.effects import ABSENT, RowKey, StoredRow
-from ocean.kernel.errors import NotRead, ReadSpent, WriteSpent
-from ocean.kernel.read_before_write import Ledger
+from ocean.kernel.ledger import Ledger
 from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.state.effects import ABSENT, RowKey, StoredRow
+from ocean.state.errors import NotRead, ReadSpent, WriteSpent
 
 RUN = RowKey("run", "c", run_id="r-1")
 OTHER_RUN = RowKey("run", "c", run_id="r-2")

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ocean import CredentialRef, InvalidValue, redacted
-from ocean.kernel.credentials import Scrubber
-from ocean.kernel.outcomes import error_info
-from ocean.kernel.redacting import HIDDEN, MOST_TEXT, SHAPES, is_telling, looks_secret, redacted_text
+from ocean.state.outcomes import error_info
+from ocean.state.redact import HIDDEN, MOST_TEXT, SHAPES, is_telling, looks_secret, redacted_text
+from ocean.tools.credentials import Scrubber
 
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".sflKxwRJSMeKKF2QT4"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"

@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from ocean import Clog, CredentialRef, InvalidValue, Tool, ToolBox, ToolCall, UnknownTool, tool
-from ocean.kernel.tools import TOOLS
-from ocean.kernel.toolset import Toolset, denied_tools, described, plain_name, wire_name
 from ocean.testing import world
+from ocean.tools.builtin import TOOLS
+from ocean.tools.registry import Toolset, denied_tools, described, plain_name, wire_name
 
 API_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

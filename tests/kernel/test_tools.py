@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ocean import Clog, ClogError, Ok, Outcome, RunInfo, Tick
-from ocean.kernel.errors import InvalidValue, ToolNotAllowed, UnknownTool
-from ocean.kernel.tools import TOOLS, check_allowed
-from ocean.kernel.toolset import Toolset
+from ocean.state.errors import InvalidValue, ToolNotAllowed, UnknownTool
 from ocean.testing import World, world
+from ocean.tools.builtin import TOOLS, check_allowed
+from ocean.tools.registry import Toolset
 from tests.invariants import check
 
 INVOKED = sorted(name for name, spec in TOOLS.items() if spec.invoke is not None)

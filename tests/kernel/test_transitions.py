@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
-from ocean.kernel.errors import LockLost, OceanError, RunEnded
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
-from ocean.kernel.transitions import (
+from ocean.state.backoff import RetryPolicy
+from ocean.state.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
+from ocean.state.errors import LockLost, OceanError, RunEnded
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
+from ocean.state.records import Delay, Ending, Run, RunStatus, changed
+from ocean.state.transitions import (
     EndNow,
     claimed,
     end_requested,
@@ -34,9 +34,9 @@ from ocean.kernel.transitions import (
     retried,
     settled,
 )
-from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.transaction import Transaction
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.engine.transaction import Transaction
+from ocean.stores.sqlite.engine.unit_of_work import Unit
+from ocean.stores.sqlite.migrate import migrate
 
 NOW = 1_700_000_000_000
 BEFORE = NOW - 500

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from ocean.kernel.errors import InvalidValue
-from ocean.kernel.values import (
+from ocean.state.errors import InvalidValue
+from ocean.state.values import (
     MAX_BYTES,
     Json,
     body_hash,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Reference
 
 from ocean import Clog, InvalidValue, WebhookRefused, sign_webhook
-from ocean.kernel.webhooks import Signed, check_signature, read_signed, secrets_of
+from ocean.clog.webhooks import Signed, check_signature, read_signed, secrets_of
 
 NOW = 1_700_000_000_000
 SECRET = "whsec_" + base64.b64encode(b"s" * 24).decode()

@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from ocean import Continue, Done, Ok, Outcome, RetryPolicy, RunNotFound, Tick, TickResult, UnknownClog, Wait
-from ocean.kernel.observing import Listener, TickSeen
-from ocean.kernel.records import Claim
-from ocean.kernel.scene import Scene
-from ocean.kernel.working import TickWork
+from ocean.kernel.call_context import Scene
+from ocean.kernel.metrics import Listener, TickSeen
+from ocean.kernel.tick_run import TickWork
+from ocean.state.records import Claim
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, log, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Clog, Continue, Done, InvalidValue, Key, Ok, Outcome, Retry, RetryPolicy, RunStatus, Tick, Wait
-from ocean.kernel.errors import RequestKeyReused
-from ocean.kernel.records import KeyInfo
+from ocean.state.errors import RequestKeyReused
+from ocean.state.records import KeyInfo
 from ocean.testing import World
 from tests.lifecycle.acting import Script, die_holding, dump, log, look, stage, start, start_idle, types
 

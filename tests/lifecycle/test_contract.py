@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from ocean import Clog, Continue, Done, InvalidValue, Ocean, OceanError, Ok, Outcome, Retry, RetryPolicy, Tick
-from ocean.kernel.errors import RunNotFound
+from ocean.state.errors import RunNotFound
 from ocean.testing import world, worlds
 from tests.lifecycle.acting import Script, log, look, stage, start, start_idle
 

@@ -24,7 +24,7 @@ from ocean import (
     Tick,
     Wait,
 )
-from ocean.kernel.records import Ending
+from ocean.state.records import Ending
 from ocean.testing import World
 from tests.lifecycle.acting import LOCK_MS, Act, Script, die_holding, dump, look, stage, start, start_idle
 from tests.races.arranging import units_written

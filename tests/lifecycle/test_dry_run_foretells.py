@@ -9,10 +9,10 @@ import pytest
 
 from ocean import CLEAR, Abort, Clog, Continue, Done, DryRun, Failed, Key, Ok, Outcome, Refuse, Retry, Tick, Wait
 from ocean.kernel.arguments import KERNEL_EVENTS, RunOptions
-from ocean.kernel.effects import RowKey
-from ocean.kernel.outcomes import error_info, outcome_name
 from ocean.kernel.store import RowsAsk
-from ocean.kernel.values import decode
+from ocean.state.effects import RowKey
+from ocean.state.outcomes import error_info, outcome_name
+from ocean.state.values import decode
 from ocean.testing import World
 from tests.lifecycle.acting import Script, log, look, stage, start, start_idle
 from tests.lifecycle.test_dry_run import rehearse

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ocean import Done, Failed, Ok, Outcome, RunInfo, Tick, Within
-from ocean.kernel.attributes import sort_key
-from ocean.kernel.finding import RunOrder
+from ocean.kernel.run_query import RunOrder
+from ocean.state.attributes import sort_key
 from ocean.testing import World
 from tests.lifecycle.acting import Script, stage
 

@@ -23,7 +23,7 @@ from ocean import (
     Wait,
     WorkDone,
 )
-from ocean.kernel.values import MAX_BYTES, MAX_DEPTH
+from ocean.state.values import MAX_BYTES, MAX_DEPTH
 from ocean.testing import World
 from tests.lifecycle.acting import dump, log, look, stage, start, types
 from tests.lifecycle.outside import LEASE_MS, lease, leases, outside, row_of

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from ocean import Clog, Continue, Done, Failed, InvalidValue, LeaseLost, Ocean, Ok, Outcome, Retry, StoreBusy, Tick
-from ocean.kernel.observing import Histogram, Listener, TickSeen, plain_code
+from ocean.kernel.metrics import Histogram, Listener, TickSeen, plain_code
 from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.store import TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 from tests.lifecycle.acting import LOCK_MS, Script, let_others_go_on, look, stage, start, start_idle
 from tests.lifecycle.outside import LEASE_MS, leases, outside
 from tests.races.arranging import busy_writer, queued, until

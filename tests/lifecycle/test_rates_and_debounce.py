@@ -20,7 +20,7 @@ from ocean import (
     Tick,
 )
 from ocean.kernel.arguments import new_run
-from ocean.kernel.values import body_hash
+from ocean.state.values import body_hash
 from ocean.testing import World
 from tests.lifecycle.acting import Script, dump, log, look, stage, start, start_idle, types
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Clog, Done, InvalidValue, Lease, LeaseLost, RunStatus
-from ocean.kernel.clock import Cancel
+from ocean.state.clock import Cancel
 from ocean.testing import ManualClock
 from tests.lifecycle.acting import Script, dump, let_others_go_on, log, look, stage, start
 from tests.lifecycle.outside import lease, leases, outside

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from ocean import Clog, ClogError, DedupeKeyReused, Done, InvalidValue, Ok, Outcome, Retry, RunInfo, Tick, Wait
+from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import World
 from tests.lifecycle.acting import Script, dump, log, look, stage, start, start_idle, types
 

@@ -7,10 +7,10 @@ import pytest
 from anyio.abc import TaskGroup
 
 from ocean import Clog, Continue, Done, Ok, Outcome, RunStatus, Tick
-from ocean.kernel.poking import Standing
+from ocean.kernel.verbs.advance import Standing
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
-from ocean.ticking import Ticker, ticker
+from ocean.ticker import Ticker, ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]

@@ -11,7 +11,7 @@ import pytest
 
 from ocean import Done, Ok, Outcome, Retry, Tick
 from ocean.kernel.streaming import MOST_AHEAD, MOST_AHEAD_CHARACTERS
-from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from tests.lifecycle.acting import Script, log, look, stage, start

@@ -15,7 +15,7 @@ from ocean import Done, Event, Ok, Outcome, StoreBusy, Tick
 from ocean.compose import Ocean
 from ocean.events import tail as tails
 from ocean.events.follower import Place
-from ocean.kernel.filters import FeedFilter
+from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from tests.lifecycle.acting import Script, let_others_go_on, log, stage, start, start_idle

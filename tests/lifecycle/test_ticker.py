@@ -11,7 +11,7 @@ import pytest
 from ocean import AdvanceResult, Done, Ocean, Ok, Outcome, RunStatus, StoreBusy, Tick, Wait
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 from tests.lifecycle.ticking import PATIENCE_S, until_ticks
 
@@ -225,7 +225,7 @@ async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog
             await let_others_go_on(w)
             w.clock.advance(1_000)
             await until_ticks(w, one, 1)
-    (told,) = [record for record in caplog.records if record.name == "ocean.ticking"]
+    (told,) = [record for record in caplog.records if record.name == "ocean.ticker"]
     assert told.getMessage() == "a poke failed; the next one comes by itself"
     assert told.exc_info is not None
     assert "no such column" in str(told.exc_info[1])

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from ocean import Done, Outcome, RunStatus, Tick, Wait
-from ocean.kernel.advancing import LOOK_MS, LOOKS
-from ocean.kernel.records import Claim
+from ocean.kernel.advance import LOOK_MS, LOOKS
 from ocean.kernel.store import ClaimAsk
+from ocean.state.records import Claim
 from ocean.testing import World
-from ocean.ticking import MOST_AT_WORK, Ticker, ticker
+from ocean.ticker import MOST_AT_WORK, Ticker, ticker
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start, start_idle
 from tests.lifecycle.ticking import PATIENCE_S, until_asleep, until_ticks
 from tests.races.arranging import until

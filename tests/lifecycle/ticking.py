@@ -4,7 +4,7 @@ import anyio
 
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
-from ocean.ticking import Ticker
+from ocean.ticker import Ticker
 from tests.lifecycle.acting import let_others_go_on
 from tests.postgres.tables import of_postgres
 from tests.races.arranging import until

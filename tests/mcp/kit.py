@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 
 from ocean import Clog, Tick
 from ocean.http.app import make_app
-from ocean.kernel.access import KeyScope
-from ocean.mcp.serving import mounted
+from ocean.mcp.transport import mounted
+from ocean.state.access import KeyScope
 from ocean.testing import World, world
 from tests.http.kit import obedient
 from tests.invariants import check

@@ -5,8 +5,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from ocean.kernel.access import KEY_SCOPES, KeyScope
 from ocean.mcp.tools import TOOLS
+from ocean.state.access import KEY_SCOPES, KeyScope
 from tests.mcp.kit import URL, Agency, answered, refused
 from tests.mcp.test_tools import CALLS, some_runs
 from tests.stores.dump import changed, dump, of_sqlite

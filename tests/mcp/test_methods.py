@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from ocean import Clog, Tick
-from ocean.mcp.methods import method_tools
+from ocean.mcp.method_tools import method_tools
 from ocean.mcp.schemas import schemas
 
 

@@ -11,8 +11,8 @@ from mcp import MCPError
 
 from ocean import Clog, Done, InvalidValue, Outcome, Reply, Tick
 from ocean.http.app import make_app
-from ocean.mcp.serving import mounted
 from ocean.mcp.tools import TOOLS
+from ocean.mcp.transport import mounted
 from ocean.testing import world
 from tests.cli.kit import ROOT
 from tests.mcp.kit import Agency, agency, answered, refused

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ocean.kernel.records import Key
+from ocean.state.records import Key
 
 KEYS = ("a", "b", "c")
 CAP = 2

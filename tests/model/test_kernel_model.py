@@ -15,13 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
 from ocean.kernel.arguments import UNSET, new_run, new_signal
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
-from ocean.kernel.eligibility import holds
-from ocean.kernel.errors import LockLost, RunEnded
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import Claim, ClogRecord, RunStatus
 from ocean.kernel.store import (
     CallCommit,
     CallConflict,
@@ -35,6 +28,13 @@ from ocean.kernel.store import (
     Store,
     TickCommit,
 )
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Take
+from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
+from ocean.state.eligibility import holds
+from ocean.state.errors import LockLost, RunEnded
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import Claim, ClogRecord, RunStatus
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.invariants import check_tables

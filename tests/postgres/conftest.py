@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ocean.compose import open_test_store
-from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
+from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG
 from tests.invariants import check_store

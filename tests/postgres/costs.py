@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import anyio
 
 from ocean import SystemClock
-from ocean.stores.postgres.link import Connection, Link
-from ocean.stores.postgres.options import options_from
+from ocean.stores.postgres.client.batches import Writing
+from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.store import PostgresStore
-from ocean.stores.postgres.writing import Writing
 
 T = TypeVar("T")
 

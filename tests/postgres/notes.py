@@ -9,10 +9,10 @@ from typing import Any
 import asyncpg
 
 from ocean import SystemClock
-from ocean.stores.postgres.link import Link
+from ocean.stores.postgres.client.batches import Writing
+from ocean.stores.postgres.client.connection import Link
+from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.migrate import migrate
-from ocean.stores.postgres.options import options_from
-from ocean.stores.postgres.writing import Writing
 from tests.postgres.server import blank_database, blocking
 
 VERBS = """

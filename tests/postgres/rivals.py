@@ -9,7 +9,7 @@ import anyio
 import asyncpg
 
 from ocean.kernel.store import ClaimAsk
-from ocean.stores.postgres.wording import claim_words
+from ocean.stores.postgres.client.payloads import claim_words
 
 PATIENCE_S = 20
 """Longer than anything here takes, shorter than a hung test."""

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from ocean.stores.postgres.client.test_clock import install_test_clock
 from ocean.stores.postgres.migrate import migrate
-from ocean.stores.postgres.test_clock import install_test_clock
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ import sqlite3
 from typing import Any
 
 from ocean.kernel.store import Store
-from ocean.stores.postgres.link import Connection
+from ocean.stores.postgres.client.connection import Connection
 from ocean.stores.postgres.store import PostgresStore
-from ocean.testing.inline_database import private_connection
+from ocean.testing.simulation.inline_database import private_connection
 from tests.stores.dump import Tables, dump, table_names
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.effects import Debounce
-from ocean.kernel.outcomes import Done, Outcome, Wait
-from ocean.kernel.records import Claim, ClogRecord
 from ocean.kernel.store import ClaimAsk, Request, Store
+from ocean.state.effects import Debounce
+from ocean.state.outcomes import Done, Outcome, Wait
+from ocean.state.records import Claim, ClogRecord
 from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending

@@ -8,9 +8,9 @@ import anyio.lowlevel
 import pytest
 
 from ocean import SystemClock
-from ocean.kernel.clock import Clock
-from ocean.stores.postgres.link import AT_HAND_MS, CLOSING_S, Connection, Link
-from ocean.stores.postgres.options import options_from
+from ocean.state.clock import Clock
+from ocean.stores.postgres.client.connection import AT_HAND_MS, CLOSING_S, Connection, Link
+from ocean.stores.postgres.client.options import options_from
 from ocean.testing import ManualClock
 from tests.postgres.rivals import rival
 

@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 
 from ocean.compose import open_test_store
-from ocean.kernel.errors import StoreFailed
-from ocean.kernel.outcomes import Done, Ok, Retry
-from ocean.kernel.records import ClogRecord, SignalReceipt
 from ocean.kernel.store import Store
-from ocean.stores.postgres.claiming import claim_from
-from ocean.stores.postgres.wording import signal_words
+from ocean.state.errors import StoreFailed
+from ocean.state.outcomes import Done, Ok, Retry
+from ocean.state.records import ClogRecord, SignalReceipt
+from ocean.stores.postgres.claims import claim_from
+from ocean.stores.postgres.client.payloads import signal_words
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

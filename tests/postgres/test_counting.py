@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.counters import MOST, MOST_OWED, MOST_UNITS, Counter, CounterKind, Take, decide, reserve
-from ocean.kernel.errors import InvalidValue
+from ocean.state.counters import MOST, MOST_OWED, MOST_UNITS, Counter, CounterKind, Take, decide, reserve
+from ocean.state.errors import InvalidValue
 from tests.postgres.asking import Asking, asking
 
 compared = settings(

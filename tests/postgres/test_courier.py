@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from ocean import StoreUnusable, SystemClock
-from ocean.kernel.errors import StoreFailed
-from ocean.stores.postgres.courier import Courier
-from ocean.stores.postgres.options import options_from
+from ocean.state.errors import StoreFailed
+from ocean.stores.postgres.client.lock_thread import Courier
+from ocean.stores.postgres.client.options import options_from
 from tests.postgres.notes import notes_database, words_in
 from tests.postgres.proxy import proxied
 

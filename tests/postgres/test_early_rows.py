@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from ocean.compose import open_test_store
-from ocean.kernel.effects import NewRun
-from ocean.kernel.errors import RunEnded
-from ocean.kernel.outcomes import Done
-from ocean.kernel.records import DEFAULT_QUEUE, RunInfo, RunStatus
 from ocean.kernel.store import Store
-from ocean.stores.postgres.wording import run_words
+from ocean.state.effects import NewRun
+from ocean.state.errors import RunEnded
+from ocean.state.outcomes import Done
+from ocean.state.records import DEFAULT_QUEUE, RunInfo, RunStatus
+from ocean.stores.postgres.client.payloads import run_words
 from ocean.testing import ManualClock
 from tests.conformance.kit import a_run, a_signal, an_ask, claim, ended_run, events, run_tick, the_run
 from tests.postgres.rivals import PATIENCE_S, Rival, rival

@@ -11,16 +11,16 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ocean.kernel.clock import Clock
-from ocean.kernel.effects import Effects, NewEvent, RowWrite
-from ocean.kernel.errors import StoreFailed
-from ocean.kernel.outcomes import Done, Ok
-from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Committed, Store
-from ocean.stores.postgres.link import Connection, Link
-from ocean.stores.postgres.options import options_from
+from ocean.state.clock import Clock
+from ocean.state.effects import Effects, NewEvent, RowWrite
+from ocean.state.errors import StoreFailed
+from ocean.state.outcomes import Done, Ok
+from ocean.state.records import ClogRecord
+from ocean.stores.postgres.client.batches import Writing
+from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.store import PostgresStore
-from ocean.stores.postgres.writing import Writing
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, GLOBAL, SESSION, a_run, a_signal, an_ask, commit_of, pending, row
 from tests.postgres.server import fresh_database, return_database

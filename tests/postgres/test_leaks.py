@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from ocean import SystemClock
-from ocean.stores.postgres.courier import Courier
-from ocean.stores.postgres.options import options_from
-from ocean.stores.postgres.waking import Waking
+from ocean.stores.postgres.client.lock_thread import Courier
+from ocean.stores.postgres.client.notifications import Waking
+from ocean.stores.postgres.client.options import options_from
 from tests.postgres.notes import Desk, desk, notes_database, words_in
 
 pytestmark = pytest.mark.anyio

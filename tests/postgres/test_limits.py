@@ -5,7 +5,7 @@ import asyncpg
 import pytest
 
 from ocean import StoreBusy
-from ocean.stores.postgres.options import options_from
+from ocean.stores.postgres.client.options import options_from
 from tests.postgres.notes import desk, notes_database, words_in
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from ocean import StoreUnusable, SystemClock
-from ocean.stores.postgres.link import Link
-from ocean.stores.postgres.options import options_from
-from ocean.stores.postgres.waking import Waking
+from ocean.stores.postgres.client.connection import Link
+from ocean.stores.postgres.client.notifications import Waking
+from ocean.stores.postgres.client.options import options_from
 from tests.postgres.proxy import proxied
 
 pytestmark = pytest.mark.anyio

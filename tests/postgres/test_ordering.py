@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from ocean import SystemClock
-from ocean.kernel.outcomes import Done
-from ocean.kernel.records import Claim, ClogRecord, RunStatus
 from ocean.kernel.store import Committed
+from ocean.state.outcomes import Done
+from ocean.state.records import Claim, ClogRecord, RunStatus
 from ocean.stores.postgres.store import PostgresStore
 from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit, pending, the_run
 from tests.postgres.proxy import Cut, Proxy, proxied

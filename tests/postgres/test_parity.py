@@ -23,7 +23,7 @@ from ocean import (
     Wait,
 )
 from ocean.compose import open_test_store
-from ocean.kernel.values import decode
+from ocean.state.values import decode
 from ocean.testing import ManualClock
 from tests.postgres.tables import postgres_tables
 from tests.stores.dump import Tables, dump, of_sqlite

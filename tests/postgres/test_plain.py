@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.effects import Effects, NewEvent, RowWrite
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.effects import Effects, NewEvent, RowWrite
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import ClogRecord
 from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending, run_row

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import asyncpg
 import pytest
 
-from ocean.stores.postgres.options import PLANS
+from ocean.stores.postgres.client.options import PLANS
 from tests.postgres.test_ordering import without
 from tests.postgres.test_pooler import a_life
 

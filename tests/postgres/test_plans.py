@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from ocean import Done, Ok
-from ocean.kernel.effects import Effects, NewEvent, RowWrite, SetTimer
-from ocean.kernel.filters import FeedFilter, RunFilter, Span
-from ocean.kernel.records import Claim, ClogRecord, RunStatus
 from ocean.kernel.store import RowsAsk, SweepAsk
+from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
+from ocean.state.filters import FeedFilter, RunFilter, Span
+from ocean.state.records import Claim, ClogRecord, RunStatus
 from tests.conformance.kit import CLOG, LOCK_MS, a_run, a_signal, an_ask, commit_of, pending, run_row, tick_row
 from tests.postgres.costs import Cost, MeasuredStore, measured, together
 from tests.postgres.crowd import AGE, OLD, OLD_TOO, make_burst, make_crowd

@@ -6,7 +6,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from ocean import Clog, Continue, Done, Ocean, Outcome, StoreUnusable, Tick
-from ocean.stores.postgres.options import options_from
+from ocean.stores.postgres.client.options import options_from
 from tests.postgres.pooler import pooled
 
 pytestmark = pytest.mark.anyio

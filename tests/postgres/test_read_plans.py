@@ -9,13 +9,13 @@ import asyncpg
 import pytest
 
 from bench.idle_poke import fill as make_runs
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.finding import run_filter
-from ocean.stores.migrate import migrate
-from ocean.stores.postgres.asking import READ, WALK
+from ocean.kernel.run_query import run_filter
+from ocean.state.filters import FeedFilter
+from ocean.stores.postgres.client.reading import READ, WALK
+from ocean.stores.postgres.client.test_clock import install_test_clock
 from ocean.stores.postgres.listing import count, feed, page
 from ocean.stores.postgres.migrate import migrate as migrate_server
-from ocean.stores.postgres.test_clock import install_test_clock
+from ocean.stores.sqlite.migrate import migrate
 from tests.conformance.kit import CLOG, OTHER_CLOG
 from tests.postgres.filling import fill
 from tests.postgres.server import blank_database, blocking

@@ -6,15 +6,15 @@ import asyncpg
 import pytest
 
 from ocean.compose import open_test_store
-from ocean.kernel.access import ApiKey
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import Debounce, Effects, RowWrite
-from ocean.kernel.errors import OceanError
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.finding import run_filter
-from ocean.kernel.outcomes import Done, Failed, Ok, Wait
-from ocean.kernel.records import ClogRecord, Key, RunStatus
+from ocean.kernel.run_query import run_filter
 from ocean.kernel.store import ClaimableClog, ClaimAsk, LeaseAsk, Request, RowsAsk, Store, SweepAsk
+from ocean.state.access import ApiKey
+from ocean.state.counters import Take
+from ocean.state.effects import Debounce, Effects, RowWrite
+from ocean.state.errors import OceanError
+from ocean.state.filters import FeedFilter
+from ocean.state.outcomes import Done, Failed, Ok, Wait
+from ocean.state.records import ClogRecord, Key, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

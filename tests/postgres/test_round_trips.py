@@ -10,11 +10,11 @@ import pytest
 
 from ocean import Clog, Done, Ocean, OceanError, Ok, Outcome, SystemClock, Tick
 from ocean.compose import open_store, open_test_store
-from ocean.kernel.observing import Listener, TickSeen
-from ocean.kernel.records import ClogRecord
+from ocean.kernel.metrics import Listener, TickSeen
 from ocean.kernel.store import Committed, RowsAsk, Store
+from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock
-from ocean.ticking import ticker
+from ocean.ticker import ticker
 from tests.conformance.kit import (
     CLOG,
     a_run,

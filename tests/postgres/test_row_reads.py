@@ -11,12 +11,12 @@ import anyio.lowlevel
 import pytest
 
 from ocean import SystemClock
-from ocean.kernel.effects import Effects, RowKey, RowWrite
-from ocean.kernel.errors import StoreFailed, StoreUnusable
-from ocean.kernel.outcomes import Ok
-from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import RowsAnswer, RowsAsk
-from ocean.stores.postgres.row_reads import MOST_ROWS
+from ocean.state.effects import Effects, RowKey, RowWrite
+from ocean.state.errors import StoreFailed, StoreUnusable
+from ocean.state.outcomes import Ok
+from ocean.state.records import ClogRecord
+from ocean.stores.postgres.client.row_batches import MOST_ROWS
 from ocean.stores.postgres.store import PostgresStore
 from tests.conformance.kit import CLOG, GLOBAL, SESSION, claim, commit_of, pending, run_row
 from tests.postgres.rivals import PATIENCE_S, rival

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ocean.kernel.arguments import UNSET, new_run
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import CancelTimer, Effects, NewRun, RowWrite, SetTimer
-from ocean.kernel.errors import OceanError
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import Claim, ClogRecord, Key
 from ocean.kernel.store import LeaseAsk, LeaseCompletion, Store, SweepAsk
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Take
+from ocean.state.effects import CancelTimer, Effects, NewRun, RowWrite, SetTimer
+from ocean.state.errors import OceanError
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import Claim, ClogRecord, Key
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, GLOBAL, OTHER_CLOG, SESSION, a_call, a_run, a_signal, an_ask, commit_of

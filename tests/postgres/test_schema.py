@@ -16,8 +16,8 @@ import asyncpg
 import pytest
 
 from ocean import Clog, Done, Ocean, OceanError, Outcome, StoreUnusable, Tick
-from ocean.stores.migrate import migrate as migrate_sqlite
 from ocean.stores.postgres.migrate import MIGRATING, functions, migrate, migrations, schema_version
+from ocean.stores.sqlite.migrate import migrate as migrate_sqlite
 from tests.postgres.server import blank_database
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ocean.stores.postgres.server_clock import ServerClock
+from ocean.stores.postgres.client.server_clock import ServerClock
 from ocean.testing import ManualClock
 
 HOUR_MS = 3_600_000

@@ -6,7 +6,7 @@ import pytest
 
 from ocean import Clog, Done, Ocean, Ok, Outcome, SystemClock, Tick, Wait
 from ocean.compose import open_store
-from ocean.kernel.records import ClogRecord
+from ocean.state.records import ClogRecord
 from ocean.stores.postgres.store import PostgresStore
 from tests.conformance.kit import CLOG, an_ask
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel import transitions as t
-from ocean.kernel.backoff import RetryPolicy, delay_for
-from ocean.kernel.eligibility import is_lapsed_lease, kernel_end
-from ocean.kernel.errors import RunEnded
-from ocean.kernel.ids import even_roll
-from ocean.kernel.lanes import pick
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Retry, Wait, outcome_name
-from ocean.kernel.records import Delay, Ending, Run, RunStatus, changed
-from ocean.stores.migrate import migrate
-from ocean.stores.rows import run_from
-from ocean.stores.sqlite.held import QUERIES
+from ocean.state import transitions as t
+from ocean.state.backoff import RetryPolicy, delay_for
+from ocean.state.claim_order import pick
+from ocean.state.eligibility import is_lapsed_lease, kernel_end
+from ocean.state.errors import RunEnded
+from ocean.state.ids import even_roll
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait, outcome_name
+from ocean.state.records import Delay, Ending, Run, RunStatus, changed
+from ocean.stores.shared.rows import run_from
+from ocean.stores.sqlite.engine.write_buffer import QUERIES
+from ocean.stores.sqlite.migrate import migrate
 from tests.postgres.asking import Asking, asking
 
 MANY = 2_000

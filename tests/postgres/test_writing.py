@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from ocean import StoreBusy, StoreUnusable
-from ocean.kernel.errors import InvalidValue, RunNotFound, StoreFailed
 from ocean.kernel.store import Request
-from ocean.stores.postgres.writing import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Guesses
+from ocean.state.errors import InvalidValue, RunNotFound, StoreFailed
+from ocean.stores.postgres.client.batches import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Guesses
 from tests.postgres.notes import Desk, desk, notes_database, words_in
 from tests.postgres.proxy import proxied
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Clog, Event, Ok, StoreUnusable, Tick
-from ocean.stores.sqlite.groups import Item
+from ocean.stores.sqlite.engine.group_commit import Item
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import world
 

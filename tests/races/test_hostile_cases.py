@@ -12,11 +12,11 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, RunCount, RunStatus, StoreUnusable, Tick
-from ocean.kernel.clog import Handler
-from ocean.kernel.filters import FeedFilter
+from ocean.clog.clog import Handler
 from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.state.filters import FeedFilter
+from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import World, world
 from tests.invariants import check, check_tables
 

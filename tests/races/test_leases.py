@@ -21,8 +21,8 @@ from ocean import (
     RunStatus,
     WorkDone,
 )
-from ocean.kernel.effects import RowKey
-from ocean.kernel.records import Claim
+from ocean.state.effects import RowKey
+from ocean.state.records import Claim
 from ocean.testing import World
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, log, look, stage, start, types
 from tests.lifecycle.outside import LEASE_MS, lease, leases, outside, row_of

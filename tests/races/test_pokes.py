@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Retry, RunInfo, RunStatus, Tick, TickResult, Wait
-from ocean.kernel.records import Claim
 from ocean.kernel.store import ClaimAsk
+from ocean.state.records import Claim
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, world
 from tests.invariants import check

@@ -12,7 +12,7 @@ import pytest
 from ocean import Continue, Done, Event
 from ocean.events import feed as feeds
 from ocean.events import tail as tails
-from ocean.kernel.filters import FeedFilter
+from ocean.state.filters import FeedFilter
 from ocean.testing import World
 from tests.lifecycle.acting import Script, let_others_go_on, log, stage, start, start_idle
 from tests.races.arranging import until

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ocean import Abort, Continue, Done, Failed, Ok, Outcome, Retry, Tick, Wait
-from ocean.kernel.clock import sleep
+from ocean.state.clock import sleep
 from tests.simulation.history import Called
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ocean import BulkStopped, Ocean, OceanError, StoreBusy, StoreFailed
-from ocean.kernel.clock import sleep
-from ocean.ticking import Ticker
+from ocean.state.clock import sleep
+from ocean.ticker import Ticker
 from tests.simulation import verbs
 from tests.simulation.history import Asked
 from tests.simulation.instances import Instance, Unreachable

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ocean import Clog, Ocean, Tick
-from ocean.kernel.clock import sleep
+from ocean.state.clock import sleep
 from tests.linearizability.clients import History, anybody, drawn
 from tests.linearizability.decisions import decision
 from tests.simulation.acting import hiccup

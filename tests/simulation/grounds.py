@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 import anyio
 
 from ocean import LockLost, StoreBusy, StoreFailed
-from ocean.kernel.clock import Clock
-from ocean.kernel.records import Claim, Lock, Run
 from ocean.kernel.store import ClaimAsk, Store, TickAnswer, TickCommit
-from ocean.stores.postgres.link import Connection
+from ocean.state.clock import Clock
+from ocean.state.records import Claim, Lock, Run
+from ocean.stores.postgres.client.batches import CLAIM
+from ocean.stores.postgres.client.connection import Connection
+from ocean.stores.postgres.client.payloads import claim_words
 from ocean.stores.postgres.store import PostgresStore
-from ocean.stores.postgres.wording import claim_words
-from ocean.stores.postgres.writing import CLAIM
-from ocean.stores.rows import run_from
+from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.claiming import claim_due
-from ocean.stores.sqlite.transaction import Transaction
-from ocean.stores.sqlite.unit import Unit
-from ocean.testing.inline_database import InlineDatabase, private_connection
+from ocean.stores.sqlite.engine.transaction import Transaction
+from ocean.stores.sqlite.engine.unit_of_work import Unit
+from ocean.testing.simulation.inline_database import InlineDatabase, private_connection
 from tests.postgres.server import fresh_database, return_database
 from tests.postgres.tables import copy
 from tests.simulation.instances import WatchedStore, is_rehearsal

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ocean import OceanError
-from ocean.kernel.clock import sleep
+from ocean.state.clock import sleep
 from tests.simulation.instances import Unreachable
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocean import Clog, LockLost, Ocean, OceanError, StoreUnusable
 from ocean.kernel.store import Store, TickAnswer, TickCommit
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.unit import Unit
-from ocean.testing.inline_database import InlineDatabase
-from ocean.testing.processes import Process
-from ocean.testing.virtual_clock import VirtualClock
+from ocean.testing.simulation.inline_database import InlineDatabase
+from ocean.testing.simulation.processes import Process
+from ocean.testing.simulation.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

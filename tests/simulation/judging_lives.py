@@ -4,7 +4,7 @@ from collections import Counter
 from fractions import Fraction
 from math import ceil
 
-from ocean.kernel.retrying import retry_id
+from ocean.state.retry_as_new import retry_id
 from tests.simulation.plan import VERBS_FOR_MANY
 from tests.simulation.story import Story
 from tests.simulation.verbs import LONGEST_REST_MS, RATE_LIMIT, RATE_PER_MS, REST_MS

@@ -8,14 +8,26 @@ from typing import Any
 
 import anyio
 
-from ocean.kernel import eligibility, lanes, locks, tick, transitions, working
-from ocean.kernel.effects import Effects
-from ocean.kernel.outcomes import Retry
-from ocean.kernel.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
-from ocean.stores.sqlite import committing, counters, creating, effects, ending, inbox, keys, log, requests, storage
-from ocean.stores.sqlite.held import QUERIES
+from ocean.kernel import locks, tick, tick_run
+from ocean.state import claim_order, eligibility, transitions
+from ocean.state.effects import Effects
+from ocean.state.outcomes import Retry
+from ocean.state.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
+from ocean.stores.sqlite import (
+    committing,
+    counters,
+    creating,
+    effects,
+    ending,
+    event_log,
+    inbox,
+    keys,
+    requests,
+    storage,
+)
+from ocean.stores.sqlite.engine.unit_of_work import Unit
+from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.unit import Unit
 from tests.simulation.mutating import Change, put, put_everywhere
 
 MUTANTS: dict[str, Change] = {}
@@ -141,8 +153,8 @@ async def _answering_none(*_: Any) -> None:
 
 @_named("cursor skips")
 def _cursor_skips(undo: ExitStack) -> None:
-    old = log.read_events
-    put(undo, log, "read_events", lambda u, where, after, limit: old(u, where, after + 1 if after else 0, limit))
+    old = event_log.read_events
+    put(undo, event_log, "read_events", lambda u, where, after, limit: old(u, where, after + 1 if after else 0, limit))
 
 
 @_named("streamed without fence")
@@ -179,13 +191,13 @@ def _retry_commits(undo: ExitStack) -> None:
         effects.apply_effects(u, c.effects, effects.Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call))
         return old(u, u.run(run.run_id), c, outcome, row)
 
-    async def call(self: working.TickWork, number: int) -> tuple[Any, Effects]:
-        scene = self._scene = working.scene_of(self._crew, self.claim, number)
+    async def call(self: tick_run.TickWork, number: int) -> tuple[Any, Effects]:
+        scene = self._scene = tick_run.scene_of(self._crew, self.claim, number)
         scene.refused = self._refused
-        return await working.outcome_of(scene, self._clog, anyio.CancelScope()), scene.effects
+        return await tick_run.outcome_of(scene, self._clog, anyio.CancelScope()), scene.effects
 
     put(undo, committing, "_commit_retry", commit_retry)
-    put(undo, working.TickWork, "_call", call)
+    put(undo, tick_run.TickWork, "_call", call)
 
 
 @_named("wake_at not cleared")
@@ -212,13 +224,13 @@ def _deadline_ignored(undo: ExitStack) -> None:
 
 @_named("urgent runs only")
 def _no_fairness(undo: ExitStack) -> None:
-    old = lanes.pick
+    old = claim_order.pick
     put_everywhere(undo, old, lambda due, limit, slot: old(due, limit, 0) if limit == 1 else old(due, limit, slot))
 
 
 @_named("priority ignored")
 def _no_priority(undo: ExitStack) -> None:
-    old = lanes.pick
+    old = claim_order.pick
     put_everywhere(undo, old, lambda due, limit, slot: old([changed(run, priority=5) for run in due], limit, slot))
 
 

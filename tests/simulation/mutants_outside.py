@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ocean.events import feed, follower
-from ocean.kernel import bulk
-from ocean.kernel.filters import FeedFilter
+from ocean.kernel.verbs import bulk
+from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite import delaying, effects
 from ocean.stores.sqlite.store import SqliteStore
 from tests.simulation.mutating import Change, put

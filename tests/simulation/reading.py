@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from ocean import Ocean, OceanError
-from ocean.kernel.clock import sleep
+from ocean.state.clock import sleep
 from tests.simulation.history import Feed
 from tests.simulation.instances import Instance, Unreachable
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio import from_thread, to_thread
 
-from ocean.kernel.clock import sleep
+from ocean.state.clock import sleep
 from ocean.testing import VirtualClock, VirtualLoop
 from tests.simulation import threads
 from tests.simulation.threads import one_at_a_time

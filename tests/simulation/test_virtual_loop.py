@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.clock import sleep
+from ocean.state.clock import sleep
 from ocean.testing import LostWakeUp, Process, VirtualClock, VirtualLoop
 
 HOUR = 3_600_000

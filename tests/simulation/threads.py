@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from anyio._backends import _asyncio
 
-from ocean.testing.virtual_loop import VirtualLoop
+from ocean.testing.simulation.virtual_loop import VirtualLoop
 
 PATIENCE_S = 60
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ocean import Key, Ocean, RetryPolicy, RunInfo
-from ocean.kernel.records import Run, RunStatus
+from ocean.state.records import Run, RunStatus
 from tests.simulation.acting import CAP, COUNTERS
 from tests.simulation.history import Asked
 from tests.simulation.instances import is_rehearsal

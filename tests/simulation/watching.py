@@ -7,15 +7,15 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ocean.kernel.eligibility import holds, is_lapsed_lease, kernel_end
-from ocean.kernel.lanes import FAIR_EVERY
-from ocean.kernel.records import ENDED, Ending, Run, RunStatus
 from ocean.kernel.store import ClaimableClog, ClaimAsk
-from ocean.kernel.transitions import due_at, next_call_at
-from ocean.stores.rows import run_from
+from ocean.state.claim_order import FAIR_EVERY
+from ocean.state.eligibility import holds, is_lapsed_lease, kernel_end
+from ocean.state.records import ENDED, Ending, Run, RunStatus
+from ocean.state.transitions import due_at, next_call_at
+from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.claiming import surroundings
-from ocean.stores.sqlite.transaction import Transaction
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.engine.transaction import Transaction
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from tests import invariants
 
 if TYPE_CHECKING:

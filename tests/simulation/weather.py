@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ocean import StoreBusy, StoreFailed, StoreUnusable
-from ocean.kernel.clock import sleep
-from ocean.stores.sqlite.groups import Item
-from ocean.stores.sqlite.transaction import Transaction
-from ocean.testing.inline_database import Weather
+from ocean.state.clock import sleep
+from ocean.stores.sqlite.engine.group_commit import Item
+from ocean.stores.sqlite.engine.transaction import Transaction
+from ocean.testing.simulation.inline_database import Weather
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from ocean import Done, Failed, LeaseLost, Ocean, OceanError, Ok, Outcome, Retry, StoreBusy, StoreFailed, Wait
-from ocean.kernel.clock import sleep
 from ocean.kernel.leasing import Lease
+from ocean.state.clock import sleep
 from tests.simulation.history import Asked
 from tests.simulation.instances import Instance, Unreachable
 

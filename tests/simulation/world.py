@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
-from ocean.kernel.clock import sleep
-from ocean.kernel.ids import drawing_from
-from ocean.testing.processes import Process
-from ocean.testing.virtual_clock import VirtualClock
-from ocean.testing.virtual_loop import LostWakeUp, VirtualLoop
+from ocean.state.clock import sleep
+from ocean.state.ids import drawing_from
+from ocean.testing.simulation.processes import Process
+from ocean.testing.simulation.virtual_clock import VirtualClock
+from ocean.testing.simulation.virtual_loop import LostWakeUp, VirtualLoop
 from tests.simulation import clients, healing, judging, reading, workers
 from tests.simulation.clogs import clogs_of
 from tests.simulation.deciding import Contest

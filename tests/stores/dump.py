@@ -4,7 +4,7 @@ import sqlite3
 from typing import Any
 
 from ocean.kernel.store import Store
-from ocean.stores.sqlite.database import Database
+from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 
 Tables = dict[str, list[tuple[Any, ...]]]

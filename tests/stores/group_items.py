@@ -6,13 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import CancelTimer, Effects, NewEvent, RowKey, RowWrite, SetTimer
-from ocean.kernel.errors import OceanError
-from ocean.kernel.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
-from ocean.kernel.records import Claim, ClogRecord
 from ocean.kernel.store import Request, Store
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Take
+from ocean.state.effects import CancelTimer, Effects, NewEvent, RowKey, RowWrite, SetTimer
+from ocean.state.errors import OceanError
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.records import Claim, ClogRecord
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

@@ -15,13 +15,13 @@ import anyio
 import pytest
 
 from ocean.compose import open_store
-from ocean.kernel.clock import SystemClock
-from ocean.kernel.errors import StoreBusy, StoreFailed, StoreUnusable
-from ocean.kernel.records import ClogRecord
 from ocean.kernel.store import Store
-from ocean.stores.sqlite import database as database_module
-from ocean.stores.sqlite.database import QUIET_ROUNDS, Database
-from ocean.stores.sqlite.transaction import Transaction
+from ocean.state.clock import SystemClock
+from ocean.state.errors import StoreBusy, StoreFailed, StoreUnusable
+from ocean.state.records import ClogRecord
+from ocean.stores.sqlite.engine import database as database_module
+from ocean.stores.sqlite.engine.database import QUIET_ROUNDS, Database
+from ocean.stores.sqlite.engine.transaction import Transaction
 from tests.conformance.kit import CLOG, a_run, claimed_run
 from tests.stores.dump import of_sqlite
 
@@ -206,8 +206,8 @@ async def test_a_process_that_forgot_to_close_exits_by_itself(path: Path) -> Non
     code = """
 import asyncio, sys
 from ocean.compose import open_store
-from ocean.kernel.clock import SystemClock
-from ocean.kernel.records import ClogRecord
+from ocean.state.clock import SystemClock
+from ocean.state.records import ClogRecord
 async def main():
     store = await open_store("sqlite:///" + sys.argv[1], SystemClock())
     await store.register_clogs([ClogRecord("counter", "1", False)])

@@ -9,9 +9,9 @@ import pytest
 
 from bench.idle_poke import fill, metered, plan
 from ocean import Within
-from ocean.kernel.filters import RunFilter
-from ocean.kernel.finding import run_filter
-from ocean.stores.migrate import migrate
+from ocean.kernel.run_query import run_filter
+from ocean.state.filters import RunFilter
+from ocean.stores.sqlite.migrate import migrate
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG

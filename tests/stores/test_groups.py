@@ -10,12 +10,12 @@ import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ocean.kernel.effects import Effects, RowWrite
-from ocean.kernel.errors import RunNotFound
-from ocean.kernel.outcomes import Done, Ok
-from ocean.stores.sqlite.database import Database
+from ocean.state.effects import Effects, RowWrite
+from ocean.state.errors import RunNotFound
+from ocean.state.outcomes import Done, Ok
+from ocean.stores.sqlite.engine.database import Database
+from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.store import SqliteStore
-from ocean.stores.sqlite.transaction import Transaction
 from ocean.testing import ManualClock
 from tests.conformance.kit import GLOBAL, a_run, a_signal, commit_of
 from tests.invariants import check_tables

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from ocean.compose import open_store
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.errors import LockLost
-from ocean.kernel.outcomes import Continue, Done, Ok, Outcome, Wait
-from ocean.kernel.records import Claim, ClogRecord, Run, RunStatus, changed
 from ocean.kernel.store import Behind, Committed, Contended, Store
-from ocean.stores.sqlite import groups
-from ocean.stores.sqlite.known import MOST_SESSIONS, AtWork, Known
-from ocean.stores.sqlite.transaction import Transaction
+from ocean.state.errors import LockLost
+from ocean.state.outcomes import Continue, Done, Ok, Outcome, Wait
+from ocean.state.records import Claim, ClogRecord, Run, RunStatus, changed
+from ocean.stores.sqlite.engine import group_commit
+from ocean.stores.sqlite.engine.cache import MOST_SESSIONS, AtWork, Known
+from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,
@@ -68,10 +68,10 @@ class Forgetful(Known):
 def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wrongly taken for known often breaks a constraint, and each item is then done alone, from the tables."""
 
-    def alone(db: object, item: groups.Item, known: object, why: BaseException) -> None:
+    def alone(db: object, item: group_commit.Item, known: object, why: BaseException) -> None:
         item.error = AssertionError(f"the group failed: {why!r}")
 
-    monkeypatch.setattr(groups, "_run_alone", alone)
+    monkeypatch.setattr(group_commit, "_run_alone", alone)
 
 
 def _plain_creation(run_id: str, priority: int, has_input: bool) -> Item:

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from bench.idle_poke import metered
-from ocean.kernel.outcomes import Done, Ok, Retry
-from ocean.kernel.records import Claim, ClogRecord
+from ocean.state.outcomes import Done, Ok, Retry
+from ocean.state.records import Claim, ClogRecord
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, OTHER_CLOG, a_run, an_ask, claim, claimed_run, commit, pending

@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ocean.kernel.errors import StoreUnusable
-from ocean.stores.sqlite.database import Database
+from ocean.state.errors import StoreUnusable
+from ocean.stores.sqlite.engine.database import Database
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import pytest
 
 from bench.idle_poke import fill
 from ocean.compose import open_store
-from ocean.kernel.clock import SystemClock
-from ocean.kernel.errors import StoreUnusable
-from ocean.stores.migrate import migrate, migrations
+from ocean.state.clock import SystemClock
+from ocean.state.errors import StoreUnusable
+from ocean.stores.sqlite.migrate import migrate, migrations
 from tests.stores.dump import table_names
 
 TABLES = {
@@ -145,7 +145,7 @@ RACER = """
 import asyncio, sys
 from bench.idle_poke import fill
 from ocean.compose import open_store
-from ocean.kernel.clock import SystemClock
+from ocean.state.clock import SystemClock
 async def main():
     store = await open_store("sqlite:///" + sys.argv[1], SystemClock())
     await store.close()

@@ -8,15 +8,15 @@ from functools import cache, partial
 import pytest
 
 from bench.idle_poke import fill, metered, plan
-from ocean.kernel.counters import Take
-from ocean.kernel.effects import Effects, NewEvent, RowWrite, SetTimer
-from ocean.kernel.filters import FeedFilter
-from ocean.kernel.finding import run_filter
-from ocean.kernel.outcomes import Continue, Done, Ok
-from ocean.kernel.records import ClogRecord
+from ocean.kernel.run_query import run_filter
 from ocean.kernel.store import RowsAsk, SweepAsk
-from ocean.stores.migrate import migrate
-from ocean.stores.sqlite.held import HELD, QUERIES, by_place
+from ocean.state.counters import Take
+from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
+from ocean.state.filters import FeedFilter
+from ocean.state.outcomes import Continue, Done, Ok
+from ocean.state.records import ClogRecord
+from ocean.stores.sqlite.engine.write_buffer import HELD, QUERIES, by_place
+from ocean.stores.sqlite.migrate import migrate
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.records import Event, Input, InputKind, RunInfo
-from ocean.stores.rows import maker
+from ocean.state.records import Event, Input, InputKind, RunInfo
+from ocean.stores.shared.rows import maker
 
 RECORDS: list[type[Any]] = [RunInfo, Event, Input]
 

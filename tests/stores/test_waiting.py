@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from ocean.stores.waiting import Waiter
+from ocean.stores.shared.waiter import Waiter
 
 pytestmark = pytest.mark.anyio
 

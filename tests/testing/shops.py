@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from ocean import Clog, Done, Ok, Outcome, Tick
-from ocean.kernel.tools import TOOLS
 from ocean.testing import CrashFound, CrashReport, Outside, World, crash_everywhere
+from ocean.tools.builtin import TOOLS
 
 URL = "https://pay.example/charges"
 CHARGE = f"POST {URL}"

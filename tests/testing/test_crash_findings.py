@@ -6,8 +6,8 @@ import pytest
 
 from ocean import Clog, Done, Outcome, RetryPolicy, Tick
 from ocean.testing import CrashFound, Difference, World, crash_everywhere
-from ocean.testing.lives import CALLED_AGAIN
-from ocean.testing.mortal import BEFORE_COMMIT, UNHEARD
+from ocean.testing.crash_points import CALLED_AGAIN
+from ocean.testing.crashable import BEFORE_COMMIT, UNHEARD
 from tests.testing import shops
 from tests.testing.shops import (
     CHARGE,

@@ -9,8 +9,8 @@ from anyio import lowlevel
 
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, Tick
 from ocean.testing import World, crash_everywhere
-from ocean.testing.lives import CALLED_AGAIN
-from ocean.testing.mortal import BEFORE_COMMIT, TOOLS, UNHEARD
+from ocean.testing.crash_points import CALLED_AGAIN
+from ocean.testing.crashable import BEFORE_COMMIT, TOOLS, UNHEARD
 from tests.testing.shops import (
     CHARGE,
     Renewed,
@@ -226,7 +226,7 @@ async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
 async def test_a_lock_that_the_killed_call_still_holds_stops_no_test_for_ever(
     is_per_process: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ocean.testing.mortal.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("ocean.testing.crashable.PATIENCE_SECONDS", 0.2)
     of_the_module = anyio.Lock()
 
     def make() -> list[Clog]:

@@ -6,7 +6,7 @@ import pytest
 
 from ocean import Clog, Continue, Done, Failed, Ok, Outcome, Retry, Tick, Wait
 from ocean.testing import World, crash_everywhere
-from ocean.testing.mortal import BEFORE_COMMIT
+from ocean.testing.crashable import BEFORE_COMMIT
 from tests.testing.shops import (
     CHARGE,
     charges_in_a_step,

@@ -1,9 +1,9 @@
 """Reading API keys, web sessions, and whose a run is."""
 
-from ocean.kernel.access import ApiKey, Standing
-from ocean.stores.deciding import is_live
-from ocean.stores.postgres.asking import Asking
-from ocean.stores.rows import api_key_from, standing_from
+from ocean.state.access import ApiKey, Standing
+from ocean.stores.postgres.client.reading import Asking
+from ocean.stores.shared.row_rules import is_live
+from ocean.stores.shared.rows import api_key_from, standing_from
 
 
 class AccessReads(Asking):

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ocean.kernel.filters import FeedFilter, RunFilter
-from ocean.kernel.records import Event, RunCount, RunPage
-from ocean.stores.cursors import cursor_of, key_of
-from ocean.stores.postgres.asking import Asking
-from ocean.stores.rows import event_from, shown_from
-from ocean.stores.streams import End, Key, Lead, Statement, compared, keys_in_order, lead_of, ordered
+from ocean.state.filters import FeedFilter, RunFilter
+from ocean.state.records import Event, RunCount, RunPage
+from ocean.stores.postgres.client.reading import Asking
+from ocean.stores.shared.cursors import cursor_of, key_of
+from ocean.stores.shared.index_ranges import End, Key, Lead, Statement, compared, keys_in_order, lead_of, ordered
+from ocean.stores.shared.rows import event_from, shown_from
 
 
 class Words:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from ocean.kernel.errors import StoreUnusable
+from ocean.state.errors import StoreUnusable
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]

@@ -5,27 +5,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ocean.kernel.access import ApiKey
-from ocean.kernel.clock import Clock
-from ocean.kernel.counters import Take, Taken
-from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
-from ocean.kernel.errors import LockLost
-from ocean.kernel.observing import Histogram
-from ocean.kernel.records import ClogRecord, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
+from ocean.kernel.metrics import Histogram
 from ocean.kernel.store import Request, SweepAsk
-from ocean.kernel.values import encode
-from ocean.stores.postgres.claiming import Claims
-from ocean.stores.postgres.committing import Commits, taken_from
-from ocean.stores.postgres.courier import Courier
-from ocean.stores.postgres.link import Link
-from ocean.stores.postgres.options import options_from
-from ocean.stores.postgres.reading import Reads
-from ocean.stores.postgres.retrying import Retries
-from ocean.stores.postgres.row_reads import RowReads
-from ocean.stores.postgres.waking import Waking
-from ocean.stores.postgres.wording import clog_words, event_words, request_words, run_words, signal_words, take_words
-from ocean.stores.postgres.writing import Writing
-from ocean.stores.rows import api_key_from, clog_from, shown_from
+from ocean.state.access import ApiKey
+from ocean.state.clock import Clock
+from ocean.state.counters import Take, Taken
+from ocean.state.effects import NewEvent, NewRun, NewSignal, RowKey
+from ocean.state.errors import LockLost
+from ocean.state.records import ClogRecord, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
+from ocean.state.values import encode
+from ocean.stores.postgres.claims import Claims
+from ocean.stores.postgres.client.batches import Writing
+from ocean.stores.postgres.client.connection import Link
+from ocean.stores.postgres.client.lock_thread import Courier
+from ocean.stores.postgres.client.notifications import Waking
+from ocean.stores.postgres.client.options import options_from
+from ocean.stores.postgres.client.payloads import (
+    clog_words,
+    event_words,
+    request_words,
+    run_words,
+    signal_words,
+    take_words,
+)
+from ocean.stores.postgres.client.row_batches import RowReads
+from ocean.stores.postgres.commits import Commits, taken_from
+from ocean.stores.postgres.reads import Reads
+from ocean.stores.postgres.retry_as_new import Retries
+from ocean.stores.shared.rows import api_key_from, clog_from, shown_from
 
 
 class PostgresStore(Claims, Commits, Retries, Reads):

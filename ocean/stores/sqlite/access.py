@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from ocean.kernel.access import ApiKey, Standing
-from ocean.kernel.values import encode
-from ocean.stores.deciding import is_live
-from ocean.stores.rows import api_key_from, standing_from
-from ocean.stores.sqlite.unit import Unit
-from ocean.stores.sqlite.units import Units
+from ocean.state.access import ApiKey, Standing
+from ocean.state.values import encode
+from ocean.stores.shared.row_rules import is_live
+from ocean.stores.shared.rows import api_key_from, standing_from
+from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 class AccessStore(Units):

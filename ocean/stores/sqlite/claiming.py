@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ocean.kernel.eligibility import Surroundings, holds
-from ocean.kernel.lanes import pick
-from ocean.kernel.records import Agenda, Claim, Run, RunStatus
 from ocean.kernel.store import ClaimAsk, NotClaimable
-from ocean.kernel.transitions import due_at
-from ocean.stores.planning import (
+from ocean.state.claim_order import pick
+from ocean.state.eligibility import Surroundings, holds
+from ocean.state.records import Agenda, Claim, Run, RunStatus
+from ocean.state.transitions import due_at
+from ocean.stores.shared.claim_plan import (
     COUNT_CAP,
     Stock,
     agenda_of,
@@ -21,11 +21,11 @@ from ocean.stores.planning import (
     once_claimed,
     surroundings_of,
 )
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import due_inputs, fix_inputs, fixed_inputs
-from ocean.stores.sqlite.info import Wide
 from ocean.stores.sqlite.keys import full_key, park_if_full
-from ocean.stores.sqlite.owing import do_what_is_owed
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.overdue import do_what_is_owed
+from ocean.stores.sqlite.run_info import Wide
 
 MOST_OWED = 100
 MOST_LOOKED_AT = 1_000

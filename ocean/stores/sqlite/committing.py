@@ -3,22 +3,22 @@
 from dataclasses import replace
 from typing import Any
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.counters import Taken
-from ocean.kernel.effects import NewEvent
-from ocean.kernel.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
-from ocean.kernel.records import InputKind, Lock, Run, RunStatus, changed
 from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
-from ocean.kernel.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
-from ocean.kernel.values import decode, encode
-from ocean.stores import refusals
-from ocean.stores.rows import Row
+from ocean.state.backoff import RetryPolicy
+from ocean.state.counters import Taken
+from ocean.state.effects import NewEvent
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
+from ocean.state.records import InputKind, Lock, Run, RunStatus, changed
+from ocean.state.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
+from ocean.state.values import decode, encode
+from ocean.stores.shared import refusals
+from ocean.stores.shared.rows import Row
 from ocean.stores.sqlite import counters
 from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
 from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import CONTINUATION_AT, append_input, consume_inputs, next_input_at
 from ocean.stores.sqlite.storage import is_behind, take_turn
-from ocean.stores.sqlite.unit import Unit
 
 CONFLICTS_BEFORE_TURN = 2
 MOST_CONFLICTS = 3

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from ocean.kernel.counters import Counter, Take, Taken, decide, reserve
-from ocean.stores.deciding import looked_at
-from ocean.stores.rows import counter_from
-from ocean.stores.sqlite.unit import Unit
+from ocean.state.counters import Counter, Take, Taken, decide, reserve
+from ocean.stores.shared.row_rules import looked_at
+from ocean.stores.shared.rows import counter_from
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 def look(u: Unit, takes: Sequence[Take]) -> Taken:

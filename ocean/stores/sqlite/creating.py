@@ -3,19 +3,19 @@
 from functools import lru_cache
 from typing import Any
 
-from ocean.kernel.backoff import RetryPolicy
-from ocean.kernel.effects import NewRun
-from ocean.kernel.errors import OceanError
-from ocean.kernel.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunInfo, RunStatus
-from ocean.kernel.values import encode, encode_own
-from ocean.stores import refusals
-from ocean.stores.deciding import holder_from, is_debounced
-from ocean.stores.rows import info_from
+from ocean.state.backoff import RetryPolicy
+from ocean.state.effects import NewRun
+from ocean.state.errors import OceanError
+from ocean.state.records import DEFAULT_QUEUE, ClogRecord, InputKind, Run, RunInfo, RunStatus
+from ocean.state.values import encode, encode_own
+from ocean.stores.shared import refusals
+from ocean.stores.shared.row_rules import holder_from, is_debounced
+from ocean.stores.shared.rows import info_from
 from ocean.stores.sqlite.delaying import debounce_again, delayed_at_creation
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import store_input
-from ocean.stores.sqlite.info import info, put_attribute
 from ocean.stores.sqlite.keys import name_keys
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.run_info import info, put_attribute
 
 
 def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from ocean.kernel.effects import Debounce, NewRun
-from ocean.kernel.records import Delay, Run, changed
-from ocean.kernel.transitions import delayed
-from ocean.kernel.values import encode
+from ocean.state.effects import Debounce, NewRun
+from ocean.state.records import Delay, Run, changed
+from ocean.state.transitions import delayed
+from ocean.state.values import encode
 from ocean.stores.sqlite.counters import promise
-from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.keys import keys_of, name_keys
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.run_info import put_attribute
 
 
 def delayed_at_creation(u: Unit, run: Run, new: NewRun) -> Run:

@@ -1,10 +1,10 @@
 """Deleting runs and sessions. Their events stay; only retention removes those, and only from the front."""
 
-from ocean.kernel.outcomes import ErrorInfo
-from ocean.kernel.records import RunStatus
-from ocean.kernel.values import encode
+from ocean.state.outcomes import ErrorInfo
+from ocean.state.records import RunStatus
+from ocean.state.values import encode
 from ocean.stores.sqlite.ending import end_run
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 def delete_run(u: Unit, run_id: str, actor: str | None) -> int:

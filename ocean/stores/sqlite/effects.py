@@ -2,18 +2,18 @@
 
 from typing import Any, NamedTuple
 
-from ocean.kernel.attributes import MOST
-from ocean.kernel.effects import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
-from ocean.kernel.transitions import inbox_changed
-from ocean.kernel.values import encode
-from ocean.stores import refusals
+from ocean.state.attributes import MOST
+from ocean.state.effects import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
+from ocean.state.transitions import inbox_changed
+from ocean.state.values import encode
+from ocean.stores.shared import refusals
 from ocean.stores.sqlite.counters import take
 from ocean.stores.sqlite.creating import create, holder_of_key, release_key
 from ocean.stores.sqlite.deleting import delete_run, delete_session
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import cancel_timer, deliver_if_alive, next_input_at, set_timer
-from ocean.stores.sqlite.info import put_attribute
+from ocean.stores.sqlite.run_info import put_attribute
 from ocean.stores.sqlite.storage import have_moved, write_rows
-from ocean.stores.sqlite.unit import Unit
 
 
 class Origin(NamedTuple):

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from ocean.kernel.outcomes import ErrorInfo
-from ocean.kernel.records import Ending, InputKind, Run, RunStatus
-from ocean.kernel.transitions import end_requested, ended, input_arrived
-from ocean.kernel.values import encode
+from ocean.state.outcomes import ErrorInfo
+from ocean.state.records import Ending, InputKind, Run, RunStatus
+from ocean.state.transitions import end_requested, ended, input_arrived
+from ocean.state.values import encode
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import append_input, drop_timers
-from ocean.stores.sqlite.unit import Unit
 
 MOST_NAMED = 100
 """How many undelivered inputs an event names; the count is always whole."""

@@ -3,14 +3,14 @@
 from operator import itemgetter
 from typing import Any
 
-from ocean.kernel.effects import NewSignal, SetTimer
-from ocean.kernel.errors import RunEnded
-from ocean.kernel.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
-from ocean.kernel.transitions import input_arrived, refuse_if_ended
-from ocean.stores import refusals
-from ocean.stores.planning import MOST_INPUTS
-from ocean.stores.rows import input_from
-from ocean.stores.sqlite.unit import Unit
+from ocean.state.effects import NewSignal, SetTimer
+from ocean.state.errors import RunEnded
+from ocean.state.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
+from ocean.state.transitions import input_arrived, refuse_if_ended
+from ocean.stores.shared import refusals
+from ocean.stores.shared.claim_plan import MOST_INPUTS
+from ocean.stores.shared.rows import input_from
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 CONTINUATION_AT = -1
 """A continuation is available before anything else that may be in the inbox."""

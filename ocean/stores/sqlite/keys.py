@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from ocean.kernel.eligibility import FullKey
-from ocean.kernel.lanes import FAIR_EVERY
-from ocean.kernel.records import Key, KeyInfo, Run, RunStatus
-from ocean.kernel.transitions import parked, unparked, wants_slots
-from ocean.kernel.values import encode
+from ocean.state.claim_order import FAIR_EVERY
+from ocean.state.eligibility import FullKey
+from ocean.state.records import Key, KeyInfo, Run, RunStatus
+from ocean.state.transitions import parked, unparked, wants_slots
+from ocean.state.values import encode
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from ocean.stores.sqlite.unit import Unit
+    from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 DEFAULT_SLOTS = 1
 MOST_COUNTED = 1_000

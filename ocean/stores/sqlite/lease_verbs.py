@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from ocean.kernel.records import RunStatus
 from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
-from ocean.stores import planning
+from ocean.state.records import RunStatus
+from ocean.stores.shared import claim_plan
 from ocean.stores.sqlite import claiming, leasing, requests
-from ocean.stores.sqlite.unit import Unit
-from ocean.stores.sqlite.units import Units
+from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 class LeaseStore(Units):
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
-        for _ in range(planning.MOST_ROUNDS):
+        for _ in range(claim_plan.MOST_ROUNDS):
             if not await self._read(lambda u: claiming.has_work(u, leasing.claim_ask(u, ask))):
                 return []
             leased = await self._write(lambda u: leasing.lease_work(u, ask))

@@ -3,10 +3,6 @@
 import sqlite3
 from collections.abc import Sequence
 
-from ocean.kernel.effects import Effects, NewEvent, RowKey, RowWrite
-from ocean.kernel.errors import LockLost
-from ocean.kernel.outcomes import Retry
-from ocean.kernel.records import Claim, Lock, Run, RunStatus
 from ocean.kernel.store import (
     Behind,
     ClaimableClog,
@@ -18,14 +14,18 @@ from ocean.kernel.store import (
     LeasedRun,
     TickCommit,
 )
-from ocean.kernel.transitions import refuse_unless_held, renewed
-from ocean.kernel.values import decode, encode
-from ocean.stores import refusals
+from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
+from ocean.state.errors import LockLost
+from ocean.state.outcomes import Retry
+from ocean.state.records import Claim, Lock, Run, RunStatus
+from ocean.state.transitions import refuse_unless_held, renewed
+from ocean.state.values import decode, encode
+from ocean.stores.shared import refusals
 from ocean.stores.sqlite.claiming import claim_due
 from ocean.stores.sqlite.committing import commit_tick, give_back
 from ocean.stores.sqlite.creating import unknown_clog
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.storage import read_row
-from ocean.stores.sqlite.unit import Unit
 
 
 def claim_ask(u: Unit, ask: LeaseAsk) -> ClaimAsk:

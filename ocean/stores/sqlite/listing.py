@@ -6,13 +6,13 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import Any
 
-from ocean.kernel.filters import RunFilter
-from ocean.kernel.records import RunCount, RunPage
-from ocean.kernel.values import encode
-from ocean.stores.cursors import cursor_of, key_of
-from ocean.stores.sqlite.info import infos
-from ocean.stores.sqlite.unit import Unit
-from ocean.stores.streams import End, Key, Lead, Statement, compared, keys_in_order, lead_of
+from ocean.state.filters import RunFilter
+from ocean.state.records import RunCount, RunPage
+from ocean.state.values import encode
+from ocean.stores.shared.cursors import cursor_of, key_of
+from ocean.stores.shared.index_ranges import End, Key, Lead, Statement, compared, keys_in_order, lead_of
+from ocean.stores.sqlite.engine.unit_of_work import Unit
+from ocean.stores.sqlite.run_info import infos
 
 
 class Words:

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from ocean.kernel.store import Request
-from ocean.stores.deciding import kept_answer
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.shared.row_rules import kept_answer
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 T = TypeVar("T")
 

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from ocean.kernel.effects import ABSENT, RowKey, RowWrite, StoredRow
-from ocean.kernel.records import RunStatus
 from ocean.kernel.store import RowsAnswer, RowsAsk
-from ocean.stores import refusals
+from ocean.state.effects import ABSENT, RowKey, RowWrite, StoredRow
+from ocean.state.records import RunStatus
+from ocean.stores.shared import refusals
 from ocean.stores.sqlite.creating import holder_of_key
-from ocean.stores.sqlite.unit import Unit
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 def read_rows(u: Unit, ask: RowsAsk) -> RowsAnswer:

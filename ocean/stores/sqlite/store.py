@@ -4,15 +4,30 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
-from ocean.kernel.clock import Clock
-from ocean.kernel.counters import Take, Taken
-from ocean.kernel.effects import NewEvent, NewRun, NewSignal, RowKey
-from ocean.kernel.eligibility import Surroundings
-from ocean.kernel.errors import LockLost
-from ocean.kernel.filters import FeedFilter, RunFilter
-from ocean.kernel.observing import Histogram
-from ocean.kernel.outcomes import ErrorInfo
-from ocean.kernel.records import (
+from ocean.kernel.metrics import Histogram
+from ocean.kernel.store import (
+    Behind,
+    CallCommit,
+    CallConflict,
+    CallDone,
+    ClaimAsk,
+    ClaimOrder,
+    NotClaimable,
+    Request,
+    RowsAnswer,
+    RowsAsk,
+    SweepAsk,
+    TickAnswer,
+    TickCommit,
+)
+from ocean.state.clock import Clock
+from ocean.state.counters import Take, Taken
+from ocean.state.effects import NewEvent, NewRun, NewSignal, RowKey
+from ocean.state.eligibility import Surroundings
+from ocean.state.errors import LockLost
+from ocean.state.filters import FeedFilter, RunFilter
+from ocean.state.outcomes import ErrorInfo
+from ocean.state.records import (
     DEFAULT_QUEUE,
     Agenda,
     Claim,
@@ -31,47 +46,32 @@ from ocean.kernel.records import (
     SweepResult,
     TickInfo,
 )
-from ocean.kernel.store import (
-    Behind,
-    CallCommit,
-    CallConflict,
-    CallDone,
-    ClaimAsk,
-    ClaimOrder,
-    NotClaimable,
-    Request,
-    RowsAnswer,
-    RowsAsk,
-    SweepAsk,
-    TickAnswer,
-    TickCommit,
-)
-from ocean.kernel.transitions import paused, refuse_if_ended, refuse_unless_held, renewed, resumed
-from ocean.kernel.values import decode, encode
-from ocean.stores import planning
-from ocean.stores.rows import clog_from, input_from, tick_from
+from ocean.state.transitions import paused, refuse_if_ended, refuse_unless_held, renewed, resumed
+from ocean.state.values import decode, encode
+from ocean.stores.shared import claim_plan
+from ocean.stores.shared.rows import clog_from, input_from, tick_from
 from ocean.stores.sqlite import (
     claiming,
     committing,
     counters,
     creating,
     deleting,
+    event_log,
     inbox,
     keys,
     listing,
-    log,
     requests,
-    retrying,
+    retry_as_new,
     storage,
 )
 from ocean.stores.sqlite.access import AccessStore
-from ocean.stores.sqlite.database import Database
 from ocean.stores.sqlite.ending import request_end
-from ocean.stores.sqlite.info import info
+from ocean.stores.sqlite.engine.database import Database
+from ocean.stores.sqlite.engine.executor import Order, Transactions
+from ocean.stores.sqlite.engine.transaction import Transaction
+from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.lease_verbs import LeaseStore
-from ocean.stores.sqlite.transaction import Transaction
-from ocean.stores.sqlite.unit import Unit
-from ocean.stores.sqlite.units import Order, Transactions
+from ocean.stores.sqlite.run_info import info
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class SqliteStore(AccessStore, LeaseStore):
 
     async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
         def act(u: Unit) -> RunInfo:
-            return requests.once(u, request, RunInfo, lambda: info(u, retrying.retry_as_new(u, run_id, actor)))
+            return requests.once(u, request, RunInfo, lambda: info(u, retry_as_new.retry_as_new(u, run_id, actor)))
 
         return await self._write(act)
 
@@ -171,7 +171,7 @@ class SqliteStore(AccessStore, LeaseStore):
         return Order(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)), claimed)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        for _ in range(planning.MOST_ROUNDS):
+        for _ in range(claim_plan.MOST_ROUNDS):
             # One that is made anyway need not be thought about.
             is_due = self._transactions.is_about_to_write
             if not is_due and not ask.is_along:
@@ -407,13 +407,13 @@ class SqliteStore(AccessStore, LeaseStore):
         return await self._write(lambda u: requests.once(u, request, int, lambda: delete(u)))
 
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
-        return await self._read(lambda u: log.read_events(u, where, after, limit))
+        return await self._read(lambda u: event_log.read_events(u, where, after, limit))
 
     async def read_newest_events(self, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
-        return await self._read(lambda u: log.read_newest_events(u, where, before, limit))
+        return await self._read(lambda u: event_log.read_newest_events(u, where, before, limit))
 
     async def event_bounds(self) -> tuple[int, int]:
-        return await self._read(log.event_bounds)
+        return await self._read(event_log.event_bounds)
 
     async def sweep(self, ask: SweepAsk) -> SweepResult:
-        return await self._write(lambda u: log.sweep(u, ask))
+        return await self._write(lambda u: event_log.sweep(u, ask))

@@ -10,7 +10,7 @@ import anyio
 
 from clogs.loop import Facts, Loop, OnPaper, Sight, StepFailed, afu9
 from ocean.testing import World, world
-from ocean.testing.asking import Answered
+from ocean.testing.requests import Answered
 from tests.invariants import check
 
 ISSUE = "AFU9-123"

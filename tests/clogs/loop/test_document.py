@@ -11,7 +11,7 @@ from clogs.loop import routes, running
 from clogs.loop.records import LoopStatus, RunStatus
 from clogs.loop.refusals import CODES
 from clogs.loop.shapes import StepStatus
-from ocean.testing.asking import Answered
+from ocean.testing.requests import Answered
 from tests.clogs.loop.kit import ANN, CLICK, ISSUE, REFUSED, TYPES, Town, error_of, town
 
 pytestmark = pytest.mark.anyio

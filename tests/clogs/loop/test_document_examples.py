@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean.testing.asking import Answered
+from ocean.testing.requests import Answered
 from tests.clogs.loop.kit import town
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from clogs.ops import Ops, OpsSettings, clogs
 from clogs.ops.events import Chance, even_chance
 from ocean import UNSET
 from ocean.testing import Outside, World, world
-from ocean.testing.asking import Answered
+from ocean.testing.requests import Answered
 from tests.invariants import check
 
 MINUTE_MS = 60_000

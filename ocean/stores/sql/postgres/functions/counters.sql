@@ -1,4 +1,4 @@
--- Counters: what a take is answered, and the counter after it. The arithmetic is ocean/kernel/counters.py's, in whole
+-- Counters: what a take is answered, and the counter after it. The arithmetic is ocean/state/counters.py's, in whole
 -- numbers of any size; a test compares the two.
 
 CREATE OR REPLACE FUNCTION ocean_ceil(a numeric, b numeric) RETURNS numeric LANGUAGE plpgsql IMMUTABLE AS $$

@@ -1,5 +1,5 @@
 -- The state machine: a run and what happens to it → the run as it is next. The words and their order are those of
--- ocean/kernel/transitions.py and backoff.py; a test compares the two on made-up runs.
+-- ocean/state/transitions.py and backoff.py; a test compares the two on made-up runs.
 
 CREATE OR REPLACE FUNCTION ocean_is_ended(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,0 +1,1 @@
+"""API keys, and what their holders may do."""

@@ -1,0 +1,139 @@
+"""API keys: made once and shown once; the database has their public part and a hash.
+
+A key is `ocean_<key id>_<secret>`. A browser exchanges one for a web session, whose token lives in a cookie.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import cast
+
+from ocean.kernel.arguments import checked_count, checked_limit, checked_names
+from ocean.kernel.store import Store
+from ocean.state.access import KEY_SCOPES, Access, ApiKey, KeyScope
+from ocean.state.clock import Clock
+from ocean.state.errors import InvalidValue, UnknownApiKey
+from ocean.state.ids import new_api_key, new_web_token
+from ocean.state.values import checked_id, checked_time, shown
+
+KEY = re.compile(r"ocean_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
+NO_HASH = "0" * 64
+WEB_SESSION_MS = 12 * 3_600_000
+LONGEST_WEB_SESSION_MS = 30 * 24 * 3_600_000
+MOST_NAMES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class NewApiKey:
+    """`key` is the secret itself. It is not stored, and cannot be shown again."""
+
+    key: str
+    info: ApiKey
+
+    def __repr__(self) -> str:
+        return f"NewApiKey({self.info!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class WebSession:
+    """`token` is for the cookie; it is not stored either."""
+
+    token: str
+    expires_at: int
+    access: Access
+
+    def __repr__(self) -> str:
+        return f"WebSession(expires_at={self.expires_at}, access={self.access!r})"
+
+
+class Keyring:
+    """The verbs about API keys."""
+
+    _store: Store
+    _clock: Clock
+
+    async def create_api_key(
+        self,
+        actor: str,
+        scopes: Collection[KeyScope],
+        *,
+        roles: Collection[str] = (),
+        sessions: Collection[str] | None = None,
+        expires_at: int | None = None,
+    ) -> NewApiKey:
+        """Make a key that speaks for `actor`. From the first one on, HTTP requests need a key."""
+        checked_id(actor, "actor")
+        checked_scopes = _scopes(scopes)
+        limited_to = None if sessions is None else _names(sessions, "sessions")
+        if limited_to is not None and not limited_to:
+            raise InvalidValue("sessions is a list of at least one session, or None for all of them")
+        if limited_to is not None and "work" in checked_scopes:
+            raise InvalidValue("a key with the scope work is for all sessions: workers lease what comes; leave one out")
+        if expires_at is not None and checked_time(expires_at, "expires_at") <= self._clock.now():
+            raise InvalidValue(f"expires_at {expires_at} is past: the key would never work")
+        key_id, key = new_api_key()
+        info = ApiKey(key_id, actor, checked_scopes, _names(roles, "roles"), limited_to, expires_at=expires_at)
+        return NewApiKey(key, await self._store.add_api_key(info, hashed(key)))
+
+    async def list_api_keys(self, *, after: str = "", limit: int = 100) -> list[ApiKey]:
+        """Revoked and expired ones too; `after` is the last key id already seen."""
+        return await self._store.list_api_keys(after, checked_limit(limit))
+
+    async def revoke_api_key(self, key_id: str) -> ApiKey:
+        """The key and its web sessions are refused from now on. Once revoked it stays so."""
+        found = await self._store.revoke_api_key(checked_id(key_id, "key_id"))
+        if found is None:
+            raise UnknownApiKey(f"there is no key {key_id!r}; list the keys to see which there are", key_id=key_id)
+        return found
+
+    async def has_api_keys(self) -> bool:
+        """Whether there has ever been one: a house whose last key is revoked is closed, not open."""
+        return await self._store.has_api_keys()
+
+    async def access_by_key(self, key: str) -> Access | None:
+        """What the key allows; None if it is not one, or no longer."""
+        match = KEY.fullmatch(key)
+        found = await self._store.find_api_key(match[1] if match else "")
+        info, stored = found or (None, NO_HASH)
+        is_right = compare_digest(hashed(key), stored)
+        return info.access() if info is not None and is_right else None
+
+    async def start_web_session(self, key: str, *, for_ms: int = WEB_SESSION_MS) -> WebSession | None:
+        """For a browser that shows a key; None if the key is refused. It ends with the key, at the latest."""
+        checked_count(for_ms, "for_ms", least=1, most=LONGEST_WEB_SESSION_MS)
+        access = await self.access_by_key(key)
+        if access is None or access.key_id is None:
+            return None
+        token = new_web_token()
+        return WebSession(token, await self._store.add_web_session(hashed(token), access.key_id, for_ms), access)
+
+    async def access_by_web_session(self, token: str) -> Access | None:
+        """What the cookie's key allows; None if it has ended, or its key has."""
+        found = await self._store.find_web_session(hashed(token))
+        return None if found is None else found.access()
+
+    async def end_web_session(self, token: str) -> bool:
+        """False if there was none."""
+        return await self._store.end_web_session(hashed(token))
+
+
+def hashed(secret: str) -> str:
+    """Secrets are long and random, so a fast hash gives nothing away."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _scopes(scopes: Collection[KeyScope]) -> tuple[KeyScope, ...]:
+    said = checked_names(scopes, "scopes")
+    unknown = [scope for scope in said if scope not in KEY_SCOPES]
+    if unknown or not said:
+        raise InvalidValue(f"scopes are one or more of {', '.join(KEY_SCOPES)}; got {shown(unknown or said)}")
+    return cast(tuple[KeyScope, ...], tuple(scope for scope in KEY_SCOPES if scope in said))
+
+
+def _names(names: Collection[str], what: str) -> tuple[str, ...]:
+    said = checked_names(names, what)
+    if len(said) > MOST_NAMES:
+        raise InvalidValue(f"a key has at most {MOST_NAMES} {what}, got {len(said)}")
+    return said

@@ -1,0 +1,103 @@
+"""`ocean mcp`: agents, over the Model Context Protocol."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ocean.cli.options import Clogs, Db, Json
+
+if TYPE_CHECKING:
+    import anyio
+
+
+def mcp(
+    poke: Annotated[
+        str, typer.Option("--poke", metavar="TIME", help="Of the work done behind an answer; 0s: none.")
+    ] = "500ms",
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Else OCEAN_LOG, text.")
+    ] = None,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Serve agents over MCP, on standard input and output.
+
+    Where there are keys it shows the one in OCEAN_KEY. `ocean serve --mcp` is for agents over HTTP.
+    """
+    from ocean.cli.parsing import duration_ms
+    from ocean.cli.runner import leave
+    from ocean.process import run_process
+
+    leave(lambda: run_process(_serve(db, clogs, duration_ms(poke, "--poke") or 0, log)), is_json)
+
+
+async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | None) -> None:
+    import os
+    import sys
+    from contextlib import ExitStack, redirect_stdout
+    from pathlib import Path
+
+    import anyio
+
+    from ocean import Ocean
+    from ocean.cli.runner import INTERRUPTED, settings_of
+    from ocean.config import load_clogs
+    from ocean.http.app import make_app
+    from ocean.logs import log_kind, log_to
+
+    with installed():
+        from ocean.mcp.transport import serve_pipes
+
+    settings = settings_of(db, clogs)
+    # Standard output is the protocol's from here on; what a module prints when it is imported is no part of that.
+    with redirect_stdout(sys.stderr):
+        loaded = load_clogs(settings, Path.cwd())
+    stop = anyio.Event()
+    with ExitStack() as stack:
+        stack.callback(log_to(sys.stderr, log_kind(log, os.environ)))
+        async with Ocean.open(settings.db, clogs=loaded) as ocean:
+            app = make_app(ocean, poke_ms=poke_ms)
+            caught = stopping_by_signal(stop)
+            is_stopped = await serve_pipes(ocean, app, os.environ.get("OCEAN_KEY") or None, stop)
+    if is_stopped:
+        # What was at work is committed, and the database closed. A thread that reads cannot be ended otherwise.
+        os._exit(INTERRUPTED if signal.SIGINT in caught else 0)
+
+
+def stopping_by_signal(stop: "anyio.Event") -> list[int]:
+    """The signals caught so far. A second Ctrl-C does not wait for what is at work."""
+    import asyncio
+    import os
+
+    from ocean.cli.runner import INTERRUPTED
+
+    caught: list[int] = []
+
+    def hear(number: int) -> None:
+        if number == signal.SIGINT and number in caught:
+            os._exit(INTERRUPTED)
+        caught.append(number)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, hear, number)
+    return caught
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Only whoever asks for MCP needs its SDK."""
+    from ocean.config import BadSettings
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise BadSettings("MCP needs its SDK: pip install 'ocean-runtime[mcp]'") from error

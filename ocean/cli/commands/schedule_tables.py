@@ -1,0 +1,48 @@
+"""Schedules as people read them. Pure: the moment is an argument."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from ocean import RunInfo
+from ocean.cli.output import cell, table
+from ocean.cli.tables import due, moment, status, value
+
+
+def schedules_table(runs: Sequence[RunInfo], now: int) -> Table:
+    made = table("NAME", "SESSION", "TIMES", "FIRES", "STATUS", "FIRED", "NEXT", folds=("NAME", "SESSION", "TIMES"))
+    for run in runs:
+        said = run.attributes
+        next_in = "-" if run.is_ended else due(said.get("next_at"), now)
+        made.add_row(
+            cell(said.get("name") or run.run_id),
+            cell(run.session_id),
+            cell(said.get("plan", "-")),
+            cell(said.get("target", "-")),
+            status(run),
+            str(said.get("fired", 0)),
+            next_in,
+        )
+    return made
+
+
+def schedule_table(shown: Mapping[str, Any], now: int) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    next_at, fired_at = shown["next_at"], shown["fired_at"]
+    rows = {
+        "run": shown["run_id"],
+        "status": f"{shown['status']} (paused)" if shown["paused"] else shown["status"],
+        "times": shown["says"],
+        "next": None if next_at is None else f"{moment(next_at)} ({due(next_at, now)})",
+        "fired": f"{shown['fired']}, last for {moment(fired_at)}" if fired_at else str(shown["fired"]),
+        "skipped": shown["skipped"] or None,
+        "queued": len(shown["queued"]) or None,
+        "told": value(shown["spec"]),
+    }
+    for name, said in rows.items():
+        if said is not None:
+            made.add_row(name, cell(said))
+    return made

@@ -1,0 +1,54 @@
+"""Records as `--json` prints them: the names of the HTTP API; what users stored is passed on letter by letter."""
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from ocean import AdvanceResult, CallRefused, Event, OceanError
+from ocean.cli.server_errors import ServerRefused
+from ocean.state.dry_run_result import DryRun
+from ocean.state.outcomes import outcome_name
+
+
+def record(value: Any) -> Any:
+    """Only fields of ours are respelled, never the keys of a user's object."""
+    if isinstance(value, list | tuple):
+        return [record(item) for item in value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    shown = {to_camel(field.name): record(getattr(value, field.name)) for field in fields(value)}
+    match value:
+        case Event():
+            return {"id": value.id, **shown}
+        case AdvanceResult():
+            return {"advanced": value.advanced, **shown}
+        case DryRun() if value.outcome is not None:
+            return {**shown, "outcome": {"type": outcome_name(value.outcome), **shown["outcome"]}}
+        case _:
+            return shown
+
+
+def line(value: Any) -> str:
+    """One line of JSON that any terminal and any parser takes."""
+    return json.dumps(record(value), ensure_ascii=True, allow_nan=False, default=str)
+
+
+def envelope(error: OceanError) -> dict[str, Any]:
+    """As over HTTP; there is no request to name, unless it was over HTTP."""
+    if isinstance(error, ServerRefused):
+        return error.envelope
+    details = error.details
+    if not isinstance(error, CallRefused):
+        details = {to_camel(name): value for name, value in details.items()}
+    return {
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "httpStatus": error.http_status,
+            "retryable": error.retryable,
+            "requestId": None,
+            "details": details,
+        }
+    }

@@ -1,0 +1,1 @@
+"""What a clog is: its handlers, its routes, its webhooks."""

@@ -1,0 +1,1 @@
+"""Requests and responses around the handlers."""

@@ -1,0 +1,1 @@
+"""The handlers of Ocean's own routes."""

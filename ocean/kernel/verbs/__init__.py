@@ -1,0 +1,1 @@
+"""What `Ocean` offers, a file for each group of verbs."""

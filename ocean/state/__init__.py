@@ -1,0 +1,1 @@
+"""What Ocean's rules are about, pure: records, outcomes, and the functions that decide."""

@@ -1,0 +1,219 @@
+"""Counters, pure: what a take is answered, and the counter as it is after it. Whole numbers only.
+
+Three kinds. A *total* only grows; with a limit it is a cap for ever. A *steady* one is a bucket of `limit` tokens that
+refills evenly, `limit` in every `per_ms`. One that refills *at once* gets its whole quota back at the multiples of
+`per_ms` since 1970 UTC.
+
+A steady counter stores what it owes in units of which a token has `per_ms`, and of which `limit` are paid back in
+every millisecond: so both are whole, whatever the rate. Time that runs backwards pays nothing back: instances whose
+clocks differ share counters.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, assert_never
+
+from ocean.state.errors import InvalidValue
+from ocean.state.values import checked_id, shown
+
+MOST = 2**53
+MOST_UNITS = 2**60
+MOST_OWED = 2**62
+"""What a database can store as an integer, with room to spare."""
+
+Refill = Literal["steady", "at_once"]
+
+
+class CounterKind(StrEnum):
+    TOTAL = "total"
+    STEADY = "steady"
+    AT_ONCE = "at_once"
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """What is asked of a counter. `n` = 0 asks as if for one, and takes nothing."""
+
+    key: str
+    n: int = 1
+    limit: int | None = None
+    per_ms: int | None = None
+    refill: Refill = "steady"
+
+    @property
+    def kind(self) -> CounterKind:
+        """How the counter fills again."""
+        return CounterKind.TOTAL if self.per_ms is None else CounterKind(self.refill)
+
+    @property
+    def asked(self) -> int:
+        """How much must be free: a mere look asks for one."""
+        return max(self.n, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The answer to a take; true if it was granted.
+
+    `used` and `left` are as they are after it, `limit` and `left` are None without a limit. `retry_after_ms` says when
+    the same take would be granted if nobody else took meanwhile: 0 if it was, None for never.
+    """
+
+    ok: bool
+    used: int
+    limit: int | None
+    left: int | None
+    retry_after_ms: int | None
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A stored counter. `used` is what was taken; for a steady one, the units owed at `at` by the rate it was taken at.
+
+    `at` is when something was last taken, by the furthest clock that took.
+    """
+
+    kind: CounterKind
+    used: int
+    at: int
+    per_ms: int | None = None
+    rate: int | None = None
+
+    @property
+    def expires_at(self) -> int | None:
+        """From then on it is worth as much as no counter."""
+        match self.kind:
+            case CounterKind.TOTAL:
+                return None
+            case CounterKind.STEADY:
+                return self.at + _ceil(self.used, self.rate or 1)
+            case CounterKind.AT_ONCE:
+                return _next_multiple(self.at, self.per_ms or 1)
+            case _:
+                assert_never(self.kind)
+
+    def is_over(self, now: int) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+
+def checked_take(
+    key: str, n: int = 1, *, limit: int | None = None, per_ms: int | None = None, refill: Refill = "steady"
+) -> Take:
+    checked_id(key, "a counter's key")
+    _checked(n, "n", 0)
+    if refill not in ("steady", "at_once"):
+        raise InvalidValue(f"refill is 'steady' or 'at_once', got {shown(refill)}")
+    if limit is not None and n > _checked(limit, "limit", 1):
+        raise InvalidValue(f"{n} can never be taken of {key!r}: its limit is {limit}")
+    if per_ms is None and refill != "steady":
+        raise InvalidValue(f"refill={refill!r} needs per_ms: how long until {key!r} has its quota back")
+    if per_ms is not None:
+        _checked(per_ms, "per_ms", 1)
+        if limit is None:
+            raise InvalidValue(f"per_ms needs a limit: how much of {key!r} there is in {per_ms} ms")
+        if refill == "steady" and limit * per_ms > MOST_UNITS:
+            raise InvalidValue(f"limit × per_ms of {key!r} is {limit * per_ms}, over {MOST_UNITS}; use coarser units")
+    return Take(key, n, limit, per_ms, refill)
+
+
+def _checked(value: int, what: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        raise InvalidValue(f"{what} is an integer of at least {least}, got {shown(value)}")
+    return value
+
+
+def decide(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counter | None]:
+    """The answer to a take, and the counter after it: the same one if nothing was taken."""
+    current = _current(counter, take, now)
+    match take.kind:
+        case CounterKind.TOTAL:
+            taken, following = _of_total(current, take, now)
+        case CounterKind.STEADY:
+            taken, following = _of_steady(current, take, now)
+        case CounterKind.AT_ONCE:
+            taken, following = _of_quota(current, take, now)
+        case _:
+            assert_never(take.kind)
+    return taken, following if taken.ok and take.n else counter
+
+
+def reserve(counter: Counter | None, take: Take, now: int) -> tuple[int, Counter]:
+    """Take tokens of a steady counter that may be free only later: when they are, and the counter after it."""
+    limit, per_ms = take.limit or 1, take.per_ms or 1
+    current = _current(counter, take, now)
+    at, owed = _owed(current, per_ms, now)
+    following = Counter(CounterKind.STEADY, owed + take.n * per_ms, at, per_ms, limit)
+    if following.used > MOST_OWED:
+        raise InvalidValue(f"{take.key!r} has promised its tokens for too long ahead; reset_counter frees it")
+    wait = _ceil(following.used - limit * per_ms, limit)
+    return at + wait if wait > 0 else now, following
+
+
+def _current(counter: Counter | None, take: Take, now: int) -> Counter | None:
+    if counter is None or counter.is_over(now):
+        return None
+    if counter.kind is not take.kind:
+        raise InvalidValue(
+            f"counter {take.key!r} is kept as {counter.kind!s}, and cannot be taken from as {take.kind!s}: "
+            "use another key, or reset_counter"
+        )
+    return counter
+
+
+def _of_total(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counter]:
+    used = counter.used if counter else 0
+    if take.limit is not None and used + take.asked > take.limit:
+        return _refused(used, take, None), Counter(CounterKind.TOTAL, used, now)
+    if used + take.n > MOST:
+        raise InvalidValue(f"counter {take.key!r} would be over {MOST}; reset_counter begins it anew")
+    used += take.n
+    left = None if take.limit is None else take.limit - used
+    return Taken(True, used, take.limit, left, 0), Counter(CounterKind.TOTAL, used, now)
+
+
+def _of_steady(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counter]:
+    limit, per_ms = take.limit or 1, take.per_ms or 1
+    at, owed = _owed(counter, per_ms, now)
+    room = (limit - take.asked) * per_ms
+    if counter is not None and owed > room:
+        # Until something is taken by the new rate, the old one pays back.
+        fits_at = counter.at + _ceil(counter.used - room * (counter.per_ms or 1) // per_ms, counter.rate or 1)
+        return _refused(_ceil(owed, per_ms), take, fits_at - now), counter
+    following = Counter(CounterKind.STEADY, owed + take.n * per_ms, at, per_ms, limit)
+    used = _ceil(following.used, per_ms)
+    return Taken(True, used, limit, limit - used, 0), following
+
+
+def _owed(counter: Counter | None, per_ms: int, now: int) -> tuple[int, int]:
+    """As of when, and how many units of a token that has `per_ms` of them."""
+    if counter is None:
+        return now, 0
+    paid_back = max(now - counter.at, 0) * (counter.rate or 1)
+    owed = max(counter.used - paid_back, 0)
+    return max(now, counter.at), _ceil(owed * per_ms, counter.per_ms or 1)
+
+
+def _of_quota(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counter]:
+    limit, per_ms = take.limit or 1, take.per_ms or 1
+    at = max(now, counter.at) if counter else now
+    used = counter.used if counter and counter.at // per_ms == at // per_ms else 0
+    if used + take.asked > limit:
+        back_at = min(_next_multiple(at, per_ms), counter.expires_at or 0 if counter else 0)
+        return _refused(used, take, back_at - now), Counter(CounterKind.AT_ONCE, used, at, per_ms)
+    used += take.n
+    return Taken(True, used, limit, limit - used, 0), Counter(CounterKind.AT_ONCE, used, at, per_ms)
+
+
+def _refused(used: int, take: Take, retry_after_ms: int | None) -> Taken:
+    return Taken(False, used, take.limit, max((take.limit or 0) - used, 0), retry_after_ms)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _next_multiple(at: int, per_ms: int) -> int:
+    return (at // per_ms + 1) * per_ms

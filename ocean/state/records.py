@@ -1,0 +1,392 @@
+"""The nouns: what a run, an input, a tick and an event are, as stored and as shown."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+if TYPE_CHECKING:
+    from ocean.state.dry_run_result import DryRun
+
+
+class RunStatus(StrEnum):
+    """The six statuses; `done` and `failed` are final."""
+
+    IDLE = "idle"
+    PENDING = "pending"
+    ACTIVE = "active"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+ENDED = frozenset({RunStatus.DONE, RunStatus.FAILED})
+
+
+class Ending(StrEnum):
+    """Why the kernel ends a run; also the reason of its last tick, if its clog has `on_end`."""
+
+    CANCEL = "cancel"
+    DEADLINE = "deadline"
+    EXHAUSTED = "exhausted"
+
+
+class InputKind(StrEnum):
+    """Where an input came from; it is the tick's reason."""
+
+    CREATED = "created"
+    CONTINUE = "continue"
+    SIGNAL = "signal"
+    TIMER = "timer"
+    CHILD = "child"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A concurrency key of a run: held while a tick works, or with `hold="run"` from its first tick to its end."""
+
+    name: str
+    hold: Literal["tick", "run"] = "tick"
+
+
+DEFAULT_QUEUE = "default"
+
+
+class Delay(StrEnum):
+    """Why a run does not start when it is created."""
+
+    RATE = "rate"
+    DEBOUNCE = "debounce"
+
+
+WAKE = "wake"
+"""The reason of a tick that has no input: `Wait` ran out."""
+
+
+class Run(NamedTuple):
+    """The narrow row that decides. `transitions` makes the next one; nothing else changes it. A tuple, because a tick
+    changes it some twenty times, and nothing is copied faster.
+
+    `life` is 0, or for a run id that may have been used before a number that no use of it had. `parked_on` is the full
+    concurrency key that a run waits for; `parked_at` keeps its place in that line until it is claimed. `queue` is
+    where workers find a run of an external clog, and `leased` says that one has it. `delay_key` is
+    the rate key or dedupe key by which a run is `delayed_by` something until its `wake_at`, or until it is claimed
+    after that.
+    """
+
+    run_id: str
+    session_id: str
+    clog_id: str
+    parent_run_id: str | None
+    correlation_id: str
+    priority: int
+    status: RunStatus
+    attempt: int
+    max_attempts: int | None
+    ready_at: int | None
+    wake_at: int | None
+    deadline_at: int | None
+    locked_by: str | None
+    lock_expires_at: int | None
+    lock_epoch: int
+    tick: int
+    tick_open: bool
+    paused: bool
+    ending: Ending | None
+    event_count: int
+    inbox_count: int
+    pending_count: int
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+    wait_until: int | None = None
+    life: int = 0
+    key_count: int = 0
+    parked_on: str | None = None
+    parked_at: int | None = None
+    queue: str | None = None
+    leased: bool = False
+    delayed_by: Delay | None = None
+    delay_key: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        return self.status in ENDED
+
+
+_PLACES = {name: place for place, name in enumerate(Run._fields)}
+
+
+def changed(run: Run, **fields: Any) -> Run:
+    """The run with some fields changed. As `_replace`, which looks at every field for that and takes thrice as long."""
+    values = list(run)
+    for name, value in fields.items():
+        values[_PLACES[name]] = value
+    return tuple.__new__(Run, values)
+
+
+_EVENT_COUNT = _PLACES["event_count"]
+
+
+def with_event(run: Run) -> Run:
+    """The run with one more event: what is changed most often."""
+    values: list[Any] = [*run]
+    values[_EVENT_COUNT] += 1
+    return tuple.__new__(Run, values)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as its reader sees it. `error` is the last failure's, until the run makes progress again."""
+
+    run_id: str
+    session_id: str
+    clog_id: str
+    status: RunStatus
+    attempt: int
+    max_attempts: int | None
+    priority: int
+    tick: int
+    pending_count: int
+    paused: bool
+    ending: Ending | None
+    wake_at: int | None
+    due_at: int | None
+    deadline_at: int | None
+    locked_by: str | None
+    lock_expires_at: int | None
+    output: Any
+    error: dict[str, Any] | None
+    attributes: dict[str, Any]
+    parent_run_id: str | None
+    correlation_id: str
+    dedupe_key: str | None
+    created_at: int
+    updated_at: int
+    ended_at: int | None
+    concurrency_keys: tuple[Key, ...] = ()
+    parked_on: str | None = None
+    queue: str | None = None
+    retry_of: str | None = None
+    """The failed run that this one repeats."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Done or failed: nothing moves it any more."""
+        return self.status in ENDED
+
+    def is_settled(self, now: int) -> bool:
+        """Nothing of it is due: it has ended, or waits for somebody or for a later time."""
+        is_at_rest = self.is_ended or self.status in (RunStatus.IDLE, RunStatus.WAITING)
+        return is_at_rest and (self.due_at is None or self.due_at > now)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """How a child ended, as its parent is told."""
+
+    run_id: str
+    status: RunStatus
+    output: Any
+    error: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One entry of a run's inbox. `caused_by` is the event that recorded its arrival."""
+
+    number: int
+    kind: InputKind
+    body: Any
+    available_at: int
+    signal_id: str | None = None
+    timer: str | None = None
+    actor: str | None = None
+    caused_by: str | None = None
+    consumed_tick: int | None = None
+
+
+class Lock(NamedTuple):
+    """The right to write a run's tick: refused by every write once the epoch has moved on."""
+
+    run_id: str
+    epoch: int
+    lock_ms: int
+
+
+class Claim(NamedTuple):
+    """One call to make: the run, its lock, and the tick's fixed identity and inputs."""
+
+    run: RunInfo
+    lock: Lock
+    tick: int
+    call: int
+    reason: str
+    inputs: tuple[Input, ...]
+    claimed_at: int
+    lock_expires_at: int
+    life: int = 0
+
+    @property
+    def run_key(self) -> str:
+        """The run's id, told apart from earlier uses of it: what idempotency keys begin with."""
+        return f"{self.run.run_id}~{self.life}" if self.life else self.run.run_id
+
+
+@dataclass(frozen=True, slots=True)
+class TickInfo:
+    """A tick as `list_ticks` shows it; `outcome` is None while it is open, and if an end cut it off."""
+
+    run_id: str
+    tick: int
+    reason: str
+    outcome: str | None
+    calls: int
+    conflicts: int
+    give_backs: int
+    epoch: int
+    instance_id: str
+    version: str
+    first_claimed_at: int
+    claimed_at: int
+    committed_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the append-only log. `seq` is the feed cursor, `run_seq` is dense within the run."""
+
+    seq: int
+    ts: int
+    type: str
+    payload: Any
+    session_id: str | None = None
+    run_id: str | None = None
+    run_seq: int | None = None
+    tick: int | None = None
+    call: int | None = None
+    clog_id: str | None = None
+    actor: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """Stable over re-reads and re-deliveries: derived, not stored."""
+        return event_id(self.run_id, self.run_seq) if self.run_id else f"seq:{self.seq}"
+
+
+def event_id(run_id: str, run_seq: int | None) -> str:
+    return f"{run_id}:{run_seq}"
+
+
+GenericVerb = Literal["create", "signal", "call", "cancel", "pause", "retry", "delete", "work"]
+"""What the generic routes and commands can do with runs, besides reading and advancing them."""
+
+GENERIC_VERBS: tuple[GenericVerb, ...] = get_args(GenericVerb)
+
+
+@dataclass(frozen=True, slots=True)
+class ClogRecord:
+    """What an instance writes down about a clog it has, so that others can end its runs."""
+
+    clog_id: str
+    version: str
+    has_on_end: bool
+    paused: bool = False
+    has_handler: bool = True
+    external: bool = False
+    takes_all_inputs: bool = False
+    allows: tuple[str, ...] = GENERIC_VERBS
+    """What the generic routes and commands may do with its runs, besides reading and advancing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A concurrency key: its limit, how many runs hold it, and how many are parked (counted up to 1,000)."""
+
+    key: str
+    limit: int
+    in_use: int
+    parked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asked: the actor of a direct call, or of the signal that woke a tick."""
+
+    actor: str | None = None
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceipt:
+    """The answer to `signal`: the input's number, the run's status then, and the event that recorded it."""
+
+    run_id: str
+    number: int
+    status: RunStatus
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickResult:
+    """One call that `advance` made. `outcome` is `ok`, `done`, …, or `lock_lost`, `given_back`."""
+
+    run_id: str
+    tick: int
+    outcome: str
+    status: RunStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """What is due for the clogs of one instance. `due_now` and `unclaimable` stop counting at 1,000."""
+
+    due_now: int
+    next_wake_at: int | None
+    oldest_due_age_ms: int
+    unclaimable: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceResult:
+    """What a poke did, and when the next one is needed; or what it would have done, if asked for a dry run."""
+
+    outcomes: tuple[TickResult, ...]
+    due_now: int
+    next_wake_at: int | None
+    oldest_due_age_ms: int
+    unclaimable: int
+    dry_run: "DryRun | None" = None
+
+    @property
+    def advanced(self) -> int:
+        """Calls whose outcome was committed."""
+        return sum(1 for result in self.outcomes if result.outcome not in ("lock_lost", "given_back"))
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """A page of runs; `next_cursor` is None on the last."""
+
+    runs: tuple[RunInfo, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCount:
+    """`is_capped` means: at least `count`."""
+
+    count: int
+    is_capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What a sweep removed; `more` means its batches ran out before the old rows did."""
+
+    events: int = 0
+    runs: int = 0
+    requests: int = 0
+    more: bool = False
+    counters: int = 0

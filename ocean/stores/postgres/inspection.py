@@ -1,0 +1,40 @@
+"""A look at a PostgreSQL database that neither makes, migrates nor locks it."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import asyncpg
+
+from ocean.state.facts import StoreFacts
+from ocean.stores.postgres.client.connection import LOST, shown
+from ocean.stores.postgres.client.options import options_from
+from ocean.stores.postgres.migrate import OLDEST, migrations, schema_version
+
+PATIENCE_S = 5
+
+
+def look_at_server(url: str) -> StoreFacts:
+    """From a thread of its own: whoever asks may or may not have an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _look(url)).result()
+
+
+async def _look(url: str) -> StoreFacts:
+    options = options_from(url)
+    facts = StoreFacts("PostgreSQL", "?", True, shown(options.url).strip("'"), migrations()[-1][0])
+    try:
+        db = await asyncpg.connect(options.url, **options.connecting("ocean doctor") | {"timeout": PATIENCE_S})
+        try:
+            version = db.get_server_version()
+            facts = replace(
+                facts,
+                engine_version=f"{version.major}.{version.micro}",
+                is_engine_new_enough=version.major >= OLDEST,
+                schema=await schema_version(db),
+            )
+        finally:
+            await db.close()
+    except (*LOST, asyncpg.PostgresError, ValueError) as error:
+        return replace(facts, trouble=str(error) or type(error).__name__)
+    return facts

@@ -1,0 +1,149 @@
+"""The store's verbs that only read, on PostgreSQL: the rows come from one call, what they mean is decided here."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ocean.kernel.store import ClaimAsk, NotClaimable, Request, RowsAnswer, RowsAsk
+from ocean.state.counters import Take, Taken
+from ocean.state.effects import ABSENT, RowKey, StoredRow
+from ocean.state.eligibility import FullKey, Surroundings
+from ocean.state.records import Agenda, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, TickInfo
+from ocean.stores.postgres.access_reading import AccessReads
+from ocean.stores.postgres.client.payloads import address
+from ocean.stores.postgres.client.row_batches import RowReads
+from ocean.stores.postgres.listing import Lists
+from ocean.stores.shared.claim_plan import (
+    MOST_INPUTS,
+    Stock,
+    agenda_of,
+    claim_of,
+    first_call,
+    further_call,
+    once_claimed,
+    surroundings_of,
+)
+from ocean.stores.shared.refusals import run_not_found
+from ocean.stores.shared.row_rules import holder_from, kept_answer, looked_at
+from ocean.stores.shared.rows import clog_from, counter_from, input_from, run_from, shown_from, tick_from
+
+
+class Reads(AccessReads, Lists):
+    row_reads: RowReads
+
+    async def read_exact_rows(self, keys: Sequence[RowKey]) -> list[StoredRow]:
+        found = await self._ask("rows", keys=[address(key) for key in keys])
+        return [_stored(row) for row in found["rows"] or []]
+
+    async def list_clogs(self) -> list[ClogRecord]:
+        return [clog_from(row) for row in await self._ask("clogs") or []]
+
+    async def find_run(self, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
+        found, now = await self._ask_at("holder", clog_id=clog_id, session_id=session_id, dedupe_key=dedupe_key)
+        return _holder(found, now)
+
+    async def get_run(self, run_id: str) -> RunInfo | None:
+        found = await self._ask("run", run_id=run_id)
+        return None if found is None else shown_from(found)
+
+    async def survey(self, run_id: str, clog_ids: Collection[str]) -> tuple[Run, Surroundings] | None:
+        found = await self._ask("survey", run_id=run_id)
+        return None if found is None else _surveyed(found, clog_ids)
+
+    async def preview_claim(self, ask: ClaimAsk) -> Claim | NotClaimable:
+        run_id = ask.run_id or ""
+        most_inputs = {clog_id: MOST_INPUTS if clog.takes_all_inputs else 1 for clog_id, clog in ask.clogs.items()}
+        found, now = await self._ask_at("preview", run_id=run_id, most_inputs=most_inputs)
+        if found is None:
+            raise run_not_found(run_id)
+        run, around = _surveyed(found["survey"], ask.clogs)
+        following = once_claimed(run, around, ask, now)
+        if isinstance(following, NotClaimable):
+            return following
+        inputs = tuple(map(input_from, found["inputs"]))
+        call = further_call(found["tick"], inputs) if run.tick_open else first_call(following, inputs)
+        return claim_of(following, shown_from(found["shown"], following), call, ask, now)
+
+    async def read_rows(self, ask: RowsAsk) -> RowsAnswer:
+        if not (ask.dedupe_keys or ask.ticks or ask.history):
+            return RowsAnswer(dict(zip(ask.keys, await self.row_reads.read(ask.keys), strict=True)), {}, [])
+        found, now = await self._ask_at(
+            "rows",
+            clog_id=ask.clog_id,
+            session_id=ask.session_id,
+            run_id=ask.run_id,
+            keys=[address(key) for key in ask.keys],
+            dedupe_keys=ask.dedupe_keys,
+            ticks=ask.ticks,
+            history=ask.history,
+        )
+        rows = {key: _stored(row) for key, row in zip(ask.keys, found["rows"] or [], strict=True)}
+        by_key: dict[str, str | None] = {}
+        for dedupe_key, (row, value) in zip(ask.dedupe_keys, found["holders"] or [], strict=True):
+            holder = _holder(row, now)
+            by_key[dedupe_key] = holder[0] if holder else None
+            if holder:
+                rows[RowKey("run", ask.clog_id, run_id=holder[0])] = _stored(value)
+        for tick, row_id, version, value in found["ticks"] or []:
+            rows[RowKey("tick", ask.clog_id, run_id=ask.run_id, tick=tick, row_id=row_id)] = StoredRow(version, value)
+        history: dict[int, dict[str, str]] = {}
+        for tick, row_id, value in found["history"] or []:
+            history.setdefault(tick, {})[row_id] = value
+        return RowsAnswer(rows, by_key, list(history.items()))
+
+    async def read_step(self, run_id: str, tick: int, name: str) -> str | None:
+        result: str | None = await self._ask("step", run_id=run_id, tick=tick, name=name)
+        return result
+
+    async def look_at_counter(self, takes: Sequence[Take]) -> Taken:
+        found, now = await self._ask_at("counter", key=takes[0].key)
+        return looked_at(None if found is None else counter_from(found), takes, now)
+
+    async def stored_answer(self, request: Request) -> str | None:
+        return kept_answer(await self._ask("request", key=request.key), request)
+
+    async def get_key(self, key: str) -> KeyInfo:
+        return KeyInfo(**await self._ask("key", key=key))
+
+    async def list_keys(self, after: str, limit: int) -> list[KeyInfo]:
+        return [KeyInfo(**found) for found in await self._ask("keys", after=after, limit=limit) or []]
+
+    async def list_ticks(self, run_id: str, after: int, limit: int) -> list[TickInfo]:
+        found = await self._ask("ticks", run_id=run_id, after=after, limit=limit)
+        if found is None:
+            raise run_not_found(run_id)
+        return [tick_from(row) for row in found]
+
+    async def list_inputs(self, run_id: str, after: int, limit: int) -> list[Input]:
+        found = await self._ask("inputs", run_id=run_id, after=after, limit=limit)
+        if found is None:
+            raise run_not_found(run_id)
+        return [input_from(row) for row in found]
+
+    async def due_inputs(self, run_id: str, limit: int) -> list[Input]:
+        return [input_from(row) for row in await self._ask("due_inputs", run_id=run_id, limit=limit)]
+
+    async def agenda(self, clog_ids: Collection[str]) -> Agenda:
+        found, now = await self._ask_at("agenda")
+        mine, paused = frozenset(clog_ids), found["paused"] or {}
+        lanes = [
+            Stock(clog_id in mine and clog_id not in paused, first_due_at, due)
+            for clog_id, first_due_at, due in found["lanes"] or []
+        ]
+        last_ticks = [Stock(clog_id in mine, first_due_at, due) for clog_id, (first_due_at, due) in paused.items()]
+        return agenda_of(lanes, last_ticks, found["owed"], now)
+
+
+def _surveyed(found: Any, clog_ids: Collection[str]) -> tuple[Run, Surroundings]:
+    run = run_from(found["run"])
+    clog = None if found["clog"] is None else clog_from(found["clog"])
+    full_key = None if found["full_key"] is None else FullKey(**found["full_key"])
+    return run, surroundings_of(run, clog, full_key, clog_ids)
+
+
+def _holder(found: Any, now: int) -> tuple[str, str] | None:
+    run = run_from(found["run"]) if found and found["run"] else None
+    return holder_from(found, run, now)
+
+
+def _stored(row: Any) -> StoredRow:
+    return ABSENT if row is None else StoredRow(*row)

@@ -1,0 +1,1 @@
+"""What both stores use: rows to records, refusals, plans of claims."""

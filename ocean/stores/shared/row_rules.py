@@ -1,0 +1,47 @@
+"""What stores decide of the rows they have read, each in one place for all of them."""
+
+from collections.abc import Sequence
+
+from ocean.kernel.store import Request
+from ocean.state.access import ApiKey
+from ocean.state.counters import Counter, Take, Taken, decide
+from ocean.state.eligibility import kernel_end
+from ocean.state.records import Delay, Run
+from ocean.stores.shared.refusals import request_key_reused
+from ocean.stores.shared.rows import Row
+
+
+def is_live(key: ApiKey, now: int) -> bool:
+    return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)
+
+
+def kept_answer(row: Row | None, request: Request) -> str | None:
+    """The answer kept for a request key; refused if it was for another body."""
+    if row is None:
+        return None
+    if row["hash"] != request.hash:
+        raise request_key_reused(request.key)
+    return str(row["answer"])
+
+
+def looked_at(counter: Counter | None, takes: Sequence[Take], now: int) -> Taken:
+    """What the last of these takes of one key would be answered after the others; no, if one of them is refused."""
+    for take in takes:
+        taken, counter = decide(counter, take, now)
+        if not taken:
+            break
+    return taken
+
+
+def is_debounced(run: Run | None, now: int) -> bool:
+    """Whether a run still waits for its creations to come to rest: no claim has taken it, and no end is due."""
+    return run is not None and run.delayed_by is Delay.DEBOUNCE and kernel_end(run, now) is None
+
+
+def holder_from(dedupe: Row | None, run: Run | None, now: int) -> tuple[str, str] | None:
+    """The run that holds a dedupe key now, and the hash of the body that made it. `run` is a debounced key's."""
+    if dedupe is None or (dedupe["expires_at"] is not None and dedupe["expires_at"] <= now):
+        return None
+    if dedupe["debounced"] and not is_debounced(run, now):
+        return None
+    return dedupe["run_id"], dedupe["body_hash"]

@@ -1,0 +1,1 @@
+"""Virtual time and simulated processes, for Ocean's own tests."""

@@ -1,0 +1,210 @@
+"""A SQLite database without threads: units run on the event loop, as soon as its writer is drawn.
+
+Several of them may share one connection, each as the database of another process: units run whole, so that nothing
+of one is ever between the statements of another. `Weather` says what goes wrong.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache
+from typing import TypeVar
+
+import anyio
+
+from ocean.kernel.metrics import BATCHES, Histogram
+from ocean.state.errors import StoreUnusable
+from ocean.stores.shared.waiter import Waiter
+from ocean.stores.sqlite.engine.cache import Known
+from ocean.stores.sqlite.engine.group_commit import Item, Ordered, Orders, Unit, run_items, tell_of_claims
+from ocean.stores.sqlite.migrate import migrate
+
+T = TypeVar("T")
+
+GROUP_LIMIT = 128
+
+
+class Weather:
+    """What happens around units. This one is fair; a simulation's own lets them wait, fail, or be heard of too late."""
+
+    async def before_write(self, items: list[Item]) -> None:
+        """An exception is what all of these are answered; nothing of them happens."""
+
+    async def after_write(self, items: list[Item]) -> None:
+        """An exception is what all of these are answered; they have happened."""
+
+    def before_blocking(self) -> None:
+        """The same as `before_write`, for a unit that a thread waits for."""
+
+    def after_commit(self) -> None:
+        """Called at once, before anybody else can do anything."""
+
+    async def before_read(self) -> None: ...
+
+
+def private_connection() -> sqlite3.Connection:
+    """A fresh database in memory, set up as a file would be."""
+    db = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
+    db.row_factory = sqlite3.Row
+    db.deserialize(_fresh())
+    db.execute("PRAGMA foreign_keys=ON")
+    db.execute("PRAGMA trusted_schema=OFF")
+    return db
+
+
+@cache
+def _fresh() -> bytes:
+    """A database without rows: to copy it is cheaper than to make it."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.row_factory = sqlite3.Row
+        migrate(db)
+        return db.serialize()
+
+
+class InlineDatabase:
+    """A SQLite database without threads, on which a test decides when each transaction happens."""
+
+    def __init__(self, db: sqlite3.Connection, weather: Weather | None = None) -> None:
+        self._db = db
+        self._weather = weather or Weather()
+        self._queue: deque[Item] = deque()
+        self._orders = Orders()
+        self._known = Known()
+        self._has_work = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+        self._commits = 0
+        self._version = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._is_open = False
+        self.batch_sizes = Histogram(BATCHES)
+
+    async def open(self) -> None:
+        self._is_open = True
+        self._version = self._db.total_changes
+        self._writer = asyncio.create_task(self._write_for_ever())
+
+    async def close(self) -> None:
+        """The connection is the caller's."""
+        self._is_open = False
+        if self._writer is not None:
+            self._writer.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([self._writer])
+        for item in self._queue:
+            item.error = StoreUnusable("this Ocean is closed")
+        self._tell(list(self._queue))
+        self._noticed_commit()
+
+    async def write(self, unit: Unit[T]) -> T:
+        """The unit is run even if its caller is cancelled meanwhile, as on a thread."""
+        self._check_open()
+        waiter = Waiter()
+        item = Item(unit, waiter)
+        self._queue.append(item)
+        self._has_work.set()
+        await waiter.told()
+        result: T = item.outcome()
+        return result
+
+    def write_blocking(self, unit: Unit[T]) -> T:
+        self._check_open()
+        self._weather.before_blocking()
+        item = Item(unit, threading.Event())
+        before = self._db.total_changes
+        run_items(self._db, [item], Orders(), self._known)
+        self._weather.after_commit()
+        if self._db.total_changes != before:
+            self._noticed_commit()
+        result: T = item.outcome()
+        return result
+
+    def order(self, order: Ordered) -> None:
+        self._orders.put(order)
+
+    def take_back(self, order: Ordered) -> bool:
+        return self._orders.take_back(order)
+
+    @property
+    def is_about_to_write(self) -> bool:
+        return bool(self._queue)
+
+    async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_open()
+        await self._weather.before_read()
+        self._db.execute("BEGIN")
+        try:
+            return unit(self._db)
+        finally:
+            self._db.rollback()
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await self._has_work.wait()
+            items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
+            if not self._queue:
+                self._has_work.clear()
+            before = self._db.total_changes
+            try:
+                await self._weather.before_write(items)
+                before = self._db.total_changes
+                run_items(self._db, items, self._orders, self._known)
+                self._weather.after_commit()
+                has_changed = self._db.total_changes != before
+                self.batch_sizes.add(len(items))
+                await self._weather.after_write(items)
+            except Exception as error:
+                has_changed = self._db.total_changes != before
+                for item in items:
+                    item.error = error
+            tell_of_claims(items)
+            if has_changed:
+                self._noticed_commit()
+            self._tell(items)
+
+    def _tell(self, items: list[Item]) -> None:
+        for item in items:
+            if isinstance(item.waiter, Waiter):
+                item.waiter.tell()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreUnusable("this Ocean is closed")
+
+    def commits_seen(self) -> int:
+        return self._commits
+
+    async def next_commit(self, seen: int, look_ms: int = 100) -> int:
+        """What this database commits is known at once; the others' commits are looked for every `look_ms`."""
+        loop = asyncio.get_running_loop()
+        while self._commits <= seen:
+            self._check_open()
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.add(waiter)
+            look = loop.call_later(look_ms / 1000, self._look)
+            try:
+                await waiter
+            finally:
+                look.cancel()
+                self._waiters.discard(waiter)
+        return self._commits
+
+    def _look(self) -> None:
+        if self._db.total_changes != self._version:
+            self._noticed_commit()
+        else:
+            for waiter in self._waiters:
+                _finish(waiter)
+
+    def _noticed_commit(self) -> None:
+        self._commits += 1
+        self._version = self._db.total_changes
+        for waiter in self._waiters:
+            _finish(waiter)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

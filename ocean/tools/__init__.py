@@ -1,0 +1,1 @@
+"""The tools of ticks: Ocean's own, and those that authors write."""
