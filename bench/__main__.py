@@ -1,9 +1,9 @@
-"""All questions, one after the other, into one report.
+"""Run all benchmarks one after the other and write one report.
 
     python -m bench --quick
     python -m bench --report bench.txt --only ocean,pgqueuer
 
-What is not named here (sizes, for example) is a flag of a question: `python -m bench.timers --help`.
+Other flags, sizes for example, belong to a single benchmark: `python -m bench.timers --help`.
 """
 
 import argparse
@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.saying import say
+from bench.output import progress
 
-QUESTIONS = (
+BENCHMARKS = (
     "one_tick_runs",
     "ten_steps",
     "signal_latency",
@@ -28,34 +28,35 @@ QUESTIONS = (
     "watcher_memory",
     "processes",
 )
-HANDED_ON = ("only", "rounds", "db", "folder")
+PASSED = ("only", "rounds", "db", "folder")
+"""Flags that are passed to each benchmark."""
 
 
 def main() -> None:
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=plain)
-    parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"of {', '.join(QUESTIONS)}; default: all")
-    parser.add_argument("--report", type=Path, help="a file to write the tables to as well")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes and two rounds: does it work?")
-    for name in HANDED_ON:
-        parser.add_argument(f"--{name}", help="as the questions have it")
-    asked = parser.parse_args()
-    unknown = [name for name in asked.questions if name not in QUESTIONS]
+    parser.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help=f"of {', '.join(BENCHMARKS)}; default: all")
+    parser.add_argument("--report", type=Path, help="also write the tables to this file")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and two rounds, to check that it works")
+    for name in PASSED:
+        parser.add_argument(f"--{name}", help="passed to each benchmark")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.benchmarks if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"there is no question {unknown[0]!r}; there are {', '.join(QUESTIONS)}")
-    flags = ["--quick"] * asked.quick
-    for name in HANDED_ON:
-        if (value := getattr(asked, name)) is not None:
+        parser.error(f"BENCHMARK must be one of {', '.join(BENCHMARKS)}, got {unknown[0]!r}")
+    flags = ["--quick"] * arguments.quick
+    for name in PASSED:
+        if (value := getattr(arguments, name)) is not None:
             flags += [f"--{name}", value]
     report = []
-    for question in asked.questions or QUESTIONS:
-        say(f"-- {question}")
-        command = [sys.executable, "-m", f"bench.{question}", *flags]
-        answered = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        report.append(answered.stdout or f"{question}: no answer, exit code {answered.returncode}\n")
+    for benchmark in arguments.benchmarks or BENCHMARKS:
+        progress(f"-- {benchmark}")
+        command = [sys.executable, "-m", f"bench.{benchmark}", *flags]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        report.append(done.stdout or f"{benchmark}: no result, exit code {done.returncode}\n")
         print(report[-1], flush=True)
-        if asked.report:
-            asked.report.write_text("\n".join(report))
+        if arguments.report:
+            arguments.report.write_text("\n".join(report))
 
 
 if __name__ == "__main__":

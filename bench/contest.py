@@ -1,6 +1,7 @@
-"""Rounds: every contestant does the same work in turn, again and again, each time in a fresh process on a fresh
-database, and medians are compared. Machines are noisy, and what disturbs one round disturbs all who are in it: a ratio
-is that of two contestants of the same round, and the median of those.
+"""Run contestants in rounds and compare their medians.
+
+In every round each contestant does the same work, in a new process on a new database. Noise of the machine affects all
+contestants of a round, so a published ratio is the median of the ratios of two contestants within each round.
 """
 
 import argparse
@@ -19,9 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.databases import Databases, Store
+from bench.output import format_number, progress, table
 from bench.peers import LIST, peer_versions, peers_python
-from bench.places import Places, Store
-from bench.saying import figure, say, table
 
 ROOT = Path(__file__).parents[1]
 ROUND_S = 900
@@ -29,18 +30,18 @@ ROUND_S = 900
 
 @dataclass(frozen=True)
 class Contestant:
-    """`name` is what `--only` selects by. `asked` is what it alone is told, its own settings mostly, and `quick` what
-    else it is told when there is little time."""
+    """A module that does the work of a benchmark. `--only` selects by `name`. `settings` are added to the sizes of the
+    contest, and `quick` to those under `--quick`."""
 
     name: str
     store: Store
     module: str
-    question: str = ""
-    asked: dict[str, Any] = field(default_factory=dict)
+    benchmark: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
     note: str = ""
     group: str = ""
-    """Who is compared with whom, if not all with all."""
+    """Contestants are compared within their group."""
 
     @property
     def is_ocean(self) -> bool:
@@ -49,27 +50,27 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of every answer. `title` says its unit."""
+    """One number of every result, under `key`. `title` contains its unit."""
 
     key: str
     title: str
 
 
-Answers = dict[str, list[dict[str, float] | None]]
-"""Of every contestant, by round. None if it failed."""
+Results = dict[str, list[dict[str, float] | None]]
+"""The results of every contestant by round; None if it failed."""
 
 
 class Contest:
-    """One question. `sizes` become flags; the second value of each is for `--quick`.
+    """One benchmark. `sizes` become flags: the default, the value under `--quick`, and the help text.
 
-    Ratios are those of every Ocean to each contestant; or, with `against`, of each contestant to the one of its group
-    whose name ends so.
+    The report has the ratios of every Ocean to each contestant; or, with `against`, of each contestant to the one of
+    its group whose name ends with `against`.
     """
 
     def __init__(
         self,
         doc: str,
-        question: str,
+        benchmark: str,
         contestants: Sequence[Contestant],
         measures: Sequence[Measure],
         sizes: dict[str, tuple[int, int, str]],
@@ -77,7 +78,7 @@ class Contest:
         against: str | None = None,
     ) -> None:
         self._doc = doc
-        self._question = question
+        self._benchmark = benchmark
         self.contestants = contestants
         self._measures = measures
         self._sizes = sizes
@@ -85,72 +86,74 @@ class Contest:
         self._against = against
 
     def main(self, arguments: Sequence[str] | None = None) -> None:
-        # As Ctrl-C does: the server and the folders are removed.
+        # As with Ctrl-C, so that the server and the folders are removed.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-        asked = self._parser().parse_args(arguments)
-        sizes = {name: self._size(asked, name) for name in self._sizes}
-        rounds = asked.rounds or (2 if asked.quick else self._rounds)
-        chosen = [each for each in self.contestants if _is_chosen(each.name, asked.only)]
+        given = self._parser().parse_args(arguments)
+        sizes = {name: self._size(given, name) for name in self._sizes}
+        rounds = given.rounds or (2 if given.quick else self._rounds)
+        chosen = [each for each in self.contestants if _is_chosen(each.name, given.only)]
         if not chosen:
-            raise SystemExit(
-                f"--only {asked.only} names nobody; there are {', '.join(c.name for c in self.contestants)}"
-            )
-        places = Places(asked.db, asked.folder)
-        answers = self.rounds(chosen, places, sizes, rounds, is_quick=asked.quick)
-        print(self._report(chosen, places, sizes, rounds, answers), flush=True)
+            names = ", ".join(each.name for each in self.contestants)
+            raise SystemExit(f"--only must name contestants, got {given.only!r}; they are {names}")
+        databases = Databases(given.db, given.folder)
+        results = self.rounds(chosen, databases, sizes, rounds, is_quick=given.quick)
+        print(self._report(chosen, databases, sizes, rounds, results), flush=True)
 
     def rounds(
-        self, chosen: Sequence[Contestant], places: Places, sizes: dict[str, int], rounds: int, *, is_quick: bool
-    ) -> Answers:
-        answers: Answers = {each.name: [] for each in chosen}
+        self, chosen: Sequence[Contestant], databases: Databases, sizes: dict[str, int], rounds: int, *, is_quick: bool
+    ) -> Results:
+        """Run all rounds and return the results."""
+        results: Results = {each.name: [] for each in chosen}
         for number in range(1, rounds + 1):
-            # Each round begins with another, so that nobody always comes after the same.
+            # Each round begins with another contestant, so that none always runs after the same one.
             shift = (number - 1) % len(chosen)
             for each in [*chosen[shift:], *chosen[:shift]]:
-                answer = self._ask(each, places, sizes | each.asked | (each.quick if is_quick else {}))
-                answers[each.name].append(answer)
-                said = "failed" if answer is None else ", ".join(f"{k} {figure(v)}" for k, v in answer.items())
-                say(f"round {number} of {rounds}: {each.name}: {said}")
-        return answers
+                result = self._measure(each, databases, sizes | each.settings | (each.quick if is_quick else {}))
+                results[each.name].append(result)
+                shown = "failed" if result is None else ", ".join(f"{k} {format_number(v)}" for k, v in result.items())
+                progress(f"round {number} of {rounds}: {each.name}: {shown}")
+        return results
 
-    def _ask(self, one: Contestant, places: Places, told: dict[str, Any]) -> dict[str, float] | None:
-        with places.place(one.store) as db:
-            return self.asked(one, {"db": db, "question": one.question or self._question, **told})
+    def _measure(self, one: Contestant, databases: Databases, settings: dict[str, Any]) -> dict[str, float] | None:
+        with databases.fresh(one.store) as db:
+            return self.run_contestant(one, {"db": db, "benchmark": one.benchmark or self._benchmark, **settings})
 
-    def asked(self, one: Contestant, ask: dict[str, Any], under: Sequence[str] = ()) -> dict[str, float] | None:
-        """What the contestant answers; `under` is a command that runs it."""
+    def run_contestant(
+        self, one: Contestant, request: dict[str, Any], under: Sequence[str] = ()
+    ) -> dict[str, float] | None:
+        """Return the result of a contestant. `under` is a command that runs it, strace for example."""
         python = sys.executable if one.is_ocean else peers_python()
-        return _answered([*under, python, "-m", f"bench.contestants.{one.module}"], ask, one.name)
+        return _result_of([*under, python, "-m", f"bench.contestants.{one.module}"], request, one.name)
 
-    def _size(self, asked: argparse.Namespace, name: str) -> int:
-        given: int | None = getattr(asked, name)
+    def _size(self, given: argparse.Namespace, name: str) -> int:
+        value: int | None = getattr(given, name)
         usual, quick, _ = self._sizes[name]
-        return given if given is not None else quick if asked.quick else usual
+        return value if value is not None else quick if given.quick else usual
 
     def _parser(self) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(description=self._doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         names = ", ".join(each.name for each in self.contestants)
-        parser.add_argument("--only", metavar="NAMES", help=f"parts of names, with commas between; of {names}")
+        parser.add_argument("--only", metavar="NAMES", help=f"comma-separated parts of the names {names}")
         parser.add_argument("--rounds", type=int, metavar="N", help=f"default {self._rounds}")
-        parser.add_argument("--quick", action="store_true", help="smaller sizes and two rounds: does it work?")
-        parser.add_argument("--db", metavar="URL", help="a PostgreSQL server to use; default: one of our own")
-        parser.add_argument("--folder", help="where SQLite's files are, and our server's; default: the system's")
-        for name, (usual, quick, says) in self._sizes.items():
+        parser.add_argument("--quick", action="store_true", help="smaller sizes and two rounds, to check that it works")
+        parser.add_argument("--db", metavar="URL", help="a PostgreSQL server to use; default: one started for the run")
+        parser.add_argument("--folder", help="folder for SQLite's files and the started server; default: the system's")
+        for name, (usual, quick, text) in self._sizes.items():
             parser.add_argument(
-                f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{says} (default {usual}, quick {quick})"
+                f"--{name.replace('_', '-')}", type=int, metavar="N", help=f"{text} (default {usual}, quick {quick})"
             )
         return parser
 
     def _report(
-        self, chosen: Sequence[Contestant], places: Places, sizes: dict[str, int], rounds: int, answers: Answers
+        self, chosen: Sequence[Contestant], databases: Databases, sizes: dict[str, int], rounds: int, results: Results
     ) -> str:
         parts = [self._doc.splitlines()[0], ""]
         for group in dict.fromkeys(each.group for each in chosen):
             members = [each for each in chosen if each.group == group]
-            parts += [f"{_comparison(members, measure, answers, self._against)}\n" for measure in self._measures]
+            parts += [f"{_comparison(members, measure, results, self._against)}\n" for measure in self._measures]
         notes = [f"{each.name}: {each.note}" for each in chosen if each.note]
-        told = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in sizes.items())
-        parts += [*notes, f"medians of {rounds} rounds; {told}", *settings(chosen, places)]
+        shown = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in sizes.items())
+        parts += [*notes, f"medians of {rounds} rounds; {shown}", *environment(chosen, databases)]
         return "\n".join(parts) + "\n"
 
 
@@ -158,8 +161,8 @@ def _is_chosen(name: str, only: str | None) -> bool:
     return only is None or any(part.strip() in name for part in only.split(","))
 
 
-def _answered(command: list[str], ask: dict[str, Any], name: str) -> dict[str, float] | None:
-    """What the contestant answers; None, and why on stderr, if it fails or takes far too long."""
+def _result_of(command: list[str], request: dict[str, Any], name: str) -> dict[str, float] | None:
+    """Run a contestant and return its result; None, with the reason on stderr, if it fails or takes too long."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
@@ -173,28 +176,28 @@ def _answered(command: list[str], ask: dict[str, Any], name: str) -> dict[str, f
             start_new_session=True,
         )
         try:
-            answer, _ = process.communicate(json.dumps(ask) + "\n", timeout=ROUND_S)
+            result, _ = process.communicate(json.dumps(request) + "\n", timeout=ROUND_S)
         except subprocess.TimeoutExpired:
-            answer = ""
+            result = ""
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        if answer:
-            given: dict[str, float] = json.loads(answer)
-            return given
+        if result:
+            numbers: dict[str, float] = json.loads(result)
+            return numbers
         errors.seek(0)
-        say(f"{name} did not answer:\n{errors.read()[-4_000:]}")
+        progress(f"{name} returned no result:\n{errors.read()[-4_000:]}")
         return None
 
 
-def _comparison(members: Sequence[Contestant], measure: Measure, answers: Answers, against: str | None) -> str:
-    """A row for each contestant, and a column of ratios for each that the others are compared with."""
+def _comparison(members: Sequence[Contestant], measure: Measure, results: Results, against: str | None) -> str:
+    """Return a table: a row for each contestant, a column of ratios for each that the others are compared with."""
     if against is None:
         others = [each.name for each in members if each.is_ocean]
     else:
         others = [each.name for each in members if each.name.endswith(against)]
-    values = {each.name: [_value(answer, measure) for answer in answers[each.name]] for each in members}
+    values = {each.name: [_value(result, measure) for result in results[each.name]] for each in members}
     rows = []
     for each in members:
         found = [value for value in values[each.name] if value is not None]
@@ -204,13 +207,13 @@ def _comparison(members: Sequence[Contestant], measure: Measure, answers: Answer
             for other in others
         ]
         ratios = [None if first is second else _ratio(first, second) for first, second in pairs]
-        rows.append([each.name, *map(figure, middle), *map(figure, ratios)])
+        rows.append([each.name, *map(format_number, middle), *map(format_number, ratios)])
     heads = [f"{other} / it" if against is None else f"it / {other}" for other in others]
     return table([measure.title, "median", "least", "most", *heads], rows)
 
 
-def _value(answer: dict[str, float] | None, measure: Measure) -> float | None:
-    return None if answer is None else answer.get(measure.key)
+def _value(result: dict[str, float] | None, measure: Measure) -> float | None:
+    return None if result is None else result.get(measure.key)
 
 
 def _ratio(ours: Sequence[float | None], theirs: Sequence[float | None]) -> float | None:
@@ -218,8 +221,8 @@ def _ratio(ours: Sequence[float | None], theirs: Sequence[float | None]) -> floa
     return median(our / their for our, their in pairs) if pairs else None
 
 
-def settings(chosen: Sequence[Contestant], places: Places) -> list[str]:
-    """What was measured, on what: enough to repeat it."""
+def environment(chosen: Sequence[Contestant], databases: Databases) -> list[str]:
+    """Return what was measured and on which versions, one line each, so that it can be repeated."""
     stores = {each.store for each in chosen}
     lines = [
         f"Python {platform.python_version()}, {os.cpu_count()} CPUs, {platform.system()} {platform.machine()}",
@@ -228,7 +231,7 @@ def settings(chosen: Sequence[Contestant], places: Places) -> list[str]:
     if "sqlite" in stores:
         lines.append(f"SQLite {sqlite3.sqlite_version}; Ocean's with journal_mode WAL, synchronous FULL")
     if "postgres" in stores:
-        lines.append(f"PostgreSQL: {places.postgres_settings()}")
+        lines.append(f"PostgreSQL: {databases.postgres_settings()}")
     if not all(each.is_ocean for each in chosen):
         versions = ", ".join(f"{name} {version}" for name, version in peer_versions().items())
         lines.append(f"peers, from {LIST.relative_to(ROOT)}: {versions}")
@@ -236,7 +239,7 @@ def settings(chosen: Sequence[Contestant], places: Places) -> list[str]:
 
 
 def _ocean_version() -> str:
-    """As the tree says, which need not be installed, and the commit, if the tree is one of git's."""
+    """Return the version in the source tree, which need not be installed, and the commit if git knows it."""
     version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,8 +1,8 @@
 """Does the cost of a verb grow with what is stored?
 
-Ocean alone, in a database that is empty, or full: of finished runs, of sleeping ones, of pending ones, of a run that is
-old, of a long log. Each verb is called by itself, one call at a time; a claim is a poke that finds one run, calls its
-handler and commits; a tick is the same with the run named. All ratios to the empty database should be at most 1.3.
+Ocean alone, in a database that is empty, or full of finished runs, sleeping runs or pending runs, or that contains an
+old run or a long log. Each verb is called alone, one call at a time. A claim is a poke that finds one run, calls its
+handler and commits; a tick is the same for a named run. All ratios to the empty database should be at most 1.3.
 
     python -m bench.growth
 """
@@ -10,12 +10,12 @@ handler and commits; a tick is the same with the run named. All ratios to the em
 from typing import Any
 
 from bench.contest import Contest, Contestant, Measure
-from bench.places import Store
+from bench.databases import Store
 
 STATES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "empty": ("", {"count": 0}, {}),
     "finished": ("100,000 runs that have ended", {"count": 100_000}, {"count": 2_000}),
-    "sleeping": ("100,000 runs that wait for a time to come", {"count": 100_000}, {"count": 2_000}),
+    "sleeping": ("100,000 runs that wait for a time", {"count": 100_000}, {"count": 2_000}),
     "pending": ("20,000 runs that are due", {"count": 20_000}, {"count": 2_000}),
     "old": ("the run has had 10,000 ticks", {"count": 10_000}, {"count": 200}),
     "events": ("a log of 1,000,000 events", {"count": 20_000, "events_each": 48}, {"count": 200}),
@@ -27,8 +27,8 @@ def contestants(store: Store) -> list[Contestant]:
         Contestant(
             f"ocean-{store}-{state}",
             store,
-            "ocean_grown",
-            asked={"state": state, "events_each": 0} | usual,
+            "ocean_filled",
+            settings={"state": state, "events_each": 0} | usual,
             quick=quick,
             note=note,
             group=store,
@@ -47,7 +47,7 @@ contest = Contest(
         Measure("claim_ms", "a claim, p50, ms"),
         Measure("tick_ms", "a tick, p50, ms"),
     ],
-    {"calls": (200, 30, "how many calls of each")},
+    {"calls": (200, 30, "how many calls of each verb")},
     rounds=3,
     against="-empty",
 )

@@ -1,8 +1,8 @@
 """How many queries a minute while 100,000 runs sleep and nothing is due?
 
-Ocean is asked nothing by hand: in poke mode nobody pokes, with a ticker it is up to the ticker. On SQLite every
-statement of its connections counts, on PostgreSQL every transaction of the database, whoever makes it. The peers have
-nothing stored and look as often as they ship to, beside one queue.
+No request is made: without a ticker no poke arrives, with a ticker only the ticker acts. On SQLite every statement of
+Ocean's connections counts, on PostgreSQL every transaction of the database. The peers have nothing stored and one
+queue, and poll at their default interval.
 
     python -m bench.idle
 """
@@ -13,10 +13,10 @@ FULL = {"count": 100_000}
 QUICK = {"count": 1_000}
 
 CONTESTANTS = [
-    Contestant("ocean-sqlite-poke", "sqlite", "ocean_idle", asked=FULL | {"has_ticker": 0}, quick=QUICK),
-    Contestant("ocean-sqlite-ticker", "sqlite", "ocean_idle", asked=FULL | {"has_ticker": 1}, quick=QUICK),
-    Contestant("ocean-postgres-poke", "postgres", "ocean_idle", asked=FULL | {"has_ticker": 0}, quick=QUICK),
-    Contestant("ocean-postgres-ticker", "postgres", "ocean_idle", asked=FULL | {"has_ticker": 1}, quick=QUICK),
+    Contestant("ocean-sqlite-poke", "sqlite", "ocean_idle", settings=FULL | {"has_ticker": 0}, quick=QUICK),
+    Contestant("ocean-sqlite-ticker", "sqlite", "ocean_idle", settings=FULL | {"has_ticker": 1}, quick=QUICK),
+    Contestant("ocean-postgres-poke", "postgres", "ocean_idle", settings=FULL | {"has_ticker": 0}, quick=QUICK),
+    Contestant("ocean-postgres-ticker", "postgres", "ocean_idle", settings=FULL | {"has_ticker": 1}, quick=QUICK),
     Contestant("pgqueuer-postgres", "postgres", "pgqueuer"),
     Contestant("procrastinate-postgres", "postgres", "procrastinate"),
     Contestant("absurd-postgres", "postgres", "absurd"),
@@ -29,12 +29,12 @@ contest = Contest(
     CONTESTANTS,
     [Measure("per_minute", "queries a minute")],
     {
-        "seconds": (60, 10, "how long it is counted"),
-        "settle_s": (15, 12, "how long it has to come to rest; PostgreSQL counts up to 10 s late"),
-        "connections": (4, 4, "in the pools of those who have one"),
+        "seconds": (60, 10, "how long queries are counted"),
+        "settle_s": (15, 12, "time to come to rest; PostgreSQL counts up to 10 s late"),
+        "connections": (4, 4, "in connection pools"),
         "managers": (1, 1, "pgqueuer's queue managers"),
         "batch": (10, 10, "pgqueuer's batch"),
-        "concurrency": (4, 4, "procrastinate's, of its worker"),
+        "concurrency": (4, 4, "of procrastinate's worker"),
     },
     rounds=1,
 )

@@ -1,8 +1,8 @@
 """What does an idle poke cost while many runs sleep?
 
-Fills a database with waiting and finished runs, pokes it once with nothing due, and compares with an empty database:
-the statements that the poke ran, their query plans, and the steps that SQLite's virtual machine took. Steps do not
-depend on the machine, so the result is the same everywhere.
+Fills a database with waiting and finished runs, pokes it once with nothing due, and compares the poke with one of an
+empty database: its statements, their query plans, and the steps of SQLite's virtual machine. Steps do not depend on
+the machine, so the result is the same everywhere.
 
     python bench/idle_poke.py --runs 100000
 """
@@ -47,7 +47,7 @@ FROM numbers"""
 
 
 def fill(db: sqlite3.Connection, kind: str, count: int, clog_id: str, now: int) -> None:
-    """`count` runs in one transaction, `kind` "waiting" (they wake tomorrow) or "done", as they would be stored."""
+    """Insert `count` runs as Ocean would store them; `kind` is "waiting" (until tomorrow) or "done"."""
     values = {
         "kind": kind,
         "count": count,
@@ -85,7 +85,7 @@ class Meter:
 
 
 async def metered(store: SqliteStore, act: Callable[[], Awaitable[object]]) -> Meter:
-    """Let the meter watch both connections while `act` runs."""
+    """Run `act` and return the steps and statements of both connections."""
     meter = Meter()
     await store.database.on_writer(meter.attach)
     await store.database.read(meter.attach)
@@ -96,7 +96,7 @@ async def metered(store: SqliteStore, act: Callable[[], Awaitable[object]]) -> M
 
 
 def plan(db: sqlite3.Connection, statement: str) -> list[str]:
-    """How SQLite goes about a statement; nothing for BEGIN, SAVEPOINT and the like."""
+    """Return the query plan of a statement; nothing for BEGIN, SAVEPOINT and the like."""
     if _bare(statement).split()[0].upper() not in ("SELECT", "WITH", "INSERT", "UPDATE", "DELETE"):
         return []
     return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}")]
@@ -116,7 +116,7 @@ async def advance(tick: Tick) -> Outcome:
 
 
 async def idle_poke(path: Path, waiting: int, finished: int, shows_plans: bool) -> int:
-    """Steps of one `advance()` with nothing due."""
+    """Return the steps of one `advance()` with nothing due."""
     clock = SystemClock()
     store = await open_store(f"sqlite:///{path}", clock)
     assert isinstance(store, SqliteStore)
@@ -149,14 +149,14 @@ def _show_plans(db: sqlite3.Connection, statements: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100_000, help="how many waiting runs (default 100000)")
-    parser.add_argument("--finished", type=int, default=0, help="how many finished runs beside them (default 0)")
-    asked = parser.parse_args()
+    parser.add_argument("--finished", type=int, default=0, help="how many finished runs in addition (default 0)")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         empty = asyncio.run(idle_poke(Path(folder) / "empty.db", 0, 0, False))
         small = asyncio.run(idle_poke(Path(folder) / "small.db", 10, 0, False))
-        full = asyncio.run(idle_poke(Path(folder) / "full.db", asked.runs, asked.finished, True))
+        full = asyncio.run(idle_poke(Path(folder) / "full.db", given.runs, given.finished, True))
     print(f"ten sleepers in all lanes: {small / empty:.1f} times an empty database")
-    print(f"{asked.runs:,} sleepers: {full / small:.2f} times ten")
+    print(f"{given.runs:,} sleepers: {full / small:.2f} times ten")
 
 
 if __name__ == "__main__":

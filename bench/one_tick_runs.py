@@ -1,7 +1,7 @@
-"""How many runs a second are created and finished, if each is over in one tick?
+"""How many runs per second are created and finished, if each ends in one tick?
 
-Every run is created by a call of its own, by concurrent callers, while the same process works on them. The time is
-from the first call until the last run is finished in the database. Each contestant syncs as it ships.
+Concurrent callers create each run by a call of its own, while the same process executes them. The time is from the
+first call until the last run is finished in the database. Each contestant syncs as it does by default.
 
     python -m bench.one_tick_runs
 """
@@ -10,14 +10,14 @@ from bench.contest import Contest, Contestant, Measure
 
 CONTESTANTS = [
     Contestant("ocean-sqlite", "sqlite", "ocean"),
-    Contestant("huey-sqlite", "sqlite", "huey", note="as shipped, which is SQLite's default: WAL, synchronous FULL"),
+    Contestant("huey-sqlite", "sqlite", "huey", note="default settings, which are SQLite's: WAL, synchronous FULL"),
     Contestant("dbos-sqlite", "sqlite", "dbos", note="workflows called directly"),
     Contestant(
         "dbos-sqlite-queue",
         "sqlite",
         "dbos",
-        question="one_tick_runs_by_queue",
-        note="by way of a queue, polled every 10 ms",
+        benchmark="one_tick_runs_by_queue",
+        note="through a queue, polled every 10 ms",
     ),
     Contestant("langgraph-sqlite", "sqlite", "langgraph"),
     Contestant("ocean-postgres", "postgres", "ocean"),
@@ -29,23 +29,23 @@ CONTESTANTS = [
         "dbos-postgres-queue",
         "postgres",
         "dbos",
-        question="one_tick_runs_by_queue",
-        note="by way of a queue, polled every 10 ms",
+        benchmark="one_tick_runs_by_queue",
+        note="through a queue, polled every 10 ms",
     ),
 ]
 
 SIZES = {
     "runs": (2_000, 300, "how many runs"),
-    "callers": (64, 64, "how many calls are made at once"),
-    "threads": (8, 8, "callers of those who block"),
+    "callers": (64, 64, "how many concurrent calls"),
+    "threads": (8, 8, "threads of blocking callers"),
     "workers": (4, 4, "huey's threads"),
     "procrastinate_workers": (4, 4, "procrastinate's workers"),
     "absurd_workers": (4, 4, "absurd's workers"),
-    "poll_ms": (10, 10, "huey's and absurd's, how often they look"),
-    "connections": (16, 16, "in the pools of those who have one"),
+    "poll_ms": (10, 10, "polling interval of huey and absurd"),
+    "connections": (16, 16, "in connection pools"),
     "managers": (2, 2, "pgqueuer's queue managers"),
     "batch": (50, 50, "pgqueuer's batch"),
-    "concurrency": (64, 64, "procrastinate's and absurd's, of their workers"),
+    "concurrency": (64, 64, "of the workers of procrastinate and absurd"),
 }
 
 contest = Contest(

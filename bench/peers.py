@@ -1,5 +1,5 @@
-"""The environment that the peers live in: made when it is first needed, kept beside the bench, and made anew when
-`peers.txt` says something else."""
+"""The virtual environment of the peers: created when first needed, kept in `bench/.peers`, and created again when
+`peers.txt` changes."""
 
 import hashlib
 import shutil
@@ -8,7 +8,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from bench.saying import say
+from bench.output import progress
 
 HERE = Path(__file__).parent
 LIST = HERE / "peers.txt"
@@ -16,12 +16,12 @@ LIST = HERE / "peers.txt"
 
 @cache
 def peers_python() -> str:
-    """The interpreter of that environment."""
+    """Return the interpreter of the peers' environment, installing the peers if needed."""
     which = hashlib.sha256(LIST.read_bytes() + sys.version.encode()).hexdigest()[:12]
     folder = HERE / ".peers" / which
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
-        say(f"installing the peers into {folder.relative_to(HERE.parent)}")
+        progress(f"installing the peers into {folder.relative_to(HERE.parent)}")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, stdout=sys.stderr)
         subprocess.run([python, "-m", "pip", "install", "-q", "-r", LIST], check=True, stdout=sys.stderr)
@@ -30,5 +30,6 @@ def peers_python() -> str:
 
 
 def peer_versions() -> dict[str, str]:
+    """Return the version of each peer, as `peers.txt` pins it."""
     pins = (line.split("==") for line in LIST.read_text().splitlines() if "==" in line)
     return {name.split("[")[0]: version for name, version in pins}

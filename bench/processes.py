@@ -1,7 +1,7 @@
-"""How many ticks a second by 1, 2 and 4 processes on one PostgreSQL, and how many round trips does each take?
+"""How many ticks per second do 1, 2 and 4 processes commit on one PostgreSQL, in how many round trips each?
 
-They advance the same runs, each of which counts to three in its own row: one read, one write and two events a tick. How
-much several processes gain is limited by the processors, which the server shares with them.
+They advance the same runs, each of which counts to three in its own row: one read, one write and two events per tick.
+The gain of several processes is limited by the processors, which they share with the server.
 
     python -m bench.processes
 """
@@ -12,7 +12,7 @@ contest = Contest(
     __doc__,
     "together",
     [
-        Contestant(f"ocean-postgres-{number}", "postgres", "ocean_together", asked={"processes": number})
+        Contestant(f"ocean-postgres-{number}", "postgres", "ocean_processes", settings={"processes": number})
         for number in (1, 2, 4)
     ],
     [Measure("per_s", "ticks a second"), Measure("trips", "round trips a tick")],
@@ -20,7 +20,7 @@ contest = Contest(
         "runs": (1_000, 100, "how many runs"),
         "ticks": (3, 3, "of each run"),
         "concurrency": (32, 32, "of each process"),
-        "lead_s": (5, 3, "how long the processes have to come up"),
+        "lead_s": (5, 3, "time for the processes to start"),
     },
     against="-1",
 )

@@ -1,8 +1,8 @@
 """On a system at rest, how long from a signal until the tick that handles it is committed?
 
-Signals are sent one after the other, each after a pause, to one run that is idle. Of a queue without signals it is a
-job, from its own call until it is finished in the database. In the same process, and over HTTP to a server in another,
-where it is the whole request that is measured: it waits until the run has settled.
+Signals are sent one by one, each after a pause, to one idle run. For a queue without signals a job is measured, from
+its call until it is finished in the database. Ocean is measured in the same process, and over HTTP to a server in
+another process, where the whole request is measured: it waits until the run has settled.
 
     python -m bench.signal_latency
 """
@@ -12,14 +12,14 @@ from bench.contest import Contest, Contestant, Measure
 CONTESTANTS = [
     Contestant("ocean-sqlite", "sqlite", "ocean"),
     Contestant("ocean-sqlite-http", "sqlite", "ocean_http"),
-    Contestant("huey-sqlite", "sqlite", "huey", note="looks every 1 to 10 ms; it ships with 100 ms and more"),
-    Contestant("dbos-sqlite", "sqlite", "dbos", note="a message to a workflow that receives; looks every 10 ms"),
+    Contestant("huey-sqlite", "sqlite", "huey", note="polls every 1 to 10 ms; its default is 100 ms and more"),
+    Contestant("dbos-sqlite", "sqlite", "dbos", note="a message to a workflow that receives; polls every 10 ms"),
     Contestant("langgraph-sqlite", "sqlite", "langgraph", note="a graph of one node, called again"),
     Contestant("ocean-postgres", "postgres", "ocean"),
     Contestant("ocean-postgres-http", "postgres", "ocean_http"),
     Contestant("pgqueuer-postgres", "postgres", "pgqueuer", note="in batches of one, which are logged at once"),
     Contestant("procrastinate-postgres", "postgres", "procrastinate"),
-    Contestant("absurd-postgres", "postgres", "absurd", note="looks every 10 ms; it ships with 250 ms"),
+    Contestant("absurd-postgres", "postgres", "absurd", note="polls every 10 ms; its default is 250 ms"),
     Contestant("dbos-postgres", "postgres", "dbos", note="a message to a workflow that receives"),
 ]
 
@@ -36,9 +36,9 @@ contest = Contest(
         "signals": (300, 40, "how many signals"),
         "workers": (1, 1, "huey's threads"),
         "absurd_workers": (1, 1, "absurd's workers"),
-        "poll_ms": (10, 10, "huey's and absurd's, how often they look"),
-        "connections": (4, 4, "in the pools of those who have one"),
-        "concurrency": (4, 4, "procrastinate's and absurd's, of their workers"),
+        "poll_ms": (10, 10, "polling interval of huey and absurd"),
+        "connections": (4, 4, "in connection pools"),
+        "concurrency": (4, 4, "of the workers of procrastinate and absurd"),
     },
 )
 

@@ -1,10 +1,10 @@
-"""How many streamed events a second, and how long until a watcher has them, with 1, 100 and 1,000?
+"""How many streamed events per second, and with what lag, do 1, 100 and 1,000 watchers receive?
 
-One run streams to all who watch it, or 16 runs at once, each to its own watcher: first as fast as it goes, then at a
-pace that all can follow, at which the lag is taken. `16x1` is 16 runs with a watcher each, `1x100` one run with 100.
-Ocean's lag counts from the moment before an event is said, the peer's from its commit. Ocean's watchers are
-Server-Sent Events of a server in another process and on another processor, as readers elsewhere are; the peer's read in
-the process that writes.
+One run streams to all its watchers, or 16 runs at once, each to one watcher: first as fast as possible, then at a pace
+that all can follow, at which the lag is measured. `16x1` is 16 runs with a watcher each, `1x100` one run with 100.
+Ocean's lag counts from the moment before an event is streamed, the peer's from its commit. Ocean's watchers read
+Server-Sent Events from a server in another process and on another processor, like remote readers; the peer's watchers
+read in the process that writes.
 
     python -m bench.streams
 """
@@ -22,21 +22,21 @@ WATCHED: list[dict[str, Any]] = [
 QUICK = {"events": 20, "paced": 5}
 
 
-def contestants(asked: dict[str, Any]) -> list[Contestant]:
-    """The same numbers of runs and watchers side by side."""
-    number = f"{asked['writers']}x{asked['watchers']}"
+def contestants(settings: dict[str, Any]) -> list[Contestant]:
+    """Return the contestants for one number of runs and watchers."""
+    number = f"{settings['writers']}x{settings['watchers']}"
     return [
-        Contestant(f"ocean-sqlite-{number}", "sqlite", "ocean_http", asked=asked, quick=QUICK, group=number),
-        Contestant(f"dbos-sqlite-{number}", "sqlite", "dbos", asked=asked, quick=QUICK, group=number),
-        Contestant(f"ocean-postgres-{number}", "postgres", "ocean_http", asked=asked, quick=QUICK, group=number),
-        Contestant(f"dbos-postgres-{number}", "postgres", "dbos", asked=asked, quick=QUICK, group=number),
+        Contestant(f"ocean-sqlite-{number}", "sqlite", "ocean_http", settings=settings, quick=QUICK, group=number),
+        Contestant(f"dbos-sqlite-{number}", "sqlite", "dbos", settings=settings, quick=QUICK, group=number),
+        Contestant(f"ocean-postgres-{number}", "postgres", "ocean_http", settings=settings, quick=QUICK, group=number),
+        Contestant(f"dbos-postgres-{number}", "postgres", "dbos", settings=settings, quick=QUICK, group=number),
     ]
 
 
 contest = Contest(
     __doc__,
     "streams",
-    [each for asked in WATCHED for each in contestants(asked)],
+    [each for settings in WATCHED for each in contestants(settings)],
     [
         Measure("per_s", "events a second"),
         Measure("p50_ms", "lag, p50, ms"),

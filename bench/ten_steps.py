@@ -1,7 +1,7 @@
-"""How many durable steps a second, if every run takes ten of them?
+"""How many durable steps per second, if every run has ten of them?
 
-The result of a step is stored before the next one begins. Ocean can keep them as ten ticks, each with a row that is
-read and written, or as ten steps of one tick. Every run is created by a call of its own, by concurrent callers.
+The result of a step is stored before the next one begins. In Ocean they are ten ticks, each of which reads and writes
+a row, or ten steps of one tick. Concurrent callers create each run by a call of its own.
 
     python -m bench.ten_steps
 """
@@ -9,11 +9,11 @@ read and written, or as ten steps of one tick. Every run is created by a call of
 from bench.contest import Contest, Contestant, Measure
 
 CONTESTANTS = [
-    Contestant("ocean-sqlite-ticks", "sqlite", "ocean", question="ten_ticks"),
+    Contestant("ocean-sqlite-ticks", "sqlite", "ocean", benchmark="ten_ticks"),
     Contestant("ocean-sqlite-steps", "sqlite", "ocean"),
     Contestant("dbos-sqlite", "sqlite", "dbos"),
     Contestant("langgraph-sqlite", "sqlite", "langgraph", note="ten nodes in a row"),
-    Contestant("ocean-postgres-ticks", "postgres", "ocean", question="ten_ticks"),
+    Contestant("ocean-postgres-ticks", "postgres", "ocean", benchmark="ten_ticks"),
     Contestant("ocean-postgres-steps", "postgres", "ocean"),
     Contestant("dbos-postgres", "postgres", "dbos"),
     Contestant("absurd-postgres", "postgres", "absurd"),
@@ -22,11 +22,11 @@ CONTESTANTS = [
 SIZES = {
     "runs": (500, 60, "how many runs"),
     "steps": (10, 10, "of each run"),
-    "callers": (64, 64, "how many calls are made at once"),
-    "connections": (16, 16, "in the pools of those who have one"),
-    "concurrency": (64, 64, "absurd's, of its worker"),
+    "callers": (64, 64, "how many concurrent calls"),
+    "connections": (16, 16, "in connection pools"),
+    "concurrency": (64, 64, "of absurd's worker"),
     "absurd_workers": (4, 4, "absurd's workers"),
-    "poll_ms": (10, 10, "absurd's, how often it looks"),
+    "poll_ms": (10, 10, "absurd's polling interval"),
 }
 
 contest = Contest(

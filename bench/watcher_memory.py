@@ -1,7 +1,7 @@
 """How much memory does a server take with 1,000 watchers?
 
-Each has a stream of Server-Sent Events open, on a run of its own that is idle. What is counted is what the process has
-resident.
+Each watcher has an open stream of Server-Sent Events on an idle run of its own. The resident memory of the process is
+measured.
 
     python -m bench.watcher_memory
 """
@@ -17,7 +17,7 @@ contest = Contest(
         Measure("mb", "with all of them, MB"),
         Measure("each_kb", "a watcher, kB"),
     ],
-    {"watchers": (1_000, 50, "how many watchers"), "settle_s": (3, 1, "how long it has to come to rest")},
+    {"watchers": (1_000, 50, "how many watchers"), "settle_s": (3, 1, "time to come to rest")},
     rounds=3,
 )
 

@@ -1,5 +1,5 @@
-"""Those who take part, each in a process of its own: one question is asked, one answer is given.
+"""The contestants: Ocean and its peers, each run in a process of its own for one benchmark.
 
-What a contestant does is what its own documents recommend for the most work in the least time, with nothing less
-durable than it ships. Peers live in an environment of their own, in which Ocean is not installed.
+A contestant is set up as its own documentation recommends for the highest throughput, and at least as durable as its
+defaults. Peers have a virtual environment of their own, without Ocean.
 """

@@ -1,5 +1,5 @@
-"""absurd on PostgreSQL: its schema as its own tool bundles it, clients on connections of their own, and workers, on
-theirs, that claim as many tasks at once as they work on."""
+"""absurd on PostgreSQL: the schema that its own tool bundles, clients and workers on connections of their own, and
+workers that claim as many tasks at once as they execute."""
 
 import asyncio
 import time
@@ -11,30 +11,30 @@ import psycopg
 from absurd_sdk import AsyncAbsurd
 from absurdctl import BUNDLED_SCHEMA_SQL
 
-from bench.contestants.answering import (
-    Answer,
-    Ask,
+from bench.contestants.idle_transactions import count_idle_transactions
+from bench.contestants.protocol import (
     Countdown,
-    Moments,
+    Request,
+    Result,
     Timers,
+    Timestamps,
     Traffic,
-    answer,
     background,
-    by_callers,
-    one_by_one,
-    until,
+    call_concurrently,
+    measure_one_by_one,
+    respond,
+    wait_until,
 )
-from bench.contestants.resting import asked_at_rest
 
 UNFINISHED = "SELECT count(*) FROM absurd.t_default WHERE state <> 'completed'"
 
 
 class Workers:
-    """Several, since all that one does goes over one connection."""
+    """Several workers, because each uses a single connection."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self.each = [AsyncAbsurd(ask["db"]) for _ in range(ask.get("absurd_workers", 1))]
+    def __init__(self, request: Request) -> None:
+        self._ask = request
+        self.each = [AsyncAbsurd(request["db"]) for _ in range(request.get("absurd_workers", 1))]
 
     def register(self, handler: Callable[[Any, Any], Awaitable[Any]]) -> None:
         for worker in self.each:
@@ -52,31 +52,31 @@ class Workers:
 
 
 @asynccontextmanager
-async def opened(ask: Ask) -> AsyncIterator[tuple[list[AsyncAbsurd], Workers, Any]]:
-    """Clients that spawn, workers, and a connection to look with."""
-    looking = await psycopg.AsyncConnection.connect(ask["db"], autocommit=True)
-    await looking.execute(BUNDLED_SCHEMA_SQL)
-    workers = Workers(ask)
+async def opened(request: Request) -> AsyncIterator[tuple[list[AsyncAbsurd], Workers, Any]]:
+    """Yield clients that spawn tasks, the workers, and a connection for queries."""
+    queries = await psycopg.AsyncConnection.connect(request["db"], autocommit=True)
+    await queries.execute(BUNDLED_SCHEMA_SQL)
+    workers = Workers(request)
     await workers.each[0].create_queue()
-    clients = [AsyncAbsurd(ask["db"]) for _ in range(ask["connections"])]
-    yield clients, workers, looking
+    clients = [AsyncAbsurd(request["db"]) for _ in range(request["connections"])]
+    yield clients, workers, queries
     for each in (*clients, *workers.each):
         await each.close()
-    await looking.close()
+    await queries.close()
 
 
-async def one_tick_runs(ask: Ask) -> Answer:
-    async with opened(ask) as (clients, workers, looking):
+async def one_tick_runs(request: Request) -> Result:
+    async with opened(request) as (clients, workers, queries):
         countdown = Countdown(0)
 
         async def job(params: Any, ctx: Any) -> Any:
-            countdown.tell()
+            countdown.count()
             return params
 
         workers.register(job)
 
         async def is_finished() -> bool:
-            return not (await (await looking.execute(UNFINISHED)).fetchone())[0]
+            return not (await (await queries.execute(UNFINISHED)).fetchone())[0]
 
         async def create(number: int) -> None:
             await clients[number % len(clients)].spawn("job", {"n": number}, queue="default")
@@ -85,110 +85,110 @@ async def one_tick_runs(ask: Ask) -> Answer:
             nonlocal countdown
             countdown = Countdown(count)
             began = time.perf_counter()
-            await by_callers(ask["callers"], count, create)
-            await countdown.over()
-            await until(is_finished)
+            await call_concurrently(request["callers"], count, create)
+            await countdown.wait()
+            await wait_until(is_finished)
             return time.perf_counter() - began
 
         async with background(workers.work()):
             await finished(50)
-            return {"per_s": ask["runs"] / await finished(ask["runs"])}
+            return {"per_s": request["runs"] / await finished(request["runs"])}
 
 
-async def signal_latency(ask: Ask) -> Answer:
-    moments = Moments()
+async def signal_latency(request: Request) -> Result:
+    timestamps = Timestamps()
 
-    async with opened(ask) as (clients, workers, looking):
+    async with opened(request) as (clients, workers, queries):
 
         async def job(params: Any, ctx: Any) -> Any:
-            moments.handle()
+            timestamps.mark_handled()
             return params
 
         workers.register(job)
 
         async def is_finished() -> bool:
-            return not (await (await looking.execute(UNFINISHED)).fetchone())[0]
+            return not (await (await queries.execute(UNFINISHED)).fetchone())[0]
 
         async def spawn(number: int) -> None:
             await clients[0].spawn("job", {"n": number}, queue="default")
-            await until(is_finished, every_s=0.001)
-            moments.commit()
+            await wait_until(is_finished, every_s=0.001)
+            timestamps.mark_committed()
 
         async with background(workers.work()):
-            return await one_by_one(ask["signals"], moments, spawn)
+            return await measure_one_by_one(request["signals"], timestamps, spawn)
 
 
-async def ten_steps(ask: Ask) -> Answer:
+async def ten_steps(request: Request) -> Result:
     countdown = Countdown(0)
-    async with opened(ask) as (clients, workers, looking):
+    async with opened(request) as (clients, workers, queries):
 
         async def job(params: Any, ctx: Any) -> None:
-            for number in range(ask["steps"]):
+            for number in range(request["steps"]):
                 await ctx.step(f"step{number}", lambda result=number: _itself(result))
-            countdown.tell()
+            countdown.count()
 
         workers.register(job)
 
         async def is_finished() -> bool:
-            return not (await (await looking.execute(UNFINISHED)).fetchone())[0]
+            return not (await (await queries.execute(UNFINISHED)).fetchone())[0]
 
         async def finished(count: int) -> float:
             nonlocal countdown
             countdown = Countdown(count)
             began = time.perf_counter()
-            await by_callers(
-                ask["callers"], count, lambda n: clients[n % len(clients)].spawn("job", {"n": n}, queue="default")
+            await call_concurrently(
+                request["callers"], count, lambda n: clients[n % len(clients)].spawn("job", {"n": n}, queue="default")
             )
-            await countdown.over()
-            await until(is_finished)
+            await countdown.wait()
+            await wait_until(is_finished)
             return time.perf_counter() - began
 
         async with background(workers.work()):
             await finished(10)
-            return {"per_s": ask["runs"] * ask["steps"] / await finished(ask["runs"])}
+            return {"per_s": request["runs"] * request["steps"] / await finished(request["runs"])}
 
 
 async def _itself(value: int) -> int:
     return value
 
 
-async def signals(ask: Ask) -> Answer:
-    """An event has a name of its own: the first of a name is kept, and the others are nothing."""
-    traffic = Traffic(ask["signals"])
-    each = -(-ask["signals"] // ask["runs"])
+async def signals(request: Request) -> Result:
+    """Every event needs a name of its own: only the first event of a name is kept."""
+    traffic = Traffic(request["signals"])
+    each = -(-request["signals"] // request["runs"])
     seen: set[int] = set()
-    async with opened(ask) as (clients, workers, looking):
+    async with opened(request) as (clients, workers, queries):
 
         async def job(params: Any, ctx: Any) -> None:
             for turn in range(each):
-                number = params["n"] + turn * ask["runs"]
+                number = params["n"] + turn * request["runs"]
                 await ctx.await_event(f"event{number}")
                 if number not in seen:
-                    # A task that goes on runs from its beginning, over the events it has had.
+                    # A resumed task runs from its beginning, through the events it has already received.
                     seen.add(number)
                     traffic.received(number)
 
         workers.register(job)
 
         async def is_waiting() -> bool:
-            cursor = await looking.execute("SELECT count(*) FROM absurd.t_default WHERE state = 'sleeping'")
-            return bool((await cursor.fetchone())[0] == ask["runs"])
+            cursor = await queries.execute("SELECT count(*) FROM absurd.t_default WHERE state = 'sleeping'")
+            return bool((await cursor.fetchone())[0] == request["runs"])
 
         async with background(workers.work()):
-            await by_callers(
-                ask["callers"],
-                ask["runs"],
+            await call_concurrently(
+                request["callers"],
+                request["runs"],
                 lambda n: clients[n % len(clients)].spawn("job", {"n": n}, queue="default"),
             )
-            await until(is_waiting)
-            return await traffic.sent(
-                ask["callers"], lambda n: clients[n % len(clients)].emit_event(f"event{n}", {"n": n})
+            await wait_until(is_waiting)
+            return await traffic.measure(
+                request["callers"], lambda n: clients[n % len(clients)].emit_event(f"event{n}", {"n": n})
             )
 
 
-async def timers(ask: Ask) -> Answer:
-    clocks = Timers(ask)
-    async with opened(ask) as (clients, workers, _):
+async def timers(request: Request) -> Result:
+    clocks = Timers(request)
+    async with opened(request) as (clients, workers, _):
 
         async def job(params: Any, ctx: Any) -> None:
             await ctx.sleep_until("nap", params["at"])
@@ -197,19 +197,19 @@ async def timers(ask: Ask) -> Answer:
         workers.register(job)
 
         async def spawn(number: int) -> None:
-            await clients[number % len(clients)].spawn("job", {"at": clocks.at(number)}, queue="default")
+            await clients[number % len(clients)].spawn("job", {"at": clocks.due_at(number)}, queue="default")
 
         async with background(workers.work()):
-            return await clocks.set_by(ask["callers"], spawn)
+            return await clocks.measure(request["callers"], spawn)
 
 
-async def idle(ask: Ask) -> Answer:
-    async with opened(ask) as (_, workers, _looking), background(workers.work()):
-        return await asked_at_rest(ask)
+async def idle(request: Request) -> Result:
+    async with opened(request) as (_, workers, _queries), background(workers.work()):
+        return await count_idle_transactions(request)
 
 
 if __name__ == "__main__":
-    answer(
+    respond(
         {
             "one_tick_runs": one_tick_runs,
             "ten_steps": ten_steps,

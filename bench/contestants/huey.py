@@ -1,5 +1,5 @@
-"""huey on SQLite: a consumer of threads in the process that enqueues. As shipped it syncs as SQLite does by default,
-which is at every commit (synchronous FULL), in a WAL."""
+"""huey on SQLite: a consumer with threads in the process that enqueues. By default it syncs as SQLite does, at every
+commit (synchronous FULL), in WAL mode."""
 
 import asyncio
 import logging
@@ -13,20 +13,20 @@ from typing import Any
 
 from huey import SqliteHuey
 
-from bench.contestants.answering import Answer, Ask, Moments, Timers, answer, one_by_one
+from bench.contestants.protocol import Request, Result, Timers, Timestamps, measure_one_by_one, respond
 
 
-def opened(ask: Ask) -> Any:
-    return SqliteHuey(filename=f"{ask['db']}/huey.db")
+def opened(request: Request) -> Any:
+    return SqliteHuey(filename=f"{request['db']}/huey.db")
 
 
 @asynccontextmanager
-async def consuming(huey: Any, ask: Ask) -> AsyncIterator[None]:
+async def consuming(huey: Any, request: Request) -> AsyncIterator[None]:
     consumer = huey.create_consumer(
-        workers=ask["workers"],
+        workers=request["workers"],
         worker_type="thread",
         initial_delay=0.001,
-        max_delay=ask["poll_ms"] / 1_000,
+        max_delay=request["poll_ms"] / 1_000,
         periodic=False,
     )
     consumer._set_signal_handlers = lambda: None
@@ -37,15 +37,15 @@ async def consuming(huey: Any, ask: Ask) -> AsyncIterator[None]:
         consumer.stop(graceful=True)
 
 
-class Counting:
-    """As a countdown, told by threads."""
+class ThreadCountdown:
+    """A countdown for threads."""
 
     def __init__(self, count: int) -> None:
         self._left = count
         self._lock = threading.Lock()
         self._over = threading.Event()
 
-    def tell(self) -> None:
+    def count(self) -> None:
         with self._lock:
             self._left -= 1
             if self._left <= 0:
@@ -61,9 +61,9 @@ def in_threads(callers: int, count: int, call: Callable[[int], object]) -> None:
             pass
 
 
-async def one_tick_runs(ask: Ask) -> Answer:
-    huey = opened(ask)
-    counting = Counting(0)
+async def one_tick_runs(request: Request) -> Result:
+    huey = opened(request)
+    countdown = ThreadCountdown(0)
 
     @huey.task()
     def job(number: int) -> int:
@@ -71,43 +71,43 @@ async def one_tick_runs(ask: Ask) -> Answer:
 
     @huey.post_execute()
     def executed(task: Any, value: Any, error: Any) -> None:
-        counting.tell()
+        countdown.count()
 
     def finished(count: int) -> float:
-        nonlocal counting
-        counting = Counting(count)
+        nonlocal countdown
+        countdown = ThreadCountdown(count)
         began = time.perf_counter()
-        in_threads(ask["threads"], count, job)
-        counting.wait()
+        in_threads(request["threads"], count, job)
+        countdown.wait()
         return time.perf_counter() - began
 
-    async with consuming(huey, ask):
+    async with consuming(huey, request):
         await asyncio.to_thread(finished, 50)
-        return {"per_s": ask["runs"] / await asyncio.to_thread(finished, ask["runs"])}
+        return {"per_s": request["runs"] / await asyncio.to_thread(finished, request["runs"])}
 
 
-async def signal_latency(ask: Ask) -> Answer:
-    huey = opened(ask)
-    moments = Moments()
+async def signal_latency(request: Request) -> Result:
+    huey = opened(request)
+    timestamps = Timestamps()
     loop = asyncio.get_running_loop()
 
     @huey.task()
     def job(number: int) -> int:
-        moments.handle()
+        timestamps.mark_handled()
         return number
 
     @huey.post_execute()
     def executed(task: Any, value: Any, error: Any) -> None:
-        loop.call_soon_threadsafe(moments.commit)
+        loop.call_soon_threadsafe(timestamps.mark_committed)
 
-    async with consuming(huey, ask):
-        return await one_by_one(ask["signals"], moments, lambda number: asyncio.to_thread(job, number))
+    async with consuming(huey, request):
+        return await measure_one_by_one(request["signals"], timestamps, lambda number: asyncio.to_thread(job, number))
 
 
-async def timers(ask: Ask) -> Answer:
-    """Its scheduler looks once a second, and cannot be told to look more often."""
-    huey = opened(ask)
-    clocks = Timers(ask)
+async def timers(request: Request) -> Result:
+    """Its scheduler polls once a second, which cannot be shortened."""
+    huey = opened(request)
+    clocks = Timers(request)
     loop = asyncio.get_running_loop()
 
     @huey.task()
@@ -115,13 +115,13 @@ async def timers(ask: Ask) -> Answer:
         loop.call_soon_threadsafe(clocks.fired, at)
 
     async def schedule(number: int) -> None:
-        at = clocks.at(number)
+        at = clocks.due_at(number)
         await asyncio.to_thread(job.schedule, args=(at,), eta=datetime.fromtimestamp(at))  # noqa: DTZ006
 
-    async with consuming(huey, ask):
-        return await clocks.set_by(ask["threads"], schedule)
+    async with consuming(huey, request):
+        return await clocks.measure(request["threads"], schedule)
 
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers})
+    respond({"one_tick_runs": one_tick_runs, "signal_latency": signal_latency, "timers": timers})

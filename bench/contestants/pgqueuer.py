@@ -1,7 +1,8 @@
-"""pgqueuer on PostgreSQL, as its page on performance says: a pool for producers, a connection for each queue manager,
-larger batches for short jobs, its own autovacuum settings, and uvloop, on which its command line runs.
+"""pgqueuer on PostgreSQL, as its page on performance recommends: a pool for producers, a connection for each queue
+manager, larger batches for short jobs, its own autovacuum settings, and uvloop, which its command line uses.
 
-A job is finished when its row is gone and its log written, which is buffered: stopping the managers flushes.
+A job is finished when its row is deleted and its log entry written. Log entries are buffered; stopping the managers
+flushes them.
 """
 
 import asyncio
@@ -18,25 +19,27 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.contestants.answering import (
-    Answer,
-    Ask,
+from bench.contestants.idle_transactions import count_idle_transactions
+from bench.contestants.protocol import (
     Countdown,
-    Moments,
+    Request,
+    Result,
     Timers,
-    answer,
+    Timestamps,
     background,
-    by_callers,
-    one_by_one,
+    call_concurrently,
+    measure_one_by_one,
+    respond,
 )
-from bench.contestants.resting import asked_at_rest
 
 Handler = Callable[[Job], Awaitable[None]]
 
 
 @asynccontextmanager
-async def installed(ask: Ask) -> AsyncIterator[Queries]:
-    async with asyncpg.create_pool(ask["db"], min_size=ask["connections"], max_size=ask["connections"]) as pool:
+async def installed(request: Request) -> AsyncIterator[Queries]:
+    async with asyncpg.create_pool(
+        request["db"], min_size=request["connections"], max_size=request["connections"]
+    ) as pool:
         queries = Queries(AsyncpgPoolDriver(pool))
         await queries.install()
         await queries.optimize_autovacuum()
@@ -44,10 +47,10 @@ async def installed(ask: Ask) -> AsyncIterator[Queries]:
 
 
 class Managers:
-    """Queue managers at work, each on a connection of its own, until they are stopped."""
+    """Running queue managers, each on a connection of its own, until they are stopped."""
 
-    def __init__(self, ask: Ask, handler: Handler) -> None:
-        self._ask = ask
+    def __init__(self, request: Request, handler: Handler) -> None:
+        self._ask = request
         self._handler = handler
         self._managers: list[PgQueuer] = []
 
@@ -67,8 +70,8 @@ class Managers:
             manager.shutdown.set()
 
 
-async def one_tick_runs(ask: Ask) -> Answer:
-    async with installed(ask) as queries:
+async def one_tick_runs(request: Request) -> Result:
+    async with installed(request) as queries:
 
         async def create(number: int) -> None:
             await queries.enqueue("job", str(number).encode())
@@ -77,27 +80,27 @@ async def one_tick_runs(ask: Ask) -> Answer:
             countdown = Countdown(count)
 
             async def work(job: Job) -> None:
-                countdown.tell()
+                countdown.count()
 
-            managers = Managers(ask, work)
+            managers = Managers(request, work)
             async with background(managers.run()) as [running]:
                 await asyncio.sleep(0.5)
                 began = time.perf_counter()
-                await by_callers(ask["callers"], count, create)
-                await countdown.over()
+                await call_concurrently(request["callers"], count, create)
+                await countdown.wait()
                 managers.stop()
                 await running
                 return time.perf_counter() - began
 
         await finished(50)
-        seconds = await finished(ask["runs"])
+        seconds = await finished(request["runs"])
         left: list[Any] = await queries.driver.fetch("SELECT count(*) AS count FROM pgqueuer")
         assert left[0]["count"] == 0, left
-        return {"per_s": ask["runs"] / seconds}
+        return {"per_s": request["runs"] / seconds}
 
 
-class Logging(Queries):
-    """Says when jobs are finished in the database: that is when they are logged."""
+class LogNotifyingQueries(Queries):
+    """Calls `on_logged` when jobs are finished in the database, which is when they are logged."""
 
     on_logged: Callable[[], None]
 
@@ -107,46 +110,48 @@ class Logging(Queries):
         return given
 
 
-async def signal_latency(ask: Ask) -> Answer:
-    """A batch of one: a larger one would wait 100 ms for others before it is logged."""
-    moments = Moments()
+async def signal_latency(request: Request) -> Result:
+    """A batch of one: a larger one would wait 100 ms for further jobs before it is logged."""
+    timestamps = Timestamps()
 
     async def work(job: Job) -> None:
-        moments.handle()
+        timestamps.mark_handled()
 
-    async with installed(ask) as queries:
-        connection = await asyncpg.connect(ask["db"])
-        logging = Logging(AsyncpgDriver(connection))
-        logging.on_logged = moments.commit
+    async with installed(request) as queries:
+        connection = await asyncpg.connect(request["db"])
+        logging = LogNotifyingQueries(AsyncpgDriver(connection))
+        logging.on_logged = timestamps.mark_committed
         manager = PgQueuer(logging.driver, queries=logging)
         manager.entrypoint("job")(work)
         async with background(manager.run(batch_size=1)):
             await asyncio.sleep(0.5)
-            return await one_by_one(ask["signals"], moments, lambda n: queries.enqueue("job", str(n).encode()))
+            return await measure_one_by_one(
+                request["signals"], timestamps, lambda n: queries.enqueue("job", str(n).encode())
+            )
 
 
-async def timers(ask: Ask) -> Answer:
-    clocks = Timers(ask)
+async def timers(request: Request) -> Result:
+    clocks = Timers(request)
 
     async def work(job: Job) -> None:
         clocks.fired(job.execute_after.timestamp())
 
-    async with installed(ask) as queries:
+    async with installed(request) as queries:
 
         async def defer(number: int) -> None:
-            await queries.enqueue("job", b"", execute_after=timedelta(seconds=clocks.at(number) - time.time()))
+            await queries.enqueue("job", b"", execute_after=timedelta(seconds=clocks.due_at(number) - time.time()))
 
-        async with background(Managers(ask, work).run()):
-            return await clocks.set_by(ask["callers"], defer)
+        async with background(Managers(request, work).run()):
+            return await clocks.measure(request["callers"], defer)
 
 
-async def burst(ask: Ask) -> Answer:
+async def burst(request: Request) -> Result:
     countdown = Countdown(0)
 
     async def work(job: Job) -> None:
-        countdown.tell()
+        countdown.count()
 
-    async with installed(ask) as queries:
+    async with installed(request) as queries:
 
         async def drained(queued: int, count: int) -> float:
             nonlocal countdown
@@ -154,25 +159,25 @@ async def burst(ask: Ask) -> Answer:
             for at in range(0, queued, 1_000):
                 some = min(1_000, queued - at)
                 await queries.enqueue(["job"] * some, [b""] * some, [0] * some)
-            managers = Managers(ask, work)
+            managers = Managers(request, work)
             began = time.perf_counter()
             async with background(managers.run()) as [running]:
-                await countdown.over()
+                await countdown.wait()
                 managers.stop()
                 await running
                 return time.perf_counter() - began
 
         await drained(100, 100)
         await queries.driver.execute("VACUUM ANALYZE")
-        return {"per_s": ask["drained"] / await drained(ask["count"], ask["drained"])}
+        return {"per_s": request["drained"] / await drained(request["count"], request["drained"])}
 
 
-async def idle(ask: Ask) -> Answer:
+async def idle(request: Request) -> Result:
     async def work(job: Job) -> None:
         pass
 
-    async with installed(ask), background(Managers(ask, work).run()):
-        return await asked_at_rest(ask)
+    async with installed(request), background(Managers(request, work).run()):
+        return await count_idle_transactions(request)
 
 
 if __name__ == "__main__":
@@ -183,4 +188,4 @@ if __name__ == "__main__":
         "burst": burst,
         "idle": idle,
     }
-    answer(questions, run=uvloop.run)
+    respond(questions, run=uvloop.run)

@@ -1,4 +1,4 @@
-"""procrastinate on PostgreSQL: asynchronous tasks, a worker with concurrency, a pool large enough for both."""
+"""procrastinate on PostgreSQL: asynchronous tasks, concurrent workers, and a pool large enough for both."""
 
 import asyncio
 import logging
@@ -11,27 +11,27 @@ from typing import Any
 import procrastinate
 import psycopg
 
-from bench.contestants.answering import (
-    Answer,
-    Ask,
+from bench.contestants.idle_transactions import count_idle_transactions
+from bench.contestants.protocol import (
     Countdown,
-    Moments,
+    Request,
+    Result,
     Timers,
-    answer,
+    Timestamps,
     background,
-    by_callers,
-    one_by_one,
-    until,
+    call_concurrently,
+    measure_one_by_one,
+    respond,
+    wait_until,
 )
-from bench.contestants.resting import asked_at_rest
 
 UNFINISHED = "SELECT count(*) AS count FROM procrastinate_jobs WHERE status <> 'succeeded'"
 
 
 @asynccontextmanager
-async def opened(ask: Ask) -> AsyncIterator[procrastinate.App]:
+async def opened(request: Request) -> AsyncIterator[procrastinate.App]:
     connector = procrastinate.PsycopgConnector(
-        conninfo=ask["db"], min_size=ask["connections"], max_size=ask["connections"]
+        conninfo=request["db"], min_size=request["connections"], max_size=request["connections"]
     )
     app = procrastinate.App(connector=connector)
     async with app.open_async():
@@ -39,13 +39,13 @@ async def opened(ask: Ask) -> AsyncIterator[procrastinate.App]:
         yield app
 
 
-async def one_tick_runs(ask: Ask) -> Answer:
-    async with opened(ask) as app:
+async def one_tick_runs(request: Request) -> Result:
+    async with opened(request) as app:
         countdown = Countdown(0)
 
         @app.task(name="job")
         async def job(number: int) -> None:
-            countdown.tell()
+            countdown.count()
 
         async def is_finished() -> bool:
             return not (await app.connector.execute_query_one_async(UNFINISHED))["count"]
@@ -57,71 +57,73 @@ async def one_tick_runs(ask: Ask) -> Answer:
             nonlocal countdown
             countdown = Countdown(count)
             began = time.perf_counter()
-            await by_callers(ask["callers"], count, create)
-            await countdown.over()
-            await until(is_finished)
+            await call_concurrently(request["callers"], count, create)
+            await countdown.wait()
+            await wait_until(is_finished)
             return time.perf_counter() - began
 
         workers = [
-            app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False, name=f"w{number}")
-            for number in range(ask["procrastinate_workers"])
+            app.run_worker_async(concurrency=request["concurrency"], install_signal_handlers=False, name=f"w{number}")
+            for number in range(request["procrastinate_workers"])
         ]
         async with background(*workers):
             await asyncio.sleep(0.5)
             await finished(50)
-            return {"per_s": ask["runs"] / await finished(ask["runs"])}
+            return {"per_s": request["runs"] / await finished(request["runs"])}
 
 
-async def signal_latency(ask: Ask) -> Answer:
-    moments = Moments()
-    async with opened(ask) as app:
+async def signal_latency(request: Request) -> Result:
+    timestamps = Timestamps()
+    async with opened(request) as app:
         finish = app.job_manager.finish_job
 
         async def finished(*arguments: Any, **named: Any) -> None:
             await finish(*arguments, **named)
-            moments.commit()
+            timestamps.mark_committed()
 
         app.job_manager.finish_job = finished
 
         @app.task(name="job")
         async def job(number: int) -> None:
-            moments.handle()
+            timestamps.mark_handled()
 
-        worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
+        worker = app.run_worker_async(concurrency=request["concurrency"], install_signal_handlers=False)
         async with background(worker):
             await asyncio.sleep(0.5)
-            return await one_by_one(ask["signals"], moments, lambda number: job.defer_async(number=number))
+            return await measure_one_by_one(
+                request["signals"], timestamps, lambda number: job.defer_async(number=number)
+            )
 
 
-async def timers(ask: Ask) -> Answer:
-    """A job that is scheduled is found by looking: nobody tells the worker when its time has come."""
-    clocks = Timers(ask)
-    async with opened(ask) as app:
+async def timers(request: Request) -> Result:
+    """A scheduled job is found by polling: there is no notification when its time has come."""
+    clocks = Timers(request)
+    async with opened(request) as app:
 
         @app.task(name="job")
         async def job(at: float) -> None:
             clocks.fired(at)
 
         async def defer(number: int) -> None:
-            at = clocks.at(number)
+            at = clocks.due_at(number)
             await job.configure(schedule_at=datetime.fromtimestamp(at, UTC)).defer_async(at=at)
 
         worker = app.run_worker_async(
-            concurrency=ask["concurrency"],
+            concurrency=request["concurrency"],
             install_signal_handlers=False,
-            fetch_job_polling_interval=ask["poll_ms"] / 1_000,
+            fetch_job_polling_interval=request["poll_ms"] / 1_000,
         )
         async with background(worker):
-            return await clocks.set_by(ask["callers"], defer)
+            return await clocks.measure(request["callers"], defer)
 
 
-async def burst(ask: Ask) -> Answer:
+async def burst(request: Request) -> Result:
     countdown = Countdown(0)
-    async with opened(ask) as app:
+    async with opened(request) as app:
 
         @app.task(name="job")
         async def job(number: int) -> None:
-            countdown.tell()
+            countdown.count()
 
         async def drained(queued: int, count: int) -> float:
             nonlocal countdown
@@ -130,27 +132,29 @@ async def burst(ask: Ask) -> Answer:
                 numbers = range(at, min(at + 1_000, queued))
                 await job.batch_defer_async(*({"number": number} for number in numbers))
             began = time.perf_counter()
-            async with background(app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)):
-                await countdown.over()
+            async with background(
+                app.run_worker_async(concurrency=request["concurrency"], install_signal_handlers=False)
+            ):
+                await countdown.wait()
                 return countdown.at - began
 
         await drained(100, 100)
-        db = await psycopg.AsyncConnection.connect(ask["db"], autocommit=True)
+        db = await psycopg.AsyncConnection.connect(request["db"], autocommit=True)
         await db.execute("VACUUM ANALYZE")
         await db.close()
-        return {"per_s": ask["drained"] / await drained(ask["count"], ask["drained"])}
+        return {"per_s": request["drained"] / await drained(request["count"], request["drained"])}
 
 
-async def idle(ask: Ask) -> Answer:
-    async with opened(ask) as app:
-        worker = app.run_worker_async(concurrency=ask["concurrency"], install_signal_handlers=False)
+async def idle(request: Request) -> Result:
+    async with opened(request) as app:
+        worker = app.run_worker_async(concurrency=request["concurrency"], install_signal_handlers=False)
         async with background(worker):
-            return await asked_at_rest(ask)
+            return await count_idle_transactions(request)
 
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    answer(
+    respond(
         {
             "one_tick_runs": one_tick_runs,
             "signal_latency": signal_latency,

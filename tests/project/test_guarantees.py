@@ -1,4 +1,4 @@
-"""Every guarantee names tests, and they are there."""
+"""docs/guarantees.md: every guarantee names its stores and its tests, and these tests exist."""
 
 import ast
 import re
@@ -11,9 +11,12 @@ from tests.simulation import judging, judging_lives
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
-PROMISES, _, REST = PAGE.partition("## How hard they are tried")
-GUARANTEE = re.compile(r"^(\d+)\. \*\*(.*?)(?=^\d+\. |^## |\Z)", re.MULTILINE | re.DOTALL)
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+PROMISES, _, REST = PAGE.partition("## How the guarantees are tested")
+GUARANTEE = re.compile(r"^\*\*(\d+)\. (.*?)(?=^\*\*|^## |\Z)", re.MULTILINE | re.DOTALL)
+PROMISE = re.compile(r"^\*\*(.*?)(?=^\*\*|^## |\Z)", re.MULTILINE | re.DOTALL)
+"""A guarantee, or one of the unnumbered sentences on tools and clogs."""
+FOLDED = re.compile(r"^<details><summary>Tests</summary><ul>(.*)</ul></details>$", re.MULTILINE)
+NAMED = re.compile(r"(?:`|<code>)(tests/[\w/]+\.py)::(\w+)(?:`|</code>)")
 
 
 @cache
@@ -22,27 +25,34 @@ def names_in(path: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_they_are_numbered_in_order() -> None:
+def test_the_guarantees_are_numbered_in_order() -> None:
     numbers = [int(number) for number, _ in GUARANTEE.findall(PROMISES)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 40
 
 
+def test_every_promise_has_its_tests_folded_below_it() -> None:
+    promises = PROMISE.findall(PROMISES)
+    assert len(promises) > len(GUARANTEE.findall(PROMISES))
+    assert [text.splitlines()[0] for text in promises if len(FOLDED.findall(text)) != 1] == []
+    assert [text.splitlines()[0] for text in promises if not NAMED.findall("".join(FOLDED.findall(text)))] == []
+
+
 @pytest.mark.parametrize(("number", "text"), GUARANTEE.findall(PROMISES), ids=lambda part: part[:2].strip())
 def test_a_guarantee_names_its_stores_and_its_tests(number: str, text: str) -> None:
     assert NAMED.findall(text), f"guarantee {number} has no test"
-    assert re.search(r"Both|SQLite|PostgreSQL|both", text), f"guarantee {number} does not say on which stores"
+    assert re.search(r"Both|SQLite|PostgreSQL|both", text), f"guarantee {number} does not name its stores"
 
 
 ON_BOTH = ("conformance", "lifecycle", "races", "crash", "linearizability", "flows")
-"""Rooms whose tests run on SQLite and on PostgreSQL, but for a few."""
+"""Folders whose tests run on SQLite and on PostgreSQL, with few exceptions."""
 
 
 @pytest.mark.parametrize(("number", "text"), GUARANTEE.findall(PROMISES), ids=lambda part: part[:2].strip())
-def test_what_is_said_of_both_stores_has_tests_on_both(number: str, text: str) -> None:
-    rooms = {path.split("/")[1] for path, _ in NAMED.findall(text)}
-    is_on_both = bool(rooms & set(ON_BOTH)) or {"postgres"} < rooms
-    assert is_on_both or "Both" not in text, f"guarantee {number} has tests in {rooms} only"
+def test_a_guarantee_for_both_stores_has_tests_on_both(number: str, text: str) -> None:
+    folders = {path.split("/")[1] for path, _ in NAMED.findall(text)}
+    is_on_both = bool(folders & set(ON_BOTH)) or {"postgres"} < folders
+    assert is_on_both or "Both" not in text, f"guarantee {number} has tests in {folders} only"
 
 
 def test_every_test_that_the_page_names_is_there() -> None:
@@ -57,5 +67,5 @@ def test_a_judgement_that_the_page_names_is_made_of_every_seed() -> None:
     assert named <= made
 
 
-def test_what_is_not_promised_is_said() -> None:
+def test_the_page_lists_what_is_not_promised() -> None:
     assert REST.partition("## What is not promised")[2].count("\n- **") > 5

@@ -1,15 +1,16 @@
-"""Progress on stderr; tables on stdout, and into the report if there is one."""
+"""Print progress to stderr, and format the tables that a report consists of."""
 
 import sys
 from collections.abc import Sequence
 
 
-def say(text: str) -> None:
+def progress(text: str) -> None:
+    """Print a line of progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
-def figure(value: float | None) -> str:
-    """Three significant digits: noise begins before the fourth."""
+def format_number(value: float | None) -> str:
+    """Format a number with three significant digits; a fourth would be noise."""
     if value is None:
         return "-"
     if abs(value) >= 100:
@@ -18,7 +19,7 @@ def figure(value: float | None) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, the others to the right."""
+    """Format a plain-text table: the first column aligned left, the others right."""
     lines = [tuple(heads), *(tuple(row) for row in rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Where a round works: a folder for SQLite, a database of its own on PostgreSQL; both on a real disk, both removed."""
+"""The databases of a round: a folder for SQLite, a new database on PostgreSQL; on a real disk, removed afterwards."""
 
 import asyncio
 import itertools
@@ -23,12 +23,13 @@ SHIPPED = {
     "shared_buffers": "128MB",
     "autovacuum": "on",
 }
-"""As PostgreSQL ships, where the tests' server differs from it."""
+"""PostgreSQL's default settings, where the server of the tests differs from them."""
 SHOWN = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "autovacuum")
 
 
-class Places:
-    """`server` is the URL of a server whose user may create databases; without one, ours is started when needed."""
+class Databases:
+    """Creates empty databases. `server` is the URL of a PostgreSQL server whose user may create databases; without it,
+    a server is started when needed."""
 
     def __init__(self, server: str | None, folder: str | None) -> None:
         self._given = server
@@ -36,15 +37,15 @@ class Places:
         self._numbers = itertools.count(1)
 
     @contextmanager
-    def place(self, store: Store) -> Iterator[str]:
-        """An empty database: what a contestant is told as `db`."""
+    def fresh(self, store: Store) -> Iterator[str]:
+        """Yield an empty database, as contestants get it in `db`, and remove it afterwards."""
         if store == "sqlite":
             with tempfile.TemporaryDirectory(prefix="ocean-bench-", dir=self._folder) as folder:
                 yield folder
             return
         name = f"ocean_bench_{os.getpid()}_{next(self._numbers)}"
         self.command(f'CREATE DATABASE "{name}" TEMPLATE template0')
-        # What one contestant left to be written must not be written while the next is measured.
+        # Otherwise pages of the last contestant would be written while the next one is measured.
         self.command("CHECKPOINT")
         try:
             yield self._url(name)
@@ -62,17 +63,18 @@ class Places:
         return urlunsplit((parts.scheme, parts.netloc, f"/{database}", parts.query, ""))
 
     def command(self, sql: str, url: str | None = None) -> list[asyncpg.Record]:
-        """On the database named, or on one that no contestant has."""
+        """Execute a statement on the given database, or on one that no contestant uses."""
 
-        async def ask() -> list[asyncpg.Record]:
+        async def execute() -> list[asyncpg.Record]:
             db = await asyncpg.connect(url or self._url("postgres"))
             try:
                 return await db.fetch(sql)
             finally:
                 await db.close()
 
-        return asyncio.run(ask())
+        return asyncio.run(execute())
 
     def postgres_settings(self) -> str:
-        said = {name: str(self.command(f"SHOW {name}")[0][0]) for name in SHOWN}
-        return ", ".join(f"{name} {value}" for name, value in said.items())
+        """Return the settings that matter for a comparison, as one line."""
+        values = {name: str(self.command(f"SHOW {name}")[0][0]) for name in SHOWN}
+        return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -5,11 +5,11 @@ import time
 
 from ocean import Clog, Done, Ok, Outcome, Tick
 
-answering = Clog("answering")
+replying = Clog("replying")
 
 
-@answering.on_advance
-async def answer(tick: Tick) -> Outcome:
+@replying.on_advance
+async def reply(tick: Tick) -> Outcome:
     return Ok()
 
 
@@ -18,11 +18,11 @@ streaming = Clog("streaming")
 
 @streaming.on_advance
 async def stream(tick: Tick) -> Outcome:
-    """So many events, so far apart; its output is when each was said."""
-    said = []
+    """Stream `events` events, `apart_ms` apart; the output is when each was streamed."""
+    streamed_at = []
     for number in range(tick.input["events"]):
-        said.append(time.time())
+        streamed_at.append(time.time())
         await tick.stream("token", {"n": number, "text": "a word or two"})
         if tick.input["apart_ms"]:
             await asyncio.sleep(tick.input["apart_ms"] / 1_000)
-    return Done(said)
+    return Done(streamed_at)

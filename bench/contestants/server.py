@@ -1,4 +1,4 @@
-"""A server as its users have it, `ocean serve` in a process of its own, and a client on a connection that is kept."""
+"""`ocean serve` in a process of its own, and a client with a persistent connection."""
 
 import asyncio
 import http.client
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 IDLE_S = 2
-"""A server closes a connection that nothing has come by for 5 s; by then we have another."""
+"""The server closes a connection after 5 s without a request; the client opens a new one before."""
 
 
-class Served:
-    """`post` and `get` block: one caller, one request at a time."""
+class Server:
+    """A running server and its client. `post` and `get` block: one request at a time."""
 
     def __init__(self, port: int, pid: int) -> None:
         self.port = port
@@ -26,20 +26,20 @@ class Served:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def post(self, path: str, body: Any) -> Any:
-        return self._asked("POST", path, json.dumps(body))
+        return self._request("POST", path, json.dumps(body))
 
     def get(self, path: str) -> Any:
-        return self._asked("GET", path, None)
+        return self._request("GET", path, None)
 
-    def _asked(self, method: str, path: str, body: str | None) -> Any:
+    def _request(self, method: str, path: str, body: str | None) -> Any:
         if time.monotonic() - self._used_at > IDLE_S:
             self._connection.close()
         self._connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-        answer = self._connection.getresponse()
-        text = answer.read()
+        response = self._connection.getresponse()
+        text = response.read()
         self._used_at = time.monotonic()
-        if answer.status >= 400:
-            raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
+        if response.status >= 400:
+            raise RuntimeError(f"{method} {path}: {response.status} {text[:300]!r}")
         return json.loads(text) if text else None
 
     async def apost(self, path: str, body: Any) -> Any:
@@ -47,9 +47,9 @@ class Served:
 
 
 @contextmanager
-def serving(url: str, clogs: str, *, is_apart: bool = False) -> Iterator[Served]:
-    """`clogs` as `--clogs` takes them. `is_apart`: it shares no processor with this process, if there are two
-    and the system lets us choose."""
+def running_server(url: str, clogs: str, *, is_apart: bool = False) -> Iterator[Server]:
+    """Start a server with `clogs`, as `--clogs` takes them, and stop it afterwards. With `is_apart` it shares no
+    processor with this process, if there are two and the system allows it."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     options = ["--db", url, "--port", str(port), "--clogs", clogs, "--log", "off"]
@@ -58,11 +58,11 @@ def serving(url: str, clogs: str, *, is_apart: bool = False) -> Iterator[Served]
     everywhere = os.sched_getaffinity(0) if is_apart and hasattr(os, "sched_getaffinity") else set()
     try:
         if len(everywhere) > 1:
-            # Otherwise whoever is sent something is woken on the processor of the sender, and takes it from him.
+            # Otherwise a receiver is woken on the processor of the sender, and slows it down.
             os.sched_setaffinity(process.pid, everywhere - {max(everywhere)})
             os.sched_setaffinity(0, {max(everywhere)})
         _await_listening(process, port)
-        yield Served(port, process.pid)
+        yield Server(port, process.pid)
     finally:
         if everywhere:
             os.sched_setaffinity(0, everywhere)
@@ -71,12 +71,12 @@ def serving(url: str, clogs: str, *, is_apart: bool = False) -> Iterator[Served]
 
 
 def _await_listening(process: subprocess.Popen[bytes], port: int) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until and process.poll() is None:
+    give_up_at = time.monotonic() + 60
+    while time.monotonic() < give_up_at and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
             time.sleep(0.05)
         else:
             return
-    raise RuntimeError("the server did not come up")
+    raise RuntimeError("the server did not start within 60 s")

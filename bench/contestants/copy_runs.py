@@ -1,7 +1,6 @@
-"""Many runs like one that Ocean itself has brought into its state: its rows are copied under other ids.
+"""Fill a database with many runs by copying all rows of one run under other ids.
 
-So it knows no column of any table but the run's id, and whatever Ocean stores of a run is there a hundred thousand
-times.
+Ocean itself has made that run, so the copies are complete, and this module needs to know only the column `run_id`.
 """
 
 import sqlite3
@@ -10,10 +9,11 @@ import asyncpg
 
 NUMBERS = "WITH RECURSIVE numbers(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < {count}) "
 FIRST = ("runs", "ocean_ticks")
-"""Others refer to these."""
+"""Tables that others refer to, so they are copied first."""
 
 
 def copy_in_sqlite(path: str, run_id: str, count: int) -> None:
+    """Copy a run `count` times in a SQLite file."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA synchronous = OFF")
     db.execute("BEGIN IMMEDIATE")
@@ -32,6 +32,7 @@ def copy_in_sqlite(path: str, run_id: str, count: int) -> None:
 
 
 async def copy_in_postgres(url: str, run_id: str, count: int) -> None:
+    """Copy a run `count` times in a PostgreSQL database."""
     db = await asyncpg.connect(url, command_timeout=900)
     rows = await db.fetch(
         "SELECT table_name, column_name FROM information_schema.columns"
@@ -48,7 +49,7 @@ async def copy_in_postgres(url: str, run_id: str, count: int) -> None:
 
 
 def _copies(columns: dict[str, list[str]], run_id: str, other_id: str, select: str) -> list[str]:
-    """A statement for each table that has rows of runs."""
+    """Return a statement for each table that has rows of runs."""
     tables = sorted(
         (table for table in columns if "run_id" in columns[table]), key=lambda name: (name not in FIRST, name)
     )
