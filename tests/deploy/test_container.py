@@ -103,6 +103,7 @@ def test_everything_it_copies_is_there_and_let_through() -> None:
     needed = {
         "pyproject.toml",
         project["project"]["readme"],
+        *project["project"]["license-files"],
         *project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"],
     }
     assert needed == copied

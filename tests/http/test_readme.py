@@ -1,4 +1,4 @@
-"""The commands of README's part on HTTP, pasted into a shell as they stand there."""
+"""Paste the HTTP commands of docs/quickstart.md into a shell and compare their responses."""
 
 import json
 import os
@@ -52,8 +52,8 @@ def is_part(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
-def test_the_commands_of_the_readme_work_when_pasted_and_answer_as_it_says(tmp_path: Path) -> None:
-    (script,) = PASTED.findall((ROOT / "README.md").read_text())
+def test_the_commands_of_the_quick_start_work_when_pasted_and_respond_as_shown(tmp_path: Path) -> None:
+    (script,) = PASTED.findall((ROOT / "docs" / "quickstart.md").read_text())
     done = pasted(script.replace("8080", str(free_port())), tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
