@@ -25,7 +25,7 @@ SERVERS = ["chat_page"]
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py") if path.parent.name not in SERVERS)
 ESSENTIAL = {
     "counter": [
-        "opened again, the counter is at 1",
+        "reopened, the counter is at 1",
         "result: {'n': 3}",
         "  tick 3: counted 3",
     ],
@@ -52,7 +52,7 @@ ESSENTIAL = {
     ],
     "research": [
         "lane 0: What about its water? Too hot for green tea, boiling for black.",
-        "lane 1: What about its price? failed: nothing is known of prices",
+        "lane 1: What about its price? failed: no data on prices",
         "keys still held: []",
     ],
     "hello": ["Hello, Ada!"],
@@ -60,7 +60,7 @@ ESSENTIAL = {
         f"{name}: {line}"
         for name in ("fastapi", "starlette")
         for line in (
-            "ada is welcomed by one run: True",
+            "both requests return the same run: True",
             "result: welcomed",
             "mailed: ['welcome, ada', 'how do you like it?']",
         )
@@ -108,16 +108,16 @@ ESSENTIAL = {
         "kim: approved",
         "w-2: ship succeeded after 1 failure",
         "mission: succeeded",
-        "shipped in all: 1",
+        "shipped: 1",
     ],
     "saga": [
         "ada pays -> ada travels, paid with 1234",
         "bob finds no car -> failed: sold_out",
         "  trip: undo_retrying hotel",
         "  trip: undone flight",
-        "cay calls it off -> failed: cancelled",
+        "cay cancels -> failed: cancelled",
         "  another run: undone flight",
-        "bob's process, killed at every await: the same, and nothing booked or cancelled twice",
+        "bob's trip with a crash at every await: same result, nothing booked or cancelled twice",
     ],
     "digest": [
         "next: 2026-10-24T08:00:00+01:00",
