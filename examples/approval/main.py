@@ -1,4 +1,4 @@
-"""An agent proposes, a human decides, and the effect happens once; or nobody decides, and the proposal expires."""
+"""An agent proposes, a human decides, and the effect happens once; without a decision the proposal expires."""
 
 import tempfile
 from pathlib import Path
@@ -22,7 +22,7 @@ outbox: list[str] = []
 
 @approval.on_advance
 async def advance(tick: Tick) -> Outcome:
-    """What the row says decides; a signal only wakes the run, so a forged one approves nothing."""
+    """Act on the decision in the row. A signal only wakes the run, so a forged signal approves nothing."""
     proposal: Proposal | None = (await tick.read(run=True)).run
     if proposal is None:
         await tick.write(run=Proposal(what=tick.input["what"]))
@@ -43,7 +43,7 @@ async def advance(tick: Tick) -> Outcome:
 
 
 def send(what: str, idempotency_key: str) -> str:
-    """Stands for the outside world; a real one would pass the key on, so that a repeated request is recognised."""
+    """Simulate an external effect; a real one would pass the key on, so that a repeated request is recognised."""
     outbox.append(what)
     return f"sent {what!r}"
 
@@ -59,10 +59,10 @@ async def reject(tick: Tick, payload: Any) -> str:
 
 
 async def decide(tick: Tick, decision: Literal["approved", "rejected"]) -> str:
-    """The decision and the signal that wakes the run are one commit."""
+    """Store the decision and wake the run in one commit."""
     proposal: Proposal | None = (await tick.read(run=True)).run
     if proposal is None:
-        raise Refuse("nothing is proposed yet; try again", code="not_proposed")
+        raise Refuse("there is no proposal yet; retry", code="not_proposed")
     if proposal.state != "proposed":
         raise Refuse(f"already {proposal.state}", code="already_decided", details={"by": proposal.by})
     await tick.write(run=proposal.model_copy(update={"state": decision, "by": tick.caller.actor}))
@@ -74,10 +74,10 @@ async def decide(tick: Tick, decision: Literal["approved", "rejected"]) -> str:
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Ocean.open(f"sqlite:///{Path(folder) / 'ocean.db'}", clogs=[approval]) as ocean:
-            await tell(ocean)
+            await demonstrate(ocean)
 
 
-async def tell(ocean: Ocean) -> None:
+async def demonstrate(ocean: Ocean) -> None:
     async def propose(what: str, expires_ms: int) -> str:
         body = {"what": what, "expires_ms": expires_ms}
         run = await ocean.create_run(session_id="office", clog_id="approval", input=body)
@@ -87,9 +87,9 @@ async def tell(ocean: Ocean) -> None:
 
     letter = await propose("a letter to Ada", 3_600_000)
     payment = await propose("a payment to Mallory", 3_600_000)
-    unseen = await propose("a reminder to Grace", 200)
+    ignored = await propose("a reminder to Grace", 200)
     for hold in (await ocean.explain(letter)).holds:
-        print(f"why does the letter not move? {hold.code}: {hold.message}")
+        print(f"why is the letter not moving? {hold.code}: {hold.message}")
 
     print("kim:", await ocean.call_clog(run_id=letter, method="approve", caller=Caller("kim")))
     print("kim:", await ocean.call_clog(run_id=payment, method="reject", caller=Caller("kim")))
@@ -98,9 +98,9 @@ async def tell(ocean: Ocean) -> None:
     except CallRefused as error:
         print(f"lee is too late: {error} ({error.code})")
 
-    for run_id in (letter, payment, unseen):
+    for run_id in (letter, payment, ignored):
         print("result:", await ocean.result(run_id, timeout_ms=10_000))
-    print("sent in all:", outbox)
+    print("sent:", outbox)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A shop that charges twice if its process dies at the wrong moment, the kit that finds it, and the shop mended."""
+"""Find a shop that charges twice if its process dies at the wrong moment, and show the corrected shop."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ careful = Clog("careful", tools=TOOLS)
 
 @hasty.on_advance
 async def pay_at_once(tick: Tick) -> Outcome:
-    """If the process dies after the charge and before the commit, the tick is called again, and charges again."""
+    """Charge without a step: if the process dies before the commit, the next call of the tick charges again."""
     await tick.read(run=True)
     receipt = await charge(tick, {})
     return await close(tick, receipt)
@@ -28,7 +28,7 @@ async def pay_at_once(tick: Tick) -> Outcome:
 
 @careful.on_advance
 async def pay_in_a_step(tick: Tick) -> Outcome:
-    """Once the step's result is stored the charge is not made again; before that, the service knows the key."""
+    """Charge in a step: a stored result is not repeated; before that, the service recognises the key."""
     await tick.read(run=True)
     receipt = await tick.step("charge", lambda key: charge(tick, {"Idempotency-Key": key}))
     return await close(tick, receipt)
@@ -36,8 +36,8 @@ async def pay_in_a_step(tick: Tick) -> Outcome:
 
 async def charge(tick: Tick, headers: dict[str, str]) -> Any:
     body = json.dumps({"card": tick.input["card"], "amount": tick.input["amount"]}).encode()
-    answer: FetchResponse = await tick.fetch(CHARGES, method="POST", headers=headers, body=body)
-    return answer.json()
+    response: FetchResponse = await tick.fetch(CHARGES, method="POST", headers=headers, body=body)
+    return response.json()
 
 
 async def close(tick: Tick, receipt: Any) -> Outcome:

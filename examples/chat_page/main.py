@@ -1,4 +1,4 @@
-"""A chat in the browser: one HTML file that follows a run's events, and the server behind it. Open /chat."""
+"""Serve a chat page: one HTML file that follows the events of a run. Open /chat."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ import anyio
 
 from clogs.chat import make_chat
 from clogs.models import EnvironmentModels, Models, OfflineModel, Rule, by_rules
-from clogs.models import Reply as Words
+from clogs.models import Reply as ModelReply
 from ocean import Clog, Incoming, Reply
 
 PAGE = Path(__file__).with_name("page.html").read_text()
@@ -19,18 +19,18 @@ PAUSE_S = float(os.environ.get("CHAT_PAGE_PAUSE_S", "0.08"))
 WAVES = " ".join(f"And then wave number {n} came in, and went out again." for n in range(1, 61))
 
 
-async def take_your_time() -> None:
+async def pause() -> None:
     await anyio.sleep(PAUSE_S)
 
 
-story = Rule(r"\bstory\b", Words(f"Once upon a time there was a sea. {WAVES}"))
-offline = Models([OfflineModel(by_rules(story), pause=take_your_time)])
+story = Rule(r"\bstory\b", ModelReply(f"Once upon a time there was a sea. {WAVES}"))
+offline = Models([OfflineModel(by_rules(story), pause=pause)])
 chat = make_chat(EnvironmentModels() if "OCEAN_MODEL_URL" in os.environ else offline, lock_ms=3_000)
 page = Clog("page")
 
 
 def hash_of(tag: str) -> str:
-    """By it a browser knows the page's own script and style, and runs no other."""
+    """Return the hash by which the browser accepts the page's own script or style, and no other."""
     inline = PAGE.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]
     return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 

@@ -1,4 +1,4 @@
-"""Counts to three in three ticks, and shows that between any two of them nothing needs to be running."""
+"""Count to three in three ticks, and close the database after the first: no process needs to run between ticks."""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +17,7 @@ async def main() -> None:
             await ocean.advance(max_ticks=1)
             print("one tick, then everything is closed")
         async with Ocean.open(url, clogs=[counter]) as ocean:
-            print("opened again, the counter is at", await ocean.call_clog(run_id=run.run_id, method="value"))
+            print("reopened, the counter is at", await ocean.call_clog(run_id=run.run_id, method="value"))
             print("result:", await ocean.result(run.run_id))
             async for event in ocean.follow(run.run_id):
                 if event.type == "counted":

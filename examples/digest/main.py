@@ -1,4 +1,4 @@
-"""A week of mornings, told in a second: at eight o'clock, by local clocks, a digest of what came since the last."""
+"""Simulate a week in a second: every morning at eight, local time, a digest of the time since the last one."""
 
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from ocean.testing import World, world
 LISBON = ZoneInfo("Europe/Lisbon")
 HOUR_MS = 3_600_000
 FRIDAY = int(datetime(2026, 10, 23, 9, 0, tzinfo=LISBON).timestamp()) * 1_000
-"""Two days before Lisbon's clocks are set back."""
+"""Two days before the clocks in Lisbon are set back."""
 
 orders = Clog("orders")
 
@@ -22,7 +22,7 @@ orders = Clog("orders")
 @orders.on_advance
 async def advance(tick: Tick) -> Outcome:
     if tick.input == "lost":
-        raise LookupError("the parcel is nowhere")
+        raise LookupError("the parcel is lost")
     return Done(tick.input)
 
 
@@ -32,13 +32,13 @@ async def main() -> None:
         await set_up(w)
         await friday_and_saturday(w)
         await w.wait(24 * HOUR_MS)  # Sunday has 25 hours, and nothing happens
-        await somebody_pulls_the_plug(w)
-        await tell(w)
+        await three_days_without_a_poke(w)
+        await show(w)
 
 
 async def set_up(w: World) -> None:
-    told = {"title": "Since yesterday", "clogs": ["orders"]}
-    await w.ocean.create_run(session_id="shop", clog_id="digest", run_id="shop-digest", input=told)
+    settings = {"title": "Since yesterday", "clogs": ["orders"]}
+    await w.ocean.create_run(session_id="shop", clog_id="digest", run_id="shop-digest", input=settings)
     mornings = {
         "name": "mornings",
         "cron": "0 8 * * *",
@@ -60,8 +60,8 @@ async def friday_and_saturday(w: World) -> None:
     await w.wait(24 * HOUR_MS)
 
 
-async def somebody_pulls_the_plug(w: World) -> None:
-    """Nobody pokes for three days. Then one digest is made up for, and it covers them all."""
+async def three_days_without_a_poke(w: World) -> None:
+    """Jump ahead without a poke. Then one digest is written for all three days."""
     await w.ocean.signal("shop-digest", {"item": "the power company called"})
     w.clock.jump(72 * HOUR_MS)
     await w.drain()
@@ -73,7 +73,7 @@ async def order(w: World, *things: str) -> None:
     await w.wait(HOUR_MS)
 
 
-async def tell(w: World) -> None:
+async def show(w: World) -> None:
     written: list[Any] = [event.payload for event in await w.ocean.read_events(types=["digest.written"])]
     for made in written:
         until = datetime.fromtimestamp(made["until"] / 1_000, LISBON)

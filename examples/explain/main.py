@@ -1,4 +1,4 @@
-"""Every reason why a run does not move, brought about and then explained. Time stands still unless told to move."""
+"""Create every kind of hold and explain it. Time is virtual and moves only when the program moves it."""
 
 import anyio
 
@@ -17,18 +17,18 @@ async def advance(tick: Tick) -> Ok | Done | Wait | Retry | Continue:
             return Wait(for_ms=60_000)
         case "break":
             return Retry("the mail server is down")
-        case "look at me":
-            await tell(at_work, tick.run_id, "while its handler works")
-        case "look at the next":
-            await tell(at_work, "parked", "while another has the only slot")
+        case "explain yourself":
+            await show(current_world, tick.run_id, "while its handler runs")
+        case "explain the next":
+            await show(current_world, "parked", "while another has the only slot")
     return Ok()
 
 
-at_work: World
+current_world: World
 
 
-async def tell(w: World, run_id: str, when: str, *, name: str | None = None) -> None:
-    """What an operator sees; times are told as seconds from now."""
+async def show(w: World, run_id: str, when: str, *, name: str | None = None) -> None:
+    """Print the explanation of a run, with times in seconds from now."""
     explanation = await w.ocean.explain(run_id)
     print(f"{name or run_id}, {when}: {explanation.status}")
     for hold in explanation.holds:
@@ -36,7 +36,7 @@ async def tell(w: World, run_id: str, when: str, *, name: str | None = None) -> 
         holder = f", held by {hold.holder}" if hold.holder is not None else ""
         print(f"  {hold.code}{until}{holder}\n    {hold.message}")
     if explanation.is_claimable:
-        print("  nothing holds it: the next advance here takes it")
+        print("  no hold: the next advance here claims it")
 
 
 async def create(w: World, run_id: str, what: str, **options: object) -> None:
@@ -44,15 +44,15 @@ async def create(w: World, run_id: str, what: str, **options: object) -> None:
 
 
 async def main() -> None:
-    global at_work
+    global current_world
     async with world(clogs=[mail, render]) as w:
-        at_work = w
-        # A name that does not change from run to run of this program.
+        current_world = w
+        # A fixed name, so that the output is always the same.
         w.ocean.instance_id = "web-1"
         await create(w, "fresh", "finish")
-        await tell(w, "fresh", "just created")
+        await show(w, "fresh", "just created")
         await w.drain()
-        await tell(w, "fresh", "after its tick")
+        await show(w, "fresh", "after its tick")
         for run_id, what, when in (
             ("idle", "rest", "after Ok"),
             ("asleep", "sleep", "after Wait"),
@@ -60,37 +60,37 @@ async def main() -> None:
         ):
             await create(w, run_id, what)
             await w.drain()
-            await tell(w, run_id, when)
-        await create(w, "worker", "look at me")
+            await show(w, run_id, when)
+        await create(w, "worker", "explain yourself")
         await w.drain()
 
         await create(w, "paused", "finish")
         await w.ocean.pause_run("paused")
-        await tell(w, "paused", "after pause_run")
+        await show(w, "paused", "after pause_run")
         await w.ocean.pause_clog("mail")
-        await tell(w, "paused", "after pause_clog too")
+        await show(w, "paused", "after pause_clog too")
         await w.ocean.resume_clog("mail")
 
         for run_id in ("first", "second"):
             await create(w, run_id, "finish", rate_key="mail server", rate_limit=1, rate_per_ms=10_000)
-        await tell(w, "second", "beyond the rate")
+        await show(w, "second", "beyond the rate")
         debounced = await w.ocean.create_run(
             session_id="docs", clog_id="mail", input="finish", dedupe_key="page-7", debounce_ms=5_000
         )
-        await tell(w, debounced.run_id, "just created", name="debounced")
+        await show(w, debounced.run_id, "just created", name="debounced")
 
-        await create(w, "holder", "look at the next", concurrency_keys=["printer"], priority=1)
+        await create(w, "holder", "explain the next", concurrency_keys=["printer"], priority=1)
         await create(w, "parked", "finish", concurrency_keys=["printer"], priority=2)
         await w.drain()
 
         await w.ocean.create_run(session_id="docs", clog_id="render", run_id="page", input=7, queue="gpu")
-        await tell(w, "page", "a run of an external clog")
+        await show(w, "page", "a run of an external clog")
         await w.ocean.claim_work("render", worker_id="gpu-box-3", queues=["gpu"])
-        await tell(w, "page", "leased")
+        await show(w, "page", "leased")
 
         elsewhere = await w.instance([])
         explanation = await elsewhere.explain("paused")
-        print("paused, asked of an instance without the clog:")
+        print("paused, on an instance without the clog:")
         print(f"  {', '.join(hold.code for hold in explanation.holds)}")
 
 

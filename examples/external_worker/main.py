@@ -1,4 +1,4 @@
-"""Runs that other programs do: a server on loopback leases them to a worker in Python and to one made of curl."""
+"""Lease runs to external programs: a worker in Python, and a shell script with curl."""
 
 import json
 import os
@@ -25,7 +25,7 @@ shout = Clog("shout", external=True)
 
 @asynccontextmanager
 async def serving(ocean: Ocean) -> AsyncIterator[str]:
-    """There are no keys yet, so the server is for this machine alone; paths hold secrets, so no access log."""
+    """Serve on loopback, as there are no keys; without an access log, as paths contain secrets."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(make_app(ocean), access_log=False, log_level="error", timeout_graceful_shutdown=5)
         server = uvicorn.Server(config)
@@ -37,7 +37,7 @@ async def serving(ocean: Ocean) -> AsyncIterator[str]:
 
 @contextmanager
 def working(*command: str) -> Iterator[None]:
-    """A worker runs until it is stopped, with all that it has started."""
+    """Run a worker, and stop it with all the processes it has started."""
     with Popen(command, start_new_session=True) as worker:
         try:
             yield
@@ -46,8 +46,8 @@ def working(*command: str) -> Iterator[None]:
 
 
 def claim(worker_id: str, queue: str) -> str:
-    ask = {"clogId": "shout", "workerId": worker_id, "queues": [queue], "leaseMs": 30_000, "waitMs": 20_000}
-    return json.dumps(ask)
+    request = {"clogId": "shout", "workerId": worker_id, "queues": [queue], "leaseMs": 30_000, "waitMs": 20_000}
+    return json.dumps(request)
 
 
 async def main() -> None:
@@ -56,10 +56,10 @@ async def main() -> None:
             python = working(sys.executable, str(HERE / "worker.py"), url, claim("worker.py", "snakes"))
             shell = working("sh", str(HERE / "worker.sh"), url, claim("worker.sh", "shells"), "sh", "-c", SHOUT)
             with python, shell:
-                await tell(ocean)
+                await demonstrate(ocean)
 
 
-async def tell(ocean: Ocean) -> None:
+async def demonstrate(ocean: Ocean) -> None:
     words = {"one": "snakes", "two": "shells", "three": "snakes", "four": "shells"}
     for text, queue in words.items():
         run = await ocean.create_run(session_id="s", clog_id="shout", input={"text": text}, queue=queue)

@@ -1,4 +1,4 @@
-"""A worker of the standard library alone: python worker.py URL CLAIM, where CLAIM is the body of POST /v1/leases."""
+"""A worker that needs only the standard library: worker.py URL CLAIM, where CLAIM is the body of POST /v1/leases."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import time
 from typing import Any
 from urllib.request import Request, urlopen
 
-url, ask = sys.argv[1], json.loads(sys.argv[2])
+url, claim = sys.argv[1], json.loads(sys.argv[2])
 
 
 def post(path: str, body: Any) -> Any:
@@ -17,13 +17,13 @@ def post(path: str, body: Any) -> Any:
             return json.load(urlopen(request, timeout=90))
         except OSError as error:
             if getattr(error, "code", 503) < 500:
-                return None  # Refused: 409 says that the lease is lost, and what was done for it is dropped.
-            time.sleep(1)  # The server is away. Whatever is said here may be said twice.
+                return None  # Refused: 409 means that the lease is lost, and the result is dropped.
+            time.sleep(1)  # The server is away. Every request may be repeated.
 
 
-def keep(lease: Any) -> None:
+def renew(lease: Any) -> None:
     while post(f"/{lease['leaseId']}/renew", {}):
-        time.sleep(ask["leaseMs"] / 3_000)
+        time.sleep(claim["leaseMs"] / 3_000)
 
 
 def work(lease: Any) -> Any:
@@ -35,6 +35,6 @@ def work(lease: Any) -> Any:
 
 
 while True:
-    for lease in post("", ask)["leases"]:
-        threading.Thread(target=keep, args=(lease,), daemon=True).start()
+    for lease in post("", claim)["leases"]:
+        threading.Thread(target=renew, args=(lease,), daemon=True).start()
         post(f"/{lease['leaseId']}/complete", {"outcome": work(lease)})

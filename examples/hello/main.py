@@ -1,4 +1,4 @@
-"""The smallest clog: one handler, one run, one answer."""
+"""Run the smallest clog: one handler, one run, one result."""
 
 import anyio
 

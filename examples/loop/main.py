@@ -1,4 +1,4 @@
-"""An issue goes through its loop, click by click, over HTTP; what is outside is asked again under the same key."""
+"""Move an issue through its plan over HTTP, one step per click; repeat a lost external request with the same key."""
 
 import json
 import socket
@@ -20,17 +20,17 @@ from ocean.http.app import make_app
 
 
 class CodeHost(OnPaper):
-    """Stands for a code host. Reviews, deployments and verdicts are reported as facts; merging is an effect."""
+    """Simulate a code host. Reviews, deployments and verdicts are reported as facts; merging is an effect."""
 
     def __init__(self) -> None:
         self.merges: dict[str, str] = {}
-        self.asked = 0
+        self.requests = 0
 
     async def merge(self, sight: Sight, key: str) -> Facts:
-        self.asked += 1
+        self.requests += 1
         self.merges.setdefault(key, f"commit-{len(self.merges) + 1}")
-        if self.asked == 1:
-            raise ConnectionError("merged, but nobody heard the answer")
+        if self.requests == 1:
+            raise ConnectionError("merged, but the response was lost")
         return {"commit": self.merges[key]}
 
 
@@ -49,46 +49,46 @@ async def serving(ocean: Ocean) -> AsyncIterator[str]:
             server.should_exit = True
 
 
-def ask(method: str, url: str, said: Any = None, **headers: str) -> tuple[int, Any]:
-    named = {"x-afu9-sub": "ann@example.com", "Content-Type": "application/json"}
-    named |= {name.replace("_", "-"): text for name, text in headers.items()}
-    body = None if said is None else json.dumps(said).encode()
-    request = urllib.request.Request(url, body, named, method=method)
+def send(method: str, url: str, content: Any = None, **headers: str) -> tuple[int, Any]:
+    all_headers = {"x-afu9-sub": "ann@example.com", "Content-Type": "application/json"}
+    all_headers |= {name.replace("_", "-"): text for name, text in headers.items()}
+    body = None if content is None else json.dumps(content).encode()
+    request = urllib.request.Request(url, body, all_headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.load(answer)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
     except HTTPError as refusal:
         with refusal:
             return refusal.code, json.load(refusal)
 
 
-def told(status: int, said: Any) -> str:
-    if "error" in said:
-        return f"{status} {said['error']['code']}: {said['error']['message']}"
-    step = said.get("stepExecuted")
-    return f"{status} {said['loopStatus']}: {said.get('message') or step['stepType'] + ' ' + step['status']}"
+def summary(status: int, body: Any) -> str:
+    if "error" in body:
+        return f"{status} {body['error']['code']}: {body['error']['message']}"
+    step = body.get("stepExecuted")
+    return f"{status} {body['loopStatus']}: {body.get('message') or step['stepType'] + ' ' + step['status']}"
 
 
-def play(issues: str) -> None:
-    """What a person at a screen does."""
+def use(issues: str) -> None:
+    """Send the requests of a user."""
     facts = {"spec": "https://docs.example/7"}
-    ask("POST", issues, {"issueId": "AFU9-123", "title": "Mend the door", "facts": facts})
+    send("POST", issues, {"issueId": "AFU9-123", "title": "Mend the door", "facts": facts})
     issue = f"{issues}/AFU9-123"
     click = f"{issue}/run-next-step"
-    print("dry run:", told(*ask("POST", click, {"mode": "dryRun"})))
-    print("first:", told(*ask("POST", click, Idempotency_Key="click-1")))
-    print("the same click again:", told(*ask("POST", click, Idempotency_Key="click-1")))
-    print("next:", told(*ask("POST", click)))
-    print("next:", told(*ask("POST", click)))
-    print("next:", told(*ask("POST", click)))
-    ask("PATCH", issue, {"facts": {"review": "approved", "deployment": "deployed", "verdict": "green"}})
-    print("reviewed:", told(*ask("POST", click)))
-    print("merged:", told(*ask("POST", click)))
+    print("dry run:", summary(*send("POST", click, {"mode": "dryRun"})))
+    print("first:", summary(*send("POST", click, Idempotency_Key="click-1")))
+    print("the same click repeated:", summary(*send("POST", click, Idempotency_Key="click-1")))
+    print("next:", summary(*send("POST", click)))
+    print("next:", summary(*send("POST", click)))
+    print("next:", summary(*send("POST", click)))
+    send("PATCH", issue, {"facts": {"review": "approved", "deployment": "deployed", "verdict": "green"}})
+    print("reviewed:", summary(*send("POST", click)))
+    print("merged:", summary(*send("POST", click)))
     for _ in range(3):
-        print("next:", told(*ask("POST", click)))
-    print("once more:", told(*ask("POST", click)))
-    print("unknown:", told(*ask("POST", f"{issues}/AFU9-124/run-next-step")))
-    events = ask("GET", f"{issue}/events?limit=4")[1]["events"]
+        print("next:", summary(*send("POST", click)))
+    print("after the last step:", summary(*send("POST", click)))
+    print("unknown:", summary(*send("POST", f"{issues}/AFU9-124/run-next-step")))
+    events = send("GET", f"{issue}/events?limit=4")[1]["events"]
     print("newest events:", [event["type"] for event in events])
 
 
@@ -96,9 +96,9 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'ocean.db'}"
         async with Ocean.open(url, clogs=loop.clogs) as ocean, serving(ocean) as issues:
-            await anyio.to_thread.run_sync(play, issues)
+            await anyio.to_thread.run_sync(use, issues)
             shown = await loop.get_issue(ocean, "AFU9-123")
-            print(f"the issue is {shown.state}; asked to merge {host.asked} times, merged {[*host.merges.values()]}")
+            print(f"the issue is {shown.state}; merge requests: {host.requests}, merges: {[*host.merges.values()]}")
 
 
 if __name__ == "__main__":

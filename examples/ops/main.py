@@ -1,4 +1,4 @@
-"""An event becomes a proposal, a human approves it, a worker dies at its work, and the mission still ends well."""
+"""Turn an event into a proposal, approve it, and complete the mission although a worker dies."""
 
 import tempfile
 from pathlib import Path
@@ -26,7 +26,7 @@ shipped: list[str] = []
 
 
 async def ship(ocean: Ocean, task: Task) -> Any:
-    """Stands for the outside world, which knows a repeated request by its key."""
+    """Simulate an external system that recognises a repeated request by its key."""
     if task.idempotency_key not in shipped and task.step["kind"] == "ship":
         shipped.append(task.idempotency_key)
     return {"service": task.params["service"]}
@@ -39,10 +39,10 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = OpsSettings()
         async with Ocean.open(f"sqlite:///{Path(folder) / 'ocean.db'}", clogs=clogs(settings)) as ocean:
-            await tell(ocean, Ops(ocean, settings))
+            await demonstrate(ocean, Ops(ocean, settings))
 
 
-async def tell(ocean: Ocean, ops: Ops) -> None:
+async def demonstrate(ocean: Ocean, ops: Ops) -> None:
     await ops.put_policy([{"key": "reaction_matrix", "value": {"patterns": [DEPLOY]}}])
     data = {"service": "api", "tags": ["production"]}
     await ops.insert_events([{"type": "deploy:requested", "data": data, "dedupe_key": "push-17"}])
@@ -57,9 +57,9 @@ async def tell(ocean: Ocean, ops: Ops) -> None:
     await worker.work_once()
     (step,) = await ops.ops_claim_next_step(1, "shipper", "w-1")
     await ship(ocean, Task(step, step["id"]))
-    print("w-1 ships, and dies before it says so")
+    print("w-1 ships, and dies before it reports")
     (run,), _ = await ops.rows("ops_action_runs", [("status", "eq.started")])
-    await ocean.cancel_run(run["id"])  # its lease would have lapsed in a minute; nobody waits here
+    await ocean.cancel_run(run["id"])  # end the lease now instead of waiting a minute for its expiry
     again = await worker.work_once()
     assert again is not None
     print("w-2:", again["kind"], again["status"], "after", again["failure_count"], "failure")
@@ -68,7 +68,7 @@ async def tell(ocean: Ocean, ops: Ops) -> None:
     print("mission:", mission["status"])
     events, _ = await ops.rows("ops_agent_events", [("order", "created_at.asc"), ("select", "type")])
     print("events:", sorted({event["type"] for event in events}))
-    print("shipped in all:", len(shipped))
+    print("shipped:", len(shipped))
 
 
 if __name__ == "__main__":

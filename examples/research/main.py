@@ -1,4 +1,4 @@
-"""A piece of research: a child for each question, two at a time, one that fails, and a report from the rest."""
+"""Research a topic: one child run per question, two at a time; one fails, and the report uses the rest."""
 
 import tempfile
 from pathlib import Path
@@ -9,44 +9,44 @@ from clogs.models import Ask, ModelError, Models, OfflineModel, Reply, Rule, by_
 from clogs.research import make_research
 from ocean import Ocean
 
-SAID = {
+RESULTS = {
     "taste": "Green tea is grassy, black tea malty.",
     "history": "It was drunk as a medicine before it was drunk for pleasure.",
     "water": "Too hot for green tea, boiling for black.",
 }
 
 
-def answer(ask: Ask) -> Reply:
-    """Stands for a model: it plans, answers and reports by rules, and has never heard of prices."""
-    told = ask.messages[-1].content
+def reply(ask: Ask) -> Reply:
+    """Simulate a model: it plans, researches and reports by rules, and knows nothing about prices."""
+    prompt = ask.messages[-1].content
     if "plan research" in ask.messages[0].content:
-        return Reply("\n".join(f"What about its {name}?" for name in (*SAID, "price")))
+        return Reply("\n".join(f"What about its {name}?" for name in (*RESULTS, "price")))
     if "report" in ask.messages[0].content:
-        answers = [line.removeprefix("Answer: ") for line in told.splitlines() if line.startswith("Answer: ")]
-        return Reply(f"On tea: {' '.join(answers)} Nothing is known of {told.count('Not answered.')} question.")
-    rules = [Rule(f"Question: .*{name}", Reply(said)) for name, said in SAID.items()]
-    unknown = ModelError("refused", "nothing is known of prices")
+        results = [line.removeprefix("Answer: ") for line in prompt.splitlines() if line.startswith("Answer: ")]
+        return Reply(f"On tea: {' '.join(results)} Open questions: {prompt.count('Question: ') - len(results)}.")
+    rules = [Rule(f"Question: .*{name}", Reply(text)) for name, text in RESULTS.items()]
+    unknown = ModelError("refused", "no data on prices")
     return by_rules(*rules, Rule("price", Reply(error=unknown)))(ask)
 
 
 async def main() -> None:
-    clogs = make_research(Models([OfflineModel(answer)]))
+    clogs = make_research(Models([OfflineModel(reply)]))
     with tempfile.TemporaryDirectory() as folder:
         async with Ocean.open(f"sqlite:///{Path(folder) / 'ocean.db'}", clogs=clogs) as ocean:
-            await tell(ocean)
+            await demonstrate(ocean)
 
 
-async def tell(ocean: Ocean) -> None:
+async def demonstrate(ocean: Ocean) -> None:
     body = {"topic": "tea", "width": 2, "at_least": 3}
     run = await ocean.create_run(session_id="library", clog_id="research", input=body)
     output = await ocean.result(run.run_id, timeout_ms=10_000)
 
     (planned,) = await ocean.read_events(run.run_id, types=["research.planned"])
-    for place, asked in enumerate(planned.payload["questions"]):
-        child = await ocean.get_run(asked["run_id"])
+    for place, planned_question in enumerate(planned.payload["questions"]):
+        child = await ocean.get_run(planned_question["run_id"])
         assert child is not None
-        said = child.output["answer"] if child.output else f"failed: {child.error['message']}" if child.error else "-"
-        print(f"lane {place % 2}: {asked['question']} {said}")
+        result = child.output["answer"] if child.output else f"failed: {child.error['message']}" if child.error else "-"
+        print(f"lane {place % 2}: {planned_question['question']} {result}")
     keys = [key.key for key in await ocean.list_keys()]
     print("keys still held:", keys)
     print("report:", output["report"])

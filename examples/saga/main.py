@@ -1,4 +1,4 @@
-"""A trip is booked step by step; if it fails, or is called off, what was booked is cancelled in reverse."""
+"""Book a trip step by step; if it fails or is cancelled, undo the bookings in reverse order."""
 
 from typing import Any
 
@@ -17,48 +17,49 @@ trip = Clog("trip", tools=TOOLS)
 
 
 @trip.flow
-async def book_trip(flow: Flow, wish: dict[str, Any]) -> Any:
-    async def ask(key: str, url: str) -> Any:
-        """Every service is given the step's key, by which it knows a request that comes again."""
-        answer = await flow.fetch(url, method="POST", headers={"Idempotency-Key": key}, body=wish["who"].encode())
-        if answer.status == 409:
+async def book_trip(flow: Flow, order: dict[str, Any]) -> Any:
+    async def post(key: str, url: str) -> Any:
+        """Send the step's key, by which a service recognises a repeated request."""
+        traveller = order["traveller"].encode()
+        response = await flow.fetch(url, method="POST", headers={"Idempotency-Key": key}, body=traveller)
+        if response.status == 409:
             raise Abort(f"{url} is sold out", code="sold_out")
-        return answer.json()
+        return response.json()
 
     async def cancel(key: str, booked: dict[str, str]) -> None:
-        await ask(key, f"https://{booked['place']}.example/cancel")
+        await post(key, f"https://{booked['place']}.example/cancel")
 
-    patient = RetryPolicy(max_attempts=5, backoff_ms=1_000)
+    retry = RetryPolicy(max_attempts=5, backoff_ms=1_000)
     for place in PLACES:
-        await flow.step(place, ask, f"https://{place}.example/book", undo=cancel, retry=patient)
+        await flow.step(place, post, f"https://{place}.example/book", undo=cancel, retry=retry)
     paid = await flow.wait_for_signal("paid", timeout_ms=HOUR_MS)
-    return f"{wish['who']} travels, paid with {paid.body['card']}"
+    return f"{order['traveller']} travels, paid with {paid.body['card']}"
 
 
-def services(*, has_cars: bool = True, is_desk_open: bool = True) -> Outside:
-    """What is out there, for a day."""
-    outside, asked = Outside(), []
+def services(*, has_cars: bool = True, is_hotel_up: bool = True) -> Outside:
+    """Return the simulated booking services."""
+    outside, requests = Outside(), []
 
-    def desk(request: Any) -> Any:
-        asked.append(request)
-        if len(asked) == 1 and not is_desk_open:
-            raise ConnectionError("nobody is at the desk")
+    def cancel_hotel(request: Any) -> Any:
+        requests.append(request)
+        if len(requests) == 1 and not is_hotel_up:
+            raise ConnectionError("the hotel does not respond")
         return {"place": "hotel"}
 
     for place in PLACES:
         outside.answer(f"POST https://{place}.example/*", {"place": place})
-    outside.answer("POST https://hotel.example/cancel", desk)
+    outside.answer("POST https://hotel.example/cancel", cancel_hotel)
     if not has_cars:
         outside.answer("POST https://car.example/book", lambda request: FetchResponse(409, {}, b"{}", request.url))
     return outside
 
 
-async def travel(w: World, who: str, then: str) -> str:
-    run = await w.ocean.create_run(session_id="trips", clog_id="trip", input={"who": who})
+async def travel(w: World, traveller: str, action: str) -> str:
+    run = await w.ocean.create_run(session_id="trips", clog_id="trip", input={"traveller": traveller})
     await w.drain()
-    if then == "pays":
+    if action == "pays":
         await w.ocean.signal(run.run_id, {"type": "paid", "card": "1234"})
-    elif then == "calls it off":
+    elif action == "cancels":
         await w.ocean.cancel_run(run.run_id, reason="the traveller is ill")
     await w.wait(HOUR_MS)
     try:
@@ -67,9 +68,9 @@ async def travel(w: World, who: str, then: str) -> str:
         return f"failed: {failed.error['code']}"
 
 
-async def show(who: str, then: str, outside: Outside) -> None:
+async def show(traveller: str, action: str, outside: Outside) -> None:
     async with world([trip], outside=outside) as w:
-        print(f"{who} {then} -> {await travel(w, who, then)}")
+        print(f"{traveller} {action} -> {await travel(w, traveller, action)}")
         names: dict[str | None, str] = {}
         for event in await w.ocean.read_events(session_id="trips"):
             run = names.setdefault(event.run_id, "trip" if not names else "another run")
@@ -83,10 +84,10 @@ async def no_car(w: World) -> str:
 
 async def main() -> None:
     await show("ada", "pays", services())
-    await show("bob", "finds no car", services(has_cars=False, is_desk_open=False))
-    await show("cay", "calls it off", services())
+    await show("bob", "finds no car", services(has_cars=False, is_hotel_up=False))
+    await show("cay", "cancels", services())
     await crash_everywhere([trip], no_car, outside=lambda: services(has_cars=False))
-    print("bob's process, killed at every await: the same, and nothing booked or cancelled twice")
+    print("bob's trip with a crash at every await: same result, nothing booked or cancelled twice")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Orders wait for their payment, which somebody else's system tells of by a signed webhook, sometimes twice."""
+"""Orders wait for their payment, which another system reports by a signed webhook, sometimes twice."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from ocean import Clog, Delivery, Done, Ocean, Ok, Outcome, Refuse, Tick, sign_w
 from ocean.http.app import make_app
 
 SECRET = "whsec_" + "bm90IGEgcmVhbCBzZWNyZXQsIGJ1dCBsb25nIGVub3VnaA=="
-"""Both sides know it. A server has it in its environment, never in its code; this program plays both."""
+"""Shared by both sides. A real server reads it from its environment; this program is both sides."""
 
 orders = Clog("orders")
 
@@ -35,7 +35,7 @@ async def advance(tick: Tick) -> Outcome:
 
 @orders.webhook("paid", secrets="env:ORDERS_SECRET", session="shop")
 async def paid(tick: Tick, delivery: Delivery) -> str:
-    """The signal, the event and the delivery's id are one commit: what comes again finds the id, and does nothing."""
+    """Signal the order. The signal, the event and the delivery's id are one commit, so a repetition has no effect."""
     order = delivery.body["order"]
     found = (await tick.read(keys=[order])).by_key[order]
     if found is None:
@@ -56,15 +56,14 @@ async def serving(ocean: Ocean) -> AsyncIterator[str]:
             server.should_exit = True
 
 
-def deliver(url: str, id: str, said: Any, secret: str = SECRET, sent_at: int | None = None) -> str:
-    """What the other system does; any library for Standard Webhooks makes the same three headers."""
-    body = json.dumps(said).encode()
+def deliver(url: str, id: str, payload: Any, secret: str = SECRET, sent_at: int | None = None) -> str:
+    """Send a delivery as the other system does; any Standard Webhooks library makes the same three headers."""
+    body = json.dumps(payload).encode()
     headers = sign_webhook(secret, id, body, sent_at=sent_at or int(time.time() * 1_000))
     request = urllib.request.Request(f"{url}/hooks/orders/paid", body, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            told: str = answer.read().decode()
-            return f"{answer.status} {told}"
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return f"{response.status} {response.read().decode()}"
     except HTTPError as refusal:
         with refusal:
             return f"{refusal.code} {json.load(refusal)['error']['message']}"
@@ -74,25 +73,25 @@ async def main() -> None:
     os.environ.setdefault("ORDERS_SECRET", SECRET)
     with tempfile.TemporaryDirectory() as folder:
         async with Ocean.open(f"sqlite:///{Path(folder) / 'ocean.db'}", clogs=[orders]) as ocean, serving(ocean) as url:
-            await tell(ocean, url)
+            await demonstrate(ocean, url)
 
 
-async def tell(ocean: Ocean, url: str) -> None:
-    async def told(*said: Any) -> str:
-        return await anyio.to_thread.run_sync(deliver, url, *said)
+async def demonstrate(ocean: Ocean, url: str) -> None:
+    async def delivered(*arguments: Any) -> str:
+        return await anyio.to_thread.run_sync(deliver, url, *arguments)
 
     run = await ocean.create_run(session_id="shop", clog_id="orders", input={}, dedupe_key="order-17")
     await ocean.settle(run.run_id)
     payment = {"order": "order-17", "sum": 40}
-    print("paid:", await told("msg_1", payment))
-    print("again:", await told("msg_1", payment))
-    print("another body:", await told("msg_1", payment | {"sum": 4}))
-    print("another's secret:", await told("msg_2", payment, SECRET.replace("bm90", "bm91")))
-    print("an hour late:", await told("msg_3", payment, SECRET, int(time.time() * 1_000) - 3_600_000))
-    print("unknown:", await told("msg_4", {"order": "order-18", "sum": 40}))
+    print("paid:", await delivered("msg_1", payment))
+    print("repeated:", await delivered("msg_1", payment))
+    print("another body:", await delivered("msg_1", payment | {"sum": 4}))
+    print("wrong secret:", await delivered("msg_2", payment, SECRET.replace("bm90", "bm91")))
+    print("an hour late:", await delivered("msg_3", payment, SECRET, int(time.time() * 1_000) - 3_600_000))
+    print("unknown:", await delivered("msg_4", {"order": "order-18", "sum": 40}))
     print("result:", await ocean.result(run.run_id))
     events = await ocean.read_events(types=["orders.paid"])
-    print("paid in all:", [event.payload["delivery"] for event in events])
+    print("payments:", [event.payload["delivery"] for event in events])
 
 
 if __name__ == "__main__":

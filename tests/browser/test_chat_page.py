@@ -127,7 +127,7 @@ def test_what_is_no_message_is_shown_as_refused_and_the_conversation_goes_on(pag
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert answer.status == 202
-    expect(page.locator(".note.bad:visible")).to_have_text("Not taken: txt: Extra inputs are not permitted")
+    expect(page.locator(".note.bad:visible")).to_have_text("Not accepted: txt: Extra inputs are not permitted")
     say(page, "tea")
     expect(page.locator(".answer").last).to_contain_text("You said: tea")
 

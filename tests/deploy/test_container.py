@@ -55,7 +55,7 @@ def test_what_it_starts_passes_the_smoke_test(tmp_path: Path) -> None:
     key = key_made_by("A container", tmp_path, settings(tmp_path))
     with served(started(), tmp_path, settings(tmp_path)) as url:
         code, told, complained = smoke(url, "counter", OCEAN_KEY=key)
-        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: all well")
+        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: passed")
         port = url.rpartition(":")[2]
         assert ran(healthcheck(), {"PORT": port}) == (0, "", "")
     assert ran(healthcheck(), {"PORT": port})[0] == 1

@@ -304,4 +304,4 @@ def test_what_the_web_adapter_starts_passes_the_smoke_test(tmp_path: Path) -> No
     key = key_made_by("A plain VM", tmp_path, settings)
     with served((str(script),), ROOT, told | settings) as base:
         code, printed, complained = smoke(base, "counter", OCEAN_KEY=key)
-    assert (code, complained, printed.splitlines()[-1]) == (0, "", "smoke: all well")
+    assert (code, complained, printed.splitlines()[-1]) == (0, "", "smoke: passed")

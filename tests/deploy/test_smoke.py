@@ -92,8 +92,8 @@ JSON = "application/json"
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"health": (200, "text/html", "<h1>Welcome</h1>")}, "GET /healthz is answered by something else than Ocean"),
-        ({"health": (200, JSON, '{"status": "ill"}')}, "does not say that it is well"),
+        ({"health": (200, "text/html", "<h1>Welcome</h1>")}, "GET /healthz: the response is not from Ocean"),
+        ({"health": (200, JSON, '{"status": "ill"}')}, "must report the status ok, got"),
         ({"health": (302, JSON, "")}, "GET /healthz is refused with 302"),
         ({"health": (503, JSON, "starting")}, "GET /healthz is refused with 503: starting"),
         (
@@ -104,12 +104,15 @@ JSON = "application/json"
         ({"create": (202, JSON, '{"status": "pending"}')}, "is still pending after 0 s"),
         ({"create": (200, JSON, '{"status": "failed", "error": "no tea"}')}, "of counter failed: no tea"),
         ({"create": (200, JSON, '{"status": "waiting"}')}, "is waiting, not done"),
-        ({"page": (200, JSON, '{"events": []}')}, "should tell of the run from run.created to run.done, got []"),
-        ({"page": (200, JSON, '{"events": [3]}')}, "answers something else than Ocean: TypeError"),
-        ({"stream": (200, JSON, "{}")}, "answers application/json to those who accept text/event-stream"),
-        ({"stream": (200, "text/event-stream", STREAM.replace("5", "6"))}, "after None should be"),
-        ({"stream": (200, "text/event-stream", STREAM[:60])}, "after None should be"),
-        ({"resumed": (200, "text/event-stream", STREAM)}, "after 1 should be"),
+        ({"page": (200, JSON, '{"events": []}')}, "must return events from run.created to run.done, got []"),
+        ({"page": (200, JSON, '{"events": [3]}')}, "the response is not from Ocean: TypeError"),
+        (
+            {"stream": (200, JSON, "{}")},
+            "must return text/event-stream when the request accepts it, got application/json",
+        ),
+        ({"stream": (200, "text/event-stream", STREAM.replace("5", "6"))}, "after None must be"),
+        ({"stream": (200, "text/event-stream", STREAM[:60])}, "after None must be"),
+        ({"resumed": (200, "text/event-stream", STREAM)}, "after 1 must be"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -123,9 +126,9 @@ def test_an_actor_who_forgets_a_line_is_found_out(changed: dict[str, tuple[int, 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("http://127.0.0.1:1", "got no answer: ConnectionRefusedError"),
-        ("127.0.0.1:8080", "is no base URL like"),
-        ("http://127.0.0.1:port", "is no base URL"),
+        ("http://127.0.0.1:1", "got no response: ConnectionRefusedError"),
+        ("127.0.0.1:8080", "must be a base URL such as"),
+        ("http://127.0.0.1:port", "is not a base URL"),
     ],
 )
 def test_a_server_that_is_not_there_is_told_in_one_line(url: str, reason: str) -> None:
@@ -138,7 +141,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(url: str, reason: str) -
     ("clog", "given", "reason"),
     [
         ("shop", '{"do": "fail"}', "of shop failed: {'code'"),
-        ("shop", '{"do": "wait"}', "is waiting, not done: name a clog that ends by itself"),
+        ("shop", '{"do": "wait"}', "is waiting, not done: name a clog whose runs end by themselves"),
         ("shoop", "{}", "did you mean 'shop'?"),
     ],
 )
@@ -152,4 +155,4 @@ def test_a_real_server_with_another_clog_is_told_apart(tmp_path: Path, clog: str
 
 def test_an_input_that_is_no_json_is_wrong_usage() -> None:
     code, told, complained = smoke("http://127.0.0.1:1", "counter", "--input", "{")
-    assert (code, told, "--input is no JSON" in complained) == (2, "", True)
+    assert (code, told, "--input must be JSON" in complained) == (2, "", True)

@@ -69,7 +69,7 @@ def test_the_service_passes_the_smoke_test(tmp_path: Path) -> None:
     key = key_made_by("A plain VM", tmp_path, settings(tmp_path))
     with served(started_by("ocean.service"), tmp_path, settings(tmp_path)) as url:
         code, told, complained = smoke(url, "counter", OCEAN_KEY=key)
-        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: all well")
+        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: passed")
         code, _, complained = smoke(url, "counter")
     assert (code, "refused with 401" in complained, "set OCEAN_KEY" in complained) == (1, True, True)
 

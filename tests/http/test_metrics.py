@@ -22,7 +22,7 @@ from tests.races.arranging import until
 
 pytestmark = pytest.mark.anyio
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operating.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 
 async def scraped(h: House) -> dict[tuple[str, ...], float]:

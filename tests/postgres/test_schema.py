@@ -212,7 +212,7 @@ async def restricted(url: str, grants: str) -> AsyncIterator[str]:
 
 
 def documented_grants() -> str:
-    found = re.search(r"^```sql\n(GRANT .*?)^```", (ROOT / "docs" / "operating.md").read_text(), re.M | re.S)
+    found = re.search(r"^```sql\n(GRANT .*?)^```", (ROOT / "docs" / "operating-postgresql.md").read_text(), re.M | re.S)
     assert found
     return found[1]
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .build/ beside this script: this checkout and all it imports, as Lambda's Python on x86_64 needs it.
+# Creates .build/ next to this script: this checkout and its dependencies, for Lambda's Python on x86_64.
 # Add your own modules to .build/ afterwards.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

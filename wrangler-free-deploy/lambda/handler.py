@@ -1,9 +1,9 @@
-"""AWS Lambda: an event is a poke, whatever it says: a schedule, messages of a queue, a test from the console.
+"""The AWS Lambda function: every event is a poke, whether from a schedule, a queue or the console.
 
-Each does what is due within the time that the function has left, and answers in JSON what it did. Handlers still at
-work shortly before that time is over are cancelled and their runs given back, so that nothing is half done when the
-process is frozen or killed. What an environment keeps from one event to the next is the imported code. The database
-is opened for one event and closed with it: an open file would be frozen too, while others change it.
+Each event runs due work within the function's remaining time and returns a summary as JSON. Handlers still running
+shortly before the end are cancelled and their runs given back, so that nothing is half done when the process is
+frozen or killed. Only the imported code is kept between events. The database is opened for one event and closed with
+it, because an open file would be frozen too while other processes change it.
 """
 
 import os
@@ -17,7 +17,7 @@ from ocean import AdvanceResult, Ocean
 from ocean.config import BadSettings, load_clogs, read_settings
 
 MARGIN_MS = 3_000
-"""To give runs back, to close the database and to answer."""
+"""Time reserved to give runs back, close the database and return."""
 
 if not os.environ.get("OCEAN_DB"):
     raise BadSettings("OCEAN_DB is not set; name a file on a disk that outlives the function, as EFS does")
@@ -26,20 +26,20 @@ CLOGS = load_clogs(SETTINGS, Path.cwd())
 
 
 class Context(Protocol):
-    """What is used of Lambda's context."""
+    """The part of Lambda's context that is used."""
 
     def get_remaining_time_in_millis(self) -> int: ...
 
 
 def poke(event: Any, context: Context) -> dict[str, Any]:
-    """The function's handler. An error of the database is raised: then the event has failed, and Lambda says so."""
+    """Handle an event. Errors of the database are raised, so that Lambda records the event as failed."""
     poked = anyio.run(_advance, context) if _left_ms(context) > 0 else None
-    answer: dict[str, Any] = _summary(poked) if poked else {"advanced": 0, "tooLittleTime": True}
+    result: dict[str, Any] = _summary(poked) if poked else {"advanced": 0, "tooLittleTime": True}
     if _is_from_a_queue(event):
-        # A message is a poke that was asked for: one that could not be made comes again.
-        unmade = [] if poked else [{"itemIdentifier": record["messageId"]} for record in event["Records"]]
-        answer["batchItemFailures"] = unmade
-    return answer
+        # A message is a requested poke: the queue delivers those that were not made again.
+        not_made = [] if poked else [{"itemIdentifier": record["messageId"]} for record in event["Records"]]
+        result["batchItemFailures"] = not_made
+    return result
 
 
 def _left_ms(context: Context) -> int:
@@ -49,7 +49,7 @@ def _left_ms(context: Context) -> int:
 async def _advance(context: Context) -> AdvanceResult:
     async with Ocean.open(SETTINGS.db, clogs=CLOGS) as ocean:
         left = _left_ms(context)
-        # Claiming ends at half of it: the handler that was called last has as much again.
+        # Claiming ends at half of the time, so that the last handler has the other half.
         return await ocean.advance(budget_ms=left // 2, hard_ms=left)
 
 

@@ -4,11 +4,11 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=${DESTDIR:-}
-# What is installed must be readable by the user that runs it.
+# The installed files must be readable by the user ocean.
 umask 022
 
 if [ -z "$root" ] && [ "$(id -u)" != 0 ]; then
-    echo "install.sh: writes to /opt, /etc and /var/lib: run it with sudo" >&2
+    echo "install.sh writes to /opt, /etc and /var/lib: run it with sudo" >&2
     exit 1
 fi
 
@@ -28,9 +28,9 @@ install -m 0644 "$here/ocean.service" "$here/ocean-poke.service" "$here/ocean-po
 
 if [ -z "$root" ]; then
     if ! runuser -u ocean -- /opt/ocean/venv/bin/ocean --version >/dev/null; then
-        echo "install.sh: the user ocean cannot run $(readlink -f /opt/ocean/venv/bin/python): choose a Python outside of" \
+        echo "install.sh: the user ocean cannot run $(readlink -f /opt/ocean/venv/bin/python): choose a Python outside" \
             "home directories with PYTHON=" >&2
-        # Made again over this one, it would keep its Python.
+        # A new venv on top of this one would keep its Python.
         rm -rf /opt/ocean/venv
         exit 1
     fi
