@@ -70,3 +70,11 @@ def test_every_page_is_in_the_navigation_once() -> None:
         if "*" not in entry or page.name != "README.md"
     ]
     assert sorted(expanded) == sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_the_list_of_documents_has_the_groups_and_the_order_of_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("Home: README.md")[2]
+    overview = (ROOT / "docs" / "README.md").read_text().partition("## Examples")[0]
+    listed = re.findall(r"^##+ (.+)$|^\| \[.+?\]\((?!\.\.)(.+?)\)", overview, re.MULTILINE)
+    shown = re.findall(r"- ([^:\n]+):$|([\w/-]+\.md)", navigation, re.MULTILINE)
+    assert shown == listed
