@@ -4,6 +4,7 @@
   that does not exist is a warning, which `--strict` turns into an error.
 - A fence like "```python fragment", which the tests of the documents use, becomes "```python".
 - `decisions/*.md` in the navigation becomes the list of all decisions.
+- Long names in tables may wrap after an underscore, a dot or a slash. Short ones never wrap, so `--db` stays whole.
 """
 
 import logging
@@ -15,6 +16,9 @@ BRANCH = "main"
 LINK = re.compile(r"(?<!\!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 FENCE = re.compile(r"^( *```\w+) [^\n`]*$", re.MULTILINE)
 CODE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+LONG_NAME = re.compile(r"<code>[^<]{25,}</code>")
+SHORT_NAME = re.compile(r"<code>([^<\s]{1,24})</code>")
 log = logging.getLogger("mkdocs.hooks.site")
 
 
@@ -65,3 +69,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         parts += [LINK.sub(rewritten, markdown[at : block.start()]), FENCE.sub(r"\1", block[0])]
         at = block.end()
     return "".join([*parts, LINK.sub(rewritten, markdown[at:])])
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Let long names in the cells of tables wrap, and keep short ones on one line."""
+
+    def breakable(name: re.Match[str]) -> str:
+        return re.sub(r"(?<=\w)([_/.]|::)(?=\w)", r"\1<wbr>", name[0])
+
+    html = CELL.sub(lambda cell: LONG_NAME.sub(breakable, cell[0]), html)
+    return SHORT_NAME.sub(r'<code class="short">\1</code>', html)
