@@ -107,30 +107,30 @@ async def test_what_is_called_by_its_key_again_is_answered_as_the_first_time(a: 
 @pytest.mark.parametrize(
     ("tool", "arguments", "code", "said"),
     [
-        ("get_run", {}, "invalid_value", "get_run needs runId"),
-        ("get_run", {"runId": 5}, "invalid_value", "runId is a text, got 5"),
-        ("get_run", {"runId": ""}, "invalid_value", "runId is a text"),
-        ("get_run", {"runid": "r", "runId": "r"}, "invalid_value", "takes no 'runid'; did you mean 'runId'?"),
+        ("get_run", {}, "invalid_value", "get_run must be called with runId"),
+        ("get_run", {"runId": 5}, "invalid_value", "runId must be a string that is not empty, got 5"),
+        ("get_run", {"runId": ""}, "invalid_value", "runId must be a string"),
+        ("get_run", {"runid": "r", "runId": "r"}, "invalid_value", "has no argument 'runid'; did you mean 'runId'?"),
         ("get_run", {"runId": "a/b"}, "run_not_found", "there is no run 'a/b'"),
         ("get_run", {"runId": "../v1/session"}, "run_not_found", "there is no run '../v1/session'"),
         ("create_run", {"sessionId": "s"}, "invalid_body", "clogId: Field required"),
         ("create_run", {"sessionId": "s", "clogId": "c", "priority": "high"}, "invalid_body", "priority"),
         ("create_run", {"sessionId": "s", "clogId": "cc"}, "unknown_clog", "did you mean 'c'?"),
-        ("list_runs", {"limit": "many"}, "invalid_query", "limit: is a whole number"),
+        ("list_runs", {"limit": "many"}, "invalid_query", "limit: must be an integer"),
         ("list_runs", {"limit": 5_000}, "invalid_query", "limit"),
         ("list_runs", {"attributes": {"size": 1}}, "invalid_value", "clog"),
-        ("list_runs", {"clogId": []}, "invalid_value", "clogId is empty: leave it out"),
-        ("list_runs", {"clogId": ["c"], "attributes": {"size": []}}, "invalid_value", "attributes.size is empty"),
-        ("list_runs", {"clogId": ["c"], "attributes": {"size": {}}}, "invalid_value", "attributes.size is empty"),
+        ("list_runs", {"clogId": []}, "invalid_value", "clogId must not be empty: leave it out"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": []}}, "invalid_value", "attributes.size must not be empty"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": {}}}, "invalid_value", "attributes.size must not be empty"),
         ("list_runs", {"clogId": ["c"], "attributes": {"size": {"over": 1}}}, "invalid_value", "or an object of gt"),
         ("list_runs", {"cursor": "nonsense"}, "bad_cursor", "cursor"),
-        ("read_events", {"runId": "r", "clogId": "c"}, "invalid_value", "read_events with runId takes no 'clogId'"),
+        ("read_events", {"runId": "r", "clogId": "c"}, "invalid_value", "read_events with runId has no argument 'clogId'"),
         ("read_events", {"after": "yesterday"}, "invalid_query", "after"),
-        ("call_method", {"runId": "r"}, "invalid_value", "needs method and runId or clogId and method"),
+        ("call_method", {"runId": "r"}, "invalid_value", "must be called with method and runId or clogId and method"),
         ("call_method", {"runId": "r", "method": "ech"}, "unknown_method", "did you mean 'echo'?"),
-        ("call_method", {"runId": "r", "method": "echo", "sessionId": "s"}, "invalid_value", "takes no 'sessionId'"),
+        ("call_method", {"runId": "r", "method": "echo", "sessionId": "s"}, "invalid_value", "has no argument 'sessionId'"),
         ("signal_run", {"runId": "failed"}, "run_ended", "has ended"),
-        ("list_clogs", {"idempotencyKey": "k"}, "invalid_value", "takes no 'idempotencyKey'"),
+        ("list_clogs", {"idempotencyKey": "k"}, "invalid_value", "has no argument 'idempotencyKey'"),
         ("advance", {"budgetMs": 10**9}, "invalid_body", "budgetMs"),
     ],
 )  # fmt: skip
@@ -175,7 +175,7 @@ async def test_a_method_is_a_tool_that_says_what_it_takes(a: Agency) -> None:
         added = {"sessionId": "s", "payload": 2, "idempotencyKey": "k"}
         assert [answered(await client.call_tool("c__add", added)) for _ in "12"] == [{"answer": 2}] * 2
         error = refused(await client.call_tool("c__add", {"method": "refuse"}))
-        assert "takes no 'method'" in error["message"]
+        assert "has no argument 'method'" in error["message"]
 
 
 async def test_a_methods_tool_is_for_runs_of_its_clog_only(a: Agency) -> None:
