@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 from ocean.http.app import make_app
-from ocean.http.framework.shutdown import Stopping
+from ocean.http.framework.call import Stopping
 from ocean.testing import World, world
 from tests.invariants import check
 

@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from ocean.http.framework.openapi import PARAMETER
-from ocean.http.framework.operation import Op
+from ocean.http.framework.routing import Op
+from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
 from ocean.state.access import KEY_SCOPES, KeyScope
 from tests.http.kit import House, error_of, house

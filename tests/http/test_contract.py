@@ -20,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
 
 from ocean import Clog, Ocean
 from ocean.http.app import make_app
-from ocean.http.framework.openapi import PARAMETER, document
-from ocean.http.framework.wire import camel
+from ocean.http.framework.responses import camel
+from ocean.http.openapi import PARAMETER, document
 from ocean.http.routes import TABLE
 from tests.http.kit import obedient
 

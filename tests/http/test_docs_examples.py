@@ -9,7 +9,7 @@ import pytest
 
 from ocean import Clog, Done, Ocean, Ok, Outcome, Tick
 from ocean.http.app import make_app
-from ocean.http.framework.openapi import PARAMETER
+from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
 from tests.http.kit import listening
 

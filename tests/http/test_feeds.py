@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ocean import Ocean
-from ocean.http.framework.call import StillMay
-from ocean.http.framework.wire import record
+from ocean.http.framework.call import StillAllowed
+from ocean.http.framework.responses import record
 from ocean.state.filters import FeedFilter
 from tests.http.kit import House, error_of, house
 
@@ -113,7 +113,9 @@ async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
 async def test_a_stream_is_asked_for_by_accept_and_begins_after_the_last_event_seen() -> None:
     asked: list[Any] = []
 
-    async def stream(ocean: Ocean, request: Request, where: FeedFilter, after: int, still_may: StillMay) -> Response:
+    async def stream(
+        ocean: Ocean, request: Request, where: FeedFilter, after: int, still_may: StillAllowed
+    ) -> Response:
         asked.append((where, after))
         return PlainTextResponse("streamed")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean.http.framework.wire import record
+from ocean.http.framework.responses import record
 from tests.http.kit import House, error_of, house
 from tests.lifecycle.acting import dump, look
 

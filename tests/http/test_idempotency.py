@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ocean import Clog, Done, Outcome, Refuse, Tick
-from ocean.http.framework.operation import Op, Repeat
+from ocean.http.framework.routing import Op, Repeat
 from ocean.http.routes import TABLE
 from tests.http.kit import House, error_of, house
 from tests.lifecycle.acting import Script, dump
@@ -136,7 +136,7 @@ async def test_a_key_is_refused_where_no_answer_is_kept(h: House, op: Op) -> Non
     answer = await ask(h, op, path, {} if op.body else None, KEY)
     error = error_of(answer)
     assert (answer.status_code, error["code"]) == (400, "idempotency_key_not_taken")
-    assert error["message"].startswith(f"{op.method} {op.path} takes no Idempotency-Key: ")
+    assert error["message"].startswith(f"{op.method} {op.path} does not accept Idempotency-Key: ")
     assert await dump(h.w) == before
 
 

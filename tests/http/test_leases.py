@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ocean import Input, Lease, RunInfo, RunStatus, WorkDone
-from ocean.http.framework.wire import camel
-from ocean.http.handlers.leases import OF_THE_RUN
+from ocean.http.framework.responses import camel
+from ocean.http.handlers.leases import RUN_FIELDS
 from tests.http.kit import House, error_of
 
 pytestmark = pytest.mark.anyio
@@ -84,8 +84,8 @@ async def test_the_wire_has_every_field_of_a_lease_and_its_inputs(h: House) -> N
     lease = await h.leased({})
     wire = set(lease)
     assert {camel(field.name) for field in fields(Lease)} - {"run"} <= wire
-    assert {camel(name) for name in OF_THE_RUN} <= wire
-    assert {field.name for field in fields(RunInfo)} == {*OF_THE_RUN} | NOT_FOR_WORKERS
+    assert {camel(name) for name in RUN_FIELDS} <= wire
+    assert {field.name for field in fields(RunInfo)} == {*RUN_FIELDS} | NOT_FOR_WORKERS
     assert {*lease["inputs"][0]} == {camel(field.name) for field in fields(Input)}
     done = await h.complete(lease, {"type": "ok"})
     assert {*done.json()} == {camel(field.name) for field in fields(WorkDone)}

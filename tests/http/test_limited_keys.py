@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ocean.http.framework.operation import Op
+from ocean.http.framework.routing import Op
 from ocean.http.routes import TABLE
 from tests.http.kit import House, error_of, house
 

@@ -6,7 +6,7 @@ import pytest
 
 from ocean import Event, Ok, Outcome, Tick
 from ocean.http.streaming import frames as framing
-from ocean.http.streaming.direct_write import LAST_CHUNK, Line, LineProtocol
+from ocean.http.streaming.direct_write import LAST_CHUNK, DirectWriteProtocol, DirectWriter
 from tests.http.watchers import Served, Watcher, served
 from tests.lifecycle.acting import Script, let_others_go_on
 from tests.races.arranging import until
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.anyio
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What lines have taken."""
     taken: list[bytes] = []
-    tell = Line.tell
+    write = DirectWriter.write
 
-    def seen(line: Line, events: Sequence[Event]) -> bool:
-        is_taken = tell(line, events)
+    def seen(writer: DirectWriter, events: Sequence[Event]) -> bool:
+        is_taken = write(writer, events)
         taken.extend([LAST_CHUNK.of(events) or b""] if is_taken else [])
         return is_taken
 
-    monkeypatch.setattr(Line, "tell", seen)
+    monkeypatch.setattr(DirectWriter, "write", seen)
     return taken
 
 
@@ -73,7 +73,7 @@ async def test_who_speaks_an_older_http_is_told_without_chunks(written: list[byt
 async def test_what_is_too_much_for_one_sending_is_left_to_the_server(written: list[bytes]) -> None:
     async def tell(tick: Tick) -> Outcome:
         for _ in range(3):
-            await tick.emit("big", "x" * (framing.MOST_SENT // 2))
+            await tick.emit("big", "x" * (framing.BATCH_BYTES // 2))
         return Ok()
 
     async with served(Script(tell)) as s:
@@ -93,7 +93,7 @@ async def test_a_chunk_is_made_anew_for_other_events_and_is_none_if_they_are_too
     body = b"".join(framing.frame(event) for event in first)
     assert last.of(first) == b"%x\r\n%b\r\n" % (len(body), body)
     assert last.of(first) is last.of(first)
-    assert last.of([Event(1, 0, "x", "y" * framing.MOST_SENT), Event(2, 0, "y", None)]) is None
+    assert last.of([Event(1, 0, "x", "y" * framing.BATCH_BYTES), Event(2, 0, "y", None)]) is None
     assert last._events is first
     assert last.of([first[1]]) == b"%x\r\n%b\r\n" % (len(framing.frame(first[1])), framing.frame(first[1]))
 
@@ -142,8 +142,8 @@ async def test_a_line_whose_reader_is_gone_takes_nothing() -> None:
         watcher = await s.open()
         await waiting(s, 1)
         (connection,) = s.server.server_state.connections
-        assert isinstance(connection, LineProtocol)
+        assert isinstance(connection, DirectWriteProtocol)
         connection.transport.close()
-        assert not connection._line.tell([Event(1, 0, "x", None)])
+        assert not connection._writer.write([Event(1, 0, "x", None)])
         await s.until_left(0)
         await watcher.close()

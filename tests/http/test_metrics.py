@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from ocean import Clog
-from ocean.http.framework.traffic import Traffic
+from ocean.http.framework.middleware import Traffic
 from ocean.http.handlers.metrics import Scrape
 from ocean.kernel.metrics import Histogram, Observations
 from ocean.kernel.poke_sources import SOURCES

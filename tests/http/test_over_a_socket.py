@@ -15,7 +15,7 @@ import uvicorn
 
 from ocean import Clog, RunStatus
 from ocean.http.app import make_app
-from ocean.http.framework.routing import spelled_path
+from ocean.http.framework.routing import escaped_path
 from ocean.state.values import MAX_BYTES
 from ocean.testing import World, world
 from tests.http.kit import CLAIM, error_of, listening
@@ -99,8 +99,8 @@ async def test_a_slash_as_it_is_ends_a_name_but_not_that_of_a_key() -> None:
 
 
 async def test_a_server_that_does_not_tell_how_a_path_was_spelled_is_served_too() -> None:
-    assert spelled_path({"path": "/v1/runs/a b%"}) == "/v1/runs/a%20b%25"
-    assert spelled_path({"path": "/x", "raw_path": b"/v1/%72uns/a%2fb"}) == "/v1/runs/a%2Fb"
+    assert escaped_path({"path": "/v1/runs/a b%"}) == "/v1/runs/a%20b%25"
+    assert escaped_path({"path": "/x", "raw_path": b"/v1/%72uns/a%2fb"}) == "/v1/runs/a%2Fb"
 
 
 async def asked(port: int, line: str) -> tuple[int, Any]:

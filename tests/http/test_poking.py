@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from ocean import Clog, Done, Ok, Outcome, Refuse, RunStatus, Tick
-from ocean.http.framework.operation import Op, Repeat
 from ocean.http.framework.poker import Poker
+from ocean.http.framework.routing import Op, Repeat
 from ocean.http.routes import TABLE
 from ocean.testing import ManualClock
 from tests.http.kit import House, house

@@ -30,7 +30,7 @@ async def test_readiness_says_that_nobody_pokes() -> None:
         h.w.clock.advance(1_001)
         error = error_of(await h.get("/readyz"))
         assert error["message"].endswith(
-            "over 1000; nobody has poked this process: is there a ticker, cron or client that does?"
+            "the limit is 1000; nobody has poked this process: is there a ticker, cron or client that does?"
         )
         assert error["details"]["sources"] == []
 
@@ -45,7 +45,7 @@ async def test_readiness_names_the_source_that_has_gone_quiet() -> None:
         await h.w.ocean.advance(max_ticks=0, source="ticker")
         error = error_of(await h.get("/readyz"))
         assert error["message"] == (
-            "the oldest due run has waited for 1001 ms, over 1000; "
+            "the oldest due run has waited for 1001 ms, the limit is 1000; "
             "gone quiet: http (last poke 1101 ms ago, usually every 100 ms)"
         )
         quiet = {each["source"]: each["isQuiet"] for each in error["details"]["sources"]}

@@ -23,7 +23,7 @@ from ocean import (
     StepFailed,
     ToolFailed,
 )
-from ocean.http.framework.middleware import HANDLERS, LONGEST_PATH, Answering
+from ocean.http.framework.middleware import EXCEPTION_HANDLERS, LONGEST_PATH, RequestMiddleware
 from ocean.http.handlers.leases import COMPLETION_BYTES
 from ocean.state.values import MAX_BYTES
 from tests.http.kit import CLAIM, House, error_of
@@ -111,7 +111,7 @@ async def test_a_wrong_completion_names_its_field_and_leaves_the_lease(h: House,
 async def test_a_row_cannot_be_both_written_and_cleared(h: House) -> None:
     lease = await h.leased({})
     error = error_of(await h.complete(lease, DONE, row=None, clearRow=True))
-    assert error["message"] == "row writes the row and clearRow removes it; give one of them"
+    assert error["message"] == "row and clearRow must not be given together: one writes the row, the other removes it"
 
 
 @pytest.mark.parametrize(
@@ -137,16 +137,16 @@ async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, m
 @pytest.mark.parametrize(
     ("body", "code", "told"),
     [
-        (b"", "not_json", "the body is not JSON"),
-        (b"{", "not_json", "the body is not JSON"),
-        (b"\xff", "not_json", "the body is not JSON"),
-        (b'{"clogId": "x"} {}', "not_json", "the body is not JSON"),
-        (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body is not JSON: an object has 'clogId' twice"),
-        (b'{"leaseMs": NaN}', "not_json", "the body is not JSON: NaN is no JSON number"),
-        (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body is not JSON"),
-        (b"[" * 100_000, "not_json", "the body is not JSON: it is nested too deeply"),
-        (b"[]", "invalid_body", "the body is a JSON object"),
-        (b"null", "invalid_body", "the body is a JSON object"),
+        (b"", "not_json", "the body must be JSON"),
+        (b"{", "not_json", "the body must be JSON"),
+        (b"\xff", "not_json", "the body must be JSON"),
+        (b'{"clogId": "x"} {}', "not_json", "the body must be JSON"),
+        (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body must be JSON: an object has 'clogId' twice"),
+        (b'{"leaseMs": NaN}', "not_json", "the body must be JSON: NaN is no JSON number"),
+        (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body must be JSON"),
+        (b"[" * 100_000, "not_json", "the body must be JSON: it is nested too deeply"),
+        (b"[]", "invalid_body", "the body must be a JSON object"),
+        (b"null", "invalid_body", "the body must be a JSON object"),
         (b'{"leaseMs": 1e999, "clogId": "x", "workerId": "w"}', "invalid_body", "leaseMs: "),
         (rb'{"clogId": "x", "workerId": "\ud800"}', "invalid_value", "worker_id contains a lone surrogate"),
         (rb'{"clogId": "x", "workerId": "w", "\ud800": 1}', "invalid_body", "Input should be a valid string"),
@@ -257,7 +257,9 @@ async def answer_to(error: Exception) -> httpx2.Response:
         raise error
 
     app = Starlette(
-        routes=[Route("/secret-path", fail)], exception_handlers=HANDLERS, middleware=[Middleware(Answering)]
+        routes=[Route("/secret-path", fail)],
+        exception_handlers=EXCEPTION_HANDLERS,
+        middleware=[Middleware(RequestMiddleware)],
     )
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
         return await http.get("/secret-path")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ocean import InvalidValue, Key, RetryPolicy, RunStatus, Within
-from ocean.http.framework.wire import record
+from ocean.http.framework.responses import record
 from tests.http.kit import House, error_of
 from tests.lifecycle.acting import dump, look
 

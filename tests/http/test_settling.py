@@ -8,7 +8,7 @@ import pytest
 
 from ocean import Clog, Done, InvalidValue, Ocean, Outcome, Retry, RunInfo, RunNotFound, RunStatus, Tick
 from ocean.http.app import make_app
-from ocean.http.framework.wire import record
+from ocean.http.framework.responses import record
 from tests.http.kit import Caller, House, error_of, house
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 

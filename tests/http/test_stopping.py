@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from ocean.http.framework.shutdown import Stopping
+from ocean.http.framework.call import Stopping
 
 
 def test_who_waits_is_told_and_who_no_longer_does_is_not() -> None:

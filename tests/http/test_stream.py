@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
-from ocean.http.framework.wire import record
+from ocean.http.framework.responses import record
 from ocean.http.streaming import frames as framing
 from ocean.http.streaming import sse as streams
-from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.streaming.direct_write import DirectWriteProtocol
 from ocean.state.filters import FeedFilter
 from tests.http import watchers
 from tests.http.watchers import Served, Watcher, served
@@ -24,7 +24,7 @@ from tests.races.arranging import until
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True, params=[LineProtocol, "h11"], ids=["lines", "messages"])
+@pytest.fixture(autouse=True, params=[DirectWriteProtocol, "h11"], ids=["lines", "messages"])
 def _server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With lines to its readers, as `ocean serve` has them, and without."""
     monkeypatch.setattr(watchers, "PROTOCOL", request.param)
@@ -47,7 +47,7 @@ async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
 
 async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() -> None:
     here, there, later = Event(1, 0, "x", {"a": 1}), Event(1, 0, "y", {"a": 1}), Event(2, 0, "x", None)
-    made = framing.Frames(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
+    made = framing.FrameCache(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
     assert made.of(here) is made.of(here)
     assert made.of(there) == framing.frame(there) != made.of(here)
     first = made.of(here)
@@ -61,10 +61,10 @@ async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() 
 
 async def test_what_has_gathered_is_sent_together_in_pieces_of_bounded_size() -> None:
     events = [Event(seq, 0, "x", "y" * 1_000) for seq in range(1, 201)]
-    huge = Event(201, 0, "x", "y" * (2 * framing.MOST_SENT))
-    sent = list(framing.sendings([*events, huge]))
+    huge = Event(201, 0, "x", "y" * (2 * framing.BATCH_BYTES))
+    sent = list(framing.batches([*events, huge]))
     assert b"".join(sent) == b"".join(framing.frame(event) for event in [*events, huge])
-    assert [len(each) <= framing.MOST_SENT for each in sent] == [True] * 4 + [False]
+    assert [len(each) <= framing.BATCH_BYTES for each in sent] == [True] * 4 + [False]
     assert sent[-1] == framing.frame(huge)
 
 
@@ -283,7 +283,7 @@ async def test_an_error_of_the_feed_ends_its_stream_and_says_nothing_of_itself(
         monkeypatch.setattr(s.w.ocean, "follow_in_parts", break_off)
         watcher = await s.open()
         assert [frame.id for frame in await watcher.rest()] == [1]
-        assert "a stream ends by an unexpected error" in caplog.text
+        assert "a stream ended with an unexpected error" in caplog.text
         await s.until_left(0)
 
 

@@ -9,10 +9,10 @@ import pytest
 from starlette.requests import Request
 
 from ocean import Ocean
-from ocean.http.framework.call import Call, Served
-from ocean.http.framework.openapi import PARAMETER, document
-from ocean.http.framework.operation import Op
+from ocean.http.framework.call import HandlerCall, ServerState
+from ocean.http.framework.routing import Op
 from ocean.http.handlers import api_docs
+from ocean.http.openapi import PARAMETER, document
 from ocean.http.routes import TABLE
 from ocean.state.access import EVERYTHING, KEY_SCOPES
 from tests.http.kit import House, error_of
@@ -113,7 +113,7 @@ def test_a_route_is_said_once_and_says_who_may_use_it() -> None:
         is_api = op.path.startswith("/v1/") or op.path == "/metrics"
         assert (op.scope == "open") == (not is_api or name(op) == "POST /v1/session")
         assert (op.verb is not None) == ("{run_id}" in op.path and op.method != "GET")
-        assert op.answers
+        assert op.responses
         assert (op.body is not None) == (op.method in ("POST", "PUT"))
         assert not (op.pokes and op.method == "GET")
 
@@ -153,7 +153,7 @@ async def test_the_document_and_the_page_are_served(h: House) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("handler", [api_docs.docs, api_docs.openapi_json])
 async def test_what_anybody_may_ask_for_is_put_into_words_once(h: House, handler: Any) -> None:
-    call = Call(Served(h.w.ocean, TABLE), Request({"type": "http"}), EVERYTHING)
+    call = HandlerCall(ServerState(h.w.ocean, TABLE), Request({"type": "http"}), EVERYTHING)
     first, second = await handler(call), await handler(call)
     assert first.body
     assert first.body is second.body

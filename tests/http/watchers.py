@@ -14,14 +14,14 @@ import uvicorn
 
 from ocean import Clog
 from ocean.http.app import make_app
-from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.streaming.direct_write import DirectWriteProtocol
 from ocean.http.streaming.sse import sse_response
 from ocean.testing import World, world
 from tests.http.kit import listening
 from tests.invariants import check
 
 PATIENCE_S = 30
-PROTOCOL: type[LineProtocol] | str = LineProtocol
+PROTOCOL: type[DirectWriteProtocol] | str = DirectWriteProtocol
 """What serves: as `ocean serve` does, or another that has no lines."""
 
 

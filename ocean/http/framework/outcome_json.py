@@ -1,11 +1,13 @@
-"""Outcomes as a worker says them: `{"type": "done", "output": …}` and the five others."""
+"""Outcomes as JSON, `{"type": "done", "output": …}` and five others: sent by workers, shown by dry runs."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Tag, model_validator
 
-from ocean.http.framework.bodies import Body, Whole
-from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
+from ocean.http.framework.parsing import Body, Whole
+from ocean.http.framework.responses import record
+from ocean.state.dry_run_result import DryRun
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info, outcome_name
 
 
 class ErrorBody(Body):
@@ -14,6 +16,7 @@ class ErrorBody(Body):
     details: Any = None
 
     def as_info(self) -> ErrorInfo:
+        """Return the error as the kernel has it."""
         return ErrorInfo(self.code, self.message, self.details)
 
 
@@ -21,24 +24,25 @@ def _shape(value: Any) -> str | None:
     return "text" if isinstance(value, str) else "object" if isinstance(value, dict | ErrorBody) else None
 
 
-ErrorSaid = Annotated[
+ErrorField = Annotated[
     Annotated[str, Tag("text")] | Annotated[ErrorBody, Tag("object")],
     Discriminator(
         _shape,
         custom_error_type="error_shape",
-        custom_error_message="an error is a text, or an object with code, message and perhaps details",
+        custom_error_message="an error must be a string, or an object with code, message and optionally details",
     ),
 ]
 
 
-def _error(said: str | ErrorBody) -> str | ErrorInfo:
-    return said if isinstance(said, str) else said.as_info()
+def _error(given: str | ErrorBody) -> str | ErrorInfo:
+    return given if isinstance(given, str) else given.as_info()
 
 
 class OkBody(Body):
     type: Literal["ok"]
 
     def outcome(self) -> Outcome:
+        """Return the outcome."""
         return Ok()
 
 
@@ -47,6 +51,7 @@ class DoneBody(Body):
     output: Any = None
 
     def outcome(self) -> Outcome:
+        """Return the outcome."""
         return Done(self.output)
 
 
@@ -55,6 +60,7 @@ class ContinueBody(Body):
     input: Any = None
 
     def outcome(self) -> Outcome:
+        """Return the outcome."""
         return Continue(self.input)
 
 
@@ -64,30 +70,48 @@ class WaitBody(Body):
     for_ms: Whole | None = None
 
     @model_validator(mode="after")
-    def says_when(self) -> "WaitBody":
+    def has_one_time(self) -> "WaitBody":
+        """Refuse a wait without a time, or with two."""
         if (self.until is None) == (self.for_ms is None):
-            raise ValueError("wait takes either until or forMs; to wait for a signal, answer ok")
+            raise ValueError("wait must have either until or forMs; to wait for a signal, complete with ok")
         return self
 
     def outcome(self) -> Outcome:
+        """Return the outcome."""
         return Wait(self.until, self.for_ms)
 
 
 class RetryBody(Body):
     type: Literal["retry"]
-    error: ErrorSaid
+    error: ErrorField
     after_ms: Whole | None = None
 
     def outcome(self) -> Outcome:
+        """Return the outcome."""
         return Retry(_error(self.error), self.after_ms)
 
 
 class FailedBody(Body):
     type: Literal["failed"]
-    error: ErrorSaid
+    error: ErrorField
 
     def outcome(self) -> Outcome:
+        """Return the outcome."""
         return Failed(_error(self.error))
 
 
 OutcomeBody = OkBody | DoneBody | ContinueBody | WaitBody | RetryBody | FailedBody
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome in the form in which a worker would send it."""
+    content: dict[str, Any] = {"type": outcome_name(outcome)} | record(outcome)
+    if isinstance(outcome, Retry | Failed):
+        content["error"] = error_info(outcome.error).as_json()
+    return content
+
+
+def dry_run_json(shown: DryRun) -> dict[str, Any]:
+    """Return the result of a dry run as JSON."""
+    content: dict[str, Any] = record(shown)
+    return content | {"outcome": None if shown.outcome is None else outcome_json(shown.outcome)}
