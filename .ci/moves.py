@@ -195,6 +195,27 @@ ocean.testing.virtual_loop = ocean.testing.simulation.virtual_loop
 
 tests.house = tests.project
 tests.house.test_house = tests.project.test_rules
+
+tests.http.test_feeds = tests.http.test_events
+tests.http.test_hook_servers = tests.http.test_webhook_restarts
+tests.http.test_hooks = tests.http.test_webhooks
+tests.http.test_house = tests.http.test_system
+tests.http.test_lines = tests.http.test_direct_write
+tests.http.test_mounted = tests.http.test_clog_routes
+tests.http.test_mounted_access = tests.http.test_clog_route_access
+tests.http.test_mounted_contracts = tests.http.test_clog_contracts
+tests.http.test_refusals = tests.http.test_errors
+tests.http.test_stopping = tests.http.test_shutdown
+tests.http.test_readiness = tests.http.test_readyz
+tests.http.hook_server = tests.http.webhook_server
+tests.http.serving = tests.http.serve_process
+tests.http.shop = tests.http.shop_clog
+tests.http.talker = tests.http.talker_clog
+tests.http.watchers = tests.http.stream_client
+tests.mcp.noisy = tests.mcp.noisy_clog
+tests.mcp.test_methods = tests.mcp.test_method_tools
+tests.browser.serving = tests.browser.chat_server
+tests.browser.test_finding = tests.browser.test_browser_lookup
 """
 
 MERGED = """

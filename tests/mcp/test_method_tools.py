@@ -1,4 +1,4 @@
-"""Methods as tools: what they are called, and what they say that they take."""
+"""Methods as tools: their names and the schemas of their payloads."""
 
 from typing import Any
 
@@ -39,12 +39,12 @@ def test_a_payload_of_models_is_described_whole() -> None:
 
 
 @pytest.mark.parametrize("hint", [Any, object(), "Nowhere", print])
-def test_a_payload_that_says_nothing_may_be_anything(hint: object) -> None:
+def test_a_payload_without_annotation_may_be_anything(hint: object) -> None:
     (tool,) = method_tools([with_method("shop", "buy", hint)])
     jsonschema.validate({"payload": ["anything"]}, schemas().input_of(tool))
 
 
-def test_a_method_whose_name_does_not_fit_or_is_not_its_own_is_left_to_call_method() -> None:
+def test_a_method_with_an_invalid_or_ambiguous_name_is_no_tool() -> None:
     clogs = [
         with_method("a", "b__c"),
         with_method("a__b", "c"),
