@@ -240,7 +240,7 @@ ocean.http.framework.wire = ocean.http.framework.responses
 ocean.http.handlers.outcome_bodies = ocean.http.framework.outcome_json
 ocean.mcp.method_tools = ocean.mcp.tools
 """
-"""Modules that became part of another one, and names that were used for a short time: only their users are rewritten."""
+"""Modules that became part of another, and names that did not last: only their users are rewritten."""
 
 PACKAGES = {
     "ocean.state": "What Ocean's rules are about, pure: records, outcomes, and the functions that decide.",

@@ -162,8 +162,9 @@ def _response(op: Op, returned: Any, schemas: dict[Any, Any]) -> dict[str, Any]:
     content = _json(schemas[returned])
     if op.is_streamed:
         content[STREAM] = {}
-    description = (getattr(returned, "__doc__", None) or op.summary).strip().split("\n")[0]
-    return {"description": op.summary if returned is dict else description, "content": content}
+    is_record = isinstance(returned, type) and returned is not dict
+    description = (returned.__doc__ if is_record else None) or op.summary
+    return {"description": description.strip().split("\n")[0], "content": content}
 
 
 def _json(schema: Any) -> dict[str, Any]:

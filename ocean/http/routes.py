@@ -28,7 +28,7 @@ RUNS = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
-        reach="asked",
+        reach="named",
     ),
     Op(
         "GET",
@@ -38,7 +38,7 @@ RUNS = (
         runs.list_runs,
         {200: runs.RunList},
         query=runs.RunsQuery,
-        reach="asked",
+        reach="named",
     ),
     Op("GET", "/v1/runs/{run_id}", "read", "Get a run", runs.get, {200: RunInfo}),
     Op(
@@ -177,7 +177,7 @@ BULK = tuple(
         repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=WIDE,
-        reach="asked",
+        reach="named",
     )
     for path, summary, handler, body in (
         ("/v1/runs/cancel", "Cancel the runs that match a query", bulk.cancel, bulk.CancelManyBody),
@@ -245,7 +245,7 @@ SYSTEM = (
         {200: system.Advanced},
         body=system.AdvanceBody,
         repeat=Repeat.KEPT,
-        reach="asked",
+        reach="named",
     ),
     Op(
         "DELETE",
@@ -299,7 +299,7 @@ SYSTEM = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
-        reach="asked",
+        reach="named",
     ),
     Op(
         "GET",

@@ -145,7 +145,7 @@ for path in ("cancel", "signal", "retry", "delete"):
     ]
 
 
-@pytest.mark.parametrize("op", [op for op in TABLE if op.reach == "asked"], ids=name)
+@pytest.mark.parametrize("op", [op for op in TABLE if op.reach == "named"], ids=name)
 async def test_a_request_is_narrowed_to_the_sessions_of_its_key(h: AppWorld, op: Op) -> None:
     mine = await key(h, "admin", sessions=["mine"])
     everyones = await key(h, "admin")

@@ -56,7 +56,7 @@ async def test_a_frame_is_encoded_once_and_not_reused_for_another_log() -> None:
     made.of(Event(3, 0, "x", None))
     assert made.of(here) == first
     assert made.of(here) is not first
-    assert sum(len(each) for _, each in made._made.values()) == made._size <= made._most
+    assert sum(len(each) for _, each in made._frames.values()) == made._size <= made._most
 
 
 async def test_collected_events_are_sent_in_batches_of_bounded_size() -> None:

@@ -29,9 +29,9 @@ from ocean.state.values import MAX_BYTES
 
 Scope = KeyScope | Literal["any", "open"]
 """The scope that a key must have. `any` accepts every key; `open` needs no key and must not reveal secrets."""
-Reach = Literal["all", "asked", "none"]
+Reach = Literal["all", "named", "none"]
 """Which sessions a route concerns if its path has no run, lease or session: `all`, so that a key limited to some
-sessions is refused; `asked`, those named in the request, which the handler checks; or `none`."""
+sessions is refused; `named`, those that the request names, which the handler checks; or `none`."""
 
 
 class Repeat(StrEnum):

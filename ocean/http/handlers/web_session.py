@@ -25,7 +25,7 @@ class SessionBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """The sender. `sessions` null means all sessions; `csrfToken`, with a cookie only, belongs into X-CSRF-Token."""
+    """The sender. `sessions` null means all sessions; `csrfToken`, only with a cookie, is for X-CSRF-Token."""
 
     actor: str | None
     roles: tuple[str, ...]

@@ -24,25 +24,25 @@ class FrameCache:
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        self._made: dict[int, tuple[Event, bytes]] = {}
+        self._frames: dict[int, tuple[Event, bytes]] = {}
         self._size = 0
 
     def of(self, event: Event) -> bytes:
         """Return an event's frame."""
-        known = self._made.get(event.seq)
+        known = self._frames.get(event.seq)
         if known is not None and known[0] is event:
             return known[1]
-        made = frame(event)
+        encoded = frame(event)
         self._forget(event.seq)
-        self._made[event.seq] = (event, made)
-        self._size += len(made)
+        self._frames[event.seq] = (event, encoded)
+        self._size += len(encoded)
         while self._size > self._most:
-            self._forget(next(iter(self._made)))
-        return made
+            self._forget(next(iter(self._frames)))
+        return encoded
 
     def _forget(self, seq: int) -> None:
-        _, made = self._made.pop(seq, (None, b""))
-        self._size -= len(made)
+        _, encoded = self._frames.pop(seq, (None, b""))
+        self._size -= len(encoded)
 
 
 FRAMES = FrameCache(1 << 20)
@@ -54,12 +54,12 @@ def batches(events: Sequence[Event]) -> Iterator[bytes]:
     frames: list[bytes] = []
     size = 0
     for event in events:
-        made = FRAMES.of(event)
-        if frames and size + len(made) > BATCH_BYTES:
+        encoded = FRAMES.of(event)
+        if frames and size + len(encoded) > BATCH_BYTES:
             yield b"".join(frames)
             frames, size = [], 0
-        frames.append(made)
-        size += len(made)
+        frames.append(encoded)
+        size += len(encoded)
     yield b"".join(frames)
 
 
@@ -68,7 +68,7 @@ class LastChunk:
 
     def __init__(self) -> None:
         self._events: Sequence[Event] = ()
-        self._made = b""
+        self._chunk = b""
 
     def of(self, events: Sequence[Event]) -> bytes | None:
         """Return the events' chunk; None, and nothing is kept, if they are too large for one batch."""
@@ -77,5 +77,5 @@ class LastChunk:
             first = next(parts)
             if next(parts, None) is not None:
                 return None
-            self._events, self._made = events, b"%x\r\n%b\r\n" % (len(first), first)
-        return self._made
+            self._events, self._chunk = events, b"%x\r\n%b\r\n" % (len(first), first)
+        return self._chunk
