@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ocean.compose import Ocean
-from ocean.http.framework.traffic import METHODS, OTHER, route_of
+from ocean.http.framework.middleware import METHODS, OTHER, route_of
 from ocean.kernel.metrics import Listener, TickSeen
 from ocean.kernel.poke_sources import PokeSource
 

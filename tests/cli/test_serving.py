@@ -55,6 +55,6 @@ def test_a_route_without_an_access_policy_stops_the_server(ocean: Shell) -> None
 
 def test_a_webhook_without_its_secret_stops_the_server(ocean: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PAID_SECRET", raising=False)
-    refused = ocean("serve", "--port", 0, OCEAN_CLOGS="tests.http.shop:make_hooked")
+    refused = ocean("serve", "--port", 0, OCEAN_CLOGS="tests.http.shop_clog:make_till")
     assert (refused.code, refused.out) == (2, "")
     assert "the environment has no PAID_SECRET" in refused.err

@@ -16,7 +16,7 @@ from clogs.counter import counter
 from ocean import RunStatus
 from ocean.state.eligibility import HoldCode
 from ocean.testing import World, crash_everywhere, world
-from tests.browser.serving import running
+from tests.browser.chat_server import running
 from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from bench.idle_poke import Meter
 from ocean import Done, Event, Ok, Outcome, StoreBusy, Tick
 from ocean.compose import Ocean
 from ocean.events import tail as tails
-from ocean.events.follower import Place
+from ocean.events.follower import FollowerState
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
@@ -50,7 +50,7 @@ async def level(w: World, followers: int) -> None:
 
     def are_level() -> bool:
         joined = w.ocean._tail._all()
-        return len(joined) == followers and all(each._place is Place.LEVEL for each in joined)
+        return len(joined) == followers and all(each._state is FollowerState.LEVEL for each in joined)
 
     with anyio.fail_after(20):
         while not are_level():

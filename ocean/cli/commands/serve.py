@@ -18,8 +18,8 @@ from ocean.cli.runner import INTERRUPTED, settings_of
 from ocean.config import BadSettings, load_clogs
 from ocean.http.app import POKE_MS, make_app
 from ocean.http.framework.authorization import is_loopback
-from ocean.http.framework.shutdown import Stopping
-from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.framework.call import Stopping
+from ocean.http.streaming.direct_write import DirectWriteProtocol
 from ocean.logs import log_kind, log_to
 from ocean.state.values import shown
 from ocean.ticker import ticker
@@ -114,7 +114,7 @@ async def serve(
                 log_level="warning",
                 server_header=False,
                 # h11, whatever else is installed: it limits headers, and what it takes is what the tests try.
-                http=LineProtocol,
+                http=DirectWriteProtocol,
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )

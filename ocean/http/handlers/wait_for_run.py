@@ -7,8 +7,8 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ocean.http.framework.call import Call
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.state.errors import RunNotFound
 from ocean.state.records import RunInfo, RunStatus
 
@@ -30,7 +30,7 @@ class Unsettled:
 class WhenSettled(Response):
     """Answered in time, while a handler that takes longer goes on: a client's patience is no handler's limit."""
 
-    def __init__(self, call: Call, run_id: str, cursor: int, wait_ms: int) -> None:
+    def __init__(self, call: HandlerCall, run_id: str, cursor: int, wait_ms: int) -> None:
         super().__init__()
         self._call = call
         self._run_id = run_id
@@ -58,7 +58,7 @@ class WhenSettled(Response):
             cancel = self._call.ocean.clock.call_later(self._wait_ms, over.set)
             async with anyio.create_task_group() as listening:
                 listening.start_soon(self._listen, receive, over)
-                with self._call.served.stopping.calling(over.set):
+                with self._call.server.stopping.calling(over.set):
                     await over.wait()
                 listening.cancel_scope.cancel()
             cancel()
@@ -83,7 +83,7 @@ class WhenSettled(Response):
 
     async def _settle(self) -> None:
         """In short times: neither a server that stops nor a caller who has gone is waited for, only a handler."""
-        ocean, stopping = self._call.ocean, self._call.served.stopping
+        ocean, stopping = self._call.ocean, self._call.server.stopping
         until = ocean.clock.now() + self._wait_ms
         left, is_settled = self._wait_ms, False
         while left >= 0 and not is_settled and not stopping.is_set and not self._has_gone:
@@ -97,5 +97,5 @@ class WhenSettled(Response):
         if run is None:
             raise RunNotFound(f"run {self._run_id!r} has been deleted meanwhile", run_id=self._run_id)
         if run.is_settled(self._call.ocean.clock.now()):
-            return Answer(record(run))
-        return Answer(record(Unsettled(run.run_id, run.status, self._cursor, run.due_at)), 202)
+            return JsonResponse(record(run))
+        return JsonResponse(record(Unsettled(run.run_id, run.status, self._cursor, run.due_at)), 202)

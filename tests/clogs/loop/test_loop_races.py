@@ -10,7 +10,7 @@ import pytest
 from clogs.loop import Facts, Loop, OnPaper, Plan, Sight, Step, afu9
 from ocean.testing import Outside, World, crash_everywhere, world
 from tests.clogs.loop.kit import ANN, ISSUE, OPEN, WHO, Town, Workbench, error_of, town
-from tests.http.kit import house
+from tests.http.kit import app_world
 from tests.invariants import check
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +97,7 @@ async def test_a_click_after_an_end_that_the_issue_has_not_heard_of_is_the_next_
 async def test_a_key_that_is_at_work_in_the_same_server_is_told_who_holds_the_lock() -> None:
     desk = Workbench()
     loop = Loop(afu9(desk))
-    async with house(more=loop.clogs) as h, anyio.create_task_group() as tasks:
+    async with app_world(more=loop.clogs) as h, anyio.create_task_group() as tasks:
         await loop.create_issue(h.w.ocean, "mend", actor=ANN, issue_id=ISSUE, facts=OPEN)
         path, headers = f"/api/loop/issues/{ISSUE}/run-next-step", WHO | {"Idempotency-Key": "k"}
         for _ in range(4):

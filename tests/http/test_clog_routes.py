@@ -1,4 +1,4 @@
-"""The routes of a clog: its paths, its envelope for whatever is refused, its limits, and a start that is refused."""
+"""The routes of a clog: paths, error form, limits, and routes that are refused at the start."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,15 +13,15 @@ from ocean import Clog, ClogError, Incoming, InvalidValue, Refuse, Reply, RunSta
 from ocean.http.app import make_app
 from ocean.http.framework.clog_routes import rendered
 from ocean.testing import world
-from tests.http.kit import House, house
-from tests.http.shop import LIMIT, envelope, make_shop
+from tests.http.kit import AppWorld, app_world
+from tests.http.shop_clog import LIMIT, envelope, make_shop
 from tests.lifecycle.acting import look
 
 pytestmark = pytest.mark.anyio
 
 
-def said(answer: httpx2.Response, status: int, code: str) -> Any:
-    """The refusal in the shop's envelope."""
+def shop_error(answer: httpx2.Response, status: int, code: str) -> Any:
+    """Return the message of an error in the shop's form after checking it."""
     assert (answer.status_code, answer.headers["x-shop"]) == (status, "closed")
     body = answer.json()
     assert (set(body), body["shop"]) == ({"shop", "error"}, "v1")
@@ -30,12 +30,12 @@ def said(answer: httpx2.Response, status: int, code: str) -> Any:
     return error["text"]
 
 
-async def an_order(h: House) -> str:
+async def an_order(h: AppWorld) -> str:
     return (await h.w.ocean.create_run(session_id="s", clog_id="shop")).run_id
 
 
-async def test_a_route_answers_as_its_contract_has_it() -> None:
-    async with house(more=[make_shop()]) as h:
+async def test_a_route_responds_as_its_contract_defines() -> None:
+    async with app_world(more=[make_shop()]) as h:
         order = await an_order(h)
         paid = await h.post(f"/shop/orders/{order}:pay", {"mode": "now"})
         assert (paid.status_code, paid.json(), paid.headers["x-shop"]) == (202, {"paid": ["now"], "by": None}, "open")
@@ -45,32 +45,32 @@ async def test_a_route_answers_as_its_contract_has_it() -> None:
 
 
 async def test_a_change_pokes_what_is_due() -> None:
-    async with house(more=[make_shop()], poke_ms=500) as h:
+    async with app_world(more=[make_shop()], poke_ms=500) as h:
         order = await an_order(h)
         await h.post(f"/shop/orders/{order}:pay")
         assert (await look(h.w, order)).status is RunStatus.DONE
 
 
 async def test_an_empty_body_is_an_empty_object() -> None:
-    async with house(more=[make_shop()]) as h:
+    async with app_world(more=[make_shop()]) as h:
         answer = await h.http.post(f"/shop/orders/{await an_order(h)}:pay")
         assert (answer.status_code, answer.json()["paid"]) == (202, ["now"])
 
 
 async def test_a_key_makes_the_route_repeatable() -> None:
-    async with house(more=[make_shop()]) as h:
+    async with app_world(more=[make_shop()]) as h:
         order = await an_order(h)
         key = {"Idempotency-Key": "k"}
         first = await h.post(f"/shop/orders/{order}:pay", {}, headers=key)
         again = await h.post(f"/shop/orders/{order}:pay", {}, headers=key)
         assert (first.content, first.status_code) == (again.content, again.status_code)
         other = await h.post(f"/shop/orders/{order}:pay", {"mode": "later"}, headers=key)
-        said(other, 409, "request_key_reused")
+        shop_error(other, 409, "request_key_reused")
         refused = await h.post("/shop/json", {}, headers=key)
-        assert "takes no Idempotency-Key" in said(refused, 400, "idempotency_key_not_taken")
+        assert "does not accept Idempotency-Key" in shop_error(refused, 400, "idempotency_key_not_taken")
         assert (await look(h.w, order)).pending_count == 1
         twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("content-type", "application/json")]
-        said(await h.http.post(f"/shop/orders/{order}:pay", headers=twice, content=b"{}"), 400, "invalid_value")
+        shop_error(await h.http.post(f"/shop/orders/{order}:pay", headers=twice, content=b"{}"), 400, "invalid_value")
 
 
 REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
@@ -94,12 +94,12 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "sent", "status", "code"), REFUSALS)
-async def test_every_refusal_is_in_the_clogs_own_envelope(
+async def test_every_error_has_the_clogs_own_form(
     method: str, path: str, sent: dict[str, Any], status: int, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with house(more=[make_shop()]) as h:
+    async with app_world(more=[make_shop()]) as h:
         answer = await h.http.request(method, path.replace("{order}", await an_order(h)), **sent)
-        text = said(answer, status, code)
+        text = shop_error(answer, status, code)
         assert "secret" not in answer.text
         assert "Traceback" not in answer.text
         if status == 405:
@@ -113,13 +113,13 @@ async def test_every_refusal_is_in_the_clogs_own_envelope(
 
 @pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b"NaN", b"", b"{", b'"\xff"'])
 async def test_json_is_parsed_strictly(body: bytes) -> None:
-    async with house(more=[make_shop()]) as h:
+    async with app_world(more=[make_shop()]) as h:
         answer = await h.http.post("/shop/json", content=body, headers={"content-type": "application/json"})
-        said(answer, 400, "not_json")
+        shop_error(answer, 400, "not_json")
 
 
-async def test_a_body_that_is_no_json_is_for_routes_that_say_so() -> None:
-    async with house(more=[make_shop()]) as h:
+async def test_only_routes_that_declare_it_take_bodies_other_than_json() -> None:
+    async with app_world(more=[make_shop()]) as h:
         echo = await h.http.post("/shop/echo", content=b"\x00\xff", headers={"content-type": "image/x"})
         assert (echo.content, echo.headers["content-type"]) == (b"\x00\xff", "image/x")
         assert echo.headers["x-content-type-options"] == "nosniff"
@@ -128,13 +128,13 @@ async def test_a_body_that_is_no_json_is_for_routes_that_say_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Connection", "X Y", ""])
-async def test_how_an_answer_is_framed_is_not_the_clogs_to_say(name: str) -> None:
-    with pytest.raises(ClogError, match="cannot have the header"):
+async def test_a_clog_cannot_set_framing_headers(name: str) -> None:
+    with pytest.raises(ClogError, match="must not have the header"):
         rendered(Reply("x", headers={name: "1"}))
 
 
-async def test_only_what_reached_its_handler_and_may_change_something_pokes() -> None:
-    async with house(more=[make_shop()], poke_ms=10) as h:
+async def test_only_handled_requests_that_may_change_something_poke() -> None:
+    async with app_world(more=[make_shop()], poke_ms=10) as h:
         pokes = h.w.ocean.observed.pokes
         made = await h.w.ocean.create_api_key("ann", ["admin"])
         h.http.headers["authorization"] = f"Bearer {made.key}"
@@ -147,13 +147,13 @@ async def test_only_what_reached_its_handler_and_may_change_something_pokes() ->
         assert pokes["request"].count == 2
 
 
-async def test_a_query_is_of_the_routes_model() -> None:
-    async with house(more=[make_shop()]) as h:
-        assert await h.asked("/shop/orders", limit=3, tag=["a", "b"]) == {"limit": 3, "tag": ["a", "b"]}
+async def test_a_query_is_an_instance_of_the_routes_model() -> None:
+    async with app_world(more=[make_shop()]) as h:
+        assert await h.get_json("/shop/orders", limit=3, tag=["a", "b"]) == {"limit": 3, "tag": ["a", "b"]}
 
 
-async def test_the_most_particular_path_is_asked_first() -> None:
-    """Whatever the order in which they were said, and by which clog."""
+async def test_the_most_specific_path_is_matched_first() -> None:
+    """In any order of declaration, and by any clog."""
     loose, strict = Clog("loose"), Clog("strict")
 
     def answers(clog: Clog, path: str) -> None:
@@ -165,7 +165,7 @@ async def test_the_most_particular_path_is_asked_first() -> None:
         answers(loose, path)
     for path in ("/a/b", "/a/{id}:do", "/a/{id}/c"):
         answers(strict, path)
-    async with house(more=[loose, strict]) as h:
+    async with app_world(more=[loose, strict]) as h:
 
         async def asked(path: str) -> Any:
             return (await h.http.post(path)).json()
@@ -182,7 +182,7 @@ async def test_the_most_particular_path_is_asked_first() -> None:
         assert await asked("/a/x/y/z") == ["/a/{rest:path}", {"rest": "x/y/z"}]
 
 
-async def test_without_an_envelope_of_its_own_a_clog_has_oceans() -> None:
+async def test_a_clog_without_its_own_error_form_has_oceans() -> None:
     clog = Clog("plain")
 
     @clog.route("GET", "/plain", access="read")
@@ -193,7 +193,7 @@ async def test_without_an_envelope_of_its_own_a_clog_has_oceans() -> None:
     async def put(incoming: Incoming) -> Any:
         return incoming.json()
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         broken = await h.get("/plain")
         assert (broken.status_code, broken.json()["error"]["code"]) == (500, "internal")
         assert "secret" not in broken.text
@@ -201,14 +201,14 @@ async def test_without_an_envelope_of_its_own_a_clog_has_oceans() -> None:
         assert (own.status_code, own.json()) == (400, ["not_json"])
 
 
-async def test_what_an_envelope_says_in_a_header_is_not_said_again() -> None:
+async def test_a_header_set_by_the_error_form_is_not_overwritten() -> None:
     def own(refusal: Any, incoming: Any) -> Any:
         return Reply(refusal.code, 401, {"WWW-Authenticate": "JWT"})
 
     clog = Clog("plain", errors=lambda refusal, incoming: refusal.code)
     clog.route("GET", "/plain/own", access="read", errors=own)(handler)
     clog.route("GET", "/plain/ours", access="read")(handler)
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         await h.w.ocean.create_api_key("ann", ["read"])
         for path, said in (("/plain/own", "JWT"), ("/plain/ours", 'Bearer realm="ocean"')):
             answer = await h.get(path)
@@ -216,7 +216,7 @@ async def test_what_an_envelope_says_in_a_header_is_not_said_again() -> None:
 
 
 @pytest.mark.parametrize("what", ["break", "nonsense", "busy"])
-async def test_what_went_wrong_is_logged_once(what: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_logged_once(what: str, caplog: pytest.LogCaptureFixture) -> None:
     clog = Clog("plain", errors=envelope)
 
     @clog.route("POST", "/plain", access="signal")
@@ -225,12 +225,12 @@ async def test_what_went_wrong_is_logged_once(what: str, caplog: pytest.LogCaptu
             return {1}
         raise StoreBusy("wait") if what == "busy" else RuntimeError("x")
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         assert (await h.post("/plain")).status_code >= 500
     assert len([record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]) == 1
 
 
-async def test_an_envelope_that_breaks_still_tells_nothing() -> None:
+async def test_a_failing_error_function_reveals_nothing() -> None:
     def broken(refusal: Any, incoming: Any) -> Any:
         raise RuntimeError("a secret")
 
@@ -240,13 +240,13 @@ async def test_an_envelope_that_breaks_still_tells_nothing() -> None:
     async def fail(incoming: Incoming) -> Any:
         raise RuntimeError("another secret")
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         answer = await h.get("/plain")
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
         assert "secret" not in answer.text
 
 
-async def test_a_key_is_shown_to_open_routes_only() -> None:
+async def test_only_open_routes_see_the_key() -> None:
     seen: dict[str, Any] = {}
     clog = Clog("seer")
 
@@ -258,7 +258,7 @@ async def test_a_key_is_shown_to_open_routes_only() -> None:
 
     sees("/seer/closed", "read")
     sees("/seer/open", "open")
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         headers = [("x-more", "a"), ("X-More", "b")]
         made = await h.w.ocean.create_api_key("ann", ["read"])
         bearer = ("authorization", f"Bearer {made.key}")
@@ -270,8 +270,8 @@ async def test_a_key_is_shown_to_open_routes_only() -> None:
 
 
 async def test_the_served_document_has_the_clogs_routes() -> None:
-    async with house(more=[make_shop()]) as h:
-        document = await h.asked("/openapi.json")
+    async with app_world(more=[make_shop()]) as h:
+        document = await h.get_json("/openapi.json")
         pay = document["paths"]["/shop/orders/{order_id}:pay"]["post"]
         assert (pay["summary"], pay["x-ocean-scope"], pay["tags"]) == ("Pay an order", "signal", ["shop"])
         assert [each["name"] for each in pay["parameters"]] == ["order_id", "Idempotency-Key"]
@@ -326,7 +326,7 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
         ({"body": dict}, ("pydantic models",)),
     ],
 )
-def test_a_route_that_makes_no_sense_is_refused_where_it_is_said(said: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_an_invalid_route_is_refused_at_its_declaration(said: dict[str, Any], parts: tuple[str, ...]) -> None:
     given: dict[str, Any] = {"method": "GET", "path": "/x", "access": "read"} | said
     refuses(lambda clog: clog.route(given.pop("method"), given.pop("path"), **given)(handler), *parts)
 
@@ -344,14 +344,14 @@ async def test_a_route_without_an_access_policy_stops_the_start() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/more", "/hooks/c1/x", "/healthz", "/docs", "/metrics", "/openapi.json"])
-async def test_a_route_where_oceans_own_are_stops_the_start(path: str) -> None:
+async def test_a_route_that_collides_with_oceans_own_stops_the_start(path: str) -> None:
     clog = Clog("c1")
     clog.route("GET", path, access="open")(handler)
     with pytest.raises(InvalidValue, match=f"GET {path} of clog 'c1' is where Ocean's own routes are"):
         await starts(clog)
 
 
-async def test_two_routes_at_one_place_stop_the_start() -> None:
+async def test_two_equal_routes_stop_the_start() -> None:
     one, other = Clog("one"), Clog("other")
     one.route("GET", "/x/{a}", access="read")(handler)
     other.route("PUT", "/x/{b}", access="read")(handler)
@@ -361,7 +361,7 @@ async def test_two_routes_at_one_place_stop_the_start() -> None:
         await starts(one, other)
 
 
-def test_a_clog_says_what_the_generic_routes_may_do() -> None:
+def test_a_clog_declares_what_the_generic_routes_may_do() -> None:
     everything = {"create", "signal", "call", "cancel", "pause", "retry", "delete", "work"}
     assert Clog("a").allows == everything
     assert make_shop().allows == set()
@@ -373,7 +373,7 @@ def test_a_clog_says_what_the_generic_routes_may_do() -> None:
         Clog("a", generic="signal")  # type: ignore[arg-type]
 
 
-async def test_a_world_can_be_asked_as_a_server_is() -> None:
+async def test_a_world_can_receive_requests_like_a_server() -> None:
     async with world(clogs=[make_shop()]) as w:
         order = (await w.ocean.create_run(session_id="s", clog_id="shop")).run_id
         paid = await w.request("POST", f"/shop/orders/{order}:pay", json={"mode": "now"})
@@ -385,7 +385,7 @@ async def test_a_world_can_be_asked_as_a_server_is() -> None:
             assert (await w.request("GET", path)).json() == ["é a/b"]
 
 
-async def test_a_key_whose_request_is_at_work_is_refused_meanwhile() -> None:
+async def test_a_key_whose_request_is_running_is_refused() -> None:
     clog, begun, go_on = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
 
     @clog.route("POST", "/slow", access="signal", keyed=True)
@@ -394,7 +394,7 @@ async def test_a_key_whose_request_is_at_work_is_refused_meanwhile() -> None:
         await go_on.wait()
         return "done"
 
-    async with house(more=[clog]) as h, anyio.create_task_group() as tasks:
+    async with app_world(more=[clog]) as h, anyio.create_task_group() as tasks:
         answers: list[httpx2.Response] = []
 
         async def first() -> None:
@@ -402,12 +402,12 @@ async def test_a_key_whose_request_is_at_work_is_refused_meanwhile() -> None:
 
         tasks.start_soon(first)
         await begun.wait()
-        said(await h.post("/slow", headers={"Idempotency-Key": "k"}), 409, "request_running")
+        shop_error(await h.post("/slow", headers={"Idempotency-Key": "k"}), 409, "request_running")
         go_on.set()
     assert [answer.json() for answer in answers] == ["done"]
 
 
-async def test_a_contract_may_answer_a_repeat_during_the_work_by_itself() -> None:
+async def test_a_contract_may_respond_to_a_repeated_running_request_itself() -> None:
     clog, begun, go_on = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
 
     @clog.route("POST", "/slow", access="signal", keyed="own")
@@ -418,7 +418,7 @@ async def test_a_contract_may_answer_a_repeat_during_the_work_by_itself() -> Non
         await go_on.wait()
         return "done"
 
-    async with house(more=[clog]) as h, anyio.create_task_group() as tasks:
+    async with app_world(more=[clog]) as h, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(h.post, "/slow", headers={"Idempotency-Key": "k"}))
         await begun.wait()
         assert (await h.post("/slow", headers={"Idempotency-Key": "k"})).json() == "k is at work"
@@ -429,7 +429,7 @@ class Empty(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-async def test_a_check_is_asked_once_the_sender_is_known_and_before_the_body_is_looked_at() -> None:
+async def test_a_check_is_called_after_authentication_and_before_the_body_is_read() -> None:
     clog = Clog("strict", errors=envelope)
 
     def has_header(incoming: Incoming) -> None:
@@ -440,21 +440,21 @@ async def test_a_check_is_asked_once_the_sender_is_known_and_before_the_body_is_
     async def work(incoming: Incoming) -> Any:
         return "done"
 
-    async with house(more=[clog]) as h:
-        said(await h.post("/strict", {"more": 1}), 401, "no_sub")
-        said(await h.post("/strict", {"more": 1}, headers={"x-sub": "ann"}), 400, "invalid_body")
+    async with app_world(more=[clog]) as h:
+        shop_error(await h.post("/strict", {"more": 1}), 401, "no_sub")
+        shop_error(await h.post("/strict", {"more": 1}, headers={"x-sub": "ann"}), 400, "invalid_body")
         assert (await h.post("/strict", headers={"x-sub": "ann"})).json() == "done"
         await h.w.ocean.create_api_key("ann", ["signal"])
-        said(await h.post("/strict"), 401, "not_authenticated")
+        shop_error(await h.post("/strict"), 401, "not_authenticated")
 
 
-async def test_a_reply_under_a_request_id_of_its_own_keeps_it() -> None:
+async def test_a_reply_keeps_a_request_id_of_its_own() -> None:
     clog = Clog("own")
 
     @clog.route("GET", "/own", access="read")
     async def own(incoming: Incoming) -> Any:
         return Reply(incoming.request_id, headers={"X-Request-Id": "the-first"})
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         answer = await h.http.get("/own", headers={"X-Request-Id": "mine"})
         assert (answer.json(), answer.headers.get_list("x-request-id")) == ("mine", ["the-first"])

@@ -1,11 +1,11 @@
-"""Who is told that a server stops: everybody who waits then, and nobody else."""
+"""Shutdown: the callbacks of all open waits are called, and no others."""
 
 from contextlib import ExitStack
 
-from ocean.http.framework.shutdown import Stopping
+from ocean.http.framework.call import Stopping
 
 
-def test_who_waits_is_told_and_who_no_longer_does_is_not() -> None:
+def test_callbacks_are_called_only_while_their_block_runs() -> None:
     stopping, told = Stopping(), list[str]()
     with stopping.calling(lambda: told.append("before")):
         pass
@@ -16,7 +16,7 @@ def test_who_waits_is_told_and_who_no_longer_does_is_not() -> None:
     assert told == ["now"]
 
 
-def test_whoever_stops_waiting_when_told_keeps_it_from_nobody() -> None:
+def test_a_callback_that_removes_itself_does_not_skip_others() -> None:
     stopping, told = Stopping(), list[str]()
     with ExitStack() as waiting:
 

@@ -1,4 +1,4 @@
-"""Webhooks over HTTP: what is let in, what a repeated delivery gets, and that its effect is one."""
+"""Webhooks over HTTP: which deliveries are accepted, and that a repeated delivery has one effect."""
 
 import base64
 import json
@@ -27,8 +27,8 @@ from ocean.kernel.store import Request
 from ocean.kernel.verbs.webhooks import KEY
 from ocean.state.ids import derived_id
 from ocean.testing import world
-from tests.http.kit import House, error_of, house
-from tests.http.shop import NEXT_SECRET, SECRET, envelope, make_hooked
+from tests.http.kit import AppWorld, app_world, error_of
+from tests.http.shop_clog import NEXT_SECRET, SECRET, envelope, make_till
 from tests.lifecycle.acting import look
 
 pytestmark = pytest.mark.anyio
@@ -42,14 +42,14 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAID_SECRET", SECRET)
 
 
-async def an_order(h: House) -> str:
-    """A run that waits to be paid."""
+async def an_order(h: AppWorld) -> str:
+    """Create a run that waits for its payment."""
     run = await h.w.ocean.create_run(session_id="s", clog_id="till")
     return run.run_id
 
 
 async def deliver(
-    h: House, body: Any, id: str = "msg_1", *, secret: str = SECRET, path: str = "/hooks/till/paid", **changed: str
+    h: AppWorld, body: Any, id: str = "msg_1", *, secret: str = SECRET, path: str = "/hooks/till/paid", **changed: str
 ) -> httpx2.Response:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = sign_webhook(secret, id, raw, sent_at=h.w.clock.now())
@@ -57,13 +57,13 @@ async def deliver(
     return await h.http.post(path, content=raw, headers=headers)
 
 
-async def counted(h: House) -> int:
+async def counted(h: AppWorld) -> int:
     answer: int | None = await h.w.ocean.call_clog(clog_id="till", method="count")
     return answer or 0
 
 
 async def test_a_delivery_signals_a_run_in_one_commit() -> None:
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         order = await an_order(h)
         before = await h.w.ocean.last_cursor()
         answer = await deliver(h, {"order": order, "sum": 5})
@@ -80,7 +80,7 @@ async def test_a_delivery_signals_a_run_in_one_commit() -> None:
 
 
 async def test_a_delivery_pokes_what_is_due() -> None:
-    async with house(more=[make_hooked()], poke_ms=500) as h:
+    async with app_world(more=[make_till()], poke_ms=500) as h:
         order = await an_order(h)
         await deliver(h, {"order": order, "sum": 5})
         assert (await look(h.w, order)).status is RunStatus.DONE
@@ -93,15 +93,15 @@ async def test_each_delivery_makes_a_run_of_its_own() -> None:
     async def opened(tick: Tick, delivery: Delivery) -> str:
         return await tick.create_run(clog_id="desk", input=delivery.body)
 
-    async with house(more=[desk]) as h:
+    async with app_world(more=[desk]) as h:
         answers = [await deliver(h, 1, id, path="/hooks/desk/opened") for id in ("msg_1", "msg_2", "msg_1")]
         first, second, again = [answer.json()["answer"] for answer in answers]
         assert first == again != second
         assert {run.run_id for run in (await h.w.ocean.list_runs()).runs} == {first, second}
 
 
-async def test_a_delivery_that_is_not_let_in_pokes_nothing() -> None:
-    async with house(more=[make_hooked()], poke_ms=100) as h:
+async def test_a_refused_delivery_pokes_nothing() -> None:
+    async with app_world(more=[make_till()], poke_ms=100) as h:
         assert (await deliver(h, {}, secret=NEXT_SECRET)).status_code == 401
         assert (await deliver(h, b"not json")).status_code == 400
         assert "request" not in h.w.ocean.observed.pokes
@@ -109,8 +109,8 @@ async def test_a_delivery_that_is_not_let_in_pokes_nothing() -> None:
         assert h.w.ocean.observed.pokes["request"].count == 1
 
 
-async def test_a_delivery_that_comes_again_has_no_second_effect() -> None:
-    async with house(more=[make_hooked()]) as h:
+async def test_a_repeated_delivery_has_no_second_effect() -> None:
+    async with app_world(more=[make_till()]) as h:
         order = await an_order(h)
         first = await deliver(h, {"order": order, "sum": 5})
         h.w.clock.advance(60_000)
@@ -125,8 +125,8 @@ async def test_a_delivery_that_comes_again_has_no_second_effect() -> None:
         assert await counted(h) == 2
 
 
-async def test_a_webhook_may_refuse_what_comes_again() -> None:
-    async with house(more=[make_hooked(replays="refuse")]) as h:
+async def test_a_webhook_may_refuse_repeated_deliveries() -> None:
+    async with app_world(more=[make_till(replays="refuse")]) as h:
         order = await an_order(h)
         assert (await deliver(h, {"order": order, "sum": 5})).status_code == 200
         again = await deliver(h, {"order": order, "sum": 5})
@@ -135,7 +135,7 @@ async def test_a_webhook_may_refuse_what_comes_again() -> None:
 
 
 async def test_an_id_is_kept_for_a_day_and_longer_without_a_sweep() -> None:
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         order = await an_order(h)
         body = {"order": order, "sum": 5}
         await deliver(h, body)
@@ -149,23 +149,23 @@ async def test_an_id_is_kept_for_a_day_and_longer_without_a_sweep() -> None:
         assert await counted(h) == 2
 
 
-async def test_ids_of_two_webhooks_do_not_meet() -> None:
-    clog = make_hooked()
+async def test_two_webhooks_may_use_the_same_delivery_id() -> None:
+    clog = make_till()
 
     @clog.webhook("other", secrets="env:PAID_SECRET")
     async def other(tick: Tick, delivery: Delivery) -> str:
         return "another"
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         body = {"order": await an_order(h), "sum": 5}
         await deliver(h, body)
         answer = await deliver(h, body, path="/hooks/till/other")
         assert answer.json() == {"answer": "another", "replayed": False}
 
 
-async def test_nobody_can_use_up_the_key_of_a_delivery() -> None:
-    """An Idempotency-Key is a header, and no header holds what a delivery's request key holds."""
-    async with house(more=[make_hooked()]) as h:
+async def test_a_request_cannot_use_the_idempotency_key_of_a_delivery() -> None:
+    """The request key of a delivery contains a character that no header can contain."""
+    async with app_world(more=[make_till()]) as h:
         await deliver(h, {"order": await an_order(h), "sum": 5})
         key = KEY + derived_id("till", "paid", "msg_1")
         assert "\n" in key
@@ -191,7 +191,7 @@ async def test_deliveries_of_one_id_at_the_same_time_have_one_effect() -> None:
         await tick.signal(delivery.body["order"], "paid")
         return len(arrived)
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         order = await an_order(h)
         answers: list[Any] = []
 
@@ -205,8 +205,8 @@ async def test_deliveries_of_one_id_at_the_same_time_have_one_effect() -> None:
         assert len(await h.w.ocean.list_inputs(order)) == 1
 
 
-async def test_an_answer_that_was_lost_after_the_commit_is_given_to_the_next_attempt() -> None:
-    async with house(more=[make_hooked()]) as h:
+async def test_a_response_lost_after_the_commit_is_returned_to_the_next_attempt() -> None:
+    async with app_world(more=[make_till()]) as h:
         order = await an_order(h)
         body = json.dumps({"order": order, "sum": 5}).encode()
         headers = sign_webhook(SECRET, "msg_1", body, sent_at=h.w.clock.now())
@@ -236,7 +236,7 @@ async def test_an_answer_that_was_lost_after_the_commit_is_given_to_the_next_att
 
 
 async def test_a_handler_that_breaks_stores_nothing_and_is_called_again() -> None:
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         cursor = await h.w.ocean.last_cursor()
         for _ in range(2):
             answer = await deliver(h, {"break": True})
@@ -247,21 +247,21 @@ async def test_a_handler_that_breaks_stores_nothing_and_is_called_again() -> Non
 
 
 async def test_a_handler_that_refuses_has_its_status_and_is_called_once() -> None:
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         answers = [await deliver(h, {"refuse": True}) for _ in range(2)]
         assert [(answer.status_code, error_of(answer)["code"]) for answer in answers] == [(422, "no_order")] * 2
         assert len(await h.w.ocean.read_events(types=["refused"])) == 1
 
 
 def changed(answer: httpx2.Response) -> dict[str, Any]:
-    """An answer without what is new in each."""
+    """Return a response without the parts that differ each time."""
     error = error_of(answer)
     return {"status": answer.status_code} | {name: error[name] for name in ("code", "message", "details", "retryable")}
 
 
 @pytest.mark.parametrize("path", ["/hooks/till/gone", "/hooks/gone/paid", "/hooks/c/echo", "/hooks/till/count"])
-async def test_a_webhook_that_is_not_there_looks_like_a_wrong_signature(path: str) -> None:
-    async with house(more=[make_hooked(most_bytes=10)]) as h:
+async def test_a_missing_webhook_looks_like_a_wrong_signature(path: str) -> None:
+    async with app_world(more=[make_till(most_bytes=10)]) as h:
         for body in (b"{}", b"not json", b" " * 2_000_000):
             wrong = changed(await deliver(h, body, secret=NEXT_SECRET))
             for secret in (SECRET, NOBODYS):
@@ -284,8 +284,8 @@ async def test_a_webhook_that_is_not_there_looks_like_a_wrong_signature(path: st
     ],
     ids=str,
 )
-async def test_what_is_not_signed_so_has_no_effect(wrong: dict[str, str]) -> None:
-    async with house(more=[make_hooked()]) as h:
+async def test_a_delivery_with_a_wrong_signature_has_no_effect(wrong: dict[str, str]) -> None:
+    async with app_world(more=[make_till()]) as h:
         cursor = await h.w.ocean.last_cursor()
         answer = await deliver(h, {"order": "x", "sum": 5}, **wrong)
         assert (answer.status_code, error_of(answer)["code"]) == (401, "webhook_refused")
@@ -294,8 +294,8 @@ async def test_what_is_not_signed_so_has_no_effect(wrong: dict[str, str]) -> Non
         assert (await counted(h), await h.w.ocean.last_cursor()) == (0, cursor)
 
 
-async def test_bodies_are_looked_at_once_the_signature_holds() -> None:
-    async with house(more=[make_hooked(most_bytes=100)]) as h:
+async def test_bodies_are_parsed_after_the_signature_is_verified() -> None:
+    async with app_world(more=[make_till(most_bytes=100)]) as h:
         for body, status, code in (
             (b"not json", 400, "not_json"),
             (b'{"a": 1, "a": 2}', 400, "not_json"),
@@ -309,14 +309,14 @@ async def test_bodies_are_looked_at_once_the_signature_holds() -> None:
 
 async def test_a_secret_is_replaced_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAID_SECRET", f"{SECRET} {NEXT_SECRET}")
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         body = {"order": await an_order(h), "sum": 1}
         assert (await deliver(h, body, "msg_1")).status_code == 200
         assert (await deliver(h, body, "msg_2", secret=NEXT_SECRET)).status_code == 200
 
 
 async def test_a_missing_secret_stops_the_start_and_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world(clogs=[make_hooked()]) as w:
+    async with world(clogs=[make_till()]) as w:
         app = make_app(w.ocean)
         assert SECRET not in repr(vars(app)) + repr(app.routes) + repr(w.ocean.clogs[0].webhooks)
         monkeypatch.delenv("PAID_SECRET")
@@ -325,7 +325,7 @@ async def test_a_missing_secret_stops_the_start_and_no_secret_is_shown(monkeypat
 
 
 async def test_a_webhook_is_no_method() -> None:
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         for name in ("paid", "webhook paid"):
             answer = await h.post(f"/v1/clogs/till/call/{name}")
             assert error_of(answer)["code"] == "unknown_method"
@@ -337,8 +337,8 @@ async def test_a_webhook_is_no_method() -> None:
     "wrong",
     [Delivery("", {}, 1), Delivery("m", {}, -1), Delivery("m", {}, "now"), Delivery("m", object(), 1), "m"],  # type: ignore[arg-type]
 )
-async def test_what_is_no_delivery_is_refused_in_python_too(wrong: Any) -> None:
-    async with house(more=[make_hooked()]) as h:
+async def test_an_invalid_delivery_is_refused_in_python_too(wrong: Any) -> None:
+    async with app_world(more=[make_till()]) as h:
         cursor = await h.w.ocean.last_cursor()
         with pytest.raises(InvalidValue):
             await h.w.ocean.receive_webhook("till", "paid", wrong)
@@ -346,7 +346,7 @@ async def test_what_is_no_delivery_is_refused_in_python_too(wrong: Any) -> None:
 
 
 async def test_a_webhook_has_its_clogs_envelope() -> None:
-    async with house(more=[make_hooked(errors=envelope)]) as h:
+    async with app_world(more=[make_till(errors=envelope)]) as h:
         for answer, status, code in (
             (await deliver(h, {}, webhook_id="other"), 401, "SHOP_WEBHOOK_REFUSED"),
             (await deliver(h, {"break": True}), 500, "SHOP_INTERNAL"),
@@ -355,7 +355,7 @@ async def test_a_webhook_has_its_clogs_envelope() -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
-async def test_a_plain_function_can_be_a_webhook_and_any_name_be_reached() -> None:
+async def test_a_plain_function_can_be_a_webhook_with_any_name() -> None:
     clog = Clog("to/ll: é")
 
     @clog.webhook("paid", secrets="env:PAID_SECRET")
@@ -363,15 +363,15 @@ async def test_a_plain_function_can_be_a_webhook_and_any_name_be_reached() -> No
         tick.block(tick.emit("heard", delivery.body))
         return delivery.body
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         answer = await deliver(h, [1], path="/hooks/to%2Fll%3A%20%C3%A9/paid")
         assert answer.json() == {"answer": [1], "replayed": False}
         assert [event.payload for event in await h.w.ocean.read_events(types=["heard"])] == [[1]]
 
 
-async def test_the_served_document_says_how_to_deliver_and_not_where() -> None:
-    async with house(more=[make_hooked()]) as h:
-        document = await h.asked("/openapi.json")
+async def test_the_document_describes_deliveries_but_lists_no_webhooks() -> None:
+    async with app_world(more=[make_till()]) as h:
+        document = await h.get_json("/openapi.json")
         assert [path for path in document["paths"] if path.startswith("/hooks")] == ["/hooks/{clog_id}/{name}"]
         assert "paid" not in (await h.get("/docs")).text
 
@@ -387,7 +387,7 @@ async def test_a_webhook_may_be_called_in_a_session(session: Any) -> None:
         found = rows.by_key["order-1"]
         return [tick.session_id, found and found.run_id]
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         run = await h.w.ocean.create_run(session_id="s1", clog_id="till", dedupe_key="order-1")
         answer = await deliver(h, {"project": "s1"})
         assert answer.json()["answer"] == ["s1", run.run_id]
@@ -406,7 +406,7 @@ async def test_a_session_that_cannot_be_read_is_refused() -> None:
     async def paid(tick: Tick, delivery: Delivery) -> Any:
         return tick.session_id
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         for body, status, code in (({}, 400, "no_project"), ({"project": 5}, 400, "invalid_value")):
             answer = await deliver(h, body)
             assert (answer.status_code, error_of(answer)["code"]) == (status, code)
@@ -414,7 +414,7 @@ async def test_a_session_that_cannot_be_read_is_refused() -> None:
 
 
 async def test_a_delivery_is_counted_by_its_route_and_not_by_its_webhook() -> None:
-    async with house(more=[make_hooked()]) as h:
+    async with app_world(more=[make_till()]) as h:
         await deliver(h, {})
         told = (await h.get("/metrics")).text
         assert 'ocean_http_requests_total{method="POST",route="/hooks/{clog_id}/{name}"' in told

@@ -1,4 +1,4 @@
-"""A clog that says what it is told to, for streams to carry."""
+"""A clog with a method that emits an event with its payload, for tests of streams."""
 
 from typing import Any
 

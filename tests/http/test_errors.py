@@ -1,4 +1,4 @@
-"""What is refused, and how it is said: every wrong body names its field, every refusal has the one envelope."""
+"""Errors: every invalid body names its field, and every error has the same envelope."""
 
 import logging
 from collections.abc import Callable
@@ -23,10 +23,10 @@ from ocean import (
     StepFailed,
     ToolFailed,
 )
-from ocean.http.framework.middleware import HANDLERS, LONGEST_PATH, Answering
+from ocean.http.framework.middleware import EXCEPTION_HANDLERS, LONGEST_PATH, RequestMiddleware
 from ocean.http.handlers.leases import COMPLETION_BYTES
 from ocean.state.values import MAX_BYTES
-from tests.http.kit import CLAIM, House, error_of
+from tests.http.kit import CLAIM, AppWorld, error_of
 from tests.lifecycle.acting import dump
 
 pytestmark = pytest.mark.anyio
@@ -62,8 +62,8 @@ DONE = {"type": "done"}
     ],
     ids=str,
 )
-async def test_a_wrong_claim_names_its_field(h: House, body: Any, field: str) -> None:
-    await h.run({})
+async def test_a_wrong_claim_names_its_field(h: AppWorld, body: Any, field: str) -> None:
+    await h.new_external_run({})
     before = await dump(h.w)
     error = error_of(await h.post("/v1/leases", body))
     assert (error["code"], error["httpStatus"], error["retryable"]) == ("invalid_body", 400, False)
@@ -99,8 +99,8 @@ async def test_a_wrong_claim_names_its_field(h: House, body: Any, field: str) ->
     ],
     ids=str,
 )
-async def test_a_wrong_completion_names_its_field_and_leaves_the_lease(h: House, body: Any, field: str) -> None:
-    lease = await h.leased({})
+async def test_a_wrong_completion_names_its_field_and_leaves_the_lease(h: AppWorld, body: Any, field: str) -> None:
+    lease = await h.new_lease({})
     error = error_of(await h.post(f"/v1/leases/{lease['leaseId']}/complete", body))
     assert (error["code"], error["httpStatus"]) == ("invalid_body", 400)
     named = [each["field"] for each in error["details"]["fields"]]
@@ -108,10 +108,10 @@ async def test_a_wrong_completion_names_its_field_and_leaves_the_lease(h: House,
     assert (await h.complete(lease, DONE)).status_code == 200
 
 
-async def test_a_row_cannot_be_both_written_and_cleared(h: House) -> None:
-    lease = await h.leased({})
+async def test_a_row_cannot_be_both_written_and_cleared(h: AppWorld) -> None:
+    lease = await h.new_lease({})
     error = error_of(await h.complete(lease, DONE, row=None, clearRow=True))
-    assert error["message"] == "row writes the row and clearRow removes it; give one of them"
+    assert error["message"] == "row and clearRow must not be given together: one writes the row, the other removes it"
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ async def test_a_row_cannot_be_both_written_and_cleared(h: House) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, more: Any, told: str) -> None:
-    lease = await h.leased({})
+async def test_a_value_that_cannot_be_stored_is_refused_with_its_location(h: AppWorld, more: Any, told: str) -> None:
+    lease = await h.new_lease({})
     answer = await h.complete(lease, DONE, **more)
     error = error_of(answer)
     assert (error["code"], error["httpStatus"]) == ("invalid_value", 400)
@@ -137,16 +137,16 @@ async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, m
 @pytest.mark.parametrize(
     ("body", "code", "told"),
     [
-        (b"", "not_json", "the body is not JSON"),
-        (b"{", "not_json", "the body is not JSON"),
-        (b"\xff", "not_json", "the body is not JSON"),
-        (b'{"clogId": "x"} {}', "not_json", "the body is not JSON"),
-        (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body is not JSON: an object has 'clogId' twice"),
-        (b'{"leaseMs": NaN}', "not_json", "the body is not JSON: NaN is no JSON number"),
-        (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body is not JSON"),
-        (b"[" * 100_000, "not_json", "the body is not JSON: it is nested too deeply"),
-        (b"[]", "invalid_body", "the body is a JSON object"),
-        (b"null", "invalid_body", "the body is a JSON object"),
+        (b"", "not_json", "the body must be JSON"),
+        (b"{", "not_json", "the body must be JSON"),
+        (b"\xff", "not_json", "the body must be JSON"),
+        (b'{"clogId": "x"} {}', "not_json", "the body must be JSON"),
+        (b'{"clogId": "x", "clogId": "y"}', "not_json", "the body must be JSON: an object has 'clogId' twice"),
+        (b'{"leaseMs": NaN}', "not_json", "the body must be JSON: NaN is no JSON number"),
+        (b'{"leaseMs": ' + b"9" * 5_000 + b"}", "not_json", "the body must be JSON"),
+        (b"[" * 100_000, "not_json", "the body must be JSON: it is nested too deeply"),
+        (b"[]", "invalid_body", "the body must be a JSON object"),
+        (b"null", "invalid_body", "the body must be a JSON object"),
         (b'{"leaseMs": 1e999, "clogId": "x", "workerId": "w"}', "invalid_body", "leaseMs: "),
         (rb'{"clogId": "x", "workerId": "\ud800"}', "invalid_value", "worker_id contains a lone surrogate"),
         (rb'{"clogId": "x", "workerId": "w", "\ud800": 1}', "invalid_body", "Input should be a valid string"),
@@ -155,7 +155,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, m
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_hostile_body_is_refused_in_words(h: House, body: bytes, code: str, told: str) -> None:
+async def test_a_malformed_body_is_refused_with_a_reason(h: AppWorld, body: bytes, code: str, told: str) -> None:
     answer = await h.http.post("/v1/leases", content=body, headers=JSON)
     error = error_of(answer)
     assert (error["code"], error["httpStatus"]) == (code, 400)
@@ -163,26 +163,26 @@ async def test_a_hostile_body_is_refused_in_words(h: House, body: bytes, code: s
     assert len(answer.content) < 2_000
 
 
-async def test_a_long_name_that_nobody_knows_does_not_come_back_whole(h: House) -> None:
+async def test_a_long_unknown_name_is_shortened_in_the_error(h: AppWorld) -> None:
     answer = await h.post("/v1/leases", CLAIM | {f"{n}{'x' * 10_000}": 1 for n in range(50)})
     assert len(answer.content) < 6_000
     assert error_of(answer)["message"].endswith("(and 49 more)")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
-async def test_a_body_of_another_kind_is_refused(h: House, kind: str) -> None:
+async def test_a_body_of_another_content_type_is_refused(h: AppWorld, kind: str) -> None:
     answer = await h.http.post("/v1/leases", content=b"{}", headers={"content-type": kind})
     assert (answer.status_code, error_of(answer)["code"]) == (415, "wrong_content_type")
 
 
-async def test_the_character_set_may_be_named(h: House) -> None:
+async def test_the_character_set_may_be_named(h: AppWorld) -> None:
     headers = {"content-type": "Application/JSON; charset=utf-8"}
     answer = await h.http.post("/v1/leases", content=b'{"clogId": "x", "workerId": "w"}', headers=headers)
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize(("path", "most"), [("/v1/leases", MAX_BYTES), ("/v1/leases/l/complete", COMPLETION_BYTES)])
-async def test_a_body_is_counted_as_it_comes(h: House, path: str, most: int) -> None:
+async def test_a_body_is_measured_as_it_arrives(h: AppWorld, path: str, most: int) -> None:
     for size, status in ((most, 400), (most + 1, 413)):
         answer = await h.http.post(path, content=b" " * size, headers=JSON)
         assert answer.status_code == status
@@ -193,7 +193,7 @@ async def test_a_body_is_counted_as_it_comes(h: House, path: str, most: int) -> 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/v1/leases", "/v1/leases/l/renew", "/v1/leases/l/complete"])
-async def test_another_method_is_told_which_one_is_allowed(h: House, method: str, path: str) -> None:
+async def test_a_wrong_method_gets_the_allowed_one(h: AppWorld, method: str, path: str) -> None:
     answer = await h.http.request(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert error_of(answer)["code"] == "method_not_allowed"
@@ -201,14 +201,14 @@ async def test_another_method_is_told_which_one_is_allowed(h: House, method: str
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/leases/", "/v1/leases/l", "/v1/leases/a/b/renew"])
-async def test_an_unknown_path_is_not_found(h: House, path: str) -> None:
+async def test_an_unknown_path_is_not_found(h: AppWorld, path: str) -> None:
     answer = await h.post(path)
     assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
     assert "GET /docs" in error_of(answer)["message"]
 
 
 @pytest.mark.parametrize("part", ["a", "%41", "/", "é"])
-async def test_a_path_that_no_name_could_make_is_not_looked_at(h: House, part: str) -> None:
+async def test_a_path_that_is_too_long_is_refused_unparsed(h: AppWorld, part: str) -> None:
     answer = await h.get("/v1/runs/" + part * LONGEST_PATH)
     assert answer.status_code == 414
     assert (error_of(answer)["code"], error_of(answer)["details"]) == ("path_too_long", {"mostBytes": LONGEST_PATH})
@@ -219,7 +219,7 @@ async def test_a_path_that_no_name_could_make_is_not_looked_at(h: House, part: s
     assert (await h.get(longest + "AA")).status_code == 414
 
 
-async def test_a_server_that_does_not_tell_the_spelling_has_the_same_limit(h: House) -> None:
+async def test_a_server_without_raw_paths_has_the_same_limit(h: AppWorld) -> None:
     app = h.http._transport.app  # type: ignore[attr-defined]
 
     async def without_spelling(scope: Any, receive: Any, send: Any) -> None:
@@ -230,7 +230,7 @@ async def test_a_server_that_does_not_tell_the_spelling_has_the_same_limit(h: Ho
         assert (await http.get("/v1/runs/" + "a" * LONGEST_PATH)).status_code == 414
 
 
-async def test_a_lease_id_that_is_none_is_lost_or_refused(h: House) -> None:
+async def test_an_invalid_lease_id_is_lost_or_refused(h: AppWorld) -> None:
     for lease_id, status, code in (("none", 409, "lease_lost"), ("l" * 257, 400, "invalid_value")):
         answer = await h.post(f"/v1/leases/{lease_id}/renew")
         assert (answer.status_code, error_of(answer)["code"]) == (status, code)
@@ -238,14 +238,14 @@ async def test_a_lease_id_that_is_none_is_lost_or_refused(h: House) -> None:
 
 
 @pytest.mark.parametrize("given", ["abc-1", "A.b_c~:9", "x" * 128])
-async def test_a_request_keeps_the_id_it_came_with(h: House, given: str) -> None:
+async def test_a_request_keeps_the_id_it_came_with(h: AppWorld, given: str) -> None:
     answers = [await h.post("/v1/leases", body, headers={"x-request-id": given}) for body in (CLAIM, {})]
     assert [answer.headers["x-request-id"] for answer in answers] == [given, given]
     assert error_of(answers[1])["requestId"] == given
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a\tb", "x" * 129, '"', "<b>"])
-async def test_a_request_without_a_fitting_id_is_given_one(h: House, given: str) -> None:
+async def test_a_request_without_a_valid_id_gets_one(h: AppWorld, given: str) -> None:
     made = [(await h.post("/v1/leases", {}, headers={"x-request-id": given})).headers["x-request-id"] for _ in "ab"]
     assert given not in made
     assert len({*made}) == 2
@@ -257,7 +257,9 @@ async def answer_to(error: Exception) -> httpx2.Response:
         raise error
 
     app = Starlette(
-        routes=[Route("/secret-path", fail)], exception_handlers=HANDLERS, middleware=[Middleware(Answering)]
+        routes=[Route("/secret-path", fail)],
+        exception_handlers=EXCEPTION_HANDLERS,
+        middleware=[Middleware(RequestMiddleware)],
     )
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
         return await http.get("/secret-path")
@@ -287,7 +289,7 @@ def made(kind: type[OceanError]) -> OceanError:
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
-async def test_every_refusal_of_ocean_has_its_envelope(kind: type[OceanError]) -> None:
+async def test_every_error_of_ocean_has_its_envelope(kind: type[OceanError]) -> None:
     error = made(kind)
     answer = await answer_to(error)
     said = error_of(answer)
@@ -302,7 +304,7 @@ async def test_there_are_errors_to_test() -> None:
     assert len(ERRORS) > 20
 
 
-async def test_a_refusal_that_says_when_is_passed_on_in_seconds() -> None:
+async def test_retry_after_is_sent_in_seconds() -> None:
     answer = await answer_to(ocean.StoreBusy("busy", retry_after_ms=1_001))
     assert answer.headers["retry-after"] == "2"
     assert (await answer_to(ocean.StoreBusy("busy"))).headers["retry-after"] == "1"
@@ -312,7 +314,7 @@ async def test_a_long_message_is_cut_off() -> None:
     assert error_of(await answer_to(ocean.InvalidValue("x" * 5_000)))["message"] == "x" * 1_000
 
 
-async def test_what_nobody_expected_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_logged_and_not_revealed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="ocean.http"):
         answer = await answer_to(ValueError("the inner secret"))
     error = error_of(answer)

@@ -1,4 +1,4 @@
-"""Methods as tools: what they are called, and what they say that they take."""
+"""Methods as tools: their names and the schemas of their payloads."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from ocean import Clog, Tick
-from ocean.mcp.method_tools import method_tools
 from ocean.mcp.schemas import schemas
+from ocean.mcp.tools import method_tools
 
 
 class Item(BaseModel):
@@ -33,18 +33,18 @@ def with_method(clog_id: str, name: str, hint: object = Any) -> Clog:
 
 def test_a_payload_of_models_is_described_whole() -> None:
     (tool,) = method_tools([with_method("shop", "buy", Cart)])
-    schema = schemas().takes(tool)
+    schema = schemas().input_of(tool)
     jsonschema.validate({"payload": {"items": [{"name": "a book"}]}}, schema)
     assert not jsonschema.Draft202012Validator(schema).is_valid({"payload": {"items": [{"nam": 1}]}})
 
 
 @pytest.mark.parametrize("hint", [Any, object(), "Nowhere", print])
-def test_a_payload_that_says_nothing_may_be_anything(hint: object) -> None:
+def test_a_payload_without_annotation_may_be_anything(hint: object) -> None:
     (tool,) = method_tools([with_method("shop", "buy", hint)])
-    jsonschema.validate({"payload": ["anything"]}, schemas().takes(tool))
+    jsonschema.validate({"payload": ["anything"]}, schemas().input_of(tool))
 
 
-def test_a_method_whose_name_does_not_fit_or_is_not_its_own_is_left_to_call_method() -> None:
+def test_a_method_with_an_invalid_or_ambiguous_name_is_no_tool() -> None:
     clogs = [
         with_method("a", "b__c"),
         with_method("a__b", "c"),

@@ -1,4 +1,4 @@
-"""Lines: what a waiting reader is told past its server, and when it is the server's to send after all."""
+"""Direct writes: which events bypass the server, and when the server sends them after all."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ import pytest
 
 from ocean import Event, Ok, Outcome, Tick
 from ocean.http.streaming import frames as framing
-from ocean.http.streaming.direct_write import LAST_CHUNK, Line, LineProtocol
-from tests.http.watchers import Served, Watcher, served
+from ocean.http.streaming.direct_write import LAST_CHUNK, DirectWriteProtocol, DirectWriter
+from tests.http.stream_client import StreamServer, Watcher, stream_server
 from tests.lifecycle.acting import Script, let_others_go_on
 from tests.races.arranging import until
 
@@ -16,21 +16,21 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What lines have taken."""
+    """The chunks that direct writers have written."""
     taken: list[bytes] = []
-    tell = Line.tell
+    write = DirectWriter.write
 
-    def seen(line: Line, events: Sequence[Event]) -> bool:
-        is_taken = tell(line, events)
+    def seen(writer: DirectWriter, events: Sequence[Event]) -> bool:
+        is_taken = write(writer, events)
         taken.extend([LAST_CHUNK.of(events) or b""] if is_taken else [])
         return is_taken
 
-    monkeypatch.setattr(Line, "tell", seen)
+    monkeypatch.setattr(DirectWriter, "write", seen)
     return taken
 
 
-async def waiting(s: Served, followers: int) -> None:
-    """Until so many readers have all that there was, and wait for more."""
+async def waiting(s: StreamServer, followers: int) -> None:
+    """Wait until this many readers have every event and wait for more."""
 
     def all_wait() -> bool:
         joined = s.w.ocean._tail._all()
@@ -39,10 +39,10 @@ async def waiting(s: Served, followers: int) -> None:
     await until(all_wait)
 
 
-async def test_what_comes_while_readers_wait_is_put_together_once_and_written_without_waking_them(
+async def test_events_for_waiting_readers_are_encoded_once_and_written_without_waking_them(
     written: list[bytes],
 ) -> None:
-    async with served() as s:
+    async with stream_server() as s:
         await s.run()
         watchers = [await s.open() for _ in range(3)]
         assert [(await watcher.next()).id for watcher in watchers] == [1, 1, 1]
@@ -57,8 +57,8 @@ async def test_what_comes_while_readers_wait_is_put_together_once_and_written_wi
             await watcher.close()
 
 
-async def test_who_speaks_an_older_http_is_told_without_chunks(written: list[bytes]) -> None:
-    async with served() as s:
+async def test_an_http_1_0_client_gets_events_without_chunks(written: list[bytes]) -> None:
+    async with stream_server() as s:
         watcher = await Watcher.open(s.port, version="1.0")
         assert "transfer-encoding" not in watcher.head
         await s.run()
@@ -70,13 +70,13 @@ async def test_who_speaks_an_older_http_is_told_without_chunks(written: list[byt
         await watcher.close()
 
 
-async def test_what_is_too_much_for_one_sending_is_left_to_the_server(written: list[bytes]) -> None:
+async def test_events_too_large_for_one_batch_are_sent_by_the_server(written: list[bytes]) -> None:
     async def tell(tick: Tick) -> Outcome:
         for _ in range(3):
-            await tick.emit("big", "x" * (framing.MOST_SENT // 2))
+            await tick.emit("big", "x" * (framing.BATCH_BYTES // 2))
         return Ok()
 
-    async with served(Script(tell)) as s:
+    async with stream_server(Script(tell)) as s:
         run_id = await s.run()
         watcher = await s.open("/v1/events?types=big")
         await waiting(s, 1)
@@ -87,28 +87,28 @@ async def test_what_is_too_much_for_one_sending_is_left_to_the_server(written: l
         await watcher.close()
 
 
-async def test_a_chunk_is_made_anew_for_other_events_and_is_none_if_they_are_too_many() -> None:
+async def test_a_chunk_is_built_again_for_other_events_and_is_none_if_they_are_too_many() -> None:
     last = framing.LastChunk()
     first: Sequence[Event] = [Event(1, 0, "x", None), Event(2, 0, "y", None)]
     body = b"".join(framing.frame(event) for event in first)
     assert last.of(first) == b"%x\r\n%b\r\n" % (len(body), body)
     assert last.of(first) is last.of(first)
-    assert last.of([Event(1, 0, "x", "y" * framing.MOST_SENT), Event(2, 0, "y", None)]) is None
+    assert last.of([Event(1, 0, "x", "y" * framing.BATCH_BYTES), Event(2, 0, "y", None)]) is None
     assert last._events is first
     assert last.of([first[1]]) == b"%x\r\n%b\r\n" % (len(framing.frame(first[1])), framing.frame(first[1]))
 
 
-async def test_a_reader_that_stops_reading_for_a_while_is_told_everything_once_and_in_order(
+async def test_a_reader_that_pauses_gets_every_event_once_and_in_order(
     written: list[bytes],
 ) -> None:
-    """By its line, then, when that is full, by the server, and by its line again."""
+    """By direct writes, then, when the buffer is full, by the server, and by direct writes again."""
     size = 60_000
 
     async def tell(tick: Tick) -> Outcome:
         await tick.emit("big", "x" * size)
         return Ok()
 
-    async with served(Script(tell)) as s:
+    async with stream_server(Script(tell)) as s:
         run_id = await s.run()
         watcher = await s.open("/v1/events?types=big")
         await waiting(s, 1)
@@ -137,13 +137,13 @@ async def test_a_reader_that_stops_reading_for_a_while_is_told_everything_once_a
         await watcher.close()
 
 
-async def test_a_line_whose_reader_is_gone_takes_nothing() -> None:
-    async with served() as s:
+async def test_a_direct_writer_whose_reader_has_gone_takes_nothing() -> None:
+    async with stream_server() as s:
         watcher = await s.open()
         await waiting(s, 1)
         (connection,) = s.server.server_state.connections
-        assert isinstance(connection, LineProtocol)
+        assert isinstance(connection, DirectWriteProtocol)
         connection.transport.close()
-        assert not connection._line.tell([Event(1, 0, "x", None)])
+        assert not connection._writer.write([Event(1, 0, "x", None)])
         await s.until_left(0)
         await watcher.close()

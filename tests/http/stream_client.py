@@ -1,4 +1,4 @@
-"""A server with streams, and readers of them on plain sockets, who look closely at each chunk."""
+"""A server with streams, and clients on plain sockets that check every chunk."""
 
 import json
 from collections.abc import AsyncIterator
@@ -14,14 +14,14 @@ import uvicorn
 
 from ocean import Clog
 from ocean.http.app import make_app
-from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.streaming.direct_write import DirectWriteProtocol
 from ocean.http.streaming.sse import sse_response
 from ocean.testing import World, world
 from tests.http.kit import listening
 from tests.invariants import check
 
-PATIENCE_S = 30
-PROTOCOL: type[LineProtocol] | str = LineProtocol
+TIMEOUT_S = 30
+PROTOCOL: type[DirectWriteProtocol] | str = DirectWriteProtocol
 """What serves: as `ocean serve` does, or another that has no lines."""
 
 
@@ -36,7 +36,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Watcher:
-    """One connection. `head` has the status line and the headers, in lower case."""
+    """One connection. `head` contains the status line and the headers in lower case."""
 
     stream: anyio.abc.SocketStream
     status: int = 0
@@ -61,7 +61,7 @@ class Watcher:
         return watcher
 
     async def _receive(self) -> bytes:
-        """The next bytes of the body, a whole chunk if it comes in chunks; raises EndOfStream after the last."""
+        """Return the next bytes of the body, a whole chunk if it is chunked; raise EndOfStream after the last."""
         if self._chunks is None:
             return await self.stream.receive()
         while True:
@@ -76,7 +76,7 @@ class Watcher:
 
     async def _until(self, mark: bytes) -> bytes:
         try:
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(TIMEOUT_S):
                 while mark not in self._read:
                     self._read += await self._receive()
         except BaseException:
@@ -86,7 +86,7 @@ class Watcher:
         return part
 
     async def next(self) -> Frame:
-        """The next event, reset included; raises EndOfStream after the last one."""
+        """Return the next event, reset included; raise EndOfStream after the last."""
         while (frame := await self.next_of_any_kind()).event is None:
             pass
         return frame
@@ -103,7 +103,7 @@ class Watcher:
         return [await self.next() for _ in range(count)]
 
     async def rest(self) -> list[Frame]:
-        """All until the stream ends by itself."""
+        """Return all frames until the stream ends by itself."""
         frames = []
         while True:
             try:
@@ -113,7 +113,7 @@ class Watcher:
                 return frames
 
     async def body(self) -> Any:
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             try:
                 while True:
                     self._read += await self._receive()
@@ -126,7 +126,7 @@ class Watcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class StreamServer:
     w: World
     server: uvicorn.Server
     port: int
@@ -141,16 +141,16 @@ class Served:
         return (await self.w.ocean.create_run(session_id="s", clog_id="c", **options)).run_id
 
     async def until_left(self, watchers: int) -> None:
-        """Until so many requests are being answered, and nobody else follows."""
-        with anyio.fail_after(PATIENCE_S):
+        """Wait until this many requests are open, and there are no other followers."""
+        with anyio.fail_after(TIMEOUT_S):
             while len(self.server.server_state.tasks) != watchers or self.w.ocean._tail.followers != watchers:
                 await anyio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
-async def served(*clogs: Clog) -> AsyncIterator[Served]:
+async def stream_server(*clogs: Clog) -> AsyncIterator[StreamServer]:
     async with world(clogs=clogs or [Clog("c")]) as w:
         app = make_app(w.ocean, stream=partial(sse_response, clock=w.clock), poke_ms=0)
         async with listening(app, http=PROTOCOL, timeout_graceful_shutdown=5) as (server, port):
-            yield Served(w, server, port)
+            yield StreamServer(w, server, port)
         await check(w)

@@ -1,4 +1,4 @@
-"""Where there is no browser, CI fails and everybody else is told how to get one."""
+"""Without a browser CI fails, and other users see how to install one."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_browser_the_tests_say_how_to_get_one(nowhere: Path) -> None:
+def test_without_a_browser_the_tests_explain_how_to_install_one(nowhere: Path) -> None:
     with pytest.raises(Skipped, match="apt-get install chromium"):
         a_browser()
 
@@ -30,13 +30,13 @@ def test_without_a_browser_ci_fails(nowhere: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["chromium", "google-chrome"])
-def test_a_browser_is_found_where_programs_are(nowhere: Path, name: str) -> None:
+def test_a_browser_is_found_on_the_path(nowhere: Path, name: str) -> None:
     program = nowhere / name
     program.write_text("")
     program.chmod(0o755)
     assert a_browser() == str(program)
 
 
-def test_a_named_browser_comes_first(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_browser_takes_precedence(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCEAN_CHROMIUM", os.devnull)
     assert a_browser() == os.devnull

@@ -1,4 +1,4 @@
-"""`ocean serve` as a process of its own, on a file that outlives it."""
+"""`ocean serve` as a separate process with a database file that outlives it."""
 
 import json
 import os
@@ -11,24 +11,24 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from tests.http.watchers import PATIENCE_S
+from tests.http.stream_client import TIMEOUT_S
 
 ROOT = Path(__file__).parents[2]
 
 
-class Serving:
+class ServeProcess:
     def __init__(self, process: "subprocess.Popen[str]", port: int) -> None:
         self.process = process
         self.port = port
 
     async def ended(self, number: signal.Signals) -> tuple[int, str]:
-        """Its exit code, and what it complained of."""
+        """Send a signal and return the exit code and standard error."""
         self.process.send_signal(number)
-        _, err = await anyio.to_thread.run_sync(lambda: self.process.communicate(timeout=PATIENCE_S))
+        _, err = await anyio.to_thread.run_sync(lambda: self.process.communicate(timeout=TIMEOUT_S))
         return self.process.returncode, err
 
 
-def started(path: Path, clogs: str, port: int) -> "subprocess.Popen[str]":
+def start_serve(path: Path, clogs: str, port: int) -> "subprocess.Popen[str]":
     options = ["--port", str(port), "--db", f"sqlite:///{path}", "--clogs", clogs, "--json"]
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "ocean", "serve", *options],
@@ -41,13 +41,13 @@ def started(path: Path, clogs: str, port: int) -> "subprocess.Popen[str]":
 
 
 @asynccontextmanager
-async def serving(path: Path, clogs: str, port: int = 0) -> AsyncIterator[Serving]:
-    process = started(path, clogs, port)
+async def serve_process(path: Path, clogs: str, port: int = 0) -> AsyncIterator[ServeProcess]:
+    process = start_serve(path, clogs, port)
     try:
         assert process.stdout is not None
         told = await anyio.to_thread.run_sync(process.stdout.readline)
         assert told, process.stderr and process.stderr.read()
-        yield Serving(process, int(json.loads(told)["url"].rsplit(":", 1)[1]))
+        yield ServeProcess(process, int(json.loads(told)["url"].rsplit(":", 1)[1]))
     finally:
         if process.returncode is None:
             process.kill()

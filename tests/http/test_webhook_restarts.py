@@ -1,4 +1,4 @@
-"""Webhooks and routes of clogs behind a real server, which may die between a commit and its answer."""
+"""Webhooks and routes of clogs with a real server that may die between a commit and its response."""
 
 import json
 import os
@@ -16,19 +16,19 @@ import httpx2
 import pytest
 
 from ocean import Ocean, RunStatus, sign_webhook
-from tests.http.shop import SECRET, make_hooked
+from tests.http.shop_clog import SECRET, make_till
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("processes")]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 @contextmanager
 def server(listening: socket.socket, path: Path, *how: str) -> Iterator["subprocess.Popen[bytes]"]:
     number = listening.fileno()
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "tests.http.hook_server", str(number), str(path), *how],
+        [sys.executable, "-W", "error", "-m", "tests.http.webhook_server", str(number), str(path), *how],
         cwd=ROOT,
         env=os.environ | {"PAID_SECRET": SECRET, "PYTHONPATH": str(ROOT)},
         pass_fds=[number],
@@ -38,12 +38,12 @@ def server(listening: socket.socket, path: Path, *how: str) -> Iterator["subproc
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
 
 
-async def test_a_delivery_whose_server_died_before_it_answered_has_one_effect(tmp_path: Path) -> None:
+async def test_a_delivery_whose_server_died_before_responding_has_one_effect(tmp_path: Path) -> None:
     path = tmp_path / "ocean.db"
-    async with Ocean.open(f"sqlite:///{path}", clogs=[make_hooked()]) as ocean:
+    async with Ocean.open(f"sqlite:///{path}", clogs=[make_till()]) as ocean:
         order = (await ocean.create_run(session_id="s", clog_id="till")).run_id
     body = json.dumps({"order": order, "sum": 5}).encode()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -53,12 +53,12 @@ async def test_a_delivery_whose_server_died_before_it_answered_has_one_effect(tm
             headers = sign_webhook(SECRET, "msg_1", body, sent_at=int(time.time() * 1_000))
             return await http.post(f"{url}/hooks/till/paid", content=body, headers=headers)
 
-        async with httpx2.AsyncClient(timeout=PATIENCE_S) as http:
+        async with httpx2.AsyncClient(timeout=TIMEOUT_S) as http:
             with server(listening, path, "dies") as process:
                 with pytest.raises(httpx2.TransportError):
                     await deliver(http)
-                assert process.wait(PATIENCE_S) == 9
-        async with httpx2.AsyncClient(timeout=PATIENCE_S) as http:
+                assert process.wait(TIMEOUT_S) == 9
+        async with httpx2.AsyncClient(timeout=TIMEOUT_S) as http:
             with server(listening, path):
                 answers: list[httpx2.Response] = []
 

@@ -1,19 +1,19 @@
-"""What is not one run's: advancing, sessions, clogs, tools, keys, counters, many runs at once, health."""
+"""Routes that do not concern a single run: advance, sessions, clogs, tools, keys, counters, bulk verbs, health."""
 
 from typing import Any
 
 import pytest
 
-from ocean.http.framework.wire import record
-from tests.http.kit import House, error_of, house
+from ocean.http.framework.responses import record
+from tests.http.kit import AppWorld, app_world, error_of
 from tests.lifecycle.acting import dump, look
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_poke_does_what_is_due_and_says_when_to_come_back(h: House) -> None:
-    run_id = await h.made({"wait": 500})
-    await h.made({"done": 1}, run_id="second", priority=9)
+async def test_a_poke_advances_due_runs_and_returns_the_next_wake_time(h: AppWorld) -> None:
+    run_id = await h.new_run({"wait": 500})
+    await h.new_run({"done": 1}, run_id="second", priority=9)
     one = (await h.post("/v1/advance", {"maxTicks": 1})).json()
     assert (one["advanced"], one["dueNow"], one["dryRun"]) == (1, 1, None)
     answer = await h.post("/v1/advance", {"runId": "second", "budgetMs": 50})
@@ -41,8 +41,8 @@ async def test_a_poke_does_what_is_due_and_says_when_to_come_back(h: House) -> N
     ],
     ids=str,
 )
-async def test_a_dry_run_shows_the_next_tick_and_changes_nothing(h: House, input: Any, outcome: Any) -> None:
-    run_id = await h.made(input)
+async def test_a_dry_run_shows_the_next_tick_and_changes_nothing(h: AppWorld, input: Any, outcome: Any) -> None:
+    run_id = await h.new_run(input)
     before = await dump(h.w)
     shown = (await h.post("/v1/advance", {"runId": run_id, "dryRun": True})).json()["dryRun"]
     assert (shown["runId"], shown["tick"], shown["outcome"]) == (run_id, 1, outcome)
@@ -53,30 +53,30 @@ async def test_a_dry_run_shows_the_next_tick_and_changes_nothing(h: House, input
 
 
 @pytest.mark.parametrize("body", [{"budgetMs": -1}, {"budgetMs": 60_001}, {"maxTicks": -1}, {"dryRun": "yes"}], ids=str)
-async def test_a_wrong_poke_names_its_field(h: House, body: Any) -> None:
+async def test_a_wrong_poke_names_its_field(h: AppWorld, body: Any) -> None:
     error = error_of(await h.post("/v1/advance", body))
     assert (error["code"], error["details"]["fields"][0]["field"]) == ("invalid_body", next(iter(body)))
     assert (await h.post("/v1/advance", {"runId": "none"})).status_code == 404
 
 
-async def test_a_session_is_removed_with_its_runs(h: House) -> None:
-    run_id = await h.made()
-    await h.made()
+async def test_a_session_is_removed_with_its_runs(h: AppWorld) -> None:
+    run_id = await h.new_run()
+    await h.new_run()
     assert (await h.http.delete("/v1/sessions/s")).json() == {"deleted": 2}
     assert await h.w.ocean.get_run(run_id) is None
-    assert (await h.asked("/v1/sessions/s/events"))["events"], "events stay"
+    assert (await h.get_json("/v1/sessions/s/events"))["events"], "events stay"
 
 
-async def test_clogs_are_listed_paused_and_resumed(h: House) -> None:
-    assert await h.asked("/v1/clogs") == {"clogs": [record(each) for each in await h.w.ocean.list_clogs()]}
+async def test_clogs_are_listed_paused_and_resumed(h: AppWorld) -> None:
+    assert await h.get_json("/v1/clogs") == {"clogs": [record(each) for each in await h.w.ocean.list_clogs()]}
     for verb, paused in (("pause", True), ("resume", False)):
         answer = await h.post(f"/v1/clogs/c/{verb}")
         assert (answer.json()["clogId"], answer.json()["paused"]) == ("c", paused)
         assert (await h.post(f"/v1/clogs/none/{verb}")).status_code == 404
 
 
-async def test_tools_are_shown_with_their_schemas(h: House) -> None:
-    tools = (await h.asked("/v1/tools"))["tools"]
+async def test_tools_are_shown_with_their_schemas(h: AppWorld) -> None:
+    tools = (await h.get_json("/v1/tools"))["tools"]
     assert [(each["name"], each["inputSchema"]) for each in tools] == [
         (each.name, each.json_schema()) for each in h.w.ocean.list_tools()
     ]
@@ -85,21 +85,21 @@ async def test_tools_are_shown_with_their_schemas(h: House) -> None:
     }
 
 
-async def test_a_keys_limit_is_set_and_seen_also_with_a_slash_in_its_name(h: House) -> None:
+async def test_a_keys_limit_is_set_and_seen_also_with_a_slash_in_its_name(h: AppWorld) -> None:
     for key in ("a", "tenant/7"):
         answer = await h.http.put(f"/v1/keys/{key}", json={"limit": 3})
         assert answer.json() == {"key": key, "limit": 3, "inUse": 0, "parked": 0}
-        assert await h.asked(f"/v1/keys/{key}") == record(await h.w.ocean.get_key(key))
-    first = await h.asked("/v1/keys", limit=1)
+        assert await h.get_json(f"/v1/keys/{key}") == record(await h.w.ocean.get_key(key))
+    first = await h.get_json("/v1/keys", limit=1)
     assert ([each["key"] for each in first["keys"]], first["nextCursor"]) == (["a"], "a")
-    rest = await h.asked("/v1/keys", after="a")
+    rest = await h.get_json("/v1/keys", after="a")
     assert ([each["key"] for each in rest["keys"]], rest["nextCursor"]) == (["tenant/7"], None)
     assert (await h.http.put("/v1/keys/a", json={"limit": -1})).status_code == 400
     assert (await h.http.put("/v1/keys/a", json={})).status_code == 400
     assert (await h.http.put("/v1/keys/", json={"limit": 1})).status_code == 400
 
 
-async def test_a_counter_is_taken_from_and_reset(h: House) -> None:
+async def test_a_counter_is_taken_from_and_reset(h: AppWorld) -> None:
     path = "/v1/counters/daily/cap"
     first, second, third = [await h.post(f"{path}/take", {"n": 2, "limit": 4, "perMs": 1_000}) for _ in "abc"]
     assert [each.json()["ok"] for each in (first, second, third)] == [True, True, False]
@@ -111,9 +111,9 @@ async def test_a_counter_is_taken_from_and_reset(h: House) -> None:
     assert error_of(await h.post(f"{path}/take", {"refill": "often"}))["code"] == "invalid_body"
 
 
-async def test_many_runs_are_signalled_cancelled_retried_and_deleted(h: House) -> None:
+async def test_many_runs_are_signalled_cancelled_retried_and_deleted(h: AppWorld) -> None:
     for n in range(4):
-        await h.made(attributes={"n": n})
+        await h.new_run(attributes={"n": n})
     some = {"clogId": ["c"], "attributes": {"n": {"gte": 1}}}
     said = {"signalId": "m", "input": {"fail": "no"}}
     whole = {"seen": 3, "done": 3, "refused": 0, "errors": {}, "more": False}
@@ -122,7 +122,7 @@ async def test_many_runs_are_signalled_cancelled_retried_and_deleted(h: House) -
     await h.w.drain()
     assert (await h.w.ocean.count_runs(status="failed")).count == 3, "each had one signal"
     assert (await h.post("/v1/runs/retry", {"clogId": ["c"]})).json()["done"] == 0, "they had no input"
-    await h.made({"fail": "no"}, attributes={"n": 9})
+    await h.new_run({"fail": "no"}, attributes={"n": 9})
     await h.w.drain()
     again = (await h.post("/v1/runs/retry", {"clogId": ["c"], "attributes": {"n": [9, 10]}})).json()
     assert (again["done"], again["refused"]) == (1, 0)
@@ -133,8 +133,8 @@ async def test_many_runs_are_signalled_cancelled_retried_and_deleted(h: House) -
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "delete", "signal"])
-async def test_many_runs_are_never_meant_by_saying_nothing(h: House, verb: str) -> None:
-    await h.made()
+async def test_a_bulk_query_without_filters_is_refused(h: AppWorld, verb: str) -> None:
+    await h.new_run()
     before = await dump(h.w)
     for body, code in (
         ({}, "invalid_value"),
@@ -152,26 +152,26 @@ async def test_many_runs_are_never_meant_by_saying_nothing(h: House, verb: str) 
     assert await dump(h.w) == before
 
 
-async def test_a_signal_to_many_needs_an_id(h: House) -> None:
+async def test_a_bulk_signal_needs_an_id(h: AppWorld) -> None:
     error = error_of(await h.post("/v1/runs/signal", {"clogId": ["c"]}))
     assert [each["field"] for each in error["details"]["fields"]] == ["signalId"]
 
 
-async def test_health_is_told_to_anybody(h: House) -> None:
-    assert await h.asked("/healthz") == {"status": "ok"}
-    assert await h.asked("/startupz") == {"status": "ok"}
+async def test_health_checks_need_no_key(h: AppWorld) -> None:
+    assert await h.get_json("/healthz") == {"status": "ok"}
+    assert await h.get_json("/startupz") == {"status": "ok"}
     assert (await h.http.head("/healthz")).status_code == 200
 
 
-async def test_readiness_is_lost_while_due_work_is_left_undone() -> None:
-    async with house(ready_age_ms=1_000) as h:
-        await h.made({"done": 1})
+async def test_readiness_fails_while_due_runs_are_not_advanced() -> None:
+    async with app_world(ready_age_ms=1_000) as h:
+        await h.new_run({"done": 1})
         h.w.clock.advance(1_000)
-        assert (await h.asked("/readyz"))["oldestDueAgeMs"] == 1_000
+        assert (await h.get_json("/readyz"))["oldestDueAgeMs"] == 1_000
         h.w.clock.advance(1)
         red = await h.get("/readyz")
         error = error_of(red)
         assert (red.status_code, error["code"], error["retryable"]) == (503, "not_ready", True)
         assert error["details"] == {"dueNow": 1, "oldestDueAgeMs": 1_001, "limitMs": 1_000, "sources": []}
         await h.w.drain()
-        assert (await h.asked("/readyz"))["status"] == "ready"
+        assert (await h.get_json("/readyz"))["status"] == "ready"

@@ -1,4 +1,4 @@
-"""Feeds over HTTP: pages as Python reads them, and a stream for those who ask for one."""
+"""Feeds over HTTP: the same pages as in Python, and a stream for clients that accept one."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ocean import Ocean
-from ocean.http.framework.call import StillMay
-from ocean.http.framework.wire import record
+from ocean.http.framework.call import StillAllowed
+from ocean.http.framework.responses import record
 from ocean.state.filters import FeedFilter
-from tests.http.kit import House, error_of, house
+from tests.http.kit import AppWorld, app_world, error_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,28 +38,28 @@ STREAM = {"accept": "text/event-stream"}
     ],
     ids=str,
 )
-async def test_a_page_is_what_python_reads(h: House, path: str, asked: Any, query: Any, more: Any) -> None:
-    await h.made({"say": {"a_b": 1}}, run_id="r")
-    await h.made({"done": 1})
+async def test_a_page_is_what_python_reads(h: AppWorld, path: str, asked: Any, query: Any, more: Any) -> None:
+    await h.new_run({"say": {"a_b": 1}}, run_id="r")
+    await h.new_run({"done": 1})
     await h.w.drain()
     events = await h.w.ocean.read_events(**asked, **more)
-    said = await h.asked(path, **query)
+    said = await h.get_json(path, **query)
     assert said["events"] == [record(event) | {"id": event.id} for event in events]
     assert said["nextCursor"] == (events[-1].seq if events else query.get("after", 0))
 
 
-async def test_pages_go_on_until_there_is_no_more(h: House) -> None:
-    await h.made({"more": {"say": 1}}, run_id="r")
+async def test_pages_continue_until_the_end(h: AppWorld) -> None:
+    await h.new_run({"more": {"say": 1}}, run_id="r")
     await h.w.drain()
     seen, cursor = [], 0
-    while (page := await h.asked("/v1/runs/r/events", after=cursor, limit=2))["events"]:
+    while (page := await h.get_json("/v1/runs/r/events", after=cursor, limit=2))["events"]:
         seen += [event["seq"] for event in page["events"]]
         cursor = page["nextCursor"]
     assert seen == [event.seq for event in await h.w.ocean.read_events("r")]
     assert page["nextCursor"] == cursor
 
 
-async def test_a_cursor_of_another_log_is_refused(h: House) -> None:
+async def test_a_cursor_of_another_log_is_refused(h: AppWorld) -> None:
     assert error_of(await h.get("/v1/events", after=999))["code"] == "bad_cursor"
     assert error_of(await h.get("/v1/events", after=-1))["code"] == "invalid_query"
     assert error_of(await h.get("/v1/events", types=""))["code"] == "invalid_value"
@@ -78,30 +78,30 @@ async def test_a_cursor_of_another_log_is_refused(h: House) -> None:
         ([], 200),
     ],
 )
-async def test_a_stream_is_for_those_who_accept_one(accept: list[str], status: int) -> None:
-    async with house(stream=None) as h:
+async def test_clients_that_accept_a_stream_get_one(accept: list[str], status: int) -> None:
+    async with app_world(stream=None) as h:
         answer = await h.http.get("/v1/events", headers=[("accept", each) for each in accept])
         assert answer.status_code == status
 
 
-async def test_whoever_wants_only_what_is_to_come_asks_for_the_latest_cursor(h: House) -> None:
-    await h.made({"say": 1})
+async def test_after_latest_selects_only_future_events(h: AppWorld) -> None:
+    await h.new_run({"say": 1})
     last = await h.w.ocean.last_cursor()
-    assert await h.asked("/v1/events", after="latest") == {"events": [], "nextCursor": last}
-    await h.made({"say": 1}, run_id="r")
-    page = await h.asked("/v1/events", after=last)
+    assert await h.get_json("/v1/events", after="latest") == {"events": [], "nextCursor": last}
+    await h.new_run({"say": 1}, run_id="r")
+    page = await h.get_json("/v1/events", after=last)
     assert [event["runId"] for event in page["events"]] == ["r"]
 
 
-async def test_a_server_that_does_not_stream_says_so() -> None:
-    async with house(stream=None) as h:
+async def test_a_server_without_streams_refuses_them() -> None:
+    async with app_world(stream=None) as h:
         answer = await h.http.get("/v1/events", headers=STREAM)
     assert (answer.status_code, error_of(answer)["code"]) == (406, "not_acceptable")
 
 
 async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
-    async with house() as h:
-        await h.made({"done": 1}, run_id="r")
+    async with app_world() as h:
+        await h.new_run({"done": 1}, run_id="r")
         await h.w.drain()
         with anyio.fail_after(20):
             answer = await h.http.get("/v1/runs/r/events", headers=STREAM)
@@ -110,16 +110,18 @@ async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
         assert ids == ["0", *(str(event.seq) for event in await h.w.ocean.read_events("r"))]
 
 
-async def test_a_stream_is_asked_for_by_accept_and_begins_after_the_last_event_seen() -> None:
+async def test_a_stream_is_requested_with_accept_and_begins_after_the_last_event_id() -> None:
     asked: list[Any] = []
 
-    async def stream(ocean: Ocean, request: Request, where: FeedFilter, after: int, still_may: StillMay) -> Response:
+    async def stream(
+        ocean: Ocean, request: Request, where: FeedFilter, after: int, still_may: StillAllowed
+    ) -> Response:
         asked.append((where, after))
         return PlainTextResponse("streamed")
 
-    async with house(stream=stream) as h:
+    async with app_world(stream=stream) as h:
         page = await h.http.get("/v1/events", headers={"accept": "application/json, */*"})
-        await h.made()
+        await h.new_run()
         assert (page.json()["events"], page.headers["vary"]) == ([], "Accept")
         for path, headers in (
             ("/v1/runs/r/events?after=7&types=a&types=b", {}),

@@ -1,4 +1,4 @@
-"""A clog that prints wherever it can: none of it may reach the protocol."""
+"""A clog that prints wherever it can; none of it may reach the protocol."""
 
 import os
 from typing import Any

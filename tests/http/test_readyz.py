@@ -1,18 +1,18 @@
-"""`/readyz`: who pokes, and who has stopped."""
+"""`/readyz`: which sources poke, and which have stopped."""
 
 import pytest
 
-from tests.http.kit import House, error_of, house
+from tests.http.kit import AppWorld, app_world, error_of
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_who_pokes_is_told_by_readiness(h: House) -> None:
-    assert (await h.asked("/readyz"))["sources"] == []
+async def test_readiness_lists_the_sources_of_pokes(h: AppWorld) -> None:
+    assert (await h.get_json("/readyz"))["sources"] == []
     await h.post("/v1/advance")
     h.w.clock.advance(250)
     await h.post("/v1/advance")
-    (source,) = (await h.asked("/readyz"))["sources"]
+    (source,) = (await h.get_json("/readyz"))["sources"]
     now = h.w.clock.now()
     assert source == {
         "source": "http",
@@ -24,28 +24,28 @@ async def test_who_pokes_is_told_by_readiness(h: House) -> None:
     }
 
 
-async def test_readiness_says_that_nobody_pokes() -> None:
-    async with house(ready_age_ms=1_000) as h:
-        await h.made({"done": 1})
+async def test_readiness_reports_that_nothing_pokes() -> None:
+    async with app_world(ready_age_ms=1_000) as h:
+        await h.new_run({"done": 1})
         h.w.clock.advance(1_001)
         error = error_of(await h.get("/readyz"))
         assert error["message"].endswith(
-            "over 1000; nobody has poked this process: is there a ticker, cron or client that does?"
+            "the limit is 1000; nobody has poked this process: is there a ticker, cron or client that does?"
         )
         assert error["details"]["sources"] == []
 
 
-async def test_readiness_names_the_source_that_has_gone_quiet() -> None:
-    async with house(ready_age_ms=1_000) as h:
+async def test_readiness_names_the_source_that_stopped() -> None:
+    async with app_world(ready_age_ms=1_000) as h:
         for _ in range(3):
             await h.post("/v1/advance")
             h.w.clock.advance(100)
-        await h.made({"done": 1})
+        await h.new_run({"done": 1})
         h.w.clock.advance(1_001)
         await h.w.ocean.advance(max_ticks=0, source="ticker")
         error = error_of(await h.get("/readyz"))
         assert error["message"] == (
-            "the oldest due run has waited for 1001 ms, over 1000; "
+            "the oldest due run has waited for 1001 ms, the limit is 1000; "
             "gone quiet: http (last poke 1101 ms ago, usually every 100 ms)"
         )
         quiet = {each["source"]: each["isQuiet"] for each in error["details"]["sources"]}

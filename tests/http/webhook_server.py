@@ -1,6 +1,6 @@
-"""A server with a webhook as a process of its own, on a socket and a file that outlive it.
+"""A server with a webhook as a separate process, with a socket and a database file that outlive it.
 
-With `dies` it is gone between the commit of a delivery and its answer.
+With `dies` it exits between the commit of a delivery and its response.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import uvicorn
 
 from ocean import Delivery, Ocean, Received
 from ocean.http.app import make_app
-from tests.http.shop import make_hooked, make_shop
+from tests.http.shop_clog import make_shop, make_till
 
 
 class Mortal(Ocean):
@@ -22,7 +22,7 @@ class Mortal(Ocean):
 
 
 async def serve(listening: socket.socket, path: str, kind: type[Ocean]) -> None:
-    async with kind.open(f"sqlite:///{path}", clogs=[make_hooked(), make_shop()]) as ocean:
+    async with kind.open(f"sqlite:///{path}", clogs=[make_till(), make_shop()]) as ocean:
         config = uvicorn.Config(make_app(ocean), lifespan="off", timeout_graceful_shutdown=10, access_log=False)
         await uvicorn.Server(config).serve([listening])
 

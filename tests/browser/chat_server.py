@@ -1,4 +1,4 @@
-"""The example's server, started as a user starts it."""
+"""The server of the chat example, started as a user starts it."""
 
 import json
 import os
@@ -13,7 +13,7 @@ MAIN = ROOT / "examples" / "chat_page" / "main.py"
 
 
 class ChatServer:
-    """On a database file that outlives it; started again, it has the same address."""
+    """A server with a database file that outlives it; after a restart it has the same address."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class ChatServer:
         self._process.communicate()
 
     def stop(self) -> None:
-        """It ends as it was asked to, and complains of nothing."""
+        """Stop it, and check its exit code and standard error."""
         assert self._process is not None
         self._process.terminate()
         _, complained = self._process.communicate(timeout=60)

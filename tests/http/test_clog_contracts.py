@@ -1,4 +1,4 @@
-"""Contracts that are not Ocean's, in small: what the systems on it need can be said with a clog's routes."""
+"""Small versions of foreign contracts: a clog's routes can express what other systems need."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from ocean import Access, Clog, Incoming, OceanError, Refuse, Reply, RunNotFound, Tick
-from tests.http.kit import house
+from tests.http.kit import app_world
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ class Step(BaseModel):
 
 
 def loop() -> Clog:
-    """One error shape with five codes; an actor in a header that never is the authentication; its own replay."""
+    """One error form with five codes, an actor in a header that does not authenticate, and its own replay."""
 
     def errors(refusal: OceanError, incoming: Incoming) -> Reply:
         status = 400 if refusal.http_status in (413, 415) else refusal.http_status
@@ -32,7 +32,7 @@ def loop() -> Clog:
 
     @clog.method
     async def next_step(tick: Tick, payload: Any) -> Any:
-        """Only successes are kept, each with the whole answer, under the key that the client chose."""
+        """Stores only successes, each with the whole response, under the key that the client chose."""
         state = (await tick.read(run=True)).run or {"step": 0, "answers": {}}
         kept = state["answers"].get(payload["key"])
         if kept is None:
@@ -59,7 +59,7 @@ def loop() -> Clog:
 
 
 async def test_the_loop_api() -> None:
-    async with house(more=[loop()]) as h:
+    async with app_world(more=[loop()]) as h:
         await h.w.ocean.create_run(session_id="s", clog_id="loop", run_id="AFU9-123")
         path, who = "/api/loop/issues/AFU9-123/run-next-step", {"x-afu9-sub": "user@example.com"}
         first = await h.http.post(path, headers=who)
@@ -92,7 +92,7 @@ async def test_the_ops_loop() -> None:
     async def rows(incoming: Incoming) -> Any:
         return [incoming.path["table"], *incoming.pairs]
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         assert (await h.get("/api/ops/ops_policy", key="eq.caps")).json() == ["ops_policy", ["key", "eq.caps"]]
         await h.w.ocean.create_api_key("cron", ["advance"])
         answers = [await h.http.request(method, "/api/ops/heartbeat") for method in ("POST", "PUT")]
@@ -121,7 +121,7 @@ TOKENS = {"jwt-of-ann": Access(frozenset(), "ann", ("owner",), frozenset({"p1"})
 
 
 async def bearer(incoming: Incoming) -> Access:
-    """Stands for a check of a JWT: its claims say who asks and for which projects."""
+    """Stands for the check of a JWT whose claims name the caller and the projects."""
     token = incoming.headers.get("authorization", "").removeprefix("Bearer ")
     if token not in TOKENS:
         raise Refuse("invalid token", code="AUTH_401_INVALID_TOKEN", http_status=401)
@@ -161,7 +161,7 @@ def rias() -> Clog:
 
 
 async def test_rias() -> None:
-    async with house(more=[rias()]) as h:
+    async with app_world(more=[rias()]) as h:
         for project in ("p1", "p2"):
             await h.w.ocean.create_run(session_id=project, clog_id="rias", run_id=f"job-{project}")
         h.http.headers["authorization"] = "Bearer jwt-of-ann"
@@ -184,7 +184,7 @@ async def test_rias() -> None:
 
 
 async def test_requests_are_counted_and_logged_by_the_contracts_own_paths(caplog: pytest.LogCaptureFixture) -> None:
-    async with house(more=[rias()]) as h:
+    async with app_world(more=[rias()]) as h:
         await h.w.ocean.create_run(session_id="p1", clog_id="rias", run_id="job-p1")
         headers = {"authorization": "Bearer jwt-of-ann"}
         with caplog.at_level("INFO", "ocean.http"):
@@ -199,14 +199,14 @@ async def test_requests_are_counted_and_logged_by_the_contracts_own_paths(caplog
         assert "job-p1" not in repr(logged)
 
 
-async def test_an_access_policy_that_answers_nothing_opens_nothing() -> None:
+async def test_an_access_policy_that_returns_nothing_opens_nothing() -> None:
     clog = Clog("careless")
 
     @clog.route("GET", "/careless", access=lambda incoming: None)
     async def tell(incoming: Incoming) -> Any:
         return "everything"
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         answer = await h.get("/careless")
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
-        assert (await h.asked("/openapi.json"))["paths"]["/careless"]["get"]["x-ocean-scope"] == "the clog's own"
+        assert (await h.get_json("/openapi.json"))["paths"]["/careless"]["get"]["x-ocean-scope"] == "the clog's own"

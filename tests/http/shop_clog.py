@@ -1,4 +1,4 @@
-"""A clog with a contract of its own: its routes, its envelope, its webhooks."""
+"""A clog with its own contract: routes, error form and webhooks."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ class Page(BaseModel):
 
 
 def envelope(refusal: OceanError, incoming: Incoming) -> Reply:
-    """Not Ocean's: another shape, names in another spelling, and one status that is not the refusal's."""
+    """An error form unlike Ocean's: other fields, other names, and one status that differs from the error's."""
     status = 400 if refusal.http_status == 413 else refusal.http_status
     said = {"code": f"SHOP_{refusal.code.upper()}", "text": refusal.message, "request_id": incoming.request_id}
     return Reply({"shop": "v1", "error": said}, status, {"X-Shop": "closed"})
@@ -102,8 +102,8 @@ def make_shop(**settings: Any) -> Clog:
     return shop
 
 
-def make_hooked(secrets: Any = "env:PAID_SECRET", **settings: Any) -> Clog:
-    """A clog without routes; its runs wait for a payment that a sender tells of."""
+def make_till(secrets: Any = "env:PAID_SECRET", **settings: Any) -> Clog:
+    """A clog without routes whose runs wait for a payment that a webhook reports."""
     clog = Clog("till")
 
     @clog.on_advance
