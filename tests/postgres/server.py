@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from ocean.stores.postgres.client.test_clock import install_test_clock
+from ocean.stores.postgres.client.connection import install_test_clock
 from ocean.stores.postgres.migrate import migrate
 
 T = TypeVar("T")

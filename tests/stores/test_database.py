@@ -19,7 +19,7 @@ from ocean.kernel.store import Store
 from ocean.state.clock import SystemClock
 from ocean.state.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.state.records import ClogRecord
-from ocean.stores.sqlite.engine import database as database_module
+from ocean.stores.sqlite.engine import connection as connection_module
 from ocean.stores.sqlite.engine.database import QUIET_ROUNDS, Database
 from ocean.stores.sqlite.engine.transaction import Transaction
 from tests.conformance.kit import CLOG, a_run, claimed_run
@@ -256,7 +256,7 @@ async def test_a_commit_made_before_anybody_waited_is_noticed_too(store: Store, 
 async def test_another_process_that_holds_the_write_lock_makes_writers_busy_not_broken(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_MS", 1)
+    monkeypatch.setattr(connection_module, "BUSY_TIMEOUT_MS", 1)
     store = await open_store(f"sqlite:///{path}", SystemClock())
     await store.register_clogs([ClogRecord(CLOG, "1", False)])
     code = """

@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ocean.kernel.store import ClaimAsk, NotClaimable, Request, RowsAnswer, RowsAsk
+from ocean.state.access import ApiKey, Standing
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import ABSENT, RowKey, StoredRow
 from ocean.state.eligibility import FullKey, Surroundings
 from ocean.state.records import Agenda, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, TickInfo
-from ocean.stores.postgres.access_reading import AccessReads
 from ocean.stores.postgres.client.payloads import address
 from ocean.stores.postgres.client.row_batches import RowReads
 from ocean.stores.postgres.listing import Lists
@@ -23,11 +23,20 @@ from ocean.stores.shared.claim_plan import (
     surroundings_of,
 )
 from ocean.stores.shared.refusals import run_not_found
-from ocean.stores.shared.row_rules import holder_from, kept_answer, looked_at
-from ocean.stores.shared.rows import clog_from, counter_from, input_from, run_from, shown_from, tick_from
+from ocean.stores.shared.row_rules import holder_from, is_live, kept_answer, looked_at
+from ocean.stores.shared.rows import (
+    api_key_from,
+    clog_from,
+    counter_from,
+    input_from,
+    run_from,
+    shown_from,
+    standing_from,
+    tick_from,
+)
 
 
-class Reads(AccessReads, Lists):
+class Reads(Lists):
     row_reads: RowReads
 
     async def read_exact_rows(self, keys: Sequence[RowKey]) -> list[StoredRow]:
@@ -131,6 +140,30 @@ class Reads(AccessReads, Lists):
         ]
         last_ticks = [Stock(clog_id in mine, first_due_at, due) for clog_id, (first_due_at, due) in paused.items()]
         return agenda_of(lanes, last_ticks, found["owed"], now)
+
+    async def list_api_keys(self, after: str, limit: int) -> list[ApiKey]:
+        return [api_key_from(row) for row in await self._ask("api_keys", after=after, limit=limit) or []]
+
+    async def has_api_keys(self) -> bool:
+        return bool(await self._ask("api_keys", after="", limit=1))
+
+    async def find_api_key(self, key_id: str) -> tuple[ApiKey, str] | None:
+        found, now = await self._ask_at("api_key", key_id=key_id)
+        key = None if found is None else api_key_from(found)
+        return (key, found["hash"]) if key and is_live(key, now) else None
+
+    async def find_web_session(self, hash: str) -> ApiKey | None:
+        found, now = await self._ask_at("web_session", hash=hash)
+        key = None if found is None else api_key_from(found)
+        return key if key and is_live(key, now) else None
+
+    async def standing(self, run_id: str) -> Standing | None:
+        found = await self._ask("standing", run_id=run_id)
+        return None if found is None else standing_from(found)
+
+    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+        found = await self._ask("standing_of_lease", lease_hash=lease_hash)
+        return None if found is None else standing_from(found)
 
 
 def _surveyed(found: Any, clog_ids: Collection[str]) -> tuple[Run, Surroundings]:

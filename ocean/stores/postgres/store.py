@@ -1,6 +1,7 @@
 """The `Store` protocol on PostgreSQL. What changes something is a function of the database; what only reads is in
 `reading`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,9 @@ from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.state.errors import LockLost
-from ocean.state.records import ClogRecord, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
-from ocean.state.values import encode
+from ocean.state.records import ClogRecord, Key, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
+from ocean.state.retry_as_new import refuse_unless_failed, retried
+from ocean.state.values import decode, encode
 from ocean.stores.postgres.claims import Claims
 from ocean.stores.postgres.client.batches import Writing
 from ocean.stores.postgres.client.connection import Link
@@ -31,11 +33,12 @@ from ocean.stores.postgres.client.payloads import (
 from ocean.stores.postgres.client.row_batches import RowReads
 from ocean.stores.postgres.commits import Commits, taken_from
 from ocean.stores.postgres.reads import Reads
-from ocean.stores.postgres.retry_as_new import Retries
-from ocean.stores.shared.rows import api_key_from, clog_from, shown_from
+from ocean.stores.shared.refusals import run_not_found
+from ocean.stores.shared.row_rules import kept_answer
+from ocean.stores.shared.rows import api_key_from, clog_from, run_from, shown_from
 
 
-class PostgresStore(Claims, Commits, Retries, Reads):
+class PostgresStore(Claims, Commits, Reads):
     def __init__(self, url: str, clock: Clock, *, is_test: bool = False) -> None:
         options = options_from(url)
         self.link = Link(options, clock, is_test=is_test)
@@ -75,6 +78,21 @@ class PostgresStore(Claims, Commits, Retries, Reads):
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         answer = await self.writing.write("create_run", run_words(new), request)
         return made_from(new, answer["made_at"]) if "made_at" in answer else shown_from(answer)
+
+    async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        key = None if request is None else request.key
+        found, now = await self._ask_at("failed_run", run_id=run_id, key=key)
+        if request is not None and (kept := kept_answer(found["request"], request)) is not None:
+            return shown_from(json.loads(kept))
+        if found["run"] is None:
+            raise run_not_found(run_id)
+        run = run_from(found["run"])
+        refuse_unless_failed(run)
+        attributes = {name: decode(value) for name, value in found["attributes"]}
+        keys = tuple(Key(name, hold) for name, hold in found["keys"])
+        new = retried(run, found["details"], attributes, keys, found["input"], actor, now)
+        words = {"run_id": run_id, "new": run_words(new)}
+        return shown_from(await self.writing.write("retry_run", words, request))
 
     async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
         answer = await self.writing.write("deliver_signal", signal_words(signal) | {"is_plain": True}, request)

@@ -8,7 +8,22 @@ from ocean.state.filters import FeedFilter
 from ocean.state.records import Event, SweepResult
 from ocean.stores.shared.rows import event_from
 from ocean.stores.sqlite.deleting import delete_run
+from ocean.stores.sqlite.engine.executor import Units
 from ocean.stores.sqlite.engine.unit_of_work import Unit
+
+
+class SqliteEventStore(Units):
+    async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
+        return await self._read(lambda u: read_events(u, where, after, limit))
+
+    async def read_newest_events(self, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+        return await self._read(lambda u: read_newest_events(u, where, before, limit))
+
+    async def event_bounds(self) -> tuple[int, int]:
+        return await self._read(event_bounds)
+
+    async def sweep(self, ask: SweepAsk) -> SweepResult:
+        return await self._write(lambda u: sweep(u, ask))
 
 
 def read_events(u: Unit, where: FeedFilter, after: int, limit: int) -> list[Event]:

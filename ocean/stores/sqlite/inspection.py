@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ocean.state.facts import StoreFacts
-from ocean.stores.sqlite.engine.database import OLDEST_SQLITE
+from ocean.stores.sqlite.engine.connection import OLDEST_SQLITE
 from ocean.stores.sqlite.migrate import migrations
 
 

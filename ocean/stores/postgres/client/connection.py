@@ -17,7 +17,6 @@ from ocean.state.clock import Clock
 from ocean.state.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.stores.postgres.client.options import Options
 from ocean.stores.postgres.client.server_clock import ServerClock
-from ocean.stores.postgres.client.test_clock import install_test_clock
 from ocean.stores.postgres.migrate import migrate
 from ocean.stores.shared.refusals import refusal
 
@@ -58,6 +57,12 @@ PATIENCE_MS = (0, 20, 50, 100, 200, 400, 800, 1_600, 3_200)
 """How long to wait before each further try to reach a server."""
 CLOSING_S = 5
 
+TEST_CLOCK = """
+CREATE TABLE IF NOT EXISTS ocean_test_clock (id INT PRIMARY KEY CHECK (id = 1), now BIGINT NOT NULL);
+INSERT INTO ocean_test_clock (id, now) VALUES (1, 0) ON CONFLICT DO NOTHING;
+CREATE OR REPLACE FUNCTION ocean_now() RETURNS BIGINT LANGUAGE sql VOLATILE AS
+$$ SELECT now FROM ocean_test_clock $$;
+"""
 OPENED = "SELECT ocean_now() AS now, to_regclass('ocean_test_clock') IS NOT NULL AS is_told"
 
 
@@ -252,3 +257,9 @@ def shown(url: str) -> str:
     scheme, _, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     return repr(f"{scheme}://{user.split(':')[0]}{at}{place}")
+
+
+async def install_test_clock(db: "asyncpg.Connection[Any]") -> None:
+    """For good: a database in which time stands still is for tests only."""
+    if await db.fetchval("SELECT to_regclass('ocean_test_clock')") is None:
+        await db.execute(TEST_CLOCK)

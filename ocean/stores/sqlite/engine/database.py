@@ -23,6 +23,7 @@ from ocean.kernel.metrics import BATCHES, Histogram
 from ocean.state.errors import StoreBusy, StoreUnusable
 from ocean.stores.shared.waiter import Waiter
 from ocean.stores.sqlite.engine.cache import Known
+from ocean.stores.sqlite.engine.connection import OLDEST_SQLITE, open_connection
 from ocean.stores.sqlite.engine.group_commit import Item, Ordered, Orders, Unit, is_busy, run_items, tell_of_claims
 from ocean.stores.sqlite.engine.reader import Looks
 from ocean.stores.sqlite.migrate import migrate
@@ -31,8 +32,6 @@ T = TypeVar("T")
 
 GROUP_LIMIT = 256
 QUIET_ROUNDS = 2
-BUSY_TIMEOUT_MS = 5_000
-OLDEST_SQLITE = (3, 38, 0)
 
 
 class Database:
@@ -99,23 +98,7 @@ class Database:
     """Whoever sets another before `open` chooses the disk: how tests cut its power and let it fail."""
 
     def _connection(self) -> aiosqlite.Connection:
-        def connect() -> sqlite3.Connection:
-            db = self.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512)
-            db.row_factory = sqlite3.Row
-            for pragma in (
-                "synchronous=FULL",
-                "foreign_keys=ON",
-                f"busy_timeout={BUSY_TIMEOUT_MS}",
-                f"journal_size_limit={64 * 1024 * 1024}",
-                # Pages. SQLite's own 1,000 are five busy transactions: the same pages would be copied again and again.
-                "wal_autocheckpoint=4000",
-                "trusted_schema=OFF",
-            ):
-                db.execute(f"PRAGMA {pragma}")
-            _use_wal(db)
-            return db
-
-        connection = aiosqlite.Connection(connect, iter_chunk_size=64)
+        connection = aiosqlite.Connection(lambda: open_connection(self.connect, self._path), iter_chunk_size=64)
         # A process that forgot to close must still be able to exit.
         connection._thread.daemon = True
         return connection
@@ -289,19 +272,6 @@ class Database:
         look = self._reader._execute(lambda: self._reader._conn.execute("PRAGMA data_version").fetchone()[0])  # type: ignore[no-untyped-call]
         version: int = await look
         return version
-
-
-def _use_wal(db: sqlite3.Connection) -> None:
-    """The switch does not wait for another process that makes it: SQLite answers busy at once. So wait by a lock."""
-    for tries_left in reversed(range(20)):
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or not tries_left:
-                raise
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("ROLLBACK")
 
 
 def _finish(future: asyncio.Future[None]) -> None:

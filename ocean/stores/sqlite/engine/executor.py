@@ -1,11 +1,11 @@
 """How the store's verbs are run: each is one unit, on the writer or on a snapshot of the reader."""
 
 import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ocean.kernel.metrics import Histogram
+from ocean.state.clock import Clock
 from ocean.state.records import Claim
 from ocean.stores.sqlite.engine.group_commit import Ordered
 from ocean.stores.sqlite.engine.transaction import Transaction
@@ -63,9 +63,23 @@ class Order:
             await self._order.waiter.told()
 
 
-class Units(ABC):
-    @abstractmethod
-    async def _write(self, act: Callable[[Unit], T]) -> T: ...
+class Units:
+    def __init__(self, transactions: Transactions, clock: Clock) -> None:
+        self._transactions = transactions
+        self._clock = clock
 
-    @abstractmethod
-    async def _read(self, act: Callable[[Unit], T]) -> T: ...
+    def _unit(self, act: Callable[[Unit], T]) -> Callable[[Transaction], T]:
+        def run(transaction: Transaction) -> T:
+            u = Unit(transaction, self._clock.now())
+            answer = act(u)
+            u.flush()
+            return answer
+
+        return run
+
+    async def _write(self, act: Callable[[Unit], T]) -> T:
+        return await self._transactions.write(self._unit(act))
+
+    async def _read(self, act: Callable[[Unit], T]) -> T:
+        unit = self._unit(act)
+        return await self._transactions.read(lambda db: unit(Transaction(db)))
