@@ -1,6 +1,6 @@
 """What a statement costs the server: pages and entries it has touched, and tables it has read from end to end.
 
-The server counts that itself, for each table and each index, until a transaction ends. So a link that measures makes
+The server counts that itself, for each table and each index, until a transaction ends. So a pool that measures makes
 one around every statement.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import anyio
 
 from ocean import SystemClock
-from ocean.stores.postgres.client.batches import Writing
-from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.batches import WriteBatches
+from ocean.stores.postgres.client.connection import Connection, ConnectionPool
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.store import PostgresStore
 
@@ -41,7 +41,7 @@ class Cost:
     indexes: frozenset[str]
 
 
-class MeasuredLink(Link):
+class MeasuredPool(ConnectionPool):
     """Knows what its last statement has cost, and by table what all have `inserted` and `updated`, and how much of that
     was `hot`: in place, without a new entry in any index."""
 
@@ -86,14 +86,14 @@ def _cost(before: Any, after: Any) -> Cost:
 class MeasuredStore(PostgresStore):
     def __init__(self, url: str) -> None:
         super().__init__(url, SystemClock())
-        self.link = self.measured = MeasuredLink(options_from(url), SystemClock())
-        self.writing = Writing(self.link)
+        self.pool = self.measured = MeasuredPool(options_from(url), SystemClock())
+        self.batches = WriteBatches(self.pool)
 
     async def cost(self, verb: Awaitable[Any]) -> Cost:
         """Of a verb that is one statement."""
-        before = self.link.round_trips
+        before = self.pool.round_trips
         await verb
-        assert self.link.round_trips == before + 1
+        assert self.pool.round_trips == before + 1
         return self.measured.last
 
 

@@ -9,7 +9,7 @@ import anyio
 import asyncpg
 
 from ocean.kernel.store import ClaimAsk
-from ocean.stores.postgres.client.payloads import claim_words
+from ocean.stores.postgres.client.payloads import claim_payload
 
 PATIENCE_S = 20
 """Longer than anything here takes, shorter than a hung test."""
@@ -39,7 +39,7 @@ class Rival:
 
     async def claim(self, ask: ClaimAsk, token: str = "rival") -> list[str]:
         """The runs that are this one's, once it commits."""
-        found = await self.ask("SELECT ocean_claim($1, $2::text::jsonb, false)::text", token, claim_words(ask))
+        found = await self.ask("SELECT ocean_claim($1, $2::text::jsonb, false)::text", token, claim_payload(ask))
         return [claim["shown"]["run"]["run_id"] for claim in found["claims"]]
 
     async def write(self, *items: tuple[str, Any], token: str = "written") -> list[Any]:

@@ -46,7 +46,7 @@ async def _rows(store: Store, names: list[str]) -> tuple[dict[str, list[dict[str
         assert row is not None
         return json.loads(row["rows"]), row["last_value"]
 
-    return await of_postgres(store).link.read(ask)
+    return await of_postgres(store).pool.read(ask)
 
 
 async def postgres_tables(store: Store) -> Tables:

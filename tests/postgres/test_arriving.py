@@ -88,7 +88,7 @@ async def another_is_due(store: PostgresStore) -> None:
 
 
 async def a_deadline_has_passed(store: PostgresStore) -> None:
-    await store.link.read(
+    await store.pool.read(
         lambda db: db.execute("UPDATE runs SET deadline_at = 1, due_at = 1 WHERE run_id = 'elsewhere'")
     )
 
@@ -98,11 +98,11 @@ async def its_clog_is_paused(store: PostgresStore) -> None:
 
 
 async def time_passes(store: PostgresStore) -> None:
-    await store.link.read(lambda db: db.execute(f"UPDATE ocean_test_clock SET now = now + {LOCK_MS}"))
+    await store.pool.read(lambda db: db.execute(f"UPDATE ocean_test_clock SET now = now + {LOCK_MS}"))
 
 
 async def time_goes_back(store: PostgresStore) -> None:
-    await store.link.read(lambda db: db.execute("UPDATE ocean_test_clock SET now = now - 5"))
+    await store.pool.read(lambda db: db.execute("UPDATE ocean_test_clock SET now = now - 5"))
 
 
 Before = Callable[[PostgresStore], Awaitable[None]]

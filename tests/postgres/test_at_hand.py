@@ -1,4 +1,4 @@
-"""The connection that is kept at hand: nobody waits for it in vain, and it goes when the link does."""
+"""The connection that is kept at hand: nobody waits for it in vain, and it goes when the pool does."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ import pytest
 
 from ocean import SystemClock
 from ocean.state.clock import Clock
-from ocean.stores.postgres.client.connection import AT_HAND_MS, CLOSING_S, Connection, Link
+from ocean.stores.postgres.client.connection import CLOSING_S, SPARE_MS, Connection, ConnectionPool
 from ocean.stores.postgres.client.options import options_from
 from ocean.testing import ManualClock
 from tests.postgres.rivals import rival
@@ -20,15 +20,15 @@ SOON_S = CLOSING_S / 2
 
 
 @asynccontextmanager
-async def linked(url: str, clock: Clock | None = None) -> AsyncIterator[Link]:
+async def linked(url: str, clock: Clock | None = None) -> AsyncIterator[ConnectionPool]:
     """With one connection, and one try to use it."""
-    link = Link(options_from(f"{url}?pool=1"), clock or SystemClock(), patience_ms=(0,))
-    await link.open()
+    pool = ConnectionPool(options_from(f"{url}?pool=1"), clock or SystemClock(), retry_pauses_ms=(0,))
+    await pool.open()
     try:
-        yield link
+        yield pool
     finally:
         with anyio.fail_after(SOON_S):
-            await link.close()
+            await pool.close()
 
 
 async def pid(db: Connection) -> int:
@@ -41,59 +41,59 @@ async def lock(db: Connection) -> None:
 
 
 async def test_one_after_another_they_have_the_same(real_database: str) -> None:
-    async with linked(real_database) as link:
-        assert await link.read(pid) == await link.read(pid)
+    async with linked(real_database) as pool:
+        assert await pool.read(pid) == await pool.read(pid)
 
 
 async def test_one_that_nobody_has_used_for_long_is_not_trusted(real_database: str) -> None:
     clock = ManualClock()
-    async with linked(real_database, clock) as link:
-        first = await link.read(pid)
-        clock.advance(AT_HAND_MS)
-        assert await link.read(pid) == first
-        clock.advance(AT_HAND_MS + 1)
-        assert await link.read(pid) != first
+    async with linked(real_database, clock) as pool:
+        first = await pool.read(pid)
+        clock.advance(SPARE_MS)
+        assert await pool.read(pid) == first
+        clock.advance(SPARE_MS + 1)
+        assert await pool.read(pid) != first
 
 
 async def test_whoever_waits_gets_it(real_database: str) -> None:
-    async with linked(real_database) as link, rival(real_database) as other:
+    async with linked(real_database) as pool, rival(real_database) as other:
         await other.lock()
         with anyio.fail_after(SOON_S):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
-                    tasks.start_soon(link.read, lock)
+                    tasks.start_soon(pool.read, lock)
                 await other.is_waited_for()
                 await other.rollback()
 
 
 async def test_one_that_was_cut_meanwhile_is_not_tried(real_database: str) -> None:
-    async with linked(real_database) as link, rival(real_database) as other:
-        first = await link.read(pid)
+    async with linked(real_database) as pool, rival(real_database) as other:
+        first = await pool.read(pid)
         await other.db.execute("SELECT pg_terminate_backend($1)", first)
         with anyio.fail_after(SOON_S):
-            while link.owns(first):
+            while pool.owns(first):
                 await anyio.lowlevel.checkpoint()
-        assert await link.read(pid) != first
+        assert await pool.read(pid) != first
 
 
 async def test_who_is_cancelled_is_no_harm_to_who_is_next(real_database: str) -> None:
-    async with linked(real_database) as link, rival(real_database) as other:
+    async with linked(real_database) as pool, rival(real_database) as other:
         await other.lock()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(link.read, lock)
+            tasks.start_soon(pool.read, lock)
             await other.is_waited_for()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(SOON_S):
-            assert await link.read(pid) > 0
+            assert await pool.read(pid) > 0
 
 
 async def test_a_link_that_is_closed_while_it_is_used_keeps_nothing(real_database: str) -> None:
-    async with linked(real_database) as link, rival(real_database) as other:
+    async with linked(real_database) as pool, rival(real_database) as other:
         await other.lock()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(link.read, lock)
+            tasks.start_soon(pool.read, lock)
             await other.is_waited_for()
             with anyio.fail_after(SOON_S):
                 async with anyio.create_task_group() as closing:
-                    closing.start_soon(link.close)
+                    closing.start_soon(pool.close)
                     await other.rollback()

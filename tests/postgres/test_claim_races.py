@@ -15,7 +15,7 @@ from ocean.state.errors import StoreFailed
 from ocean.state.outcomes import Done, Ok, Retry
 from ocean.state.records import ClogRecord, SignalReceipt
 from ocean.stores.postgres.claims import claim_from
-from ocean.stores.postgres.client.payloads import signal_words
+from ocean.stores.postgres.client.payloads import signal_payload
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,
@@ -71,7 +71,7 @@ async def test_a_plain_claim_passes_over_the_rows_that_a_writer_has(store: Store
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as writer:
-        await writer.write(("deliver_signal", signal_words(a_signal("r1"))))
+        await writer.write(("deliver_signal", signal_payload(a_signal("r1"))))
         assert await claimed_ids(store, limit=3) == ["r0", "r2", "r3"]
         await writer.commit()
     assert sorted(await claimed_ids(store)) == ["r1", "r4"]
@@ -96,9 +96,9 @@ async def test_a_claim_whose_rows_are_all_taken_answers_nothing_and_waits_for_no
         await pending(store, run_id)
     async with rival(database) as other:
         await other.claim(an_ask(instance_id="i-b"))
-        trips = of_postgres(store).link.round_trips
+        trips = of_postgres(store).pool.round_trips
         assert await claimed_ids(store) == []
-        assert of_postgres(store).link.round_trips == trips + 1
+        assert of_postgres(store).pool.round_trips == trips + 1
         await other.rollback()
     assert await claimed_ids(store) == RUNS
 
@@ -173,7 +173,7 @@ async def test_a_claim_that_has_to_write_waits_for_the_writer_before_it_takes_a_
             await writer.is_waited_for()
             assert await writer.has_nobody_locked("r")
             # The other way round this would be a deadlock: the claim with the row, waiting for the writer.
-            answers = await writer.write(("deliver_signal", signal_words(a_signal("r", 1))))
+            answers = await writer.write(("deliver_signal", signal_payload(a_signal("r", 1))))
             assert "answer" in answers[0]
             await writer.commit()
     claims = await claim
@@ -244,9 +244,9 @@ async def test_a_named_claim_of_a_run_that_is_held_back_is_one_question(store: S
     """Its clog is paused: nothing was done for it, so there is no reason to ask again."""
     await pending(store, "r")
     await store.set_clog_paused(CLOG, True, None, None)
-    trips = of_postgres(store).link.round_trips
+    trips = of_postgres(store).pool.round_trips
     assert await claimed_ids(store, run_id="r") == []
-    assert of_postgres(store).link.round_trips == trips + 1
+    assert of_postgres(store).pool.round_trips == trips + 1
 
 
 async def test_a_lost_answer_gives_the_same_claims_again(store: Store, database: str) -> None:
@@ -325,7 +325,7 @@ async def test_whatever_the_database_says_of_isolation_a_writer_sees_what_it_has
     await store.register_clogs([ClogRecord(CLOG, "1", False)])
     await pending(store, "r")
     async with rival(url) as writer:
-        await writer.write(("deliver_signal", signal_words(a_signal("r", 1, signal_id="same"))))
+        await writer.write(("deliver_signal", signal_payload(a_signal("r", 1, signal_id="same"))))
         async with meanwhile(store.deliver_signal(a_signal("r", 1, signal_id="same"), None)) as signal:
             await writer.is_waited_for()
             await writer.commit()

@@ -9,7 +9,7 @@ import pytest
 
 from ocean import StoreUnusable, SystemClock
 from ocean.state.errors import StoreFailed
-from ocean.stores.postgres.client.lock_thread import Courier
+from ocean.stores.postgres.client.lock_thread import LockThread
 from ocean.stores.postgres.client.options import options_from
 from tests.postgres.notes import notes_database, words_in
 from tests.postgres.proxy import proxied
@@ -26,12 +26,12 @@ async def test_it_writes_while_the_loop_is_blocked_and_tells_nobody(url: str) ->
     heard: list[object] = []
     db = await asyncpg.connect(url)
     await db.add_listener("ocean", lambda *facts: heard.append(facts))
-    courier = Courier(options_from(url), SystemClock())
-    # No await: the loop of this test stands still until the courier is back.
-    assert courier.write("note", {"word": "a"})["word"] == "a"
+    lock_thread = LockThread(options_from(url), SystemClock())
+    # No await: the loop of this test stands still until the lock_thread is back.
+    assert lock_thread.write("note", {"word": "a"})["word"] == "a"
     with pytest.raises(StoreFailed):
-        courier.write("fail", {"word": "b"})
-    courier.close()
+        lock_thread.write("fail", {"word": "b"})
+    lock_thread.close()
     await db.execute("SELECT 1")
     assert heard == []
     await db.close()
@@ -39,46 +39,46 @@ async def test_it_writes_while_the_loop_is_blocked_and_tells_nobody(url: str) ->
 
 
 def test_many_threads_may_ask_at_once(url: str) -> None:
-    courier = Courier(options_from(url), SystemClock())
+    lock_thread = LockThread(options_from(url), SystemClock())
     words = [f"w{number}" for number in range(40)]
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda word: courier.write("note", {"word": word})["word"], words))
+        answers = list(threads.map(lambda word: lock_thread.write("note", {"word": word})["word"], words))
     assert answers == words
-    assert sorted(courier.write("look", {})) == sorted(words)
-    courier.close()
+    assert sorted(lock_thread.write("look", {})) == sorted(words)
+    lock_thread.close()
 
 
 def test_it_is_begun_when_needed_and_ended_for_good(url: str) -> None:
-    unused = Courier(options_from("postgresql://nobody@127.0.0.1:1/nothing"), SystemClock())
+    unused = LockThread(options_from("postgresql://nobody@127.0.0.1:1/nothing"), SystemClock())
     unused.close()
-    courier = Courier(options_from(url), SystemClock())
-    courier.write("note", {"word": "a"})
-    courier.close()
-    courier.close()
-    for closed in (unused, courier):
+    lock_thread = LockThread(options_from(url), SystemClock())
+    lock_thread.write("note", {"word": "a"})
+    lock_thread.close()
+    lock_thread.close()
+    for closed in (unused, lock_thread):
         with pytest.raises(StoreUnusable, match="closed"):
             closed.write("note", {"word": "b"})
 
 
 async def test_a_server_that_was_away_at_first_is_found_later(url: str) -> None:
     async with proxied(url) as (there, proxy):
-        courier = Courier(options_from(there), SystemClock())
+        lock_thread = LockThread(options_from(there), SystemClock())
         proxy.is_down = True
         with pytest.raises(StoreUnusable, match="cannot open"):
-            await anyio.to_thread.run_sync(courier.write, "note", {"word": "a"})
+            await anyio.to_thread.run_sync(lock_thread.write, "note", {"word": "a"})
         proxy.is_down = False
-        await anyio.to_thread.run_sync(courier.write, "note", {"word": "a"})
-        await anyio.to_thread.run_sync(courier.close)
+        await anyio.to_thread.run_sync(lock_thread.write, "note", {"word": "a"})
+        await anyio.to_thread.run_sync(lock_thread.close)
     assert await words_in(url) == ["a"]
 
 
 async def test_what_is_on_its_way_is_done_before_the_end(url: str) -> None:
     async with proxied(url) as (there, proxy):
-        courier = Courier(options_from(there), SystemClock())
+        lock_thread = LockThread(options_from(there), SystemClock())
         proxy.arm("held", b"zanzibar")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(anyio.to_thread.run_sync, courier.write, "note", {"word": "zanzibar"})
+            tasks.start_soon(anyio.to_thread.run_sync, lock_thread.write, "note", {"word": "zanzibar"})
             await proxy.has_cut.wait()
-            tasks.start_soon(anyio.to_thread.run_sync, courier.close)
+            tasks.start_soon(anyio.to_thread.run_sync, lock_thread.close)
             proxy.lets_go.set()
     assert await words_in(url) == ["zanzibar"]

@@ -15,7 +15,7 @@ from ocean.state.effects import NewRun
 from ocean.state.errors import RunEnded
 from ocean.state.outcomes import Done
 from ocean.state.records import DEFAULT_QUEUE, RunInfo, RunStatus
-from ocean.stores.postgres.client.payloads import run_words
+from ocean.stores.postgres.client.payloads import run_payload
 from ocean.testing import ManualClock
 from tests.conformance.kit import a_run, a_signal, an_ask, claim, ended_run, events, run_tick, the_run
 from tests.postgres.rivals import PATIENCE_S, Rival, rival
@@ -106,7 +106,7 @@ async def test_whoever_locks_the_table_meanwhile_keeps_nobody_waiting_for_good(d
                 pass
             # Only so that nobody has to wait for the usual second until it looks.
             await other.db.execute("SET LOCAL deadlock_timeout = '1ms'")
-            await other.write(("create_run", run_words(plain("c"))))
+            await other.write(("create_run", run_payload(plain("c"))))
         await other.commit()
         with anyio.fail_after(PATIENCE_S):
             await locking
@@ -165,7 +165,7 @@ async def test_a_group_that_was_given_up_while_it_waited_leaves_none(database: s
     async with rival(database) as other:
         await other.lock()
         async with rival(database) as late:
-            words = [("create_run", run_words(plain("a"))), ("create_run", run_words(plain("b")))]
+            words = [("create_run", run_payload(plain("a"))), ("create_run", run_payload(plain("b")))]
             writing = asyncio.ensure_future(late.write(*words, token="late"))
             await other.is_waited_for()
             await other.db.execute("SELECT ocean_settle('late')")

@@ -17,8 +17,8 @@ from ocean.state.effects import Effects, NewEvent, RowWrite
 from ocean.state.errors import StoreFailed
 from ocean.state.outcomes import Done, Ok
 from ocean.state.records import ClogRecord
-from ocean.stores.postgres.client.batches import Writing
-from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.batches import WriteBatches
+from ocean.stores.postgres.client.connection import Connection, ConnectionPool
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Rows = dict[str, list[Any]]
 
 
-class OneTransaction(Link):
+class OneTransaction(ConnectionPool):
     """All that a store does happens in a transaction of the test's own, and is undone by it."""
 
     def __init__(self, url: str, clock: Clock, db: Connection) -> None:
@@ -76,8 +76,8 @@ class Scene:
     async def visited(self, use: Callable[[PostgresStore], Awaitable[list[object]]]) -> tuple[list[object], Rows]:
         """What somebody does here, and the rows that are there then. Nothing of it stays."""
         store = PostgresStore(self.url, self.clock)
-        store.link = OneTransaction(self.url, self.clock, self.db)
-        store.writing = Writing(store.link)
+        store.pool = OneTransaction(self.url, self.clock, self.db)
+        store.batches = WriteBatches(store.pool)
         cursor = await self.db.fetchval("SELECT last_value FROM ocean_cursor")
         undone = self.db.transaction()
         await undone.start()

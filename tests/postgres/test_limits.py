@@ -27,14 +27,14 @@ async def test_a_write_waits_only_so_long_for_anothers_commit(url: str) -> None:
         await d.note("b")
         assert await words_in(url) == ["b"]
         # What the server has refused need not be asked for.
-        assert d.link.round_trips == 2
+        assert d.pool.round_trips == 2
     await db.close()
 
 
 async def test_a_statement_takes_only_so_long(url: str) -> None:
     async with desk(f"{url}?statement_ms=100") as d:
         with anyio.fail_after(20), pytest.raises(StoreBusy, match="no time"):
-            await d.link.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
+            await d.pool.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
         await d.note("a")
 
 
@@ -53,7 +53,7 @@ async def test_whoever_keeps_a_transaction_open_and_does_nothing_is_thrown_out(u
 async def test_behind_a_pooler_the_driver_alone_keeps_the_time(url: str) -> None:
     options = options_from(f"{url}?pooler=on&statement_ms=100")
     assert "server_settings" not in options.connecting("x")
-    async with desk(f"{url}?pooler=on&statement_ms=100", patience_ms=(0,)) as d:
+    async with desk(f"{url}?pooler=on&statement_ms=100", retry_pauses_ms=(0,)) as d:
         with anyio.fail_after(20), pytest.raises(StoreBusy, match="cannot be reached"):
-            await d.link.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
+            await d.pool.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
         await d.note("a")

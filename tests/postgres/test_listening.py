@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from ocean import StoreUnusable, SystemClock
-from ocean.stores.postgres.client.connection import Link
-from ocean.stores.postgres.client.notifications import Waking
+from ocean.stores.postgres.client.connection import ConnectionPool
+from ocean.stores.postgres.client.notifications import Notifications
 from ocean.stores.postgres.client.options import options_from
 from tests.postgres.proxy import proxied
 
@@ -27,16 +27,16 @@ EVENT = "INSERT INTO events (seq, ts, type, payload) VALUES (nextval('ocean_curs
 
 
 @asynccontextmanager
-async def waking(url: str, probe_ms: int = NEVER_MS) -> AsyncIterator[Waking]:
-    link = Link(options_from(url), SystemClock())
-    await link.open()
-    waking = Waking(link, probe_ms=probe_ms)
-    waking.open()
+async def notifications(url: str, probe_ms: int = NEVER_MS) -> AsyncIterator[Notifications]:
+    pool = ConnectionPool(options_from(url), SystemClock())
+    await pool.open()
+    notifications = Notifications(pool, probe_ms=probe_ms)
+    notifications.open()
     try:
-        yield waking
+        yield notifications
     finally:
-        await waking.close()
-        await link.close()
+        await notifications.close()
+        await pool.close()
 
 
 async def commit(url: str, *, is_told: bool = True) -> None:
@@ -48,26 +48,26 @@ async def commit(url: str, *, is_told: bool = True) -> None:
     await db.close()
 
 
-async def someone_listens(waking: Waking, url: str, times: int = 1) -> None:
+async def someone_listens(notifications: Notifications, url: str, times: int = 1) -> None:
     """Until so many listeners have begun, and what the last has looked at for that is seen."""
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(waking.next_commit, NEVER_MS, NEVER_MS)
+        tasks.start_soon(notifications.next_commit, NEVER_MS, NEVER_MS)
         with anyio.fail_after(20):
-            while waking.listeners < times:
+            while notifications.listeners < times:
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
 
 
-async def hears(waking: Waking, url: str, *, is_told: bool = True) -> None:
-    seen = waking.commits_seen()
+async def hears(notifications: Notifications, url: str, *, is_told: bool = True) -> None:
+    seen = notifications.commits_seen()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(waking.next_commit, seen, NEVER_MS)
+        tasks.start_soon(notifications.next_commit, seen, NEVER_MS)
         await anyio.wait_all_tasks_blocked()
         await commit(url, is_told=is_told)
 
 
 async def test_a_commit_that_is_told_is_heard_at_once(real_database: str) -> None:
-    async with waking(real_database) as w:
+    async with notifications(real_database) as w:
         await someone_listens(w, real_database)
         with anyio.fail_after(20):
             await hears(w, real_database)
@@ -75,14 +75,14 @@ async def test_a_commit_that_is_told_is_heard_at_once(real_database: str) -> Non
 
 
 async def test_what_was_committed_from_here_is_not_looked_for(real_database: str) -> None:
-    async with waking(real_database) as w:
+    async with notifications(real_database) as w:
         await someone_listens(w, real_database)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)
             await anyio.wait_all_tasks_blocked()
             seen, looks = w.commits_seen(), w.looks
             for _ in range(8):
-                await w._link.reach(lambda db: db.execute(f"{EVENT}; NOTIFY ocean"))
+                await w._pool.reach(lambda db: db.execute(f"{EVENT}; NOTIFY ocean"))
                 # Answered after it is told.
                 assert w._listening is not None
                 await w._ask(w._listening)
@@ -97,7 +97,7 @@ async def test_what_was_committed_from_here_is_not_looked_for(real_database: str
 
 @pytest.mark.parametrize("query", ["notify=off", "pooler=on"])
 async def test_without_a_listener_it_is_found_by_looking(real_database: str, query: str) -> None:
-    async with waking(f"{real_database}?{query}") as w:
+    async with notifications(f"{real_database}?{query}") as w:
         with anyio.fail_after(20):
             await commit(real_database)
             seen = await w.next_commit(0, 20)
@@ -107,7 +107,7 @@ async def test_without_a_listener_it_is_found_by_looking(real_database: str, que
 
 
 async def test_who_cannot_wait_as_long_hastens_the_others_look(real_database: str) -> None:
-    async with waking(f"{real_database}?notify=off") as w:
+    async with notifications(f"{real_database}?notify=off") as w:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.next_commit, 0, NEVER_MS)
@@ -117,7 +117,7 @@ async def test_who_cannot_wait_as_long_hastens_the_others_look(real_database: st
 
 
 async def test_a_listener_that_dies_without_a_word_is_found_out_and_what_it_missed_too(real_database: str) -> None:
-    async with proxied(real_database) as (url, proxy), waking(url, probe_ms=100) as w:
+    async with proxied(real_database) as (url, proxy), notifications(url, probe_ms=100) as w:
         await someone_listens(w, real_database)
         proxy.freeze(b"LISTEN")
         with anyio.fail_after(20):
@@ -129,17 +129,17 @@ async def test_a_listener_that_dies_without_a_word_is_found_out_and_what_it_miss
 
 
 async def test_whoever_looks_does_so_by_the_listener(real_database: str) -> None:
-    async with waking(real_database) as w:
+    async with notifications(real_database) as w:
         await someone_listens(w, real_database)
-        pooled, looks = w._link.round_trips, w.looks
+        pooled, looks = w._pool.round_trips, w.looks
         with anyio.fail_after(20):
             await hears(w, real_database)
-        assert (w._link.round_trips, w.looks > looks) == (pooled, True)
+        assert (w._pool.round_trips, w.looks > looks) == (pooled, True)
 
 
 async def test_a_listener_whose_connection_is_closed_is_replaced_at_once(real_database: str) -> None:
     db = await asyncpg.connect(real_database)
-    async with waking(real_database) as w:
+    async with notifications(real_database) as w:
         await someone_listens(w, real_database)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -150,7 +150,7 @@ async def test_a_listener_whose_connection_is_closed_is_replaced_at_once(real_da
 
 
 async def test_whoever_waits_at_the_end_is_told_of_it(real_database: str) -> None:
-    async with anyio.create_task_group() as tasks, waking(real_database) as w:
+    async with anyio.create_task_group() as tasks, notifications(real_database) as w:
 
         async def wait() -> None:
             with pytest.raises(StoreUnusable, match="closed"):
@@ -163,7 +163,7 @@ async def test_whoever_waits_at_the_end_is_told_of_it(real_database: str) -> Non
 async def test_a_server_that_ends_every_listener_is_not_asked_all_the_time(real_database: str) -> None:
     """As behind a pooler that nobody has told us of: each pause is longer, though each listener has begun."""
     db = await asyncpg.connect(real_database)
-    async with waking(real_database) as w, anyio.create_task_group() as tasks:
+    async with notifications(real_database) as w, anyio.create_task_group() as tasks:
         tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)
         loop, begun = asyncio.get_running_loop(), []
         with anyio.fail_after(20):

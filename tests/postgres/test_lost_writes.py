@@ -28,7 +28,7 @@ async def write(desk: Desk) -> Any:
 
 
 async def claim(desk: Desk) -> Any:
-    return await desk.writing.claim({"words": ["zanzibar"]})
+    return await desk.batches.claim({"words": ["zanzibar"]})
 
 
 WROTE = {"write": {"word": "zanzibar", "request": None}, "claim": {"claims": ["zanzibar"], "again": False}}
@@ -54,7 +54,7 @@ async def test_what_is_cut_off_happens_once(url: str, deed: Deed, cut: Cut) -> N
         assert await words_in(url) == ["zanzibar"]
         # After the commit there is one token, and it was asked for; before it, that one is void and there is another.
         assert await tokens(url) == ([True] if cut == "after" else [False, True])
-        assert d.link.round_trips == (2 if cut == "after" else 3)
+        assert d.pool.round_trips == (2 if cut == "after" else 3)
 
 
 @both
@@ -128,7 +128,7 @@ async def test_a_group_that_is_lost_is_found_whole(url: str) -> None:
 
 @both
 async def test_a_server_that_stays_away_is_said_and_nothing_was_done(url: str, deed: Deed) -> None:
-    async with proxied(url) as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+    async with proxied(url) as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         proxy.is_down = True
         proxy.cut_all()
         for ask in (d.words, lambda: deed(d)):
@@ -143,7 +143,7 @@ async def test_a_server_that_stays_away_is_said_and_nothing_was_done(url: str, d
 
 @both
 async def test_what_was_lost_with_a_server_that_stays_away_is_said_to_be_unknown(url: str, deed: Deed) -> None:
-    async with proxied(url) as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+    async with proxied(url) as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         proxy.arm("after", b"zanzibar")
         proxy.is_down_once_cut = True
         with pytest.raises(StoreBusy, match="is not known"):
@@ -153,7 +153,7 @@ async def test_what_was_lost_with_a_server_that_stays_away_is_said_to_be_unknown
 
 @both
 async def test_a_connection_that_died_without_a_word_is_left_for_another(url: str, deed: Deed) -> None:
-    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         assert await d.words() == []
         proxy.freeze(b"")
         assert await deed(d) == WROTE[deed.__name__]
@@ -163,15 +163,15 @@ async def test_a_connection_that_died_without_a_word_is_left_for_another(url: st
 @both
 async def test_a_server_that_only_reads_any_more_is_left_for_another(url: str, deed: Deed) -> None:
     """As after a failover: the connection is in order, and leads to the wrong server."""
-    async with desk(f"{url}?pool=1", patience_ms=(0, 10)) as d:
-        await d.link.read(lambda db: db.execute("SET default_transaction_read_only = on"))
+    async with desk(f"{url}?pool=1", retry_pauses_ms=(0, 10)) as d:
+        await d.pool.read(lambda db: db.execute("SET default_transaction_read_only = on"))
         assert await deed(d) == WROTE[deed.__name__]
         assert await words_in(url) == ["zanzibar"]
 
 
 @both
 async def test_a_server_that_swallows_everything_is_given_up_in_time(url: str, deed: Deed) -> None:
-    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, patience_ms=(0,) * 100) as d:
+    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, retry_pauses_ms=(0,) * 100) as d:
         proxy.is_black_hole = True
         with anyio.fail_after(20), pytest.raises(StoreBusy, match="is not known"):
             await deed(d)

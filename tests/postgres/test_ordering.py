@@ -51,10 +51,10 @@ async def test_a_signal_and_the_claim_of_its_run_are_one_statement(real_database
         await store.claim_due(an_ask(limit=2))
         claims: list[Claim] = []
         assert store.order_claims(an_ask(limit=2), claims.extend) is not None
-        before = store.link.round_trips
+        before = store.pool.round_trips
         receipt = await store.deliver_signal(a_signal("r", 7), None)
         (claim,) = claims
-        assert store.link.round_trips == before + 1
+        assert store.pool.round_trips == before + 1
         assert (receipt.status, claim.run.run_id, claim.inputs[0].body) == (RunStatus.PENDING, "r", 7)
         assert (await the_run(store, "r")).status is RunStatus.ACTIVE
         assert isinstance(await commit(store, claim, Done()), Committed)

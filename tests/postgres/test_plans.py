@@ -88,7 +88,7 @@ class Life:
         await self.count("store step", store.store_step(held.lock, held.tick, name, "1"))
         await self.count("read step", store.read_step(run_id, held.tick, name))
         await self.count("stream", store.append_streamed(held.lock, held.tick, 1, [NewEvent("x", "1", CLOG)]))
-        await self.count("renew", store.writing.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
+        await self.count("renew", store.batches.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
         effects = Effects(
             writes=[RowWrite(key, 0, apply=lambda old: "1"), RowWrite(tick_key, 0, "1")],
             events=[NewEvent("x", "1", CLOG)],

@@ -11,8 +11,8 @@ import pytest
 from bench.idle_poke import fill as make_runs
 from ocean.kernel.run_query import run_filter
 from ocean.state.filters import FeedFilter
-from ocean.stores.postgres.client.reading import READ, WALK
 from ocean.stores.postgres.client.connection import install_test_clock
+from ocean.stores.postgres.client.reading import READ, WALK
 from ocean.stores.postgres.listing import count, feed, page
 from ocean.stores.postgres.migrate import migrate as migrate_server
 from ocean.stores.sqlite.migrate import migrate

@@ -171,9 +171,9 @@ async def test_both_stores_say_the_same_of_the_same_rows(database: str, later_ms
         runs = (await theirs.list_runs(run_filter(), 100, None, False)).runs
         assert {run.status for run in runs} == set(RunStatus)
         for question in asked:
-            before = of_postgres(theirs).link.round_trips
+            before = of_postgres(theirs).pool.round_trips
             assert await answer(theirs, question) == await answer(ours, question), question
-            assert of_postgres(theirs).link.round_trips == before + 1, question
+            assert of_postgres(theirs).pool.round_trips == before + 1, question
     finally:
         await ours.close()
         await theirs.close()

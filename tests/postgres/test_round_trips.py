@@ -130,9 +130,9 @@ async def test_a_claim_that_first_makes_ends_that_are_owed_is_one(database: str,
         await store.create_run(a_run("overdue", deadline_at=clock.now() + 1), None)
         await pending(store, "r", concurrency_keys=keys)
         clock.advance(1)
-        before = store.link.round_trips
+        before = store.pool.round_trips
         assert [held.run.run_id for held in await store.claim_due(an_ask())] == ["r"]
-        assert store.link.round_trips == before + 1
+        assert store.pool.round_trips == before + 1
         assert (await the_run(store, "overdue")).status == "failed"
     finally:
         await store.close()
@@ -276,7 +276,7 @@ async def test_from_a_signal_at_rest_to_its_committed_tick_it_is_two(real_databa
         await store.create_run(a_run("r", clog_id="quick"), None)
         async with ticker(ocean):
             for number in range(3):
-                while not of_postgres(store).writing.orders._standing:
+                while not of_postgres(store).batches.pending_claims._waiting:
                     await anyio.lowlevel.checkpoint()
                 proxy.requests = 0
                 await store.deliver_signal(a_signal("r"), None)

@@ -55,10 +55,10 @@ async def test_those_that_are_asked_for_at_once_share_statements(real_database: 
         asks = [asking(*dice.sample(KEYS, dice.randint(0, 4))) for _ in range(60)]
         alone = [await store.read_rows(ask) for ask in asks]
         assert any(row.text == "4" for answer in alone for row in answer.rows.values())
-        before = store.link.round_trips
+        before = store.pool.round_trips
         assert await asyncio.gather(*map(store.read_rows, asks)) == alone
         rows = sum(len(ask.keys) for ask in asks)
-        assert ceil(rows / MOST_ROWS) <= store.link.round_trips - before <= rows // (MOST_ROWS - 4) + 1
+        assert ceil(rows / MOST_ROWS) <= store.pool.round_trips - before <= rows // (MOST_ROWS - 4) + 1
 
 
 async def test_one_that_asks_for_many_rows_gets_them(real_database: str) -> None:

@@ -96,9 +96,9 @@ async def test_the_servers_time_is_known_from_the_beginning_and_from_every_answe
         assert abs(store.clock.now() - await server_time(real_database)) < 5_000
         for off_ms in (-HOUR_MS, 0):
             clock.by_ms = off_ms
-            before = store.link.round_trips
+            before = store.pool.round_trips
             await (store.claim_due(an_ask()) if off_ms else store.register_clogs([ClogRecord(CLOG, "1", False)]))
-            assert store.link.round_trips == before + 1
+            assert store.pool.round_trips == before + 1
             assert abs(store.clock.now() - await server_time(real_database)) < 5_000
     finally:
         await store.close()

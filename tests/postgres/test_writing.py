@@ -10,7 +10,7 @@ import pytest
 from ocean import StoreBusy, StoreUnusable
 from ocean.kernel.store import Request
 from ocean.state.errors import InvalidValue, RunNotFound, StoreFailed
-from ocean.stores.postgres.client.batches import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Guesses
+from ocean.stores.postgres.client.batches import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Predictions
 from tests.postgres.notes import Desk, desk, notes_database, words_in
 from tests.postgres.proxy import proxied
 
@@ -24,7 +24,7 @@ def url() -> str:
 
 async def outcome_of(desk: Desk, verb: str, args: Any) -> Any:
     try:
-        return await desk.writing.write(verb, args)
+        return await desk.batches.write(verb, args)
     except Exception as error:
         return error
 
@@ -48,7 +48,7 @@ def notes(*words: str) -> list[tuple[str, Any]]:
 
 async def test_a_verb_gets_its_answer_and_hands_on_its_request(url: str) -> None:
     async with desk(url) as d:
-        answer = await d.writing.write("note", {"word": "a"}, Request("key", "hash"))
+        answer = await d.batches.write("note", {"word": "a"}, Request("key", "hash"))
         assert answer == {"word": "a", "request": ["key", "hash"]}
         assert await words_in(url) == ["a"]
 
@@ -82,14 +82,14 @@ async def test_many_that_a_group_has_no_room_for_leave_right_after_it(url: str) 
             proxy.lets_go.set()
 
 
-@pytest.mark.parametrize(("count", "is_guessing"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "guesses"])
+@pytest.mark.parametrize(("count", "is_predicting"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "predictions"])
 async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
-    url: str, count: int, is_guessing: bool
+    url: str, count: int, is_predicting: bool
 ) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
 
         async def note(word: str) -> None:
-            await d.writing.write("note", {"word": word}, is_guessing=is_guessing)
+            await d.batches.write("note", {"word": word}, is_predicting=is_predicting)
 
         proxy.arm("held", b"first")
         async with anyio.create_task_group() as tasks:
@@ -114,7 +114,7 @@ async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_ord
                 tasks.start_soon(d.note, word)
             await anyio.wait_all_tasks_blocked()
             proxy.lets_go.set()
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 21)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, 21)
         assert await words_in(url) == ["first", *words]
 
 
@@ -133,7 +133,7 @@ async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_m
             tasks.start_soon(d.note, "meanwhile")
             await anyio.wait_all_tasks_blocked()
             proxy.lets_go.set()
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 5)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, 5)
 
 
 async def test_a_sender_that_is_cancelled_between_groups_leaves_the_way_open(url: str) -> None:
@@ -142,13 +142,13 @@ async def test_a_sender_that_is_cancelled_between_groups_leaves_the_way_open(url
 
         async def note(word: str) -> None:
             await d.note(word)
-            cancelled.extend(sender.cancel() for sender in d.writing._senders)
+            cancelled.extend(sender.cancel() for sender in d.batches._senders)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(note, "a")
             tasks.start_soon(note, "b")
         assert True in cancelled
-        assert not d.writing._is_gathering
+        assert not d.batches._is_gathering
         await d.note("c")
         assert await words_in(url) == ["a", "b", "c"]
 
@@ -157,7 +157,7 @@ async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand
     async with desk(url) as d:
         items = [*notes("a"), ("refuse", {"word": "b"}), *notes("c"), ("fail", {"word": "d"}), ("wait", {"word": "e"})]
         a, b, c, failed, waited, f = await together(d, *items, *notes("f"))
-        assert d.writing.batch_sizes.count == 1
+        assert d.batches.batch_sizes.count == 1
         assert [answer["word"] for answer in (a, c, f)] == ["a", "c", "f"]
         assert isinstance(b, RunNotFound)
         assert b.details["run_id"] == "b"
@@ -176,7 +176,7 @@ async def test_one_that_cannot_even_be_sent_fails_alone(url: str, word: str) -> 
 
 
 async def test_a_function_that_raises_costs_its_own_caller_only(url: str) -> None:
-    def broken(guesses: Guesses) -> Any:
+    def broken(predictions: Predictions) -> Any:
         raise KeyError("mine")
 
     async with desk(url) as d:
@@ -186,10 +186,10 @@ async def test_a_function_that_raises_costs_its_own_caller_only(url: str) -> Non
         assert await words_in(url) == ["a", "c"]
 
 
-def turning(addition: str) -> Callable[[Guesses], Any]:
-    def turn(guesses: Guesses) -> Any:
-        before = guesses.get("page", "") or ""
-        guesses["page"] = before + addition
+def turning(addition: str) -> Callable[[Predictions], Any]:
+    def turn(predictions: Predictions) -> Any:
+        before = predictions.get("page", "") or ""
+        predictions["page"] = before + addition
         return {"before": before, "after": before + addition}
 
     return turn
@@ -198,23 +198,23 @@ def turning(addition: str) -> Callable[[Guesses], Any]:
 async def test_functions_build_on_what_those_before_them_in_the_group_will_have_done(url: str) -> None:
     async with desk(url) as d:
         answers = await together(d, *[("turn", turning(str(number % 10))) for number in range(40)])
-        assert d.writing.batch_sizes.count == 1
+        assert d.batches.batch_sizes.count == 1
         assert answers[-1] == {"text": "0123456789" * 4}
 
 
 async def test_guesses_end_with_their_group(url: str) -> None:
     async with desk(url) as d:
-        await d.writing.write("turn", turning("a"))
-        assert await d.writing.write("turn", turning("b")) == {"stale": "a"}
+        await d.batches.write("turn", turning("a"))
+        assert await d.batches.write("turn", turning("b")) == {"stale": "a"}
 
 
 async def test_a_group_is_limited_in_number_and_in_size(url: str) -> None:
     async with desk(url) as d:
         await together(d, *notes(*(f"w{number}" for number in range(GROUP_LIMIT + 6))))
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, GROUP_LIMIT + 6)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, GROUP_LIMIT + 6)
         third = "x" * (GROUP_CHARACTERS // 3)
         await together(d, *notes(third, third, third, third))
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (4, GROUP_LIMIT + 10)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (4, GROUP_LIMIT + 10)
 
 
 async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str) -> None:
@@ -226,9 +226,9 @@ async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str)
         assert (d.noticed, await db.fetchval(kept)) == ([], 0)
         await together(d, ("refuse", {"word": "a"}), *notes("b"))
         assert (len(d.noticed), await db.fetchval(kept)) == (1, 1)
-        await d.writing.claim({"words": []})
+        await d.batches.claim({"words": []})
         assert len(d.noticed) == 1
-        await d.writing.claim({"words": ["c"]})
+        await d.batches.claim({"words": ["c"]})
         assert (len(d.noticed), await db.fetchval(kept)) == (2, 2)
     await db.close()
 
@@ -243,7 +243,7 @@ async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str)
     async with desk(url) as d:
         for number in range(4):
             # A few with each: it is nobody's work to sweep them all.
-            await (d.note("a") if number % 2 else d.writing.claim({"words": ["b"]}))
+            await (d.note("a") if number % 2 else d.batches.claim({"words": ["b"]}))
     left = await db.fetch("SELECT token FROM ocean_groups WHERE token LIKE 'old%' OR token = 'void'")
     assert [row["token"] for row in left] == ["void"]
     await db.close()
@@ -252,15 +252,15 @@ async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str)
 async def test_a_claim_may_be_refused(url: str) -> None:
     async with desk(url) as d:
         with pytest.raises(InvalidValue, match="'a' is not external"):
-            await d.writing.claim({"refused": "not_leased", "facts": {"clog_id": "a"}})
+            await d.batches.claim({"refused": "not_leased", "facts": {"clog_id": "a"}})
 
 
 async def test_a_group_is_one_statement_and_so_is_a_claim(url: str) -> None:
     async with desk(url) as d:
         await together(d, *notes("a", "b", "c"))
-        assert d.link.round_trips == 1
-        await d.writing.claim({"words": ["d"]})
-        assert d.link.round_trips == 2
+        assert d.pool.round_trips == 1
+        await d.batches.claim({"words": ["d"]})
+        assert d.pool.round_trips == 2
 
 
 async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
@@ -276,7 +276,7 @@ async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
                 heard.append(await d.note("second"))
 
             async def claim() -> None:
-                heard.append(await d.writing.claim({"words": ["third"]}))
+                heard.append(await d.batches.claim({"words": ["third"]}))
 
             tasks.start_soon(note)
             await proxy.has_cut.wait()
@@ -301,7 +301,7 @@ async def test_what_has_queued_up_is_done_before_the_end_and_nothing_after_it(ur
         with pytest.raises(StoreUnusable, match="closed"):
             await d.note("third")
         with pytest.raises(StoreUnusable, match="closed"):
-            await d.writing.claim({"words": ["third"]})
+            await d.batches.claim({"words": ["third"]})
     assert await words_in(url) == ["first", "second"]
 
 
@@ -312,7 +312,7 @@ async def test_a_claim_waits_for_no_writer(url: str) -> None:
         tasks.start_soon(d.note, "written")
         await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(20):
-            assert (await d.writing.claim({"words": ["claimed"]}))["claims"] == ["claimed"]
+            assert (await d.batches.claim({"words": ["claimed"]}))["claims"] == ["claimed"]
         assert await words_in(url) == ["claimed"]
     assert await words_in(url) == ["claimed", "written"]
     await db.close()

@@ -17,9 +17,9 @@ def _instead(place: Any, name: str, wrap: Wrap) -> Change:
     return lambda undo: put(undo, place, name, wrap(getattr(place, name)))
 
 
-def _unless_decided(have_moved: Callable[..., bool]) -> Any:
+def _unless_decided(have_changed: Callable[..., bool]) -> Any:
     """The versions of decisions are not compared."""
-    return lambda u, writes, *more: have_moved(u, [each for each in writes if each.key.clog_id != "decision"], *more)
+    return lambda u, writes, *more: have_changed(u, [each for each in writes if each.key.clog_id != "decision"], *more)
 
 
 def _one_behind(read_rows: Callable[..., Any]) -> Any:
@@ -42,9 +42,9 @@ def _over_when_level(is_over: Callable[..., Any]) -> Any:
 
 
 MUTANTS: dict[str, Change] = {
-    "careless calls": _instead(effects, "have_moved", _unless_decided),
+    "careless calls": _instead(effects, "have_changed", _unless_decided),
     "calls see an old row": _instead(SqliteStore, "read_rows", _one_behind),
-    "rates ignored": _instead(delaying, "promise", lambda old: lambda u, rate: u.now),
+    "rates ignored": _instead(delaying, "reserve_tokens", lambda old: lambda u, rate: u.now),
     "one of a batch passed over": _instead(
         bulk.Bulk, "_do", lambda old: lambda self, run_ids, act: old(self, run_ids[1:] or run_ids, act)
     ),

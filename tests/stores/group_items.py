@@ -31,7 +31,7 @@ from tests.conformance.kit import (
 )
 
 RUNS = ["idle", "held-a", "held-b", "held-c", "ended", "child", "keyed", "nobody"]
-HELD = ["held-a", "held-b", "held-c"]
+BUFFERED = ["held-a", "held-b", "held-c"]
 
 Claims = dict[str, Claim]
 Item = Callable[[Store, Claims], Awaitable[Any]]
@@ -44,13 +44,13 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.create_run(a_run("idle", dedupe_key="taken"), None)
     await ended_run(store, "ended", Done())
     claims = {}
-    for run_id in HELD:
+    for run_id in BUFFERED:
         clog_id = OTHER_CLOG if run_id == "held-c" else CLOG
         keys = ["k"] if run_id == "held-b" else []
         await pending(store, run_id, clog_id=clog_id, retry=RetryPolicy(max_attempts=2), concurrency_keys=keys)
         claims[f"stale {run_id}"] = await claim(store, run_id)
     clock.advance(LOCK_MS)
-    for run_id in HELD:
+    for run_id in BUFFERED:
         claims[run_id] = await claim(store, run_id)
     await pending(store, "child", parent_run_id="held-a", notify_parent=True, on_parent_end="cancel")
     await pending(store, "keyed", concurrency_keys=["k"])
@@ -165,7 +165,7 @@ def _commits(functions: Functions) -> st.SearchStrategy[Item]:
         return lambda store, claims: store.commit_tick(commit_of(claims[name], outcome, _copied(effects)))
 
     is_stale = st.sampled_from([False, False, False, True])
-    return st.builds(item, st.sampled_from(HELD), is_stale, st.sampled_from(OUTCOMES), _effects(functions))
+    return st.builds(item, st.sampled_from(BUFFERED), is_stale, st.sampled_from(OUTCOMES), _effects(functions))
 
 
 def _calls(functions: Functions) -> st.SearchStrategy[Item]:
@@ -178,7 +178,7 @@ def _calls(functions: Functions) -> st.SearchStrategy[Item]:
 
 
 def _others() -> st.SearchStrategy[Item]:
-    held = st.sampled_from([*HELD, *(f"stale {run_id}" for run_id in HELD)])
+    held = st.sampled_from([*BUFFERED, *(f"stale {run_id}" for run_id in BUFFERED)])
     said = [NewEvent("token", '"t"', CLOG)]
     return st.one_of(
         st.builds(lambda run_id: lambda s, _: s.cancel_run(run_id, None, None, None), st.sampled_from(RUNS)),

@@ -19,7 +19,7 @@ from ocean.state.errors import LockLost
 from ocean.state.outcomes import Continue, Done, Ok, Outcome, Wait
 from ocean.state.records import Claim, ClogRecord, Run, RunStatus, changed
 from ocean.stores.sqlite.engine import group_commit
-from ocean.stores.sqlite.engine.cache import MOST_SESSIONS, AtWork, Known
+from ocean.stores.sqlite.engine.cache import MOST_SESSIONS, Cache, OpenTick
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
@@ -54,13 +54,13 @@ DICE = settings(
 )
 
 
-class Forgetful(Known):
+class Forgetful(Cache):
     """Everything is read from the tables."""
 
     def begin(self, db: sqlite3.Connection) -> None:
         self.forget()
 
-    def get(self, run_id: str) -> AtWork | None:
+    def get(self, run_id: str) -> OpenTick | None:
         return None
 
 
@@ -68,7 +68,7 @@ class Forgetful(Known):
 def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is wrongly taken for known often breaks a constraint, and each item is then done alone, from the tables."""
 
-    def alone(db: object, item: group_commit.Item, known: object, why: BaseException) -> None:
+    def alone(db: object, item: group_commit.QueuedUnit, known: object, why: BaseException) -> None:
         item.error = AssertionError(f"the group failed: {why!r}")
 
     monkeypatch.setattr(group_commit, "_run_alone", alone)
@@ -100,7 +100,7 @@ class Story:
 
     async def apart(self) -> tuple[Any, Tables]:
         store, claims = await copy_of_the_scene()
-        database_of(store)._known = Forgetful()
+        database_of(store)._cache = Forgetful()
         answers = [await answer(item, store, claims) for item in self.items]
         got = await store.claim_due(an_ask(limit=self.limit, slot=self.slot))
         rest = [*self.later, *_commits(got, self.outcomes)]
@@ -253,7 +253,7 @@ async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Stor
     database = database_of(ours)
 
     def unit(transaction: Transaction) -> None:
-        transaction.hold("insert_session", "new", {"session_id": "new", "now": 1})
+        transaction.buffer("insert_session", "new", {"session_id": "new", "now": 1})
         raise LockLost("refused")
 
     async def fail() -> None:
@@ -266,7 +266,7 @@ async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Stor
 
 
 def test_few_of_many_sessions_are_known() -> None:
-    known = Known()
+    known = Cache()
     known.learn_sessions(map(str, range(2 * MOST_SESSIONS)))
     known.learn_sessions(["last"])
     assert known.sessions == {"last"}
@@ -347,11 +347,11 @@ async def test_a_run_that_was_written_amid_a_unit_is_looked_for_again(pair: tupl
     await claimed_run(ours)
 
     def unit(transaction: Transaction) -> Run | None:
-        run = transaction.saved("r")
+        run = transaction.known_run("r")
         assert run is not None
         transaction.save(changed(run, attempt=1))
-        transaction.look("SELECT 1")
-        return transaction.saved("r")
+        transaction.read("SELECT 1")
+        return transaction.known_run("r")
 
     assert await database_of(ours).write(unit) is None
 
@@ -408,8 +408,8 @@ async def test_after_a_statement_that_may_change_anything_nothing_is_known(pair:
     await claimed_run(ours)
 
     def unit(transaction: Transaction) -> Run | None:
-        assert transaction.saved("r") is not None
+        assert transaction.known_run("r") is not None
         transaction.execute("UPDATE runs SET attempt = 1")
-        return transaction.saved("r")
+        return transaction.known_run("r")
 
     assert await database_of(ours).write(unit) is None

@@ -15,7 +15,7 @@ from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.filters import FeedFilter
 from ocean.state.outcomes import Continue, Done, Ok
 from ocean.state.records import ClogRecord
-from ocean.stores.sqlite.engine.write_buffer import HELD, QUERIES, by_place
+from ocean.stores.sqlite.engine.write_buffer import BUFFERED, QUERIES, positional
 from ocean.stores.sqlite.migrate import migrate
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
@@ -296,12 +296,12 @@ def test_a_probe_goes_by_its_index_and_sorts_nothing(name: str) -> None:
     assert not any("TEMP B-TREE" in line for line in lines), lines
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", BUFFERED)
 def test_to_write_a_row_makes_no_table_of_its_own(name: str) -> None:
     """As a check against a list of three or more values would, for every row."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
-    sql, names = by_place(QUERIES[name])
+    sql, names = positional(QUERIES[name])
     steps = {row[1] for row in db.execute(f"EXPLAIN {sql}", [None] * len(names))}
     db.close()
     assert "OpenWrite" in steps

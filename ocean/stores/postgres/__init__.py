@@ -3,13 +3,13 @@
 Whatever changes something is a function in the database, next to its rows (`stores/sql/postgres/functions`). Python
 sends JSON and gets JSON:
 
-    verbs ──▶ writing ──▶ sending ──▶ link ──▶ ocean_write([verb, arguments, request], …)     one statement a group
-                 └─claim──▶ sending ──▶ link ──▶ ocean_claim(ask)                              one statement a batch
-    reads ──────────────────────────▶ link ──▶ a statement each
+    verbs ──▶ writing ──▶ sending ──▶ pool ──▶ ocean_write([verb, arguments, request], …)     one statement a group
+                 └─claim──▶ sending ──▶ pool ──▶ ocean_claim(ask)                              one statement a batch
+    reads ──────────────────────────▶ pool ──▶ a statement each
 
     writing   what queues up while a group is on its way shares the next
     sending   a token per statement, by which it is found out what became of one whose answer was lost
-    link      connections, and patience with a server that is away
+    pool      connections, and patience with a server that is away
     courier   the same on a thread of its own, for locks that are renewed while a handler blocks the loop
     waking    who waits for a commit hears of it
 

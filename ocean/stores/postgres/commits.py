@@ -18,18 +18,18 @@ from ocean.kernel.store import (
 from ocean.state.counters import Take, Taken
 from ocean.state.outcomes import ErrorInfo, Retry
 from ocean.state.records import RunStatus
-from ocean.stores.postgres.client.batches import Guesses, Writing
-from ocean.stores.postgres.client.payloads import Rows, Words, commit_words, effects_words, request_words
+from ocean.stores.postgres.client.batches import Predictions, WriteBatches
+from ocean.stores.postgres.client.payloads import Payload, RowTexts, commit_payload, effects_payload, request_payload
 
 
 class Commits(ABC):
-    writing: Writing
+    batches: WriteBatches
 
     async def commit_tick(self, commit: TickCommit) -> TickAnswer:
-        rows = Rows(commit.effects.writes)
+        rows = RowTexts(commit.effects.writes)
         while True:
-            words = partial(commit_words, commit, rows)
-            match await self.writing.write("commit_tick", words, is_guessing=rows.are_guessed):
+            payload = partial(commit_payload, commit, rows)
+            match await self.batches.write("commit_tick", payload, is_predicting=rows.are_predicted):
                 case {"stale": stale}:
                     # Others have changed what functions were applied to: they are applied again, no handler is called.
                     rows.hear(stale)
@@ -45,10 +45,10 @@ class Commits(ABC):
                     raise AssertionError(f"ocean_commit_tick answered {answer!r}")
 
     async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind:
-        rows = Rows(commit.effects.writes)
+        rows = RowTexts(commit.effects.writes)
         while True:
-            words = partial(_call_words, commit, rows)
-            match await self.writing.write("commit_call", words, is_guessing=rows.are_guessed):
+            payload = partial(_call_payload, commit, rows)
+            match await self.batches.write("commit_call", payload, is_predicting=rows.are_predicted):
                 case {"stale": stale}:
                     rows.hear(stale)
                 case {"behind": _}:
@@ -78,15 +78,15 @@ def _beaten(times: int) -> Retry:
     return Retry(ErrorInfo("conflict", f"its rows had moved on {times} times"))
 
 
-def _call_words(commit: CallCommit, rows: Rows, guesses: Guesses) -> Words:
+def _call_payload(commit: CallCommit, rows: RowTexts, predictions: Predictions) -> Payload:
     return {
         "clog_id": commit.clog_id,
         "session_id": commit.session_id,
         "run_id": commit.run_id,
         "method": commit.method,
-        "effects": effects_words(commit.effects, rows, guesses),
+        "effects": effects_payload(commit.effects, rows, predictions),
         "is_empty": commit.effects.is_empty,
         "answer": commit.answer,
         "actor": commit.actor,
-        "request": request_words(commit.request),
+        "request": request_payload(commit.request),
     }

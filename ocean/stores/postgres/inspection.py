@@ -7,11 +7,11 @@ from dataclasses import replace
 import asyncpg
 
 from ocean.state.facts import StoreFacts
-from ocean.stores.postgres.client.connection import LOST, shown
+from ocean.stores.postgres.client.connection import LOST, without_password
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.migrate import OLDEST, migrations, schema_version
 
-PATIENCE_S = 5
+CONNECT_TIMEOUT_S = 5
 
 
 def look_at_server(url: str) -> StoreFacts:
@@ -22,9 +22,9 @@ def look_at_server(url: str) -> StoreFacts:
 
 async def _look(url: str) -> StoreFacts:
     options = options_from(url)
-    facts = StoreFacts("PostgreSQL", "?", True, shown(options.url).strip("'"), migrations()[-1][0])
+    facts = StoreFacts("PostgreSQL", "?", True, without_password(options.url).strip("'"), migrations()[-1][0])
     try:
-        db = await asyncpg.connect(options.url, **options.connecting("ocean doctor") | {"timeout": PATIENCE_S})
+        db = await asyncpg.connect(options.url, **options.connecting("ocean doctor") | {"timeout": CONNECT_TIMEOUT_S})
         try:
             version = db.get_server_version()
             facts = replace(

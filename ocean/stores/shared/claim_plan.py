@@ -28,7 +28,7 @@ def surroundings_of(
     )
 
 
-def once_claimed(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run | NotClaimable:
+def run_after_claim(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run | NotClaimable:
     """The run as a claim of it would leave it, or why there would be none."""
     if owed := kernel_end(run, now):
         return NotClaimable(end=owed)
@@ -41,7 +41,7 @@ def once_claimed(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run
     return NotClaimable(end=following.reason) if isinstance(following, EndNow) else following
 
 
-class Call(NamedTuple):
+class TickCall(NamedTuple):
     """One call of a tick: which of them, why the tick began and with what, and the event that woke it."""
 
     number: int
@@ -50,19 +50,19 @@ class Call(NamedTuple):
     caused_by: str | None
 
 
-def first_call(run: Run, due: tuple[Input, ...]) -> Call:
+def first_call(run: Run, due: tuple[Input, ...]) -> TickCall:
     """A new tick: its reason and inputs are fixed for every call of it. A last tick gets none."""
     inputs = () if run.ending else due
     reason = str(run.ending) if run.ending else str(inputs[0].kind) if inputs else WAKE
-    return Call(1, reason, inputs, inputs[0].caused_by if inputs else None)
+    return TickCall(1, reason, inputs, inputs[0].caused_by if inputs else None)
 
 
-def further_call(tick: Row, fixed: tuple[Input, ...]) -> Call:
+def repeated_call(tick: Row, fixed: tuple[Input, ...]) -> TickCall:
     """The same tick once more, after a crash, a failed attempt or a give-back."""
-    return Call(tick["calls"] + 1, tick["reason"], fixed, tick["caused_by"])
+    return TickCall(tick["calls"] + 1, tick["reason"], fixed, tick["caused_by"])
 
 
-def claim_of(following: Run, shown: RunInfo, call: Call, ask: ClaimAsk, now: int) -> Claim:
+def claim_of(following: Run, shown: RunInfo, call: TickCall, ask: ClaimAsk, now: int) -> Claim:
     lock_ms = ask.clogs[following.clog_id].lock_ms
     return Claim(
         run=shown,
@@ -78,7 +78,7 @@ def claim_of(following: Run, shown: RunInfo, call: Call, ask: ClaimAsk, now: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class DueCount:
     """What one lane has in the due index, or one paused clog of last ticks: when the first is due, how many are now."""
 
     is_ours: bool
@@ -86,10 +86,10 @@ class Stock:
     due: int
 
 
-def agenda_of(lanes: Iterable[Stock], last_ticks: Iterable[Stock], owed_at: int | None, now: int) -> Agenda:
+def agenda_of(lanes: Iterable[DueCount], last_ticks: Iterable[DueCount], overdue_at: int | None, now: int) -> Agenda:
     """Last ticks of paused clogs go on: they are counted among their lanes, and are none of those held back."""
     due = unclaimable = 0
-    times = [owed_at]
+    times = [overdue_at]
     for lane in lanes:
         times += [lane.first_due_at] if lane.is_ours else []
         due += lane.due if lane.is_ours else 0

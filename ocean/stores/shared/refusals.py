@@ -34,10 +34,10 @@ from ocean.stores.shared.rows import Row, counter_from, run_from
 
 def refusal(code: str, facts: Mapping[str, Any]) -> OceanError:
     """The error that a function of the database means."""
-    said = _BY_CODE.get(code)
-    if said is None:
+    make_error = _BY_CODE.get(code)
+    if make_error is None:
         return StoreFailed(f"the database says {code!r}, which this Ocean does not know; upgrade ocean-runtime")
-    return said(**facts)
+    return make_error(**facts)
 
 
 def run_not_found(run_id: str) -> OceanError:
@@ -175,8 +175,8 @@ def _raised(judge: Callable[[], Any]) -> OceanError:
 
 
 _BY_CODE: dict[str, Callable[..., OceanError]] = {
-    said.__name__: said
-    for said in (
+    make_error.__name__: make_error
+    for make_error in (
         attributes_need_a_run,
         counter,
         deadline_passed,

@@ -24,7 +24,7 @@ def kept_answer(row: Row | None, request: Request) -> str | None:
     return str(row["answer"])
 
 
-def looked_at(counter: Counter | None, takes: Sequence[Take], now: int) -> Taken:
+def preview_takes(counter: Counter | None, takes: Sequence[Take], now: int) -> Taken:
     """What the last of these takes of one key would be answered after the others; no, if one of them is refused."""
     for take in takes:
         taken, counter = decide(counter, take, now)

@@ -13,25 +13,25 @@ class Waiter:
     A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
     """
 
-    __slots__ = ("_future", "_is_told")
+    __slots__ = ("_future", "_is_set")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._is_told = False
+        self._is_set = False
 
-    def tell(self) -> None:
+    def set(self) -> None:
         """On that loop."""
-        self._is_told = True
+        self._is_set = True
         if not self._future.done():
             self._future.set_result(None)
 
-    async def told(self) -> None:
+    async def wait(self) -> None:
         try:
             await self._future
         except asyncio.CancelledError:
             if anyio.current_effective_deadline() != -math.inf:
                 raise
             with anyio.CancelScope(shield=True):
-                while not self._is_told:
+                while not self._is_set:
                     self._future = asyncio.get_running_loop().create_future()
                     await self._future

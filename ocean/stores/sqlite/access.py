@@ -8,11 +8,11 @@ from ocean.state.values import encode
 from ocean.stores.shared.row_rules import is_live
 from ocean.stores.shared.rows import api_key_from, standing_from
 from ocean.stores.sqlite import requests
-from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-class SqliteAccessStore(Units):
+class SqliteAccessStore(UnitExecutor):
     """That part of the store."""
 
     async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:

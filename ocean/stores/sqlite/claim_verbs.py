@@ -36,13 +36,13 @@ from ocean.stores.sqlite import (
     requests,
     storage,
 )
-from ocean.stores.sqlite.engine.executor import Order, Units
+from ocean.stores.sqlite.engine.executor import SqliteClaimOrder, UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-class SqliteClaimStore(Units):
+class SqliteClaimStore(UnitExecutor):
     def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> ClaimOrder:
-        return Order(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)), claimed)
+        return SqliteClaimOrder(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)), claimed)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         for _ in range(claim_plan.MOST_ROUNDS):

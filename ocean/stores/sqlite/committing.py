@@ -14,7 +14,7 @@ from ocean.state.values import decode, encode
 from ocean.stores.shared import refusals
 from ocean.stores.shared.rows import Row
 from ocean.stores.sqlite import counters
-from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
+from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, is_outdated, log
 from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import CONTINUATION_AT, append_input, consume_inputs, next_input_at
@@ -26,7 +26,7 @@ MOST_CONFLICTS = 3
 
 
 def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
-    known = u.at_work(c.lock.run_id)
+    known = u.open_tick(c.lock.run_id)
     is_known = known is not None and known.tick["tick"] == c.tick
     tick: Row | None = known.tick if known and is_known else u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
     if tick is not None and tick["outcome"] is not None and tick["epoch"] == c.lock.epoch:
@@ -59,7 +59,7 @@ def _not_now(u: Unit, run: Run, c: TickCommit, tick: Row, origin: Origin) -> Tic
     """What becomes of a tick whose effects cannot be applied, because of what others have done meanwhile."""
     if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):
         return Behind()
-    if must_run_again(u, c.effects, origin):
+    if is_outdated(u, c.effects, origin):
         if tick["conflicts"] >= MOST_CONFLICTS:
             beaten = Retry(ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times"))
             return replace(_commit_retry(u, run, c, beaten, tick), instead=beaten)
@@ -190,19 +190,19 @@ def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
     effects = c.effects
     origin = Origin(c.clog_id, c.session_id, c.run_id, actor=c.actor)
     if effects.is_empty:
-        return CallConflict() if must_run_again(u, effects, origin) else CallDone(c.answer)
+        return CallConflict() if is_outdated(u, effects, origin) else CallDone(c.answer)
     if is_behind(u, effects.writes, None, 0):
         return Behind()
     run = u.run(c.run_id) if c.run_id is not None else None
     if run is not None:
         refuse_if_ended(run)
-    if must_run_again(u, effects, origin):
+    if is_outdated(u, effects, origin):
         return CallConflict()
     refused = counters.refused(u, effects.takes)
     if refused:
         return CallConflict(refused)
     if c.session_id is not None:
-        u.make_session(c.session_id)
+        u.ensure_session(c.session_id)
     apply_effects(u, effects, origin)
     status = u.run(c.run_id).status if c.run_id is not None else None
     log(u, NewEvent("call.committed", encode({"method": c.method, "status": status}), c.clog_id), origin)

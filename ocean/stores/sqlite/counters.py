@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from ocean.state.counters import Counter, Take, Taken, decide, reserve
-from ocean.stores.shared.row_rules import looked_at
+from ocean.stores.shared.row_rules import preview_takes
 from ocean.stores.shared.rows import counter_from
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 def look(u: Unit, takes: Sequence[Take]) -> Taken:
-    return looked_at(_stored(u, takes[0].key), takes, u.now)
+    return preview_takes(_stored(u, takes[0].key), takes, u.now)
 
 
 def take(u: Unit, asked: Take) -> Taken:
@@ -31,7 +31,7 @@ def refused(u: Unit, takes: Iterable[Take]) -> dict[str, Taken]:
     return refusals
 
 
-def promise(u: Unit, asked: Take) -> int:
+def reserve_tokens(u: Unit, asked: Take) -> int:
     """Take tokens that may be free only later; answers when they are."""
     free_at, following = reserve(_stored(u, asked.key), asked, u.now)
     _put(u, asked.key, following)

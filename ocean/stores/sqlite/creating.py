@@ -32,9 +32,9 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     queue = _queue(new, clog)
     if earlier is not None:
         return debounce_again(u, earlier, new, queue)
-    u.make_session(new.session_id)
+    u.ensure_session(new.session_id)
     run = _insert(u, new, queue)
-    event, seq = u.tell(run, "run.created", _told(run, new), actor=new.actor, caused_by=caused_by)
+    event, seq = u.counted_event(run, "run.created", _created_payload(run, new), actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         facts: dict[str, Any] = {"actor": new.actor, "caused_by": event, "event_seq": seq}
         store_input(u, run, InputKind.CREATED, new.input, available_at=u.now, **facts)
@@ -45,9 +45,9 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     return u.run(run.run_id)
 
 
-def _told(run: Run, new: NewRun) -> str:
+def _created_payload(run: Run, new: NewRun) -> str:
     if new.parent_run_id is None and run.delayed_by is None and new.retry_of is None:
-        return _told_of_most(run.status, new.priority)
+        return _usual_payload(run.status, new.priority)
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
     if run.delayed_by:
         payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
@@ -57,14 +57,14 @@ def _told(run: Run, new: NewRun) -> str:
 
 
 @lru_cache(maxsize=256)
-def _told_of_most(status: RunStatus, priority: int) -> str:
+def _usual_payload(status: RunStatus, priority: int) -> str:
     return encode_own({"status": status, "parent_run_id": None, "priority": priority})
 
 
 def create_and_show(u: Unit, new: NewRun) -> RunInfo:
     """Of a run just made nothing need be read."""
     run = create(u, new)
-    if run.run_id not in u.made:
+    if run.run_id not in u.created:
         return info(u, run)
     details = {"output": None, "error": None, "dedupe_key": new.dedupe_key, "retry_of": new.retry_of}
     attributes = [(name, encode(value)) for name, value in sorted(new.attributes.items())]

@@ -6,7 +6,7 @@ from ocean.state.effects import Debounce, NewRun
 from ocean.state.records import Delay, Run, changed
 from ocean.state.transitions import delayed
 from ocean.state.values import encode
-from ocean.stores.sqlite.counters import promise
+from ocean.stores.sqlite.counters import reserve_tokens
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.keys import keys_of, name_keys
 from ocean.stores.sqlite.run_info import put_attribute
@@ -15,7 +15,7 @@ from ocean.stores.sqlite.run_info import put_attribute
 def delayed_at_creation(u: Unit, run: Run, new: NewRun) -> Run:
     """The run as it is inserted: one whose token is free now starts at once."""
     if new.rate is not None:
-        free_at = promise(u, new.rate)
+        free_at = reserve_tokens(u, new.rate)
         return delayed(run, Delay.RATE, new.rate.key, free_at, u.now) if free_at > u.now else run
     if new.debounce is not None and new.dedupe_key is not None:
         return delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now)

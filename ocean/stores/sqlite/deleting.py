@@ -32,5 +32,5 @@ def delete_session(u: Unit, session_id: str, actor: str | None) -> int:
         if u.find(row["run_id"]) is not None:
             gone += delete_run(u, row["run_id"], actor)
     if u.all("delete_session", session_id=session_id):
-        u.append(type="session.deleted", payload=encode({"runs": gone}), session_id=session_id, actor=actor)
+        u.event_without_run(type="session.deleted", payload=encode({"runs": gone}), session_id=session_id, actor=actor)
     return gone

@@ -13,7 +13,7 @@ from ocean.stores.sqlite.deleting import delete_run, delete_session
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import cancel_timer, deliver_if_alive, next_input_at, set_timer
 from ocean.stores.sqlite.run_info import put_attribute
-from ocean.stores.sqlite.storage import have_moved, write_rows
+from ocean.stores.sqlite.storage import have_changed, write_rows
 
 
 class Origin(NamedTuple):
@@ -33,10 +33,10 @@ class Origin(NamedTuple):
         return {"tick": self.tick, "call": self.call, "actor": self.actor, "caused_by": self.caused_by}
 
 
-def must_run_again(u: Unit, effects: Effects, origin: Origin) -> bool:
+def is_outdated(u: Unit, effects: Effects, origin: Origin) -> bool:
     """Whether what the call saw has changed: a row's version, or who holds a dedupe key."""
-    made_here = {new.run_id for new in effects.runs}
-    if have_moved(u, effects.writes, effects.guards, made_here):
+    created_here = {new.run_id for new in effects.runs}
+    if have_changed(u, effects.writes, effects.guards, created_here):
         return True
     freed = origin.run_id if effects.release_dedupe_key else None
     for new in effects.runs:
@@ -105,7 +105,7 @@ def log(u: Unit, event: NewEvent, origin: Origin) -> None:
             clog_id=event.clog_id,
         )
     else:
-        u.append(
+        u.event_without_run(
             type=event.type,
             payload=event.payload,
             session_id=origin.session_id,

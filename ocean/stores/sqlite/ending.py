@@ -31,7 +31,7 @@ def end_run(
     drop_timers(u, run_id)
     u.later("save_end", run_id, run_id=run_id, output=output, error=error)
     _name_undelivered(u, run_id)
-    told = _tell_parent(u, run, output, error)
+    told = _notify_parent(u, run, output, error)
     if not told:
         u.event(run_id, "signal.undelivered", {"to": run.parent_run_id, "kind": "child"})
     text = f'{{"output":{output or "null"}}}' if status is RunStatus.DONE else f'{{"error":{error or "null"}}}'
@@ -90,7 +90,7 @@ def _name_undelivered(u: Unit, run_id: str) -> None:
         u.event(run_id, "signal.undelivered", {"to": run_id, "count": len(rows), "inputs": named})
 
 
-def _tell_parent(u: Unit, run: Run, output: str | None, error: str | None) -> bool:
+def _notify_parent(u: Unit, run: Run, output: str | None, error: str | None) -> bool:
     """The child's outcome becomes an input of its parent, in the child's own last commit."""
     details = u.one("get_details", run_id=run.run_id) if run.parent_run_id is not None else None
     if run.parent_run_id is None or details is None or not details["notify_parent"]:

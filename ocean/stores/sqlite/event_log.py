@@ -8,11 +8,11 @@ from ocean.state.filters import FeedFilter
 from ocean.state.records import Event, SweepResult
 from ocean.stores.shared.rows import event_from
 from ocean.stores.sqlite.deleting import delete_run
-from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-class SqliteEventStore(Units):
+class SqliteEventStore(UnitExecutor):
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
         return await self._read(lambda u: read_events(u, where, after, limit))
 
@@ -47,7 +47,7 @@ def _events(u: Unit, where: FeedFilter, bound: str, cursor: int, order: str, lim
         conditions.append("type IN (SELECT value FROM json_each(:types))")
         values["types"] = json.dumps(where.types)
     sql = f"SELECT * FROM events WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit"
-    return [event_from(row) for row in u.look(sql, values)]
+    return [event_from(row) for row in u.read(sql, values)]
 
 
 def event_bounds(u: Unit) -> tuple[int, int]:

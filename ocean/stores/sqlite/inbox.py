@@ -128,7 +128,7 @@ def next_input_at(u: Unit, run_id: str) -> int | None:
     run = u.run(run_id)
     if not run.pending_count:
         return None
-    held = u.held_inputs(run)
+    held = u.buffered_inputs(run)
     if held is not None:
         return min((each["available_at"] for each in held.values() if each["assigned_tick"] is None), default=None)
     row = u.one("next_input_at", run_id=run_id)
@@ -140,7 +140,7 @@ def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
     if not run.pending_count:
         return ()
     limit = MOST_INPUTS if takes_all else 1
-    held = u.held_inputs(run)
+    held = u.buffered_inputs(run)
     if held is None:
         return tuple(map(input_from, u.all("due_inputs", run_id=run.run_id, now=u.now, limit=limit)))
     due = [each for each in held.values() if each["assigned_tick"] is None and each["available_at"] <= u.now]
@@ -152,7 +152,7 @@ _IN_TURN = itemgetter("available_at", "number")
 
 def fix_inputs(u: Unit, run: Run, inputs: tuple[Input, ...]) -> None:
     """Give inputs to the tick that begins. They stay its inputs over every retry."""
-    held = u.held_inputs(run) or {}
+    held = u.buffered_inputs(run) or {}
     for each in inputs:
         if each.number in held:
             u.put_input(**{**held[each.number], "assigned_tick": run.tick})
@@ -167,7 +167,7 @@ def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
 def consume_inputs(u: Unit, run: Run) -> list[int]:
     if not run.pending_count:
         return []
-    known = u.at_work(run.run_id)
+    known = u.open_tick(run.run_id)
     if known is not None:
         numbers = known.numbers
     else:

@@ -54,7 +54,7 @@ def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
     has_left = was == "due" and stage_of(run, u.now) != "due"
     for row in rows:
         if has_left or row["key"] in freed:
-            u.vacated[row["key"]] = u.vacated.get(row["key"], 0) + 1
+            u.keys_to_wake[row["key"]] = u.keys_to_wake.get(row["key"], 0) + 1
     return run
 
 
@@ -95,8 +95,10 @@ def set_limit(u: Unit, key: str, slots: int, actor: str | None) -> KeyInfo:
     before, in_use = _usage(u, key)
     u.do("put_key", key=key, slots=slots, in_use=in_use)
     if slots != before:
-        u.append(type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor)
-    u.vacated[key] = slots
+        u.event_without_run(
+            type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor
+        )
+    u.keys_to_wake[key] = slots
     u.flush()
     return key_info(u, key)
 
@@ -158,5 +160,5 @@ def _in_line(u: Unit, key: str, count: int) -> dict[tuple[str, str], list[Run]]:
     lane: dict[str, Any] = {"clog_id": "", "line": "", "priority": -1}
     while following := u.one("next_parked_lane", key=key, **lane):
         lane = dict(following)
-        found[lane["clog_id"], lane["line"]] += u.loaded(u.all("parked_lane", key=key, **lane, limit=count))
+        found[lane["clog_id"], lane["line"]] += u.load(u.all("parked_lane", key=key, **lane, limit=count))
     return found

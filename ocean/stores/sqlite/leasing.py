@@ -26,13 +26,13 @@ from ocean.stores.shared.claim_plan import MOST_ROUNDS
 from ocean.stores.sqlite.claiming import claim_due, has_work
 from ocean.stores.sqlite.committing import commit_tick, give_back
 from ocean.stores.sqlite.creating import unknown_clog
-from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.requests import once
 from ocean.stores.sqlite.storage import read_row
 
 
-class SqliteLeaseStore(Units):
+class SqliteLeaseStore(UnitExecutor):
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
         for _ in range(MOST_ROUNDS):
             if not await self._read(lambda u: has_work(u, claim_ask(u, ask))):

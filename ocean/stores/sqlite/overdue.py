@@ -8,7 +8,7 @@ from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-def do_what_is_owed(u: Unit, run: Run) -> None:
+def settle_overdue(u: Unit, run: Run) -> None:
     """What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed."""
     match kernel_end(run, u.now):
         case Ending.DEADLINE:

@@ -11,7 +11,7 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.keys import keys_of
 
 
-class Wide:
+class RunDetails:
     """What is shown of some runs and is not in their narrow rows, read in two statements for all of them."""
 
     def __init__(self, u: Unit, run_ids: Sequence[str]) -> None:
@@ -20,7 +20,7 @@ class Wide:
         # A new one that is held back has none: attributes and keys are written at once, and what they belong to before.
         self._details: dict[str, Row] = {}
         for run_id in run_ids:
-            held = u.held_details(run_id)
+            held = u.buffered_details(run_id)
             if held is not None:
                 self._details[run_id] = {**held, "output": None, "error": None}
         asked = encode([run_id for run_id in run_ids if run_id not in self._details])
@@ -38,12 +38,12 @@ class Wide:
 
 
 def info(u: Unit, run: Run) -> RunInfo:
-    return Wide(u, [run.run_id]).info(run)
+    return RunDetails(u, [run.run_id]).info(run)
 
 
 def infos(u: Unit, runs: Sequence[Run]) -> list[RunInfo]:
-    wide = Wide(u, [run.run_id for run in runs])
-    return [wide.info(run) for run in runs]
+    details = RunDetails(u, [run.run_id for run in runs])
+    return [details.info(run) for run in runs]
 
 
 def put_attribute(u: Unit, run: Run, name: str, value: Any) -> None:

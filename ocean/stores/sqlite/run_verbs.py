@@ -38,12 +38,12 @@ from ocean.stores.sqlite import (
     retry_as_new,
 )
 from ocean.stores.sqlite.ending import request_end
-from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.run_info import info
 
 
-class SqliteRunStore(Units):
+class SqliteRunStore(UnitExecutor):
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         def act(u: Unit) -> None:
             for clog in clogs:
@@ -174,7 +174,7 @@ class SqliteRunStore(Units):
             if clog.paused != is_paused:
                 u.do("set_clog_paused", clog_id=clog_id, paused=is_paused)
                 type = "clog.paused" if is_paused else "clog.resumed"
-                u.append(type=type, payload="{}", clog_id=clog_id, actor=actor)
+                u.event_without_run(type=type, payload="{}", clog_id=clog_id, actor=actor)
             return replace(clog, paused=is_paused)
 
         return await self._write(lambda u: requests.once(u, request, ClogRecord, lambda: change(u)))

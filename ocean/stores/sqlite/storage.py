@@ -41,12 +41,12 @@ def read_row(u: Unit, key: RowKey) -> StoredRow:
     return ABSENT if row is None else StoredRow(row["version"], row["value"])
 
 
-def have_moved(
-    u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]], made_here: Collection[str]
+def have_changed(
+    u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]], created_here: Collection[str]
 ) -> bool:
-    """Whether any row that must be as it was read is not. Runs `made_here` come into being with this commit."""
+    """Whether any row that must be as it was read is not. Runs `created_here` come into being with this commit."""
     for write in writes:
-        if write.key.scope == "run" and write.key.run_id not in made_here:
+        if write.key.scope == "run" and write.key.run_id not in created_here:
             u.run(write.key.run_id)
         if write.apply is None and read_row(u, write.key).version != write.version:
             return True
@@ -60,7 +60,7 @@ def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> N
         if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:
             raise refusals.row_of_ended_run(key.run_id)
         if key.scope == "session":
-            u.make_session(key.session_id)
+            u.ensure_session(key.session_id)
         text = write.text if write.apply is None else write.apply(read_row(u, key).text)
         if text is None:
             u.do(f"clear_{key.scope}_row", **_address(key))

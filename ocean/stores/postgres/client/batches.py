@@ -19,21 +19,21 @@ import anyio.lowlevel
 from ocean.kernel.metrics import BATCHES, Histogram
 from ocean.kernel.store import Request
 from ocean.state.errors import StoreBusy, StoreFailed
-from ocean.stores.postgres.client.connection import BUSY, Link
-from ocean.stores.postgres.client.exactly_once import Statement, send_once
-from ocean.stores.postgres.client.pending_claims import Order, Orders
+from ocean.stores.postgres.client.connection import BUSY, ConnectionPool
+from ocean.stores.postgres.client.exactly_once import TokenStatement, send_once
+from ocean.stores.postgres.client.pending_claims import PendingClaim, PendingClaims
 from ocean.stores.shared.refusals import refusal
 from ocean.stores.shared.waiter import Waiter
 
-Guesses: TypeAlias = dict[str, str | None]
+Predictions: TypeAlias = dict[str, str | None]
 """What rows will hold once the earlier items of a group have been done, as far as those could tell."""
-Args: TypeAlias = Any | Callable[[Guesses], Any]
+Args: TypeAlias = Any | Callable[[Predictions], Any]
 
-WRITE = Statement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
-WRITE_AND_CLAIM = Statement(
+WRITE = TokenStatement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
+WRITE_AND_CLAIM = TokenStatement(
     "SELECT ocean_write($1, $2::text::jsonb, $3, $4::text::jsonb)::text", "SELECT ocean_settle_write($1)::text"
 )
-CLAIM = Statement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
+CLAIM = TokenStatement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
 
 GROUP_LIMIT = 64
 GROUP_CHARACTERS = 4 * 1024 * 1024
@@ -44,25 +44,25 @@ BUSY_STATES = {error.sqlstate for error in BUSY}
 
 
 @dataclass(eq=False, slots=True)
-class _Item:
+class _QueuedVerb:
     """A verb in the queue, and whom to tell."""
 
     verb: str
     args: Args
     request: Request | None
     waiter: Waiter
-    is_guessing: bool = False
+    is_predicting: bool = False
     text: str = ""
     answer: Any = None
     error: BaseException | None = None
 
-    def put_into_words(self, guesses: Guesses) -> None:
-        args = self.args(guesses) if callable(self.args) else self.args
+    def encode(self, predictions: Predictions) -> None:
+        args = self.args(predictions) if callable(self.args) else self.args
         self.text = _json([self.verb, args, self.request and [self.request.key, self.request.hash]])
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
         self.answer, self.error = answer, error
-        self.waiter.tell()
+        self.waiter.set()
 
     def outcome(self) -> Any:
         match self.answer:
@@ -79,43 +79,45 @@ class _Item:
         raise AssertionError(f"ocean_write answered {self.answer!r}")
 
 
-class Writing:
-    """`noticed` is called after every commit that changed something; `is_told` says whether listeners are told, too."""
+class WriteBatches:
+    """`noticed` is called after every commit that changed something; `notifies` says whether listeners are told, too."""
 
-    def __init__(self, link: Link, noticed: Callable[[], None] = lambda: None, *, is_told: bool = True) -> None:
-        self._link = link
+    def __init__(
+        self, pool: ConnectionPool, noticed: Callable[[], None] = lambda: None, *, notifies: bool = True
+    ) -> None:
+        self._pool = pool
         self._noticed = noticed
-        self._is_told = is_told and link.options.notify
-        self._queue: deque[_Item] = deque()
+        self._notifies = notifies and pool.options.notify
+        self._queue: deque[_QueuedVerb] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self._is_gathering = False
-        self._on_their_way = 0
-        self.orders = Orders()
+        self._in_flight = 0
+        self.pending_claims = PendingClaims()
         self.batch_sizes = Histogram(BATCHES)
 
-    async def write(self, verb: str, args: Args, request: Request | None = None, *, is_guessing: bool = False) -> Any:
+    async def write(self, verb: str, args: Args, request: Request | None = None, *, is_predicting: bool = False) -> Any:
         """A verb's answer, once it is committed; known even if the caller is cancelled.
 
         `args` may be a function: it is called when its group is put together, after those of the items before it. One
-        that guesses does not leave before the groups that it would have to guess from have come back.
+        that predictions does not leave before the groups that it would have to guess from have come back.
         """
-        self._link.check_open()
-        item = _Item(verb, args, request, Waiter(), is_guessing)
+        self._pool.check_open()
+        item = _QueuedVerb(verb, args, request, Waiter(), is_predicting)
         self._queue.append(item)
         self._gather()
-        await item.waiter.told()
+        await item.waiter.wait()
         return item.outcome()
 
-    def order(self, ask: Any, claimed: Callable[[list[Any]], None]) -> Order:
+    def order(self, ask: Any, claimed: Callable[[list[Any]], None]) -> PendingClaim:
         """Have the next groups claim what they make due, until one has or `orders.withdraw`."""
-        return self.orders.put(_json(ask), claimed)
+        return self.pending_claims.put(_json(ask), claimed)
 
     async def claim(self, ask: Any) -> dict[str, Any]:
         """What `ocean_claim` answers; known even if the caller is cancelled, or its locks would be nobody's."""
-        self._link.check_open()
+        self._pool.check_open()
         found: dict[str, Any] = {}
         with anyio.CancelScope(shield=True):
-            found = await send_once(self._link, CLAIM, _json(ask), self._is_told)
+            found = await send_once(self._pool, CLAIM, _json(ask), self._notifies)
         if "refused" in found:
             raise refusal(found["refused"], found["facts"])
         if found["claims"] or found["again"]:
@@ -123,7 +125,7 @@ class Writing:
         return found
 
     async def close(self) -> None:
-        """What has queued up is done first. Then nothing more is taken, once the link is closed."""
+        """What has queued up is done first. Then nothing more is taken, once the pool is closed."""
         while self._queue or self._senders:
             self._gather()
             await asyncio.wait(self._senders)
@@ -141,12 +143,12 @@ class Writing:
         """While one group is on its way, the next one gathers."""
         self._is_gathering = False
         while self._may_leave() and (group := self._next_group()):
-            self._on_their_way += 1
+            self._in_flight += 1
             try:
                 self._gather()
                 await self._send(group)
             finally:
-                self._on_their_way -= 1
+                self._in_flight -= 1
             if len(group) > 1:
                 # Who was answered may have more to say: it shares the next group.
                 self._is_gathering = True
@@ -156,20 +158,20 @@ class Writing:
                     self._is_gathering = False
 
     def _may_leave(self) -> bool:
-        if not self._on_their_way:
+        if not self._in_flight:
             return bool(self._queue)
-        if self._on_their_way > 1 or len(self._queue) < AHEAD:
+        if self._in_flight > 1 or len(self._queue) < AHEAD:
             return False
-        return not any(item.is_guessing for item in islice(self._queue, GROUP_LIMIT))
+        return not any(item.is_predicting for item in islice(self._queue, GROUP_LIMIT))
 
-    def _next_group(self) -> list[_Item]:
-        group: list[_Item] = []
-        guesses: Guesses = {}
+    def _next_group(self) -> list[_QueuedVerb]:
+        group: list[_QueuedVerb] = []
+        predictions: Predictions = {}
         characters = 0
         while self._queue and len(group) < GROUP_LIMIT and characters < GROUP_CHARACTERS:
             item = self._queue.popleft()
             try:
-                item.put_into_words(guesses)
+                item.encode(predictions)
             except Exception as error:
                 item.finish(error=error)
             else:
@@ -177,8 +179,8 @@ class Writing:
                 group.append(item)
         return group
 
-    async def _send(self, group: list[_Item]) -> None:
-        order = self.orders.take()
+    async def _send(self, group: list[_QueuedVerb]) -> None:
+        order = self.pending_claims.take()
         claims: list[Any] = []
         is_over = True
         try:
@@ -197,17 +199,17 @@ class Writing:
             return
         finally:
             if order is not None:
-                self.orders.bring_back(order, claims, is_over=is_over)
+                self.pending_claims.put_back(order, claims, is_over=is_over)
         self.batch_sizes.add(len(group))
         if done["changed"]:
             self._noticed()
         for item, answer in zip(group, done["answers"], strict=True):
             item.finish(answer)
 
-    async def _sent(self, text: str, order: Order | None) -> Any:
+    async def _sent(self, text: str, order: PendingClaim | None) -> Any:
         if order is None:
-            return await send_once(self._link, WRITE, text, self._is_told)
-        return await send_once(self._link, WRITE_AND_CLAIM, text, self._is_told, order.ask)
+            return await send_once(self._pool, WRITE, text, self._notifies)
+        return await send_once(self._pool, WRITE_AND_CLAIM, text, self._notifies, order.ask)
 
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

@@ -1,4 +1,4 @@
-"""The link to a PostgreSQL server: its connections, and what is done when one breaks.
+"""The pool to a PostgreSQL server: its connections, and what is done when one breaks.
 
 Every statement is a transaction of its own, so a pooler may hand each to another connection. One that only reads is
 simply asked again when its answer is lost; what changes something goes by way of `sending`.
@@ -28,7 +28,7 @@ else:
     # At run time the driver's classes take no parameters.
     Pooled = Connection = Any
 
-AT_HAND_MS = 60_000
+SPARE_MS = 60_000
 """How long a connection that nobody uses is trusted: whatever is between here and the server may forget it."""
 LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, TimeoutError)
 """The connection is gone, and with it the answer."""
@@ -53,7 +53,7 @@ REFUSAL = "OC001"
 UNSETTABLE = "unsupported startup parameter"
 """How PgBouncer refuses a client that chooses settings for its connection."""
 
-PATIENCE_MS = (0, 20, 50, 100, 200, 400, 800, 1_600, 3_200)
+RETRY_PAUSES_MS = (0, 20, 50, 100, 200, 400, 800, 1_600, 3_200)
 """How long to wait before each further try to reach a server."""
 CLOSING_S = 5
 
@@ -63,10 +63,10 @@ INSERT INTO ocean_test_clock (id, now) VALUES (1, 0) ON CONFLICT DO NOTHING;
 CREATE OR REPLACE FUNCTION ocean_now() RETURNS BIGINT LANGUAGE sql VOLATILE AS
 $$ SELECT now FROM ocean_test_clock $$;
 """
-OPENED = "SELECT ocean_now() AS now, to_regclass('ocean_test_clock') IS NOT NULL AS is_told"
+OPENED = "SELECT ocean_now() AS now, to_regclass('ocean_test_clock') IS NOT NULL AS has_test_clock"
 
 
-class Link:
+class ConnectionPool:
     def __init__(
         self,
         options: Options,
@@ -74,60 +74,62 @@ class Link:
         *,
         name: str = "ocean",
         is_test: bool = False,
-        patience_ms: Sequence[int] = PATIENCE_MS,
+        retry_pauses_ms: Sequence[int] = RETRY_PAUSES_MS,
     ) -> None:
         self.options = options
-        self._patience_ms = patience_ms
+        self._retry_pauses_ms = retry_pauses_ms
         self._clock = clock
         self.server_clock = ServerClock(clock)
         self._name = name
         self._is_test = is_test
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._driver_pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._follows_clock = False
-        self._told_at: int | None = None
-        self._telling = asyncio.Lock()
+        self._test_clock_at: int | None = None
+        self._setting_clock = asyncio.Lock()
         self._own: set[int] = set()
-        self._at_hand: dict[int, tuple[Pooled, int]] = {}
+        self._spare: dict[int, tuple[Pooled, int]] = {}
         self._wanted = 0
         self.round_trips = 0
 
     async def open(self) -> None:
         try:
-            self._pool = await asyncpg.create_pool(
+            self._driver_pool = await asyncpg.create_pool(
                 self.options.url,
                 # One that is lost is not missed before it is needed: the driver would go on about it in its log.
                 min_size=0,
                 max_size=self.options.pool,
-                init=self._met,
+                init=self._register,
                 reset=_leave_as_it_is,
                 **self.options.connecting(self._name),
             )
-            async with self._pool.acquire() as db:
+            async with self._driver_pool.acquire() as db:
                 await migrate(db)  # type: ignore[arg-type]
                 if self._is_test:
                     await install_test_clock(db)  # type: ignore[arg-type]
-                await self._look_at_the_time(db)
+                await self._read_server_time(db)
         except StoreUnusable:
             await self.close()
             raise
         except (*LOST, asyncpg.PostgresError, ValueError) as error:
             await self.close()
             hint = "; a pooler is in between: say pooler=on" if UNSETTABLE in str(error) else ""
-            raise StoreUnusable(f"cannot open PostgreSQL database {shown(self.options.url)}: {error}{hint}") from error
+            raise StoreUnusable(
+                f"cannot open PostgreSQL database {without_password(self.options.url)}: {error}{hint}"
+            ) from error
 
     async def close(self) -> None:
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
+        if self._driver_pool is not None:
+            pool, self._driver_pool = self._driver_pool, None
             try:
                 async with asyncio.timeout(CLOSING_S):
-                    while self._at_hand:
-                        await pool.release(self._at_hand.popitem()[1][0])
+                    while self._spare:
+                        await pool.release(self._spare.popitem()[1][0])
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
 
     def check_open(self) -> None:
-        if self._pool is None:
+        if self._driver_pool is None:
             raise StoreUnusable("this Ocean is closed")
 
     async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
@@ -150,7 +152,7 @@ class Link:
         now = asyncio.get_running_loop().time
         last: BaseException | None = None
         give_up_at = now() + self.options.longest_s
-        for wait_ms in self._patience_ms:
+        for wait_ms in self._retry_pauses_ms:
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
             if last is not None and now() > give_up_at:
@@ -171,7 +173,7 @@ class Link:
         async with self._connection() as db:
             try:
                 if self._follows_clock:
-                    await self._tell_time(db)
+                    await self._set_test_clock(db)
                 return await use(db)
             except (*LOST, *REFUSED):
                 db.terminate()
@@ -180,25 +182,25 @@ class Link:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
         self.check_open()
-        assert self._pool is not None
-        pool = self._pool
+        assert self._driver_pool is not None
+        pool = self._driver_pool
         db = await self._acquired(pool)
         pid = db.get_server_pid()
         is_kept = False
         try:
             yield db
-            is_kept = self._pool is pool and self.owns(pid) and not self._at_hand and not self._wanted
+            is_kept = self._driver_pool is pool and self.owns(pid) and not self._spare and not self._wanted
         finally:
             if is_kept:
                 # The driver's pool takes its time, which whoever is next at a quiet hour need not.
-                self._at_hand[pid] = db, self._clock.now()
+                self._spare[pid] = db, self._clock.now()
             else:
                 await pool.release(db)
 
     async def _acquired(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Pooled:
-        if self._at_hand:
-            _, (db, since) = self._at_hand.popitem()
-            if self._clock.now() - since <= AT_HAND_MS:
+        if self._spare:
+            _, (db, since) = self._spare.popitem()
+            if self._clock.now() - since <= SPARE_MS:
                 return db
             db.terminate()
             await pool.release(db)
@@ -211,48 +213,48 @@ class Link:
             self._wanted -= 1
         return db
 
-    async def _met(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async def _register(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
         pid = db.get_server_pid()
         self._own.add(pid)
         db.add_termination_listener(lambda _: self._lost(pid))
 
     def _lost(self, pid: int) -> None:
         self._own.discard(pid)
-        self._at_hand.pop(pid, None)
+        self._spare.pop(pid, None)
 
     def owns(self, pid: int) -> bool:
-        """Whether this is one of the server's processes that work for this link."""
+        """Whether this is one of the server's processes that work for this pool."""
         return pid in self._own
 
-    def heard(self, now: int, asked_at: int) -> None:
+    def observe(self, now: int, asked_at: int) -> None:
         """What time the server says it is, in an answer to what was asked then by this host's clock."""
         if not self._follows_clock:
-            self.server_clock.heard(now, asked_at)
+            self.server_clock.observe(now, asked_at)
 
     def host_time(self) -> int:
         return self._clock.now()
 
-    async def _look_at_the_time(self, db: Connection) -> None:
+    async def _read_server_time(self, db: Connection) -> None:
         asked_at = self.host_time()
         row = await db.fetchrow(OPENED)
         assert row is not None
-        self._follows_clock = row["is_told"]
-        self.heard(row["now"], asked_at)
+        self._follows_clock = row["has_test_clock"]
+        self.observe(row["now"], asked_at)
 
-    async def _tell_time(self, db: Connection) -> None:
+    async def _set_test_clock(self, db: Connection) -> None:
         """In a database whose time is a row, that row says what the clock says. One at a time: it must not go back."""
-        async with self._telling:
+        async with self._setting_clock:
             now = self._clock.now()
-            if self._told_at != now:
+            if self._test_clock_at != now:
                 await db.execute("UPDATE ocean_test_clock SET now = $1", now)
-                self._told_at = now
+                self._test_clock_at = now
 
 
 async def _leave_as_it_is(db: "asyncpg.Connection[asyncpg.Record]") -> None:
     """No statement of ours leaves anything behind in its connection."""
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """Without its password."""
     scheme, _, rest = url.partition("://")
     user, at, place = rest.rpartition("@")

@@ -12,43 +12,43 @@ import asyncpg
 
 from ocean.state.errors import StoreBusy
 from ocean.state.ids import new_token
-from ocean.stores.postgres.client.connection import LOST, REFUSED, Connection, Link
+from ocean.stores.postgres.client.connection import LOST, REFUSED, Connection, ConnectionPool
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class TokenStatement:
     """`sends` takes a token and whatever there is to send; `settles` takes the token. Both answer the same JSON object,
     the second nothing if there is none."""
 
-    sends: str
-    settles: str
+    send_sql: str
+    settle_sql: str
 
 
-async def send_once(link: Link, statement: Statement, *values: Any) -> Any:
+async def send_once(pool: ConnectionPool, statement: TokenStatement, *values: Any) -> Any:
     token = new_token()
     is_unsure = False
 
     async def send(db: Connection) -> Any:
         nonlocal token, is_unsure
         if is_unsure:
-            kept = await link.ask(db, statement.settles, token)
+            kept = await pool.ask(db, statement.settle_sql, token)
             if kept is not None:
                 return kept
             token = new_token()
         is_unsure = True
-        asked_at = link.host_time()
+        asked_at = pool.host_time()
         try:
-            answer = await link.ask(db, statement.sends, token, *values)
+            answer = await pool.ask(db, statement.send_sql, token, *values)
         except asyncpg.PostgresError as error:
             # The server has said no, and rolled it back; or it has said good-bye, which tells nothing.
             is_unsure = isinstance(error, (*LOST, *REFUSED))
             raise
         if "now" in answer:
-            link.heard(answer["now"], asked_at)
+            pool.observe(answer["now"], asked_at)
         return answer
 
     try:
-        return await link.reach(send)
+        return await pool.reach(send)
     except StoreBusy as error:
         if not is_unsure:
             raise

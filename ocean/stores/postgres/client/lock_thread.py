@@ -10,16 +10,16 @@ from typing import Any
 
 from ocean.state.clock import Clock
 from ocean.state.errors import StoreUnusable
-from ocean.stores.postgres.client.batches import Writing
-from ocean.stores.postgres.client.connection import Link
+from ocean.stores.postgres.client.batches import WriteBatches
+from ocean.stores.postgres.client.connection import ConnectionPool
 from ocean.stores.postgres.client.options import Options
 
 STATEMENT_MS, LOCK_MS = 6_000, 4_000
-PATIENCE_MS = (0, 50, 200, 800)
+RETRY_PAUSES_MS = (0, 50, 200, 800)
 """Sooner than elsewhere it must be said that locks could not be renewed: they lapse meanwhile."""
 
 
-class Courier:
+class LockThread:
     def __init__(self, options: Options, clock: Clock) -> None:
         statement_ms, lock_ms = min(options.statement_ms, STATEMENT_MS), min(options.lock_ms, LOCK_MS)
         self._options = replace(options, pool=1, statement_ms=statement_ms, lock_ms=lock_ms)
@@ -29,8 +29,8 @@ class Courier:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._opening = asyncio.Lock()
-        self._link: Link | None = None
-        self._writing: Writing | None = None
+        self._pool: ConnectionPool | None = None
+        self._batches: WriteBatches | None = None
 
     def write(self, verb: str, args: Any) -> Any:
         """Blocks until the verb is committed. From any thread but this one; nobody else is told."""
@@ -48,13 +48,13 @@ class Courier:
     async def _write(self, verb: str, args: Any) -> Any:
         return await (await self._opened()).write(verb, args)
 
-    async def _opened(self) -> Writing:
+    async def _opened(self) -> WriteBatches:
         async with self._opening:
-            if self._writing is None:
-                link = Link(self._options, self._clock, name="ocean courier", patience_ms=PATIENCE_MS)
-                await link.open()
-                self._link, self._writing = link, Writing(link, is_told=False)
-            return self._writing
+            if self._batches is None:
+                pool = ConnectionPool(self._options, self._clock, name="ocean courier", retry_pauses_ms=RETRY_PAUSES_MS)
+                await pool.open()
+                self._pool, self._batches = pool, WriteBatches(pool, notifies=False)
+            return self._batches
 
     def close(self) -> None:
         with self._starting:
@@ -69,6 +69,6 @@ class Courier:
 
     async def _close(self) -> None:
         async with self._opening:
-            if self._writing is not None and self._link is not None:
-                await self._writing.close()
-                await self._link.close()
+            if self._batches is not None and self._pool is not None:
+                await self._batches.close()
+                await self._pool.close()

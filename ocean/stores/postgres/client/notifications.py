@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from ocean.state.errors import OceanError, StoreUnusable
-from ocean.stores.postgres.client.connection import LOST, Connection, Link
+from ocean.stores.postgres.client.connection import LOST, Connection, ConnectionPool
 
 if TYPE_CHECKING:
     Listener = asyncpg.Connection[asyncpg.Record]
@@ -28,9 +28,9 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 50, 5_000
 CLOSING_S = 5
 
 
-class Waking:
-    def __init__(self, link: Link, *, probe_ms: int = PROBE_MS) -> None:
-        self._link = link
+class Notifications:
+    def __init__(self, pool: ConnectionPool, *, probe_ms: int = PROBE_MS) -> None:
+        self._pool = pool
         self._probe_s = probe_ms / 1000
         self._commits = 0
         self._cursor = 0
@@ -41,7 +41,7 @@ class Waking:
         self._listening: Listener | None = None
         self._asking = asyncio.Lock()
         self._has_answered = False
-        self._told = asyncio.Event()
+        self._changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._ending = asyncio.Event()
         self._is_open = False
@@ -55,7 +55,7 @@ class Waking:
     async def close(self) -> None:
         self._is_open = False
         self._wake()
-        for event in (self._told, self._lost, self._ending):
+        for event in (self._changed, self._lost, self._ending):
             event.set()
         for task in (self._watcher, self._listener):
             if task is not None:
@@ -67,7 +67,7 @@ class Waking:
     def commits_seen(self) -> int:
         return self._commits
 
-    def noticed(self) -> None:
+    def note_commit(self) -> None:
         self._commits += 1
         if self._waiters:
             # A round later: what was claimed along with the commit is ahead of whoever only looks.
@@ -91,27 +91,27 @@ class Waking:
         return self._commits
 
     def _watch(self, look_ms: int) -> None:
-        if self._listener is None and self._link.options.listens:
+        if self._listener is None and self._pool.options.listens:
             self._listener = asyncio.create_task(self._listen())
         is_watched = self._watcher is not None and not self._watcher.done()
         if is_watched and look_ms < self._look_ms:
             # It may be asleep for longer than the newcomer can wait.
-            self._told.set()
+            self._changed.set()
         if not is_watched:
             self._look_ms = look_ms
             self._watcher = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
         while self._waiters and self._is_open:
-            self._told.clear()
+            self._changed.clear()
             self.looks += 1
             with suppress(OceanError):
                 cursor = await self._read_cursor()
                 if cursor != self._cursor:
                     self._cursor = cursor
-                    self.noticed()
+                    self.note_commit()
             self._look_ms = min(self._waiters.values(), default=self._look_ms)
-            await _set(self._told, self._look_ms / 1000)
+            await _set(self._changed, self._look_ms / 1000)
 
     async def _read_cursor(self) -> int:
         """By the connection that listens, if there is one: so it is found out too whether it is still there."""
@@ -121,7 +121,7 @@ class Waking:
             except (*LOST, asyncpg.PostgresError):
                 # The driver may have said so only to whoever asked.
                 self._lost.set()
-        return await self._link.read(_cursor)
+        return await self._pool.read(_cursor)
 
     async def _ask(self, db: Listener) -> int:
         """A listener that does not answer in time is given up."""
@@ -139,14 +139,14 @@ class Waking:
         while self._is_open:
             self._lost.clear()
             with suppress(*LOST, asyncpg.PostgresError):
-                options = self._link.options
+                options = self._pool.options
                 db = await asyncpg.connect(options.url, **options.connecting("ocean listener"))
                 try:
                     await db.add_listener(CHANNEL, self._heard)
                     self.listeners += 1
                     self._listening = db
                     # Nobody was told of what was committed before.
-                    self._told.set()
+                    self._changed.set()
                     await self._until_lost(db)
                 finally:
                     self._listening = None
@@ -165,8 +165,8 @@ class Waking:
 
     def _heard(self, _: object, pid: int, *__: object) -> None:
         """What was committed from here is known already: to look for it would only be in the way of what it brings."""
-        if not self._link.owns(pid):
-            self._told.set()
+        if not self._pool.owns(pid):
+            self._changed.set()
 
 
 async def _cursor(db: Connection) -> int:

@@ -8,46 +8,46 @@ from typing import Any
 import anyio
 
 
-class Order:
+class PendingClaim:
     """`ask` is what `ocean_write` is told; `claimed` is told of what was claimed, if anything."""
 
     def __init__(self, ask: str, claimed: Callable[[list[Any]], None]) -> None:
         self.ask = ask
         self.claimed = claimed
-        self.is_back = asyncio.Event()
+        self.is_done = asyncio.Event()
 
 
-class Orders:
+class PendingClaims:
     """An order stands here, is on its way with a group, or is done with."""
 
     def __init__(self) -> None:
-        self._standing: deque[Order] = deque()
-        self._wanted_back: set[Order] = set()
+        self._waiting: deque[PendingClaim] = deque()
+        self._withdrawn: set[PendingClaim] = set()
 
-    def put(self, ask: str, claimed: Callable[[list[Any]], None]) -> Order:
-        order = Order(ask, claimed)
-        self._standing.append(order)
+    def put(self, ask: str, claimed: Callable[[list[Any]], None]) -> PendingClaim:
+        order = PendingClaim(ask, claimed)
+        self._waiting.append(order)
         return order
 
-    def take(self) -> Order | None:
+    def take(self) -> PendingClaim | None:
         """For a group that is about to leave."""
-        return self._standing.popleft() if self._standing else None
+        return self._waiting.popleft() if self._waiting else None
 
-    def bring_back(self, order: Order, claims: list[Any], *, is_over: bool) -> None:
+    def put_back(self, order: PendingClaim, claims: list[Any], *, is_over: bool) -> None:
         """With what was claimed. With nothing it goes along with the next group, unless that is over."""
         if claims:
             order.claimed(claims)
-        if claims or is_over or order in self._wanted_back:
-            self._wanted_back.discard(order)
-            order.is_back.set()
+        if claims or is_over or order in self._withdrawn:
+            self._withdrawn.discard(order)
+            order.is_done.set()
         else:
-            self._standing.appendleft(order)
+            self._waiting.appendleft(order)
 
-    async def withdraw(self, order: Order) -> None:
+    async def withdraw(self, order: PendingClaim) -> None:
         """Take it back, or wait until it is. It cannot be cancelled: what it claims meanwhile is the caller's."""
-        if order in self._standing:
-            self._standing.remove(order)
-        elif not order.is_back.is_set():
-            self._wanted_back.add(order)
+        if order in self._waiting:
+            self._waiting.remove(order)
+        elif not order.is_done.is_set():
+            self._withdrawn.add(order)
             with anyio.CancelScope(shield=True):
-                await order.is_back.wait()
+                await order.is_done.wait()

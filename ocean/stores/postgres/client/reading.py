@@ -4,30 +4,30 @@ import json
 from abc import ABC
 from typing import Any
 
-from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.connection import Connection, ConnectionPool
 
 READ = "SELECT ocean_read($1, $2::text::jsonb)::text"
 WALK = "SELECT found::text FROM ocean_walk($1, $2::text::jsonb) found"
 
 
-class Asking(ABC):
-    link: Link
+class ReadClient(ABC):
+    pool: ConnectionPool
 
-    async def _ask(self, verb: str, **given: Any) -> Any:
+    async def _read(self, verb: str, **given: Any) -> Any:
         """What there is, or None."""
-        return (await self._ask_at(verb, **given))[0]
+        return (await self._read_at(verb, **given))[0]
 
-    async def _ask_at(self, verb: str, **given: Any) -> tuple[Any, int]:
+    async def _read_at(self, verb: str, **given: Any) -> tuple[Any, int]:
         """What there is, or None; and the server's time then."""
         text = json.dumps(given)
 
         async def ask(db: Connection) -> tuple[Any, int]:
-            asked_at = self.link.host_time()
+            asked_at = self.pool.host_time()
             answer = json.loads(await db.fetchval(READ, verb, text))
-            self.link.heard(answer["now"], asked_at)
+            self.pool.observe(answer["now"], asked_at)
             return answer["found"], answer["now"]
 
-        return await self.link.read(ask)
+        return await self.pool.read(ask)
 
     async def _walk(self, statement: str, values: list[Any]) -> list[Any]:
         """The rows of a statement that was put together from fixed pieces, each a JSON value."""
@@ -36,4 +36,4 @@ class Asking(ABC):
         async def ask(db: Connection) -> list[str]:
             return [row["found"] for row in await db.fetch(WALK, statement, text)]
 
-        return [json.loads(found) for found in await self.link.read(ask)]
+        return [json.loads(found) for found in await self.pool.read(ask)]

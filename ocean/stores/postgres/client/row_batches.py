@@ -17,7 +17,7 @@ MOST_AT_ONCE = 2
 """So many statements: one that is stuck is not in everybody's way."""
 
 
-class RowReads:
+class RowBatches:
     """`ask` is one statement, and answers a row for each key."""
 
     def __init__(self, ask: Ask) -> None:

@@ -10,7 +10,7 @@ class ServerClock:
         self._host = host
         self._ahead_ms = 0
 
-    def heard(self, now: int, asked_at: int) -> None:
+    def observe(self, now: int, asked_at: int) -> None:
         """The server has said what time it is. It was so at some moment between the question and this answer, and no
         more is known: an answer that was long on its way corrects little."""
         least, most = now - self._host.now(), now - asked_at

@@ -28,7 +28,7 @@ def open_connection(connect: Callable[..., sqlite3.Connection], path: str) -> sq
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """The switch does not wait for another process that makes it: SQLite answers busy at once. So wait by a lock."""
+    """Switch to a write-ahead log. SQLite fails at once if another process does so: wait for its lock, then retry."""
     for tries_left in reversed(range(20)):
         try:
             db.execute("PRAGMA journal_mode=WAL")
