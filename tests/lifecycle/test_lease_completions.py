@@ -215,7 +215,7 @@ async def test_another_completion_of_the_same_lease_is_refused(first: dict[str, 
         taken = await lease(w)
         await w.ocean.complete_work(taken.lease_id, **(BASE | first))
         before = await dump(w)
-        with pytest.raises(LeaseCompleted, match=f"run {run_id} was completed before") as refused:
+        with pytest.raises(LeaseCompleted, match=f"run {run_id} was already completed") as refused:
             await w.ocean.complete_work(taken.lease_id, **(BASE | first | other))
         assert (refused.value.code, refused.value.http_status) == ("lease_completed", 409)
         assert await dump(w) == before

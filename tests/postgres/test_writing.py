@@ -251,7 +251,7 @@ async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str)
 
 async def test_a_claim_may_be_refused(url: str) -> None:
     async with desk(url) as d:
-        with pytest.raises(InvalidValue, match="'a' is not external"):
+        with pytest.raises(InvalidValue, match="clog 'a' must be external"):
             await d.batches.claim({"refused": "not_leased", "facts": {"clog_id": "a"}})
 
 

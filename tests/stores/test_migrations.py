@@ -96,7 +96,7 @@ async def test_a_schema_newer_than_the_code_is_refused_in_words_and_left_alone(t
     migrate(db)
     db.execute("PRAGMA user_version = 999")
     before = _schema(db)
-    with pytest.raises(StoreUnusable, match=f"schema 999, this Ocean knows up to {migrations()[-1][0]}; upgrade"):
+    with pytest.raises(StoreUnusable, match=f"schema 999, this Ocean supports up to {migrations()[-1][0]}; upgrade"):
         await open_store(f"sqlite:///{path}", SystemClock())
     assert _schema(db) == before
     assert db.execute("PRAGMA user_version").fetchone()[0] == 999

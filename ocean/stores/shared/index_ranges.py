@@ -1,8 +1,8 @@
-"""From a filter to the stretches of an index that hold its runs, each already in the order asked for.
+"""From a run filter to ranges of one index, each already in the order of the list.
 
-A set of values becomes one stretch per value, so every one begins with equalities and ends with the columns of the
-order: the database walks it, sorts nothing, and stops with the page. What no index has is asked of each row on the way.
-Statements are put together from fixed pieces only.
+A set of values becomes one range per value, so each range starts with equalities and ends with the columns of the
+order: the database walks it, sorts nothing, and stops at the end of the page. Conditions that the index does not cover
+are checked for each row. Statements are built from fixed pieces only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from ocean.state.filters import RunFilter, Span
 from ocean.state.records import ENDED, RunStatus
 
 Key = tuple[int | str, ...]
-"""Where a run stands in the order: the values of the order's columns, its id last."""
+"""The position of a run in the order: the values of the order's columns, its id last."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexChoice:
-    """Stretches of one index, one for each choice of a value from every set; a set that is None has every clog.
+    """Ranges of one index, one for each combination of values from `sets`; a set of None stands for every clog.
 
-    `order` are the columns that come next in the index, and `span` is that of the first of them. The index has only
+    `order` are the columns that come next in the index, and `span` limits the first of them. The index contains only
     rows in which `present` is not null.
     """
 
@@ -30,43 +30,43 @@ class IndexChoice:
     order: tuple[str, ...]
     span: Span[Any]
     covers: frozenset[str]
-    """The parts of the filter that need not be asked of each row."""
+    """The parts of the filter that the ranges already satisfy."""
     present: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RangeBound:
-    """Where a stretch begins or ends: how the first columns of its order compare, and the places of their values."""
+    """The start or end of a range: how the first columns of its order compare, and the parameters they compare with."""
 
     sign: str
     places: tuple[str, ...]
 
 
 class Dialect(Protocol):
-    """What databases say differently, and how each is told by which index to go."""
+    """The differences between the databases' SQL, and how each is made to use the chosen index."""
 
     def parameter(self, number: int, value: Any) -> str:
-        """Where a statement's value goes, counted from 1."""
+        """The placeholder of a statement's value, counted from 1."""
 
     def from_clause(self, choice: IndexChoice) -> str: ...
 
     def join(self, table: str) -> str:
-        """A second table, of which a row is looked up for each row of the first."""
+        """Join a second table, in which one row is looked up for each row of the first."""
 
     def range_conditions(
         self, choice: IndexChoice, fixed: Mapping[str, str], low: RangeBound | None, high: RangeBound | None
     ) -> list[str]:
-        """The conditions for one stretch. `fixed` has what each column of the sets is equal to."""
+        """The conditions of one range. `fixed` has the value that each column of the sets equals."""
 
     def order_columns(self, choice: IndexChoice) -> tuple[str, ...]: ...
 
     def without_index(self, column: str) -> str:
-        """A column, in a way that makes nobody think of an index for it."""
+        """A column, written so that no index is used for it."""
 
 
 @dataclass(slots=True)
 class QueryBuilder:
-    """Conditions with their values, growing."""
+    """Conditions and their values, added one by one."""
 
     dialect: Dialect
     conditions: list[str] = field(default_factory=list)
@@ -84,14 +84,14 @@ class QueryBuilder:
 
 
 def order_of(where: RunFilter) -> str:
-    """What the runs are order_by by; a cursor is good for one order."""
+    """What the runs are ordered by. A cursor is valid for one order."""
     if where.ranged is not None:
         return f"attribute {where.ranged[0]}"
     return "creation" if where.ended.is_any else "end"
 
 
 def choose_index(where: RunFilter) -> IndexChoice:
-    """By which index the filter's runs are found. No two of its stretches have a run in common."""
+    """Choose the index by which the filter's runs are found. No two of its ranges have a run in common."""
     if where.ranged is not None:
         return _by_range(where, *where.ranged)
     if not where.ended.is_any:
@@ -124,7 +124,7 @@ def _by_end(where: RunFilter) -> IndexChoice:
 
 
 def _by_attribute(where: RunFilter) -> IndexChoice:
-    """The attribute named first leads; the others are looked up."""
+    """Use the index for the first attribute of the filter; the others are looked up."""
     name, keys = next(iter(where.attributes.items()))
     sets = {"a.clog_id": where.clog_ids or (), "a.name": (name,), "a.sort_key": keys}
     order, covers = ("a.created_at", "a.run_id"), frozenset({"clog_id", "created", _part(name)})
@@ -138,7 +138,7 @@ def _by_range(where: RunFilter, name: str, span: Span[str]) -> IndexChoice:
 
 
 def _part(attribute: str) -> str:
-    """An attribute among the parts of a filter, told apart from a column of its name."""
+    """The name of an attribute as a part of a filter, distinct from a column of the same name."""
     return f"attribute {attribute}"
 
 
@@ -154,7 +154,7 @@ def keys_sql(
     after: Key | None,
     is_descending: bool,
 ) -> str:
-    """The keys of one stretch, after the one given."""
+    """The statement that selects the keys of one range, starting after `after`."""
     dialect = builder.dialect
     builder.conditions += dialect.range_conditions(choice, fixed, *_bounds(builder, choice.span, after, is_descending))
     needs_run_row = _add_run_conditions(builder, where, choice.covers)
@@ -172,14 +172,15 @@ def order_by(columns: Iterable[str], is_descending: bool) -> str:
 
 
 def row_comparison(columns: Sequence[str], sign: str, places: Sequence[str]) -> str:
-    """As rows: by the first column, then by the next."""
+    """Compare as rows: by the first column, then by the next."""
     return f"({', '.join(columns[: len(places)])}) {sign} ({', '.join(places)})"
 
 
 def _bounds(
     builder: QueryBuilder, span: Span[Any], after: Key | None, is_descending: bool
 ) -> tuple[RangeBound | None, RangeBound | None]:
-    """The span's ends. The cursor replaces the end that it has passed: of two, a walk may begin at the wrong one."""
+    """The bounds of the span. The cursor replaces the bound that it has passed: with both, the database might start at
+    the wrong one."""
     low: Key | None = None if span.low is None else (span.low,)
     high: Key | None = None if span.high is None else (span.high,)
     above, below = ">=" if span.has_low else ">", "<=" if span.has_high else "<"
@@ -191,7 +192,7 @@ def _bounds(
 
 
 def _add_run_conditions(builder: QueryBuilder, where: RunFilter, covers: frozenset[str]) -> bool:
-    """Conditions on the run's row."""
+    """Add the conditions on the run's row; returns whether there are any."""
     before = len(builder.conditions)
     sets = {
         "clog_id": where.clog_ids,

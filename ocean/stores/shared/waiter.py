@@ -1,4 +1,4 @@
-"""Whoever waits for an answer that must be known."""
+"""Waiting for a result that must be known even if the waiting scope is cancelled."""
 
 import asyncio
 import math
@@ -7,10 +7,11 @@ import anyio
 
 
 class Waiter:
-    """On an event loop. It waits although a scope around it is cancelled, and hears of that afterwards; whoever cancels
-    the task itself is heard at once.
+    """A flag that one task waits for on an event loop.
 
-    A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
+    `wait` goes on although a cancel scope around it is cancelled; the cancellation arrives afterwards. If the task
+    itself is cancelled, `wait` raises at once. A shielding scope does the same but costs several times as much, so one
+    is opened only after a cancellation.
     """
 
     __slots__ = ("_future", "_is_set")
@@ -20,7 +21,7 @@ class Waiter:
         self._is_set = False
 
     def set(self) -> None:
-        """On that loop."""
+        """Wake the task. Must be called on the waiter's event loop."""
         self._is_set = True
         if not self._future.done():
             self._future.set_result(None)

@@ -1,4 +1,4 @@
-"""API keys, web sessions, and whose a run is."""
+"""The store's verbs about access: API keys, web sessions, who owns a run, and stored results of requests."""
 
 from dataclasses import replace
 
@@ -13,8 +13,6 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 class SqliteAccessStore(UnitExecutor):
-    """That part of the store."""
-
     async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
         def act(u: Unit) -> ApiKey:
             u.do(

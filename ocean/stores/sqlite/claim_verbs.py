@@ -1,4 +1,4 @@
-"""The store's verbs about claims."""
+"""The store's verbs about ticks: claims, locks, rows, steps, commits; direct calls and counters."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -46,7 +46,7 @@ class SqliteClaimStore(UnitExecutor):
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         for _ in range(claim_plan.MOST_ROUNDS):
-            # One that is made anyway need not be thought about.
+            # A transaction is about to be made in any case: no need to read first.
             is_due = self._transactions.is_about_to_write
             if not is_due and not ask.is_along:
                 is_due = await self._read(lambda u: claiming.has_work(u, ask))
@@ -144,7 +144,7 @@ class SqliteClaimStore(UnitExecutor):
         return await self._write(act)
 
     async def look_at_counter(self, takes: Sequence[Take]) -> Taken:
-        return await self._read(lambda u: counters.look(u, takes))
+        return await self._read(lambda u: counters.preview(u, takes))
 
     async def take(self, take: Take, request: Request | None) -> Taken:
         def act(u: Unit) -> Taken:

@@ -1,4 +1,4 @@
-"""Claiming: one bounded probe per lane, the lock, and the tick's inputs fixed."""
+"""Claiming due runs: one bounded search per lane, then the lock and the inputs of the tick."""
 
 import sqlite3
 from collections.abc import Collection
@@ -29,12 +29,12 @@ from ocean.stores.sqlite.run_info import RunDetails
 
 MOST_OVERDUE = 100
 MOST_EXAMINED = 1_000
-"""How many due runs one claim looks at when it has to park them: each is parked once, then gone from the index."""
+"""How many due runs one claim examines if it has to park them. A parked run leaves the due index."""
 PRIORITIES = range(10)
 
 
 def has_work(u: Unit, ask: ClaimAsk) -> bool:
-    """Whether a claim would find anything: reads only, so that an idle poke takes no write lock."""
+    """Whether a claim would find anything. It only reads, so that an idle poke takes no write lock."""
     if ask.run_id is not None:
         run = u.find(ask.run_id)
         return run is not None and not holds(run, surroundings(u, run, ask.clogs), u.now)
@@ -42,9 +42,9 @@ def has_work(u: Unit, ask: ClaimAsk) -> bool:
 
 
 def _has_overdue(u: Unit) -> bool:
-    """Of what is held back, nothing is: it was looked at just now."""
-    [owed] = u.stored("next_owed")
-    return owed["at"] is not None and owed["at"] <= u.now
+    """Whether a stored run is overdue. Buffered runs were changed just now and are not."""
+    [first] = u.stored("next_owed")
+    return first["at"] is not None and first["at"] <= u.now
 
 
 def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
@@ -63,7 +63,7 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
         left = ask.limit - len(claims)
         chosen = pick(_candidates(u, replace(ask, limit=left)), left, ask.slot + len(claims))
         details = RunDetails(u, [run.run_id for run in chosen])
-        # As it is now: an end made for one of them may have ended its children among the others.
+        # Read each run again: the end of one may have ended its children among the others.
         claims += filter(None, [_claim(u, u.run(run.run_id), ask, details) for run in chosen])
         u.flush()
         if len(chosen) < left or not any(u.run(run.run_id).parked_on for run in chosen):
@@ -72,40 +72,40 @@ def claim_due(u: Unit, ask: ClaimAsk) -> list[Claim]:
 
 
 def claim_woken(u: Unit, ask: ClaimAsk) -> list[Claim]:
-    """Of what this very transaction has made due. Whoever orders this has found nothing else that is."""
+    """Claim runs that this transaction has made due. The caller has found no other due run before."""
     due = [run for run in u.buffered_runs() if run.clog_id in ask.clogs and _is_due(u, run)]
     chosen = pick(due, ask.limit, ask.slot)
     details = RunDetails(u, [run.run_id for run in chosen])
     return [claim for claim in (_claim(u, u.run(run.run_id), ask, details) for run in chosen) if claim is not None]
 
 
-def _settle_all(u: Unit, owed: list[sqlite3.Row]) -> None:
-    for row in owed:
+def _settle_all(u: Unit, overdue: list[sqlite3.Row]) -> None:
+    for row in overdue:
         settle_overdue(u, u.run(row["run_id"]))
     u.flush()
 
 
 def _candidates(u: Unit, ask: ClaimAsk) -> list[Run]:
-    """The due runs of the asked clogs: of each lane at most `limit` of those stored, and all that are held back."""
+    """The due runs of the requested clogs: at most `limit` stored ones of each lane, and all that are buffered."""
     paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
-    held = {run.run_id: run for run in u.buffered_runs()}
+    buffered = {run.run_id: run for run in u.buffered_runs()}
     found: list[Run] = []
 
-    def look(name: str, **where: Any) -> None:
-        """For those that are stored as they are."""
-        rows = u.stored(name, **where, now=u.now, limit=ask.limit + len(held))
-        found.extend(u.load(islice((row for row in rows if row["run_id"] not in held), ask.limit)))
+    def search(name: str, **where: Any) -> None:
+        """Add stored runs that are not buffered."""
+        rows = u.stored(name, **where, now=u.now, limit=ask.limit + len(buffered))
+        found.extend(u.load(islice((row for row in rows if row["run_id"] not in buffered), ask.limit)))
 
     for queue in ask.queues:
         for clog_id in ask.clogs.keys() - paused:
             for priority in PRIORITIES:
-                look("queue_due", clog_id=clog_id, queue=queue, priority=priority)
+                search("queue_due", clog_id=clog_id, queue=queue, priority=priority)
     for lane in () if ask.queues else list(u.stored("lanes")):
         if lane["clog_id"] in ask.clogs and lane["clog_id"] not in paused and lane["first_due_at"] <= u.now:
-            look("lane_due", clog_id=lane["clog_id"], priority=lane["priority"])
+            search("lane_due", clog_id=lane["clog_id"], priority=lane["priority"])
     for clog_id in () if ask.queues else paused & ask.clogs.keys():
-        look("endings_due", clog_id=clog_id)
-    return found + [run for run in held.values() if _is_asked(run, ask, paused) and _is_due(u, run)]
+        search("endings_due", clog_id=clog_id)
+    return found + [run for run in buffered.values() if _is_requested(run, ask, paused) and _is_due(u, run)]
 
 
 def _is_due(u: Unit, run: Run) -> bool:
@@ -113,7 +113,7 @@ def _is_due(u: Unit, run: Run) -> bool:
     return at is not None and at <= u.now
 
 
-def _is_asked(run: Run, ask: ClaimAsk, paused: set[str]) -> bool:
+def _is_requested(run: Run, ask: ClaimAsk, paused: set[str]) -> bool:
     if run.clog_id not in ask.clogs or (run.clog_id in paused and (ask.queues or run.ending is None)):
         return False
     return not ask.queues or run.queue in ask.queues
@@ -124,7 +124,7 @@ def surroundings(u: Unit, run: Run, clog_ids: Collection[str]) -> Surroundings:
 
 
 class ClaimPlan(NamedTuple):
-    """A claim as it would be made now: the run before and after it, and the event that woke the tick."""
+    """A claim as it would be made now: the run before and after it, and the event that caused the tick."""
 
     claim: Claim
     before: Run
@@ -133,7 +133,7 @@ class ClaimPlan(NamedTuple):
 
 
 def plan_claim(u: Unit, run: Run, ask: ClaimAsk, details: RunDetails) -> ClaimPlan | NotClaimable:
-    """Everything that a claim of this run decides. It only reads: what a plan says, the claim then writes."""
+    """Decide everything about a claim of this run. It only reads; the claim then writes the plan."""
     following = run_after_claim(run, surroundings(u, run, ask.clogs), ask, u.now)
     if isinstance(following, NotClaimable):
         return following
@@ -158,7 +158,7 @@ def _claim(u: Unit, run: Run, ask: ClaimAsk, details: RunDetails) -> Claim | Non
     u.save(plan.following)
     _write_tick(u, plan, ask)
     if run.key_count:
-        # The slots are taken at once: the next candidate of this claim must see it.
+        # Take the slots now: the next candidate of this claim must find them taken.
         u.flush()
     return plan.claim
 
@@ -180,7 +180,7 @@ def _write_tick(u: Unit, plan: ClaimPlan, ask: ClaimAsk) -> None:
         row = {**facts, "outcome": None, "conflicts": 0, "first_claimed_at": u.now}
         u.begin_tick(run, row, [each.number for each in claim.inputs])
         return
-    # Its turns are void. Whoever commits looks for some only if this call has met a conflict.
+    # Turns of an earlier call are void. The commit releases turns only if this call has met a conflict.
     u.do("release_turns", run_id=run.run_id)
     u.do("reclaim_tick", **facts, call=claim.call)
     was_given_back = before.status is RunStatus.PENDING and before.wake_at is None
@@ -196,7 +196,7 @@ def preview_claim(u: Unit, ask: ClaimAsk) -> Claim | NotClaimable:
 
 
 def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
-    """What is due, in a number of rows that does not grow with the runs that sleep or have ended."""
+    """What is due. The number of rows read does not grow with runs that sleep or have ended."""
     paused = {row["clog_id"] for row in u.all("list_clogs") if row["paused"]}
     lanes, last_ticks = [], []
     for lane in u.all("lanes"):
@@ -209,5 +209,5 @@ def agenda(u: Unit, clog_ids: frozenset[str]) -> Agenda:
         row = u.one("first_ending", clog_id=clog_id)
         due = len(u.all("endings_due", clog_id=clog_id, now=u.now, limit=COUNT_CAP))
         last_ticks.append(DueCount(True, row["due_at"] if row else None, due))
-    owed = u.one("next_owed")
-    return agenda_of(lanes, last_ticks, owed["at"] if owed else None, u.now)
+    overdue = u.one("next_owed")
+    return agenda_of(lanes, last_ticks, overdue["at"] if overdue else None, u.now)

@@ -1,4 +1,4 @@
-"""Reading the event log by feed, and cutting off its oldest part."""
+"""The store's verbs about events: reading a feed, and removing what retention allows."""
 
 import json
 from typing import Any
@@ -58,7 +58,7 @@ def event_bounds(u: Unit) -> tuple[int, int]:
 
 
 def sweep(u: Unit, ask: SweepAsk) -> SweepResult:
-    """One batch of each kind. Events go from the front only; runs go leaves first."""
+    """Remove one batch of each kind. Events are removed oldest first; of runs, children before parents."""
     events = runs = requests = 0
     if ask.events_before is not None:
         events = _sweep_events(u, ask.events_before, ask.batch)
@@ -68,13 +68,13 @@ def sweep(u: Unit, ask: SweepAsk) -> SweepResult:
     if ask.requests_before is not None:
         requests = len(u.all("sweep_requests", before=ask.requests_before, limit=ask.batch))
     counters = len(u.all("sweep_counters", now=u.now, limit=ask.batch))
-    # A run that went may have been the last child of one that can go now.
+    # A removed run may have been the last child of one that can be removed now.
     more = runs > 0 or max(events, requests, counters) >= ask.batch
     return SweepResult(events, runs, requests, more, counters)
 
 
 def _sweep_events(u: Unit, before: int, batch: int) -> int:
-    """The longest prefix that is old enough: an old event behind a young one stays."""
+    """Remove the longest prefix of old events: an old event after a newer one stays."""
     gone = 0
     floor = None
     for row in u.all("oldest_events", limit=batch):

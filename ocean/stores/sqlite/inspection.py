@@ -1,4 +1,4 @@
-"""A look at a SQLite file that neither makes, migrates nor locks it."""
+"""Facts about a SQLite file, read without creating, migrating or locking it."""
 
 import sqlite3
 from contextlib import closing

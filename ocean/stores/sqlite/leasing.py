@@ -1,4 +1,4 @@
-"""Leases: claims for workers outside, found again by the hash of a secret id."""
+"""Leases: claims for external workers, identified by the hash of a secret id."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class SqliteLeaseStore(UnitExecutor):
 
 
 def claim_ask(u: Unit, ask: LeaseAsk) -> ClaimAsk:
-    """The lease as the claim it is."""
+    """The claim that a lease makes. Refused for clogs that are unknown or not external."""
     clog = u.clog(ask.clog_id)
     if clog is None:
         raise unknown_clog(u, ask.clog_id)
@@ -146,7 +146,7 @@ def complete_lease(u: Unit, completion: LeaseCompletion) -> LeaseDone | Behind:
     answer = commit_tick(u, commit)
     if isinstance(answer, Behind):
         return answer
-    # Its one row was compared above, and it takes no counter: nothing is left to be contended.
+    # Its one row was compared above, and it takes from no counter: nothing can be contended.
     assert isinstance(answer, Committed)
     u.do(
         "complete_lease",

@@ -1,4 +1,4 @@
-"""Listing and counting runs: the streams of a filter, merged, a page of it or up to a cap."""
+"""Listing and counting runs: the index ranges of a filter, merged, up to a page or a cap."""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from ocean.stores.sqlite.run_info import infos
 
 
 class SqliteDialect:
-    """SQLite's. Each statement names its index, so no statistics can change the plan."""
+    """SQLite's SQL. Each statement names its index, so no statistics can change the plan."""
 
     def parameter(self, number: int, value: Any) -> str:
         return f":v{number}"
@@ -33,7 +33,7 @@ class SqliteDialect:
         return f"{choice.table} INDEXED BY {choice.index}"
 
     def join(self, table: str) -> str:
-        # CROSS keeps the order of the two.
+        # CROSS keeps the order of the two tables.
         return f"CROSS JOIN {table}"
 
     def range_conditions(
@@ -42,7 +42,7 @@ class SqliteDialect:
         conditions = [f"{column} = {place}" for column, place in fixed.items()]
         conditions += [row_comparison(choice.order, end.sign, end.places) for end in (low, high) if end is not None]
         if choice.present in choice.order and (low is None or len(low.places) > 1):
-            # Neither a high end nor a row of values tells SQLite that the rows are among those that the index has.
+            # SQLite does not infer from an upper bound or a row comparison that the partial index has all the rows.
             conditions.append(f"{choice.present} IS NOT NULL")
         return conditions
 
@@ -54,14 +54,15 @@ class SqliteDialect:
 
 
 def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
-    """In the filter's order, then by id. The cursor is the last run shown, so pages stay put while runs are added."""
+    """A page in the filter's order, then by id. The cursor is the last run returned, so pages stay stable while runs
+    are added."""
     after = None if cursor is None else key_of(cursor, where, is_descending)
     with ExitStack() as stack:
-        walks = [
+        ranges = [
             _keys(stack.enter_context(closing(u.read(sql, values))))
             for sql, values in _statements(u, where, after, is_descending)
         ]
-        keys = list(islice(heapq.merge(*walks, reverse=is_descending), limit + 1))
+        keys = list(islice(heapq.merge(*ranges, reverse=is_descending), limit + 1))
     page = keys[:limit]
     run_ids = [str(key[-1]) for key in page]
     u.load(u.all("get_runs", run_ids=encode(run_ids)))
@@ -80,14 +81,14 @@ def count_runs(u: Unit, where: RunFilter, cap: int) -> RunCount:
 
 
 def _keys(rows: Any) -> Iterator[Key]:
-    """Row after row as the merge asks for them: a stream gives up no more than its share of the page."""
+    """Yield rows one by one as the merge needs them, so that no range is read further than the page."""
     return (tuple(row) for row in rows)
 
 
 def _statements(
     u: Unit, where: RunFilter, after: Key | None, is_descending: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One statement for each stretch; each answers keys in the order asked for, after the one given."""
+    """Yield one statement for each range. Each returns keys in the order of the list, starting after `after`."""
     if where.is_nothing:
         return
     choice = choose_index(where)
@@ -99,7 +100,7 @@ def _statements(
 
 
 def _ranges(u: Unit, choice: IndexChoice, fixed: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Every choice of a value from each set."""
+    """Yield every combination of values from the sets."""
     if len(fixed) == len(choice.sets):
         yield fixed
         return
@@ -109,7 +110,7 @@ def _ranges(u: Unit, choice: IndexChoice, fixed: dict[str, str]) -> Iterator[dic
 
 
 def _clogs(u: Unit, session_id: str | None) -> Iterator[str]:
-    """Those that have runs, found by one probe each."""
+    """Yield the clogs that have runs, found by one index search each."""
     last = ""
     while True:
         if session_id is None:

@@ -1,4 +1,4 @@
-"""Runs as their readers see them."""
+"""Public records of runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,21 +12,21 @@ from ocean.stores.sqlite.keys import keys_of
 
 
 class RunDetails:
-    """What is shown of some runs and is not in their narrow rows, read in two statements for all of them."""
+    """What the public records of some runs need in addition to their rows, read in two statements for all of them."""
 
     def __init__(self, u: Unit, run_ids: Sequence[str]) -> None:
         self._u = u
         self._attributes: dict[str, list[tuple[str, str]]] = {}
-        # A new one that is held back has none: attributes and keys are written at once, and what they belong to before.
+        # A buffered new run has no attributes or keys: writing one of those would have written the buffers first.
         self._details: dict[str, Row] = {}
         for run_id in run_ids:
-            held = u.buffered_details(run_id)
-            if held is not None:
-                self._details[run_id] = {**held, "output": None, "error": None}
+            buffered = u.buffered_details(run_id)
+            if buffered is not None:
+                self._details[run_id] = {**buffered, "output": None, "error": None}
         asked = encode([run_id for run_id in run_ids if run_id not in self._details])
         if len(self._details) == len(run_ids):
             return
-        # Only an end that is held back would be seen in the details.
+        # Of the buffered writes, only an end changes stored details.
         ask = u.all if any(run.is_ended for run in map(u.find, run_ids) if run is not None) else u.stored
         self._details |= {row["run_id"]: row for row in ask("get_details_of", run_ids=asked)}
         for row in u.all("get_attributes_of", run_ids=asked):

@@ -1,4 +1,4 @@
-"""The store's verbs about clogs, runs, their inputs and concurrency keys."""
+"""The store's verbs about clogs, runs, their inputs and their concurrency keys."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace

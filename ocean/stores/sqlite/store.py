@@ -1,4 +1,4 @@
-"""The `Store` protocol on SQLite: each verb is one unit, run whole on the writer or on a snapshot of the reader."""
+"""The `Store` protocol on SQLite. Each verb is one unit, run whole on the writer or on a snapshot of the reader."""
 
 from ocean.kernel.metrics import Histogram
 from ocean.state.clock import Clock
@@ -13,7 +13,7 @@ from ocean.stores.sqlite.run_verbs import SqliteRunStore
 
 class SqliteStore(SqliteRunStore, SqliteClaimStore, SqliteLeaseStore, SqliteEventStore, SqliteAccessStore):
     def __init__(self, database: str | Transactions, clock: Clock) -> None:
-        """On the file of this path, or on whatever else runs whole units."""
+        """Use the file at this path, or another implementation of `Transactions`."""
         super().__init__(Database(database) if isinstance(database, str) else database, clock)
 
     @property

@@ -3,14 +3,14 @@ it, as they are in the tables."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 from ocean.kernel.store import ClaimAsk, LeaseAsk, LeaseCompletion, Request, TickCommit
 from ocean.state.attributes import sort_key
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, RowWrite, SetTimer
-from ocean.state.outcomes import Continue, Done, Failed, Outcome, Retry, Wait, error_info, outcome_name
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait, error_info, outcome_name
 from ocean.state.records import ClogRecord
 from ocean.state.values import encode
 from ocean.stores.postgres.client.batches import Predictions
@@ -90,8 +90,10 @@ def outcome_payload(outcome: Outcome) -> list[Any]:
             return ["wait", until, for_ms]
         case Retry(error, after_ms):
             return ["retry", encode(error_info(error).as_json(), "Retry.error"), after_ms]
-        case _:
+        case Ok():
             return [outcome_name(outcome)]
+        case _:
+            assert_never(outcome)
 
 
 class RowTexts:
