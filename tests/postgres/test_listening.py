@@ -80,19 +80,19 @@ async def test_what_was_committed_from_here_is_not_looked_for(real_database: str
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)
             await anyio.wait_all_tasks_blocked()
-            seen, looks = w.commits_seen(), w.looks
+            seen, looks = w.commits_seen(), w.polls
             for _ in range(8):
                 await w._pool.reach(lambda db: db.execute(f"{EVENT}; NOTIFY ocean"))
                 # Answered after it is told.
                 assert w._listening is not None
-                await w._ask(w._listening)
+                await w._read_by(w._listening)
             await commit(real_database)
             with anyio.fail_after(20):
                 # The other's, which is told after the own one.
                 await w.next_commit(seen, NEVER_MS)
             tasks.cancel_scope.cancel()
         # One for the other's; and one may still have been on its way.
-        assert w.looks <= looks + 2
+        assert w.polls <= looks + 2
 
 
 @pytest.mark.parametrize("query", ["notify=off", "pooler=on"])
@@ -131,10 +131,10 @@ async def test_a_listener_that_dies_without_a_word_is_found_out_and_what_it_miss
 async def test_whoever_looks_does_so_by_the_listener(real_database: str) -> None:
     async with notifications(real_database) as w:
         await someone_listens(w, real_database)
-        pooled, looks = w._pool.round_trips, w.looks
+        pooled, looks = w._pool.round_trips, w.polls
         with anyio.fail_after(20):
             await hears(w, real_database)
-        assert (w._pool.round_trips, w.looks > looks) == (pooled, True)
+        assert (w._pool.round_trips, w.polls > looks) == (pooled, True)
 
 
 async def test_a_listener_whose_connection_is_closed_is_replaced_at_once(real_database: str) -> None:

@@ -92,7 +92,7 @@ async def test_a_pooler_that_refuses_our_settings_is_called_one() -> None:
     port = listener.extra(SocketAttribute.local_port)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, refuse)
-        with pytest.raises(StoreUnusable, match=r"unsupported startup parameter: jit; .* say pooler=on"):
+        with pytest.raises(StoreUnusable, match=r"unsupported startup parameter: jit; .* add pooler=on"):
             async with Ocean.open(f"postgresql://u@127.0.0.1:{port}/d"):
                 pass
         tasks.cancel_scope.cancel()

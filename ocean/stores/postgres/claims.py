@@ -1,4 +1,4 @@
-"""Claims and leases: one statement each, that waits for no other."""
+"""The store's verbs about claims and leases. A claim is one statement that waits for no other."""
 
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class Claims(ABC):
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
         if ask.is_along:
-            # A claim of its own is on its way beside the group: sooner than behind it, under the writers' lock.
+            # A separate claim is sent at the same time, and is done sooner than one under the writers' lock.
             return []
         return [claim_from(claim) for claim in await self._claim(claim_payload(ask))]
 
@@ -30,7 +30,7 @@ class Claims(ABC):
         return [LeasedRun(claim_from(claim), StoredRow(*claim["row"]) if claim["row"] else ABSENT) for claim in claims]
 
     async def _claim(self, payload: Payload) -> list[Any]:
-        """One may only make ends that are owed, a bounded batch of them: then there is another."""
+        """Repeat a claim that has claimed nothing but ended a bounded batch of overdue runs."""
         for _ in range(MOST_ROUNDS):
             found = await self.batches.claim(payload)
             if found["claims"] or not found["again"]:
@@ -55,14 +55,14 @@ class Claims(ABC):
 
 
 class PostgresClaimOrder:
-    """They go along with this process's next groups."""
+    """The kernel's `ClaimOrder`: a claim that is sent with this process's next groups."""
 
     def __init__(self, batches: WriteBatches, payload: Payload, claimed: Callable[[list[Claim]], None]) -> None:
         self._pending_claims = batches.pending_claims
-        self._order = batches.order(payload, lambda claims: claimed([*map(claim_from, claims)]))
+        self._claim = batches.add_claim(payload, lambda claims: claimed([*map(claim_from, claims)]))
 
     async def withdraw(self) -> None:
-        await self._pending_claims.withdraw(self._order)
+        await self._pending_claims.withdraw(self._claim)
 
 
 def claim_from(claim: Mapping[str, Any]) -> Claim:

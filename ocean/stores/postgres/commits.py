@@ -1,4 +1,4 @@
-"""Commits of ticks and of direct calls."""
+"""The store's verbs that commit ticks and direct calls."""
 
 from abc import ABC
 from collections.abc import Mapping
@@ -31,18 +31,18 @@ class Commits(ABC):
             payload = partial(commit_payload, commit, rows)
             match await self.batches.write("commit_tick", payload, is_predicting=rows.are_predicted):
                 case {"stale": stale}:
-                    # Others have changed what functions were applied to: they are applied again, no handler is called.
-                    rows.hear(stale)
+                    # Other writers have changed rows that functions were applied to: apply them again, without a call.
+                    rows.update(stale)
                 case {"behind": _}:
                     return Behind()
                 case {"contended": [call, must_take_turn, refused]}:
                     return Contended(call, must_take_turn, _refused(refused))
                 case {"committed": status, "beaten": times}:
-                    return Committed(RunStatus(status), _beaten(times))
+                    return Committed(RunStatus(status), _conflict_retry(times))
                 case {"committed": status}:
                     return Committed(RunStatus(status) if status else None)
                 case answer:
-                    raise AssertionError(f"ocean_commit_tick answered {answer!r}")
+                    raise AssertionError(f"ocean_commit_tick returned {answer!r}")
 
     async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind:
         rows = RowTexts(commit.effects.writes)
@@ -50,7 +50,7 @@ class Commits(ABC):
             payload = partial(_call_payload, commit, rows)
             match await self.batches.write("commit_call", payload, is_predicting=rows.are_predicted):
                 case {"stale": stale}:
-                    rows.hear(stale)
+                    rows.update(stale)
                 case {"behind": _}:
                     return Behind()
                 case {"conflict": refused}:
@@ -60,11 +60,11 @@ class Commits(ABC):
                 case {"done": _}:
                     return CallDone(commit.answer)
                 case answer:
-                    raise AssertionError(f"ocean_commit_call answered {answer!r}")
+                    raise AssertionError(f"ocean_commit_call returned {answer!r}")
 
 
 def taken_from(take: Take, answer: list[Any]) -> Taken:
-    """From whether it was granted, what is used after it, and when to try again."""
+    """Build the result of a take from `answer`: whether it was granted, what is used after it, and when to retry."""
     ok, used, retry_after_ms = answer
     left = None if take.limit is None else max(take.limit - used, 0)
     return Taken(ok, used, take.limit, left, retry_after_ms)
@@ -74,7 +74,7 @@ def _refused(refused: Mapping[str, Any]) -> dict[str, Taken]:
     return {key: taken_from(Take(**take), answer) for key, (take, *answer) in refused.items()}
 
 
-def _beaten(times: int) -> Retry:
+def _conflict_retry(times: int) -> Retry:
     return Retry(ErrorInfo("conflict", f"its rows had moved on {times} times"))
 
 

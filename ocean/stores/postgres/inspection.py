@@ -1,4 +1,4 @@
-"""A look at a PostgreSQL database that neither makes, migrates nor locks it."""
+"""Facts about a PostgreSQL database, read without creating, migrating or locking it."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ CONNECT_TIMEOUT_S = 5
 
 
 def look_at_server(url: str) -> StoreFacts:
-    """From a thread of its own: whoever asks may or may not have an event loop."""
+    """Read the facts on a separate thread, because the caller may or may not run an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _look(url)).result()
 

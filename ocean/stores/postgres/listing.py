@@ -1,4 +1,4 @@
-"""Lists, counts and feeds: one statement each, put together from the same stretches of indexes as on SQLite."""
+"""Lists, counts and feeds: one statement each, built from the same index ranges as on SQLite."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,10 +21,10 @@ from ocean.stores.shared.rows import event_from, run_info_from
 
 
 class PostgresDialect:
-    """PostgreSQL's. All values are one JSON array.
+    """PostgreSQL's SQL. All values are one JSON array.
 
-    No index can be named here. But the ends of a stretch are row_comparison as whole rows and the order has every column of
-    the index, so no other index will do; and `ocean_walk` neither sorts nor reads a table from end to end.
+    PostgreSQL has no syntax to name an index. But the bounds of a range are compared as whole rows and the order has
+    every column of the index, so no other index fits; and `ocean_walk` neither sorts nor scans a table.
     """
 
     def parameter(self, number: int, value: Any) -> str:
@@ -66,7 +66,7 @@ def _between(
 
 
 class Lists(ReadClient):
-    """That part of the store."""
+    """The store's verbs that list or count runs, and read events."""
 
     async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
         after = None if cursor is None else key_of(cursor, where, is_descending)
@@ -94,7 +94,7 @@ class Lists(ReadClient):
 
 
 def page(where: RunFilter, most: int, after: Key | None, is_descending: bool) -> tuple[str, list[Any]]:
-    """The first runs after a key: each its own key, and as it is shown."""
+    """The statement for the first runs after a key: for each, its key and its public record."""
     choice, builder = choose_index(where), QueryBuilder(PostgresDialect())
     merged = _merged(builder, choice, where, most, after, is_descending)
     order = [column.partition(".")[2] for column in choice.order]
@@ -113,7 +113,7 @@ def count(where: RunFilter, most: int) -> tuple[str, list[Any]]:
 
 
 def feed(where: FeedFilter, cursor: int | None, most: int, *, is_newest_first: bool = False) -> tuple[str, list[Any]]:
-    """The narrowest of what is asked for leads. A cursor of None is the end of the log."""
+    """The statement for a feed, by the index of its narrowest condition. A cursor of None is the end of the log."""
     builder = QueryBuilder(PostgresDialect())
     columns = ("run_id", "correlation_id", "session_id", "clog_id")
     wanted = {f"e.{column}": getattr(where, column) for column in columns}
@@ -134,7 +134,7 @@ def feed(where: FeedFilter, cursor: int | None, most: int, *, is_newest_first: b
 def _merged(
     builder: QueryBuilder, choice: IndexChoice, where: RunFilter, most: int, after: Key | None, is_descending: bool
 ) -> str:
-    """The first keys of every stretch; each stretch is a walk of its own, begun for one choice of values."""
+    """The statement for the first keys of every range, one index walk for each combination of values."""
     sources, fixed = [], {}
     for column, values in choice.sets.items():
         name = column.partition(".")[2]

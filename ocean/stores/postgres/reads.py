@@ -1,4 +1,4 @@
-"""The store's verbs that only read, on PostgreSQL: the rows come from one call, what they mean is decided here."""
+"""The store's verbs that only read. One statement returns the rows; what they mean is decided here."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -1,5 +1,5 @@
-"""The `Store` protocol on PostgreSQL. What changes something is a function of the database; what only reads is in
-`reading`."""
+"""The `Store` protocol on PostgreSQL. Each verb here calls a function in the database; verbs that only read are in
+`reads`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class PostgresStore(Claims, Commits, Reads):
 
     @property
     def clock(self) -> Clock:
-        """The server's time, as well as it is known here."""
+        """The server's time, as precisely as it is known here."""
         return self.pool.server_clock
 
     @property
@@ -165,7 +165,7 @@ class PostgresStore(Claims, Commits, Reads):
     async def sweep(self, ask: SweepAsk) -> SweepResult:
         payload: dict[str, Any] = {name: getattr(ask, name) for name in SweepAsk.__slots__}
         events, runs, requests, counters = await self.batches.write("sweep", payload)
-        # A run that went may have been the last child of one that can go now.
+        # A removed run may have been the last child of one that can be removed now.
         more = runs > 0 or max(events, requests, counters) >= ask.batch
         return SweepResult(events, runs, requests, more, counters)
 
@@ -194,7 +194,7 @@ class PostgresStore(Claims, Commits, Reads):
 
 
 def made_from(new: NewRun, now: int) -> RunInfo:
-    """A run as it was created, when nothing but what it was created with has a say in it: see `ocean_create_plain`."""
+    """Build the public record of a new run that depends on nothing but its arguments: see `ocean_create_plain`."""
     has_input = new.input is not None
     return RunInfo(
         run_id=new.run_id,

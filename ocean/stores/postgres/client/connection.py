@@ -1,7 +1,7 @@
-"""The pool to a PostgreSQL server: its connections, and what is done when one breaks.
+"""The connections to a PostgreSQL server, and what is done when one breaks.
 
-Every statement is a transaction of its own, so a pooler may hand each to another connection. One that only reads is
-simply asked again when its answer is lost; what changes something goes by way of `sending`.
+Every statement is its own transaction, so a pooler may send each to another connection. A statement that only reads is
+sent again if its result is lost; one that writes is sent through `exactly_once`.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ else:
     Pooled = Connection = Any
 
 SPARE_MS = 60_000
-"""How long a connection that nobody uses is trusted: whatever is between here and the server may forget it."""
+"""How long an idle spare connection is trusted: a proxy or firewall in between may drop it."""
 LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.InternalClientError, TimeoutError)
-"""The connection is gone, and with it the answer."""
+"""The connection is lost, and the result with it."""
 REFUSED = (
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
@@ -40,7 +40,7 @@ REFUSED = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,
 )
-"""The server is on its way down or up, is not the primary any more, or has no room: another connection may do."""
+"""The server is starting or stopping, is no longer the primary, or has too many connections: another one may work."""
 BUSY = (
     asyncpg.LockNotAvailableError,
     asyncpg.QueryCanceledError,
@@ -48,13 +48,13 @@ BUSY = (
     asyncpg.DeadlockDetectedError,
 )
 REFUSAL = "OC001"
-"""The SQLSTATE by which a function says no: see `ocean_refuse`."""
+"""The SQLSTATE of a refusal: see `ocean_refuse`."""
 
 UNSETTABLE = "unsupported startup parameter"
-"""How PgBouncer refuses a client that chooses settings for its connection."""
+"""What PgBouncer's error contains if a client sets parameters for its connection."""
 
 RETRY_PAUSES_MS = (0, 20, 50, 100, 200, 400, 800, 1_600, 3_200)
-"""How long to wait before each further try to reach a server."""
+"""The pause before each attempt to reach the server."""
 CLOSING_S = 5
 
 TEST_CLOCK = """
@@ -95,7 +95,7 @@ class ConnectionPool:
         try:
             self._driver_pool = await asyncpg.create_pool(
                 self.options.url,
-                # One that is lost is not missed before it is needed: the driver would go on about it in its log.
+                # A minimum would make the driver replace lost connections at once, and log each failure to.
                 min_size=0,
                 max_size=self.options.pool,
                 init=self._register,
@@ -112,7 +112,7 @@ class ConnectionPool:
             raise
         except (*LOST, asyncpg.PostgresError, ValueError) as error:
             await self.close()
-            hint = "; a pooler is in between: say pooler=on" if UNSETTABLE in str(error) else ""
+            hint = "; it is a pooler: add pooler=on to the URL" if UNSETTABLE in str(error) else ""
             raise StoreUnusable(
                 f"cannot open PostgreSQL database {without_password(self.options.url)}: {error}{hint}"
             ) from error
@@ -133,7 +133,7 @@ class ConnectionPool:
             raise StoreUnusable("this Ocean is closed")
 
     async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """A statement that changes nothing: a lost answer is asked for again. Whoever sends more counts them."""
+        """Run one statement that only reads; it is sent again if its result is lost. It counts as one round trip."""
 
         async def once(db: Connection) -> T:
             self.round_trips += 1
@@ -142,13 +142,13 @@ class ConnectionPool:
         return await self.reach(once)
 
     async def ask(self, db: Connection, statement: str, *values: Any) -> Any:
-        """The one JSON value that a statement answers."""
+        """Execute a statement that returns one JSON value."""
         self.round_trips += 1
         text = await db.fetchval(statement, *values)
         return None if text is None else json.loads(text)
 
     async def reach(self, use: Callable[[Connection], Awaitable[T]]) -> T:
-        """With one connection after another, for as long as each turns out to be broken."""
+        """Call `use` with a connection, and again with another one while connections turn out to be broken."""
         now = asyncio.get_running_loop().time
         last: BaseException | None = None
         give_up_at = now() + self.options.longest_s
@@ -160,14 +160,14 @@ class ConnectionPool:
             try:
                 return await self._reach_once(use)
             except BUSY as error:
-                raise StoreBusy(f"PostgreSQL has no time: {error}; try again") from error
+                raise StoreBusy(f"PostgreSQL is busy: {error}; retry") from error
             except (*LOST, *REFUSED) as error:
                 last = error
             except asyncpg.PostgresError as error:
                 if error.sqlstate == REFUSAL:
                     raise refusal(str(error), json.loads(error.detail or "{}")) from None
-                raise StoreFailed(f"PostgreSQL cannot do this: {error}; look at its log") from error
-        raise StoreBusy("PostgreSQL cannot be reached; try again") from last
+                raise StoreFailed(f"PostgreSQL failed: {error}; see the server's log") from error
+        raise StoreBusy("PostgreSQL cannot be reached; retry") from last
 
     async def _reach_once(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         async with self._connection() as db:
@@ -192,7 +192,7 @@ class ConnectionPool:
             is_kept = self._driver_pool is pool and self.owns(pid) and not self._spare and not self._wanted
         finally:
             if is_kept:
-                # The driver's pool takes its time, which whoever is next at a quiet hour need not.
+                # The driver's pool is slow. Without other load the next caller gets this connection at once.
                 self._spare[pid] = db, self._clock.now()
             else:
                 await pool.release(db)
@@ -207,7 +207,7 @@ class ConnectionPool:
         self._wanted += 1
         try:
             with anyio.CancelScope(shield=True):
-                # The driver cannot be stopped well while it connects: what it has begun would fail later, unattended.
+                # If the driver is cancelled while it connects, its background task fails later, with no handler.
                 db = await pool.acquire()
         finally:
             self._wanted -= 1
@@ -223,11 +223,11 @@ class ConnectionPool:
         self._spare.pop(pid, None)
 
     def owns(self, pid: int) -> bool:
-        """Whether this is one of the server's processes that work for this pool."""
+        """Whether a server process serves one of this pool's connections."""
         return pid in self._own
 
     def observe(self, now: int, asked_at: int) -> None:
-        """What time the server says it is, in an answer to what was asked then by this host's clock."""
+        """Correct the server clock: the server's time was `now` after this host's clock showed `asked_at`."""
         if not self._follows_clock:
             self.server_clock.observe(now, asked_at)
 
@@ -242,7 +242,7 @@ class ConnectionPool:
         self.observe(row["now"], asked_at)
 
     async def _set_test_clock(self, db: Connection) -> None:
-        """In a database whose time is a row, that row says what the clock says. One at a time: it must not go back."""
+        """Set the test clock's row to this clock's time. One task at a time, so that it never goes back."""
         async with self._setting_clock:
             now = self._clock.now()
             if self._test_clock_at != now:
@@ -251,17 +251,17 @@ class ConnectionPool:
 
 
 async def _leave_as_it_is(db: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """No statement of ours leaves anything behind in its connection."""
+    """Reset nothing: no statement of Ocean leaves state in its connection."""
 
 
 def without_password(url: str) -> str:
-    """Without its password."""
+    """The URL without its password, quoted."""
     scheme, _, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     return repr(f"{scheme}://{user.split(':')[0]}{at}{place}")
 
 
 async def install_test_clock(db: "asyncpg.Connection[Any]") -> None:
-    """For good: a database in which time stands still is for tests only."""
+    """Replace the server's clock by a row that is set, permanently. Only for the databases of tests."""
     if await db.fetchval("SELECT to_regclass('ocean_test_clock')") is None:
         await db.execute(TEST_CLOCK)

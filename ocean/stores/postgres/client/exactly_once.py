@@ -1,8 +1,8 @@
-"""Sending what changes something, so that it happens once however often the connection breaks.
+"""Executing a statement that writes exactly once, however often the connection breaks.
 
-A statement travels under a token that it writes down with its answer, in its own transaction. When an answer is lost,
-the token is asked for first: either the answer was kept, and is the answer; or there is none, and then the token is
-void from that moment on, so that the statement can be sent again under another, and a late arrival changes nothing.
+A statement is sent with a token, which it stores with its result in its own transaction. If the result is lost, the
+token is looked up first. If a result is stored, it is returned. If not, the lookup voids the token, so that a late
+arrival of the statement changes nothing, and the statement is sent again with another token.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from ocean.stores.postgres.client.connection import LOST, REFUSED, Connection, C
 
 @dataclass(frozen=True, slots=True)
 class TokenStatement:
-    """`sends` takes a token and whatever there is to send; `settles` takes the token. Both answer the same JSON object,
-    the second nothing if there is none."""
+    """`send_sql` takes a token and the values; `settle_sql` takes the token. Both return the same JSON object, or the
+    second NULL if no result is stored."""
 
     send_sql: str
     settle_sql: str
@@ -40,7 +40,7 @@ async def send_once(pool: ConnectionPool, statement: TokenStatement, *values: An
         try:
             answer = await pool.ask(db, statement.send_sql, token, *values)
         except asyncpg.PostgresError as error:
-            # The server has said no, and rolled it back; or it has said good-bye, which tells nothing.
+            # After an error the server has rolled back; but if it closed the connection, the result is unknown.
             is_unsure = isinstance(error, (*LOST, *REFUSED))
             raise
         if "now" in answer:
@@ -53,5 +53,5 @@ async def send_once(pool: ConnectionPool, statement: TokenStatement, *values: An
         if not is_unsure:
             raise
         raise StoreBusy(
-            "PostgreSQL was lost while it did this, and whether it did is not known: look, or repeat it by the same key"
+            "PostgreSQL was lost before it confirmed the change, which may stand; check, or retry with the same key"
         ) from error

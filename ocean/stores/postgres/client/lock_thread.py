@@ -1,6 +1,6 @@
-"""A thread with an event loop and a connection of its own, begun when it is first needed.
+"""A thread with its own event loop and connection, started when it is first needed.
 
-What must not wait for a handler that blocks the loop it is on: locks are renewed from here.
+Locks are renewed here, so that this does not wait for a handler that blocks the main event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from ocean.stores.postgres.client.options import Options
 
 STATEMENT_MS, LOCK_MS = 6_000, 4_000
 RETRY_PAUSES_MS = (0, 50, 200, 800)
-"""Sooner than elsewhere it must be said that locks could not be renewed: they lapse meanwhile."""
+"""Fewer than elsewhere: a failure to renew must be reported before the locks lapse."""
 
 
 class LockThread:
@@ -33,15 +33,15 @@ class LockThread:
         self._batches: WriteBatches | None = None
 
     def write(self, verb: str, args: Any) -> Any:
-        """Blocks until the verb is committed. From any thread but this one; nobody else is told."""
+        """Block until the verb is committed. Must be called from another thread; listeners are not notified."""
         with self._starting:
             if self._is_closed:
                 raise StoreUnusable("this Ocean is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="ocean-courier", daemon=True)
+                self._thread = threading.Thread(target=self._loop.run_forever, name="ocean-locks", daemon=True)
                 self._thread.start()
-            # Before anybody may close: what is on its way by then is done first.
+            # Submit under the lock, so that `close` waits for it.
             writing = asyncio.run_coroutine_threadsafe(self._write(verb, args), self._loop)
         return writing.result()
 
@@ -51,7 +51,7 @@ class LockThread:
     async def _opened(self) -> WriteBatches:
         async with self._opening:
             if self._batches is None:
-                pool = ConnectionPool(self._options, self._clock, name="ocean courier", retry_pauses_ms=RETRY_PAUSES_MS)
+                pool = ConnectionPool(self._options, self._clock, name="ocean locks", retry_pauses_ms=RETRY_PAUSES_MS)
                 await pool.open()
                 self._pool, self._batches = pool, WriteBatches(pool, notifies=False)
             return self._batches

@@ -1,5 +1,5 @@
-"""What the verbs send: the kernel's records as the JSON that the database's functions read. Values are JSON text in
-it, as they are in the tables."""
+"""The arguments of the verbs: the kernel's records as the JSON that the database's functions read. Values of clogs are
+JSON text in it, as in the tables."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -23,7 +23,7 @@ def request_payload(request: Request | None) -> list[str] | None:
 
 
 def run_payload(new: NewRun) -> Payload:
-    """Only what there is: most runs have little of all that they may have."""
+    """Only fields that are set: most runs have few of them."""
     payload: Payload = {name: value for name, value in zip(NewRun._fields, new, strict=True) if value is not None}
     payload["retry"] = _policy_payload(new.retry)
     if _is_plain_run(new):
@@ -58,7 +58,7 @@ def _is_plain_run(new: NewRun) -> bool:
 
 @lru_cache(maxsize=256)
 def _policy_payload(policy: RetryPolicy) -> Payload:
-    """Most runs have the same."""
+    """Cached: most runs have the same policy."""
     return policy.as_json()
 
 
@@ -97,7 +97,7 @@ def outcome_payload(outcome: Outcome) -> list[Any]:
 
 
 class RowTexts:
-    """The texts that a commit's functions are applied to: as they were read, or as the database has said since."""
+    """The row texts that a commit's functions are applied to: as read, or as the database has returned them since."""
 
     def __init__(self, writes: Sequence[RowWrite]) -> None:
         self._writes = writes
@@ -107,11 +107,11 @@ class RowTexts:
     def are_predicted(self) -> bool:
         return bool(self._texts)
 
-    def hear(self, stale: Iterable[tuple[int, str | None]]) -> None:
+    def update(self, stale: Iterable[tuple[int, str | None]]) -> None:
         for place, text in stale:
             self._texts[self._writes[place].key.text] = text
 
-    def words(self, predictions: Predictions) -> list[Payload]:
+    def payload(self, predictions: Predictions) -> list[Payload]:
         return [self._write_payload(write, predictions) for write in self._writes]
 
     def _write_payload(self, write: RowWrite, predictions: Predictions) -> Payload:
@@ -126,11 +126,11 @@ class RowTexts:
 
 
 def effects_payload(effects: Effects, rows: RowTexts, predictions: Predictions) -> Payload:
-    """Only what there is: most ticks have few kinds of effects, or none."""
+    """Only effects that there are: most ticks have few kinds of them, or none."""
     if effects.is_empty and not effects.guards:
         return {}
     payload: Payload = {
-        "writes": rows.words(predictions),
+        "writes": rows.payload(predictions),
         "guards": [[address(key), version] for key, version in effects.guards],
         "events": event_payload(effects.events),
         "signals": [signal_payload(signal) for signal in effects.signals],

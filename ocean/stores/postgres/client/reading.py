@@ -1,4 +1,4 @@
-"""How the reading verbs ask: a name and what is given, as JSON; one round trip, one snapshot."""
+"""How the verbs that read call the database: a name and arguments as JSON, one round trip, one snapshot."""
 
 import json
 from abc import ABC
@@ -13,27 +13,27 @@ WALK = "SELECT found::text FROM ocean_walk($1, $2::text::jsonb) found"
 class ReadClient(ABC):
     pool: ConnectionPool
 
-    async def _read(self, verb: str, **given: Any) -> Any:
-        """What there is, or None."""
-        return (await self._read_at(verb, **given))[0]
+    async def _read(self, verb: str, **arguments: Any) -> Any:
+        """Return what was found, or None."""
+        return (await self._read_at(verb, **arguments))[0]
 
-    async def _read_at(self, verb: str, **given: Any) -> tuple[Any, int]:
-        """What there is, or None; and the server's time then."""
-        text = json.dumps(given)
+    async def _read_at(self, verb: str, **arguments: Any) -> tuple[Any, int]:
+        """Return what was found, or None, and the server's time then."""
+        text = json.dumps(arguments)
 
-        async def ask(db: Connection) -> tuple[Any, int]:
+        async def read(db: Connection) -> tuple[Any, int]:
             asked_at = self.pool.host_time()
             answer = json.loads(await db.fetchval(READ, verb, text))
             self.pool.observe(answer["now"], asked_at)
             return answer["found"], answer["now"]
 
-        return await self.pool.read(ask)
+        return await self.pool.read(read)
 
     async def _walk(self, statement: str, values: list[Any]) -> list[Any]:
-        """The rows of a statement that was put together from fixed pieces, each a JSON value."""
+        """Return the rows, each a JSON value, of a statement that was built from fixed pieces."""
         text = json.dumps(values)
 
-        async def ask(db: Connection) -> list[str]:
+        async def read(db: Connection) -> list[str]:
             return [row["found"] for row in await db.fetch(WALK, statement, text)]
 
-        return [json.loads(found) for found in await self.pool.read(ask)]
+        return [json.loads(found) for found in await self.pool.read(read)]
