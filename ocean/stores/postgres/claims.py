@@ -1,4 +1,4 @@
-"""The store's verbs about claims and leases. A claim is one statement that waits for no other."""
+"""Claims and leases. A claim is one statement that waits for no other."""
 
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,8 @@ from ocean.stores.shared.rows import input_from, run_info_from
 
 
 class Claims(ABC):
+    """The store's verbs about claims and leases."""
+
     batches: WriteBatches
 
     def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> ClaimOrder | None:

@@ -1,4 +1,4 @@
-"""The store's verbs that commit ticks and direct calls."""
+"""Commits of ticks and of direct calls."""
 
 from abc import ABC
 from collections.abc import Mapping
@@ -23,6 +23,8 @@ from ocean.stores.postgres.client.payloads import Payload, RowTexts, commit_payl
 
 
 class Commits(ABC):
+    """The store's verbs that commit ticks and direct calls."""
+
     batches: WriteBatches
 
     async def commit_tick(self, commit: TickCommit) -> TickAnswer:

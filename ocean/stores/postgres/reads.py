@@ -1,4 +1,4 @@
-"""The store's verbs that only read. One statement returns the rows; what they mean is decided here."""
+"""Reads. One statement returns the rows; what they mean is decided here."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -37,6 +37,8 @@ from ocean.stores.shared.rows import (
 
 
 class Reads(Lists):
+    """The store's verbs that only read."""
+
     row_batches: RowBatches
 
     async def read_exact_rows(self, keys: Sequence[RowKey]) -> list[StoredRow]:

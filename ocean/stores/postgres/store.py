@@ -39,6 +39,8 @@ from ocean.stores.shared.rows import api_key_from, clog_from, run_from, run_info
 
 
 class PostgresStore(Claims, Commits, Reads):
+    """The store of the instances that share one PostgreSQL database."""
+
     def __init__(self, url: str, clock: Clock, *, is_test: bool = False) -> None:
         options = options_from(url)
         self.pool = ConnectionPool(options, clock, is_test=is_test)

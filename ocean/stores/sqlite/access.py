@@ -13,6 +13,8 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 class SqliteAccessStore(UnitExecutor):
+    """Verbs about access, and about stored results of requests."""
+
     async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
         def act(u: Unit) -> ApiKey:
             u.do(

@@ -41,6 +41,8 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 class SqliteClaimStore(UnitExecutor):
+    """Verbs about ticks, direct calls and counters."""
+
     def order_claims(self, ask: ClaimAsk, claimed: Callable[[list[Claim]], None]) -> ClaimOrder:
         return SqliteClaimOrder(self._transactions, self._unit(lambda u: claiming.claim_woken(u, ask)), claimed)
 

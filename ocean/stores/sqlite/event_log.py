@@ -13,6 +13,8 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 class SqliteEventStore(UnitExecutor):
+    """Verbs about events."""
+
     async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
         return await self._read(lambda u: read_events(u, where, after, limit))
 

@@ -33,6 +33,8 @@ from ocean.stores.sqlite.storage import read_row
 
 
 class SqliteLeaseStore(UnitExecutor):
+    """Verbs about leases."""
+
     async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
         for _ in range(MOST_ROUNDS):
             if not await self._read(lambda u: has_work(u, claim_ask(u, ask))):

@@ -44,6 +44,8 @@ from ocean.stores.sqlite.run_info import info
 
 
 class SqliteRunStore(UnitExecutor):
+    """Verbs about clogs, runs and concurrency keys."""
+
     async def register_clogs(self, clogs: Sequence[ClogRecord]) -> None:
         def act(u: Unit) -> None:
             for clog in clogs:

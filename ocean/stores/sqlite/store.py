@@ -12,6 +12,8 @@ from ocean.stores.sqlite.run_verbs import SqliteRunStore
 
 
 class SqliteStore(SqliteRunStore, SqliteClaimStore, SqliteLeaseStore, SqliteEventStore, SqliteAccessStore):
+    """The store of the processes that share one SQLite file."""
+
     def __init__(self, database: str | Transactions, clock: Clock) -> None:
         """Use the file at this path, or another implementation of `Transactions`."""
         super().__init__(Database(database) if isinstance(database, str) else database, clock)

@@ -67,6 +67,8 @@ OPENED = "SELECT ocean_now() AS now, to_regclass('ocean_test_clock') IS NOT NULL
 
 
 class ConnectionPool:
+    """A pool of connections that reconnects, and follows the server's clock."""
+
     def __init__(
         self,
         options: Options,
@@ -95,7 +97,7 @@ class ConnectionPool:
         try:
             self._driver_pool = await asyncpg.create_pool(
                 self.options.url,
-                # A minimum would make the driver replace lost connections at once, and log each failure to.
+                # A minimum would make the driver replace lost connections at once, and log each failure to do so.
                 min_size=0,
                 max_size=self.options.pool,
                 init=self._register,

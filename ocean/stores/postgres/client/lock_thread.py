@@ -20,6 +20,8 @@ RETRY_PAUSES_MS = (0, 50, 200, 800)
 
 
 class LockThread:
+    """Executes verbs on its own thread, for callers that block."""
+
     def __init__(self, options: Options, clock: Clock) -> None:
         statement_ms, lock_ms = min(options.statement_ms, STATEMENT_MS), min(options.lock_ms, LOCK_MS)
         self._options = replace(options, pool=1, statement_ms=statement_ms, lock_ms=lock_ms)

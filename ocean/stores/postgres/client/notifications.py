@@ -29,6 +29,8 @@ CLOSING_S = 5
 
 
 class Notifications:
+    """Counts the commits that this process has made or noticed, and wakes the tasks that wait for the next one."""
+
     def __init__(self, pool: ConnectionPool, *, probe_ms: int = PROBE_MS) -> None:
         self._pool = pool
         self._probe_s = probe_ms / 1000

@@ -11,6 +11,8 @@ WALK = "SELECT found::text FROM ocean_walk($1, $2::text::jsonb) found"
 
 
 class ReadClient(ABC):
+    """What the groups of reading verbs are built on."""
+
     pool: ConnectionPool
 
     async def _read(self, verb: str, **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""This host's clock, corrected by the server's time: a host whose clock is an hour wrong still acts in time."""
+"""This host's clock, corrected by the server's time: a host whose clock is an hour wrong acts at the right time."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,8 @@ from ocean.state.clock import Cancel, Clock
 
 
 class ServerClock:
+    """A `Clock` that shows the server's time."""
+
     def __init__(self, host: Clock) -> None:
         self._host = host
         self._ahead_ms = 0

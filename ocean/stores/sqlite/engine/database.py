@@ -43,6 +43,8 @@ QUIET_ROUNDS = 2
 
 
 class Database:
+    """Runs units as `Transactions`, on a writer's and a reader's thread."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_memory = path == ":memory:"

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class SnapshotRead:
+    """A read in the queue, and the future of its caller."""
+
     unit: Callable[[sqlite3.Connection], Any]
     waiter: asyncio.Future[None]
     result: Any = None
