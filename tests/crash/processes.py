@@ -24,7 +24,7 @@ class Nursery:
         self._socket.settimeout(PATIENCE_S)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.nursery", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.crash.fork_server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},

@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 
 from ocean import Clog, Event, Ocean, OceanError, Ok, Outcome, RetryPolicy, Tick
-from tests.crash.ferries import note, noted
+from tests.crash.ferry_clog import note, noted
 from tests.crash.places import Place, history_of, url_of
 
 ROOT = Path(__file__).parents[2]

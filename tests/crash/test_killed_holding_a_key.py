@@ -8,7 +8,7 @@ import pytest
 
 from ocean import Key, Ocean, RetryPolicy, RunFailed, RunStatus
 from ocean.state.records import KeyInfo
-from tests.crash.ferries import CALLED, ferry, noted
+from tests.crash.ferry_clog import CALLED, ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from ocean import Event, Ocean, RunStatus, Tick
-from tests.crash.ferries import (
+from tests.crash.ferry_clog import (
     CALLED,
     CLAIMED,
     COMMITTING,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ocean import Ocean, RetryPolicy, RunStatus
-from tests.crash.ferries import CALLED, ferry, noted
+from tests.crash.ferry_clog import CALLED, ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ocean import Event, Ocean, RetryPolicy, RunStatus
-from tests.crash.ferries import ferry, noted
+from tests.crash.ferry_clog import ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start, Victim
 

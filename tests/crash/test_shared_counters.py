@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ocean import Clog, Ocean
-from tests.crash.ferries import noted
+from tests.crash.ferry_clog import noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ocean import Done, LeaseLost, Ocean, RetryPolicy, RunStatus
-from tests.crash.ferries import noted
+from tests.crash.ferry_clog import noted
 from tests.crash.places import Place, url_of
-from tests.crash.porters import COMPLETED, LEASED, LOST, POINTS, RENEWED, porter
+from tests.crash.porter_worker import COMPLETED, LEASED, LOST, POINTS, RENEWED, porter
 from tests.crash.processes import Start, Victim
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 
 from ocean import Clog, Done, Lease, Ocean, Outcome, SystemClock, Tick
-from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
+from tests.crash.ferry_clog import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
 from tests.crash.places import history_of, slower, url_of
-from tests.crash.porters import carry
+from tests.crash.porter_worker import carry
 from tests.linearizability.deciding import decide
 
 LOCK_MS = 200

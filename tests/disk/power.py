@@ -26,8 +26,8 @@ from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.testing.manual_clock import START
-from tests.disk.cutting import Platter
 from tests.disk.driver import Connection, Driver
+from tests.disk.power_cut import Platter
 from tests.disk.scenario import DEEDS, Stage, clogs, story
 from tests.disk.vfs import Disk, Happening, Noted
 from tests.invariants import check_tables

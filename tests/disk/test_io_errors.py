@@ -19,7 +19,7 @@ from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.testing.manual_clock import START
 from tests.disk.driver import Before, Driver, coded
-from tests.disk.failing import PATIENCE_S, Fault, day, empty_database, ordinary_day
+from tests.disk.failing_calls import PATIENCE_S, Fault, day, empty_database, ordinary_day
 from tests.disk.power import FILE, memory_folder, store_on
 from tests.disk.vfs import Disk
 from tests.invariants import check_store
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_whichever_call_of_the_disk_fails_the_caller_is_told_and_the_story_is_the_same() -> None:
-    """One call of each kind in each deed; `python -m tests.disk.failing` lets every single one fail."""
+    """One call of each kind in each deed; `python -m tests.disk.failing_calls` lets every single one fail."""
     empty, chance = await empty_database(), random.Random(6)
     wanted, calls = await ordinary_day(empty)
     places: dict[tuple[str, str], list[int]] = {}

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from tests.disk.cutting import SECTOR, Platter
 from tests.disk.power import DAMAGED, LOST, check_files, check_goes_on, cuts, record, try_seed
+from tests.disk.power_cut import SECTOR, Platter
 from tests.disk.vfs import Created, Deleted, Synced, Written
 
 pytestmark = pytest.mark.anyio

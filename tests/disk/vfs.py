@@ -1,7 +1,7 @@
 """A disk in a test's hand: it writes down what SQLite does to its files, and fails where it is told to.
 
 The files are real, so that locks and the shared memory of the write-ahead log are SQLite's own. Nothing is ever synced
-in truth: what a power cut would leave is worked out from the record (`tests.disk.cutting`).
+in truth: what a power cut would leave is worked out from the record (`tests.disk.power_cut`).
 """
 
 import os

@@ -25,8 +25,8 @@ from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, GLOBAL, SESSION, a_run, a_signal, an_ask, commit_of, pending, row
 from tests.postgres.server import fresh_database, return_database
 from tests.stores.dump import Tables
-from tests.stores.group_items import ITEMS, Claims, Item, add_one, answer, arrange, broken, items_of
-from tests.stores.test_groups import on_sqlite
+from tests.stores.group_verbs import ITEMS, Claims, Item, add_one, answer, arrange, broken, items_of
+from tests.stores.test_group_commit import on_sqlite
 
 T = TypeVar("T")
 Rows = dict[str, list[Any]]

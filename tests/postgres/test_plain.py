@@ -19,7 +19,7 @@ from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending, run_row
 from tests.postgres.test_groups import Rows, Scene, as_one_group, compare
-from tests.stores.group_items import Claims, Item, add_one
+from tests.stores.group_verbs import Claims, Item, add_one
 
 PLAIN = ["p-1", "p-2", "p-3", "p-4"]
 KINDS = ["signalled", "timed", "again", "retried", "keyed", "parent", "child", "paused", "stored", "returned", "stale"]

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from ocean.stores.postgres.client.options import PLANS
-from tests.postgres.test_ordering import without
+from tests.postgres.test_pending_claims import without
 from tests.postgres.test_pooler import a_life
 
 pytestmark = pytest.mark.anyio

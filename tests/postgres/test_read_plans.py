@@ -17,7 +17,7 @@ from ocean.stores.postgres.listing import count, feed, page
 from ocean.stores.postgres.migrate import migrate as migrate_server
 from ocean.stores.sqlite.migrate import migrate
 from tests.conformance.kit import CLOG, OTHER_CLOG
-from tests.postgres.filling import fill
+from tests.postgres.copy_rows import fill
 from tests.postgres.server import blank_database, blocking
 from tests.stores.dump import dump
 from tests.stores.test_filter_plans import ALL, DEEP, NARROWED, NOW

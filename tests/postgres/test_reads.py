@@ -32,7 +32,7 @@ from tests.conformance.kit import (
     run_tick,
     tick_row,
 )
-from tests.postgres.filling import fill
+from tests.postgres.copy_rows import fill
 from tests.postgres.tables import of_postgres
 from tests.stores.dump import dump, of_sqlite
 

@@ -18,7 +18,7 @@ from ocean.state.records import Delay, Ending, Run, RunStatus, changed
 from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.migrate import migrate
-from tests.postgres.asking import Asking, asking
+from tests.postgres.sql_calls import Asking, asking
 
 MANY = 2_000
 """Cases in one statement: enough for every rare meeting of a few fields to come up."""

@@ -43,8 +43,8 @@ from tests.conformance.kit import (
 from tests.invariants import check_tables
 from tests.stores.dump import Tables, dump
 from tests.stores.dump import of_sqlite as database_of
-from tests.stores.group_items import ITEMS, OUTCOMES, Item, add_one, answer, items_of
-from tests.stores.test_groups import copy_of_the_scene, prepare_scene, together
+from tests.stores.group_verbs import ITEMS, OUTCOMES, Item, add_one, answer, items_of
+from tests.stores.test_group_commit import copy_of_the_scene, prepare_scene, together
 
 DICE = settings(
     max_examples=100,

@@ -16,7 +16,7 @@ from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending
 from tests.postgres.test_groups import Scene
-from tests.stores.group_items import Claims, Item, answer
+from tests.stores.group_verbs import Claims, Item, answer
 
 LATER = 1_900_000_000_000
 PLAIN = ["idle", "urgent", "described", "waiting", "deadline", "parent", "elsewhere", "worked", "timed"]

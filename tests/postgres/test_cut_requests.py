@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from tests.postgres.cut_requests import NEVER, day
 from tests.postgres.proxy import Cut
-from tests.postgres.severing import NEVER, day
 
 pytestmark = pytest.mark.anyio
 
@@ -14,7 +14,7 @@ DAYS = 5
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 async def test_a_day_on_a_wire_that_is_cut_anywhere_has_the_same_story(cut: Cut) -> None:
-    """`python -m tests.postgres.severing` cuts at every single request."""
+    """`python -m tests.postgres.cut_requests` cuts at every single request."""
     wanted, requests, told = await day("before", NEVER)
     assert not told
     for nth in random.Random(cut).sample(range(1, requests), DAYS):

@@ -1,6 +1,6 @@
 """The connection is cut at the n-th request, for n = 1, 2, 3 … through a whole day, before or after the server has it.
 
-python -m tests.postgres.severing --cut after --step 1
+python -m tests.postgres.cut_requests --cut after --step 1
 """
 
 import argparse
@@ -13,7 +13,7 @@ import anyio
 from ocean import Ocean, OceanError
 from ocean.compose import open_test_store
 from ocean.testing import ManualClock
-from tests.disk.failing import PATIENCE_S, notice
+from tests.disk.failing_calls import PATIENCE_S, notice
 from tests.disk.scenario import DEEDS, Stage, clogs, story
 from tests.invariants import check_store
 from tests.postgres.proxy import Cut, Proxy, proxied

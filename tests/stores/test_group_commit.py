@@ -20,7 +20,7 @@ from ocean.testing import ManualClock
 from tests.conformance.kit import GLOBAL, a_run, a_signal, commit_of
 from tests.invariants import check_tables
 from tests.stores.dump import Tables, dump
-from tests.stores.group_items import ITEMS, Claims, Item, answer, arrange, broken
+from tests.stores.group_verbs import ITEMS, Claims, Item, answer, arrange, broken
 
 
 @cache

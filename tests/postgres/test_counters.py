@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ocean.state.counters import MOST, MOST_OWED, MOST_UNITS, Counter, CounterKind, Take, decide, reserve
 from ocean.state.errors import InvalidValue
-from tests.postgres.asking import Asking, asking
+from tests.postgres.sql_calls import Asking, asking
 
 compared = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]

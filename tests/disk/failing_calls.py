@@ -1,7 +1,7 @@
 """The n-th call of the disk fails, for n = 1, 2, 3 … through a whole day, and what must be true of each such day.
 
-python -m tests.disk.failing --how once --step 1
-python -m tests.disk.failing --how until_noticed --step 7 --from 3
+python -m tests.disk.failing_calls --how once --step 1
+python -m tests.disk.failing_calls --how until_noticed --step 7 --from 3
 """
 
 import argparse

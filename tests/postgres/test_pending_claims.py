@@ -19,7 +19,7 @@ from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit, pending
 from tests.postgres.proxy import Cut, Proxy, proxied
 from tests.postgres.test_groups import Scene
 from tests.postgres.test_plain import ALMOST_ALL_PLAIN, arrange
-from tests.stores.group_items import Item, answer
+from tests.stores.group_verbs import Item, answer
 
 pytestmark = pytest.mark.anyio
 
