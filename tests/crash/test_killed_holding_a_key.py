@@ -19,7 +19,7 @@ PROCESSES, RUNS = 3, 12
 
 @pytest.mark.parametrize("hold", ["tick", "run"])
 @pytest.mark.parametrize("is_last", [False, True], ids=["called again", "on its last attempt"])
-async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
+async def test_runs_parked_behind_a_killed_holder_continue_when_its_lock_has_lapsed(
     hold: Literal["tick", "run"], is_last: bool, db: Place, history: Path, start: Start
 ) -> None:
     key, policy = Key("pier", hold), RetryPolicy(max_attempts=1 if is_last else 3)
@@ -52,7 +52,7 @@ async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
         assert await ocean.list_keys() == []
 
 
-async def test_several_processes_keep_to_one_key_though_one_is_killed(db: Place, history: Path, start: Start) -> None:
+async def test_several_processes_respect_a_key_although_one_is_killed(db: Place, history: Path, start: Start) -> None:
     async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         runs = []
         for _ in range(RUNS):

@@ -100,7 +100,7 @@ def of_type(events: list[Event], type: str) -> list[Event]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_tick_whose_process_is_killed_is_called_again_and_leaves_nothing_twice(
+async def test_a_tick_whose_process_is_killed_is_called_again_and_has_its_effects_once(
     point: str, db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, seen):
@@ -152,7 +152,7 @@ async def test_a_tick_whose_process_is_killed_is_called_again_and_leaves_nothing
         assert (ended.output["paid_by"][1] == str(victim.pid)) == was_paid_by_victim
 
 
-async def test_a_run_that_dies_in_its_first_tick_keeps_the_input_it_was_created_with(db: Place, start: Start) -> None:
+async def test_a_run_killed_in_its_first_tick_keeps_its_first_input(db: Place, start: Start) -> None:
     async with survivor(db) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 7, "last": True})).run_id
         victim = start("halt", db, CLAIMED, run, 1)
@@ -251,7 +251,7 @@ async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Place
 
 
 @pytest.mark.parametrize("point", [WORKED, COMMITTING, "after the commit"])
-async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_asked_again(
+async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_repeated(
     point: str, db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, _):

@@ -68,7 +68,7 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place
         assert len(noted(history, "pay")) == 180
 
 
-async def test_twelve_kills_among_three_processes_lose_and_double_nothing(
+async def test_twelve_kills_among_three_processes_lose_and_repeat_nothing(
     db: Place, history: Path, start: Start
 ) -> None:
     kills, calls_heard, chance = 12, 0, random.Random(7)

@@ -32,7 +32,7 @@ def killed_at(start: Start, db: Place, point: str, run: str) -> Victim:
 
 
 @pytest.mark.parametrize("point", [LEASED, RENEWED])
-async def test_a_worker_killed_with_nobody_else_alive_is_given_back_and_at_last_ended_by_any_poke(
+async def test_a_run_whose_only_worker_is_killed_is_taken_back_and_finally_ended_by_any_poke(
     point: str, db: Place, history: Path, start: Start
 ) -> None:
     url = url_of(db)
@@ -71,7 +71,7 @@ async def test_a_worker_killed_with_nobody_else_alive_is_given_back_and_at_last_
         ]
 
 
-async def test_a_worker_killed_after_its_commit_has_left_nothing_to_do_and_its_answer_is_kept(
+async def test_a_worker_killed_after_its_commit_leaves_nothing_to_do_and_its_result_is_stored(
     db: Place, history: Path, start: Start
 ) -> None:
     async with Ocean.open(url_of(db), clogs=[porter()]) as ocean:

@@ -27,7 +27,7 @@ from tests.invariants import check_store
 pytestmark = pytest.mark.anyio
 
 
-async def test_whichever_call_of_the_disk_fails_the_caller_is_told_and_the_story_is_the_same() -> None:
+async def test_whichever_disk_call_fails_the_caller_gets_an_error_and_the_result_is_the_same() -> None:
     """One call of each kind in each deed; `python -m tests.disk.failing_calls` lets every single one fail."""
     empty, chance = await empty_database(), random.Random(6)
     wanted, calls = await ordinary_day(empty)
@@ -118,7 +118,7 @@ async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and
             assert (await again.count_runs()).count == 1
 
 
-async def test_who_waits_for_another_process_is_woken_though_a_look_at_the_file_failed() -> None:
+async def test_a_task_that_waits_for_another_process_is_woken_if_polling_the_file_failed() -> None:
     """Else it would wait for a commit that has long been made, until it made one itself."""
     looks, is_watched = 0, False
 
@@ -144,7 +144,7 @@ async def test_who_waits_for_another_process_is_woken_though_a_look_at_the_file_
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PROTOCOL])
-async def test_a_file_that_is_found_damaged_is_a_failing_store_to_who_reads_and_who_writes(code: int) -> None:
+async def test_a_damaged_file_raises_store_failed_for_reads_and_writes(code: int) -> None:
     is_failing = False
 
     def fail(sql: str) -> None:
@@ -161,7 +161,7 @@ async def test_a_file_that_is_found_damaged_is_a_failing_store_to_who_reads_and_
         await ocean.create_run(session_id="s", clog_id="c", run_id="r")
 
 
-async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_left() -> None:
+async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_closed() -> None:
     def fail(sql: str) -> None:
         if sql == "PRAGMA data_version":
             raise coded(sqlite3.OperationalError("disk I/O error"), sqlite3.SQLITE_IOERR)
@@ -171,7 +171,7 @@ async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_left()
             pass
 
 
-async def test_a_database_whose_making_failed_anywhere_is_made_by_the_next() -> None:
+async def test_a_database_whose_creation_failed_anywhere_is_created_by_the_next_process() -> None:
     fault = Fault()
     with memory_folder() as folder:
         await (await opened(fault, folder)).close()

@@ -46,14 +46,14 @@ def notes(*words: str) -> list[tuple[str, Any]]:
     return [("note", {"word": word}) for word in words]
 
 
-async def test_a_verb_gets_its_answer_and_hands_on_its_request(url: str) -> None:
+async def test_a_verb_returns_its_result_and_passes_its_request(url: str) -> None:
     async with desk(url) as d:
         answer = await d.batches.write("note", {"word": "a"}, Request("key", "hash"))
         assert answer == {"word": "a", "request": ["key", "hash"]}
         assert await words_in(url) == ["a"]
 
 
-async def test_many_leave_while_another_group_is_on_its_way(url: str) -> None:
+async def test_a_large_group_is_sent_while_another_is_in_flight(url: str) -> None:
     words = [f"w{number}" for number in range(AHEAD)]
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
@@ -69,7 +69,7 @@ async def test_many_leave_while_another_group_is_on_its_way(url: str) -> None:
         assert await words_in(url) == [*words, "first"]
 
 
-async def test_many_that_a_group_has_no_room_for_leave_right_after_it(url: str) -> None:
+async def test_verbs_that_do_not_fit_into_a_group_are_sent_right_after_it(url: str) -> None:
     words = [f"w{number:02}" for number in range(GROUP_LIMIT + AHEAD)]
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"w00")
@@ -83,7 +83,7 @@ async def test_many_that_a_group_has_no_room_for_leave_right_after_it(url: str) 
 
 
 @pytest.mark.parametrize(("count", "is_predicting"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "predictions"])
-async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
+async def test_few_verbs_and_those_that_predict_wait_for_the_group_in_flight(
     url: str, count: int, is_predicting: bool
 ) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
@@ -103,7 +103,7 @@ async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
         assert (await words_in(url))[0] == "first"
 
 
-async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_order(url: str) -> None:
+async def test_verbs_queued_while_a_group_is_in_flight_share_the_next_in_order(url: str) -> None:
     words = [f"w{number}" for number in range(20)]
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
@@ -118,7 +118,7 @@ async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_ord
         assert await words_in(url) == ["first", *words]
 
 
-async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_more_to_say(url: str) -> None:
+async def test_verbs_queued_meanwhile_share_a_group_with_those_of_callers_just_woken(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
 
         async def two(word: str) -> None:
@@ -136,7 +136,7 @@ async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_m
         assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, 5)
 
 
-async def test_a_sender_that_is_cancelled_between_groups_leaves_the_way_open(url: str) -> None:
+async def test_a_sender_cancelled_between_groups_does_not_block_the_next(url: str) -> None:
     cancelled: list[bool] = []
     async with desk(url) as d:
 
@@ -153,7 +153,7 @@ async def test_a_sender_that_is_cancelled_between_groups_leaves_the_way_open(url
         assert await words_in(url) == ["a", "b", "c"]
 
 
-async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand(url: str) -> None:
+async def test_a_verb_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand(url: str) -> None:
     async with desk(url) as d:
         items = [*notes("a"), ("refuse", {"word": "b"}), *notes("c"), ("fail", {"word": "d"}), ("wait", {"word": "e"})]
         a, b, c, failed, waited, f = await together(d, *items, *notes("f"))
@@ -167,7 +167,7 @@ async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand
 
 
 @pytest.mark.parametrize("word", ["\0", "\ud800"], ids=["NUL", "half a character"])
-async def test_one_that_cannot_even_be_sent_fails_alone(url: str, word: str) -> None:
+async def test_a_verb_that_cannot_be_encoded_fails_alone(url: str, word: str) -> None:
     async with desk(url) as d:
         a, b, c = await together(d, *notes("a", word, "c"))
         assert [a["word"], c["word"]] == ["a", "c"]
@@ -175,7 +175,7 @@ async def test_one_that_cannot_even_be_sent_fails_alone(url: str, word: str) -> 
         assert await words_in(url) == ["a", "c"]
 
 
-async def test_a_function_that_raises_costs_its_own_caller_only(url: str) -> None:
+async def test_a_function_that_raises_fails_only_for_its_caller(url: str) -> None:
     def broken(predictions: Predictions) -> Any:
         raise KeyError("mine")
 
@@ -195,14 +195,14 @@ def turning(addition: str) -> Callable[[Predictions], Any]:
     return turn
 
 
-async def test_functions_build_on_what_those_before_them_in_the_group_will_have_done(url: str) -> None:
+async def test_functions_see_the_predicted_rows_of_earlier_verbs_in_the_group(url: str) -> None:
     async with desk(url) as d:
         answers = await together(d, *[("turn", turning(str(number % 10))) for number in range(40)])
         assert d.batches.batch_sizes.count == 1
         assert answers[-1] == {"text": "0123456789" * 4}
 
 
-async def test_guesses_end_with_their_group(url: str) -> None:
+async def test_predictions_end_with_their_group(url: str) -> None:
     async with desk(url) as d:
         await d.batches.write("turn", turning("a"))
         assert await d.batches.write("turn", turning("b")) == {"stale": "a"}
@@ -217,7 +217,7 @@ async def test_a_group_is_limited_in_number_and_in_size(url: str) -> None:
         assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (4, GROUP_LIMIT + 10)
 
 
-async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str) -> None:
+async def test_only_a_group_that_changed_something_is_noticed_and_stored(url: str) -> None:
     db = await asyncpg.connect(url)
     kept = "SELECT count(*) FROM ocean_groups"
     async with desk(url) as d:
@@ -233,7 +233,7 @@ async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str)
     await db.close()
 
 
-async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str) -> None:
+async def test_old_tokens_are_deleted(url: str) -> None:
     db = await asyncpg.connect(url)
     await db.execute(
         "INSERT INTO ocean_groups (token, at, answer)"
@@ -263,7 +263,7 @@ async def test_a_group_is_one_statement_and_so_is_a_claim(url: str) -> None:
         assert d.pool.round_trips == 2
 
 
-async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
+async def test_a_cancelled_caller_still_gets_the_result(url: str) -> None:
     heard: list[Any] = []
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
@@ -289,7 +289,7 @@ async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
         assert sorted(await words_in(url)) == ["first", "second", "third"]
 
 
-async def test_what_has_queued_up_is_done_before_the_end_and_nothing_after_it(url: str) -> None:
+async def test_queued_verbs_are_finished_before_it_closes_and_none_after_it(url: str) -> None:
     async with proxied(url) as (there, proxy), anyio.create_task_group() as tasks:
         async with desk(there) as d:
             proxy.arm("held", b"first")

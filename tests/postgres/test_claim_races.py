@@ -67,7 +67,7 @@ async def test_a_plain_claim_does_not_wait_for_a_writer(store: Store, database: 
         assert await claimed_ids(store) == RUNS
 
 
-async def test_a_plain_claim_passes_over_the_rows_that_a_writer_has(store: Store, database: str) -> None:
+async def test_a_plain_claim_skips_rows_locked_by_a_writer(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as writer:
@@ -77,7 +77,7 @@ async def test_a_plain_claim_passes_over_the_rows_that_a_writer_has(store: Store
     assert sorted(await claimed_ids(store)) == ["r1", "r4"]
 
 
-async def test_a_claim_takes_what_another_in_progress_has_not(store: Store, database: str) -> None:
+async def test_a_claim_takes_rows_that_a_concurrent_claim_has_not(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as other:
@@ -89,9 +89,7 @@ async def test_a_claim_takes_what_another_in_progress_has_not(store: Store, data
     assert holders == {"r0": "i-b", "r1": "i-b", "r2": "i-a", "r3": "i-a", "r4": "i-a"}
 
 
-async def test_a_claim_whose_rows_are_all_taken_answers_nothing_and_waits_for_nobody(
-    store: Store, database: str
-) -> None:
+async def test_a_claim_whose_rows_are_all_taken_returns_nothing_at_once(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as other:
@@ -103,9 +101,7 @@ async def test_a_claim_whose_rows_are_all_taken_answers_nothing_and_waits_for_no
     assert await claimed_ids(store) == RUNS
 
 
-async def test_what_a_claim_saw_before_it_waited_counts_for_nothing(
-    store: Store, database: str, clock: ManualClock
-) -> None:
+async def test_a_claim_reads_again_after_it_has_waited(store: Store, database: str, clock: ManualClock) -> None:
     await pending(store, "plain", clog_id=OTHER_CLOG)
     await with_a_key(store, clock)
     async with rival(database) as writer, rival(database) as other:
@@ -163,7 +159,7 @@ Arrange = Callable[[Store, ManualClock], Awaitable[None]]
 
 @pytest.mark.parametrize("arrange", [crashed, retrying, with_a_key, past_its_deadline])
 @pytest.mark.parametrize("run_id", [None, "r"], ids=["any", "named"])
-async def test_a_claim_that_has_to_write_waits_for_the_writer_before_it_takes_a_row(
+async def test_a_claim_that_must_write_takes_the_writers_lock_before_any_row(
     store: Store, database: str, clock: ManualClock, arrange: Arrange, run_id: str | None
 ) -> None:
     await arrange(store, clock)
@@ -182,7 +178,7 @@ async def test_a_claim_that_has_to_write_waits_for_the_writer_before_it_takes_a_
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["commits", "rolls back"])
-async def test_a_signal_to_a_run_that_a_plain_claim_has_waits_and_is_not_lost(
+async def test_a_signal_to_a_run_locked_by_a_plain_claim_waits_and_is_not_lost(
     store: Store, database: str, is_kept: bool
 ) -> None:
     await pending(store, "r")
@@ -202,7 +198,7 @@ async def test_a_signal_to_a_run_that_a_plain_claim_has_waits_and_is_not_lost(
     assert [(each.kind, each.body) for each in claim.inputs] == [("signal", "hello")]
 
 
-async def test_signals_in_bulk_change_a_run_where_a_claim_has_left_it(store: Store, database: str) -> None:
+async def test_signals_in_bulk_apply_to_the_run_as_a_claim_has_left_it(store: Store, database: str) -> None:
     await pending(store, "r")
     await store.create_run(a_run("idle"), None)
 
@@ -240,7 +236,7 @@ async def test_a_named_claim_waits_for_the_row(store: Store, database: str, is_k
     assert (await the_run(store)).locked_by == ("i-b" if is_kept else "i-a")
 
 
-async def test_a_named_claim_of_a_run_that_is_held_back_is_one_question(store: Store) -> None:
+async def test_a_named_claim_of_an_unclaimable_run_is_one_round_trip(store: Store) -> None:
     """Its clog is paused: nothing was done for it, so there is no reason to ask again."""
     await pending(store, "r")
     await store.set_clog_paused(CLOG, True, None, None)
@@ -249,7 +245,7 @@ async def test_a_named_claim_of_a_run_that_is_held_back_is_one_question(store: S
     assert of_postgres(store).pool.round_trips == trips + 1
 
 
-async def test_a_lost_answer_gives_the_same_claims_again(store: Store, database: str) -> None:
+async def test_a_claim_whose_result_is_lost_returns_the_same_claims(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id, input={"n": run_id})
     async with rival(database) as other:
@@ -264,7 +260,7 @@ async def test_a_lost_answer_gives_the_same_claims_again(store: Store, database:
     assert await _settled(store, database, "rival") == []
 
 
-async def test_a_lost_answer_gives_none_that_somebody_else_has_by_now(
+async def test_a_claim_whose_result_is_lost_omits_runs_taken_over_since(
     store: Store, database: str, clock: ManualClock
 ) -> None:
     for run_id in RUNS[:3]:
@@ -278,7 +274,7 @@ async def test_a_lost_answer_gives_none_that_somebody_else_has_by_now(
     assert [claim.run.run_id for claim in await _settled(store, database, "rival")] == ["r0"]
 
 
-async def test_a_claim_in_progress_is_waited_for_by_whoever_asks_what_became_of_it(store: Store, database: str) -> None:
+async def test_looking_up_a_claim_in_progress_waits_for_it(store: Store, database: str) -> None:
     await pending(store, "r")
     async with rival(database) as other:
         await other.claim(an_ask())
@@ -288,7 +284,7 @@ async def test_a_claim_in_progress_is_waited_for_by_whoever_asks_what_became_of_
         assert [claim.run.run_id for claim in await settled] == ["r"]
 
 
-async def test_a_claim_that_was_given_up_takes_nothing_when_it_arrives_late(store: Store, database: str) -> None:
+async def test_a_claim_whose_token_is_void_takes_nothing_when_it_arrives_late(store: Store, database: str) -> None:
     await pending(store, "r")
     async with rival(database) as asking:
         assert await asking.ask("SELECT ocean_settle_claim($1)::text", "late") is None
@@ -299,7 +295,7 @@ async def test_a_claim_that_was_given_up_takes_nothing_when_it_arrives_late(stor
     assert await claimed_ids(store) == ["r"]
 
 
-async def test_a_lost_answer_of_a_claim_that_only_made_ends_asks_for_another(
+async def test_a_claim_that_only_made_ends_is_repeated_if_its_result_is_lost(
     store: Store, database: str, clock: ManualClock
 ) -> None:
     await past_its_deadline(store, clock)
@@ -313,9 +309,7 @@ async def test_a_lost_answer_of_a_claim_that_only_made_ends_asks_for_another(
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-async def test_whatever_the_database_says_of_isolation_a_writer_sees_what_it_has_waited_for(
-    level: str, clock: ManualClock
-) -> None:
+async def test_a_writer_sees_what_it_waited_for_at_any_default_isolation(level: str, clock: ManualClock) -> None:
     url = blank_database()
     async with rival(url) as owner:
         name = await owner.db.fetchval("SELECT current_database()")

@@ -146,18 +146,18 @@ def to(run_id: str, body: int = 1, request: Request | None = None, **given: Any)
 
 
 @pytest.mark.parametrize("run_id", PLAIN)
-def test_a_run_at_rest_is_claimed_as_its_signal_arrives(scene: Scene, run_id: str) -> None:
+def test_an_idle_run_is_claimed_with_its_signal(scene: Scene, run_id: str) -> None:
     assert compare(scene, to(run_id), an_ask()) == 0
     assert compare(scene, to(run_id, signal_id="x", actor="ada", deliver_at=0), an_ask(takes_all_inputs=True)) == 0
 
 
 @pytest.mark.parametrize("run_id", OTHERS)
-def test_every_other_run_is_signalled_as_ever(scene: Scene, run_id: str) -> None:
+def test_a_run_that_is_not_idle_is_signalled_as_usual(scene: Scene, run_id: str) -> None:
     for signal in (to(run_id), to(run_id, signal_id="x"), to(run_id, if_idle=True)):
         compare(scene, signal, an_ask())
 
 
-def test_the_answer_of_a_signal_with_a_request_key_is_kept(scene: Scene) -> None:
+def test_the_receipt_of_a_signal_with_a_request_key_is_stored(scene: Scene) -> None:
     compare(scene, to("idle", request=Request("k", "h")), an_ask())
 
 
@@ -169,7 +169,7 @@ def test_a_signal_that_makes_nothing_due_claims_nothing(scene: Scene, signal: It
 
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda before: before.__name__)
-def test_what_is_due_owed_or_paused_besides_is_heeded(scene: Scene, before: Before) -> None:
+def test_other_due_overdue_and_paused_runs_are_considered(scene: Scene, before: Before) -> None:
     assert compare(scene, to("urgent"), an_ask(CLOG, limit=1), before) == (0 if before is time_goes_back else 1)
 
 
@@ -189,7 +189,7 @@ def test_what_is_due_owed_or_paused_besides_is_heeded(scene: Scene, before: Befo
     limit=st.sampled_from([1, 9]),
     before=st.sampled_from([*(nothing,) * 5, *BEFORE]),
 )
-def test_a_signal_with_a_claim_is_both_one_after_the_other(
+def test_a_signal_with_a_claim_equals_a_signal_and_then_a_claim(
     scene: Scene, run_id: str, body: int, clogs: tuple[str, ...], limit: int, before: Before, **given: Any
 ) -> None:
     compare(scene, to(run_id, body, **given), an_ask(*clogs, limit=limit), before)

@@ -13,7 +13,7 @@ DAYS = 5
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-async def test_a_day_on_a_wire_that_is_cut_anywhere_has_the_same_story(cut: Cut) -> None:
+async def test_a_day_whose_connection_is_cut_at_any_request_has_the_same_result(cut: Cut) -> None:
     """`python -m tests.postgres.cut_requests` cuts at every single request."""
     wanted, requests, told = await day("before", NEVER)
     assert not told

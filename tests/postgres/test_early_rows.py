@@ -50,7 +50,7 @@ async def waiting(database: str, store: Store, *news: NewRun) -> AsyncIterator[R
                 assert await store.get_run(new.run_id) == run, "its creator was told what it is"
 
 
-async def test_rows_that_are_written_early_are_nobodys_before_their_turn(database: str, store: Store) -> None:
+async def test_early_rows_are_invisible_before_their_group_runs(database: str, store: Store) -> None:
     async with waiting(database, store, plain("a"), plain("b")) as other:
         assert await other.db.fetchval("SELECT count(*) FROM runs") == 0
         assert await store.claim_due(an_ask()) == []
@@ -59,7 +59,7 @@ async def test_rows_that_are_written_early_are_nobodys_before_their_turn(databas
     assert [event.type for event in await events(store)] == ["run.created", "run.created"]
 
 
-async def test_their_session_can_be_deleted_while_they_wait(database: str, store: Store) -> None:
+async def test_the_session_of_early_rows_can_be_deleted_while_they_wait(database: str, store: Store) -> None:
     """With a foreign key that is looked at when they are written, each would wait for the other."""
     await created(store, plain("old"), plain("older"))
     async with waiting(database, store, plain("a"), plain("b")) as other:
@@ -70,7 +70,9 @@ async def test_their_session_can_be_deleted_while_they_wait(database: str, store
     assert await store.get_run("old") is None
 
 
-async def test_their_session_can_be_made_by_another_while_they_wait(database: str, store: Store) -> None:
+async def test_the_session_of_early_rows_can_be_created_by_another_writer_while_they_wait(
+    database: str, store: Store
+) -> None:
     async with waiting(database, store, plain("a", "new"), plain("b", "new")) as other:
         with anyio.fail_after(PATIENCE_S):
             await other.db.execute("INSERT INTO ocean_sessions (session_id, created_at) VALUES ('new', 1)")
@@ -78,9 +80,7 @@ async def test_their_session_can_be_made_by_another_while_they_wait(database: st
     assert (await the_run(store, "b")).session_id == "new"
 
 
-async def test_two_groups_that_wait_for_their_turn_do_not_wait_for_each_other(
-    database: str, store: Store, clock: ManualClock
-) -> None:
+async def test_two_waiting_groups_do_not_wait_for_each_other(database: str, store: Store, clock: ManualClock) -> None:
     second = await open_test_store(database, clock)
     async with waiting(database, store, plain("a", "x"), plain("b", "y")) as other:
         made = asyncio.ensure_future(created(second, plain("c", "y"), plain("d", "x")))
@@ -96,7 +96,7 @@ async def test_two_groups_that_wait_for_their_turn_do_not_wait_for_each_other(
     assert {event.run_id for event in await events(store)} == {"a", "b", "c", "d"}
 
 
-async def test_whoever_locks_the_table_meanwhile_keeps_nobody_waiting_for_good(database: str, store: Store) -> None:
+async def test_a_lock_on_the_table_does_not_block_a_waiting_group_forever(database: str, store: Store) -> None:
     """A migration, or an index that somebody makes: it waits for them, they for their turn, and whose turn it is would
     wait behind it. The server sees that, and lets the writer go first."""
     async with rival(database) as changing, waiting(database, store, plain("a"), plain("b")) as other:
@@ -114,7 +114,7 @@ async def test_whoever_locks_the_table_meanwhile_keeps_nobody_waiting_for_good(d
     assert {event.run_id for event in await events(store)} == {"a", "b", "c"}
 
 
-async def test_they_are_created_when_they_were_asked_for_however_long_they_wait(
+async def test_early_rows_have_the_time_of_their_request_however_long_they_wait(
     database: str, store: Store, clock: ManualClock
 ) -> None:
     began = clock.now()
@@ -124,7 +124,7 @@ async def test_they_are_created_when_they_were_asked_for_however_long_they_wait(
     assert (await the_run(store, "a")).created_at == began
 
 
-async def test_a_clog_that_goes_outside_while_they_wait_has_them_in_its_queue(database: str, store: Store) -> None:
+async def test_early_rows_of_a_clog_that_becomes_external_are_in_its_queue(database: str, store: Store) -> None:
     await created(store, plain("old"), plain("older"))
     async with waiting(database, store, plain("a"), plain("b")) as other:
         await other.db.execute("UPDATE ocean_clogs SET external = true")
@@ -132,7 +132,7 @@ async def test_a_clog_that_goes_outside_while_they_wait_has_them_in_its_queue(da
     assert [(await the_run(store, run_id)).queue for run_id in ("a", "b")] == [DEFAULT_QUEUE, DEFAULT_QUEUE]
 
 
-async def test_who_is_refused_behind_them_takes_nothing_of_theirs_along(store: Store) -> None:
+async def test_a_refused_verb_after_early_rows_does_not_undo_them(store: Store) -> None:
     await ended_run(store, "over", Done())
     first, second, refused = await asyncio.gather(
         store.create_run(plain("a"), None),
@@ -147,7 +147,7 @@ async def test_who_is_refused_behind_them_takes_nothing_of_theirs_along(store: S
     assert [event.type for event in await events(store, "b")] == ["run.created"]
 
 
-async def test_one_whose_id_is_taken_is_found_out_in_turn(store: Store) -> None:
+async def test_an_early_row_whose_id_is_taken_is_refused_in_its_turn(store: Store) -> None:
     """No id that is made up is, but what the database says must not depend on that."""
     await created(store, plain("a"), plain("other"))
     groups = store.batch_sizes.count
@@ -161,7 +161,7 @@ async def test_one_whose_id_is_taken_is_found_out_in_turn(store: Store) -> None:
     assert (await the_run(store, "b")).status is RunStatus.PENDING
 
 
-async def test_a_group_that_was_given_up_while_it_waited_leaves_none(database: str, store: Store) -> None:
+async def test_a_group_whose_token_is_void_leaves_no_early_rows(database: str, store: Store) -> None:
     async with rival(database) as other:
         await other.lock()
         async with rival(database) as late:
@@ -175,7 +175,7 @@ async def test_a_group_that_was_given_up_while_it_waited_leaves_none(database: s
     assert await store.get_run("a") is None
 
 
-async def test_a_tick_of_a_run_that_was_written_early_is_like_any_other(store: Store) -> None:
+async def test_a_run_written_early_has_the_same_ticks_as_any_other(store: Store) -> None:
     await created(store, plain("a"), plain("b"))
     await run_tick(store, "a", Done(1))
     assert (await the_run(store, "a")).status is RunStatus.DONE

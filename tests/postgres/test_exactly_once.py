@@ -46,7 +46,7 @@ async def tokens(url: str) -> list[bool]:
 
 @both
 @pytest.mark.parametrize("cut", ["before", "after", "swallow"])
-async def test_what_is_cut_off_happens_once(url: str, deed: Deed, cut: Cut) -> None:
+async def test_a_write_that_is_cut_off_happens_once(url: str, deed: Deed, cut: Cut) -> None:
     async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there) as d:
         proxy.arm(cut, b"zanzibar")
         assert await deed(d) == WROTE[deed.__name__]
@@ -58,7 +58,7 @@ async def test_what_is_cut_off_happens_once(url: str, deed: Deed, cut: Cut) -> N
 
 
 @both
-async def test_a_request_that_arrives_after_it_was_given_up_changes_nothing(url: str, deed: Deed) -> None:
+async def test_a_statement_that_arrives_after_its_token_is_void_changes_nothing(url: str, deed: Deed) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("late", b"zanzibar")
         assert await deed(d) == WROTE[deed.__name__]
@@ -69,7 +69,7 @@ async def test_a_request_that_arrives_after_it_was_given_up_changes_nothing(url:
 
 
 @both
-async def test_a_request_that_arrives_while_it_is_asked_for_happens_once(url: str, deed: Deed) -> None:
+async def test_a_statement_that_arrives_during_the_lookup_happens_once(url: str, deed: Deed) -> None:
     """Cut off, but still at work behind a lock: whoever asks for it waits for its end."""
     db = await asyncpg.connect(url)
     async with (
@@ -100,7 +100,7 @@ async def blocked(url: str, count: int) -> None:
     await db.close()
 
 
-async def test_a_question_that_is_lost_too_is_asked_again(url: str) -> None:
+async def test_a_lookup_that_is_lost_too_is_repeated(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("after", b"zanzibar")
         async with anyio.create_task_group() as tasks:
@@ -111,7 +111,7 @@ async def test_a_question_that_is_lost_too_is_asked_again(url: str) -> None:
         assert await words_in(url) == ["zanzibar"]
 
 
-async def test_a_group_that_is_lost_is_found_whole(url: str) -> None:
+async def test_the_result_of_a_lost_group_is_found_whole(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("after", b"w3")
         answers: list[str] = []
@@ -127,7 +127,7 @@ async def test_a_group_that_is_lost_is_found_whole(url: str) -> None:
 
 
 @both
-async def test_a_server_that_stays_away_is_said_and_nothing_was_done(url: str, deed: Deed) -> None:
+async def test_an_unreachable_server_raises_store_busy_and_nothing_was_done(url: str, deed: Deed) -> None:
     async with proxied(url) as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         proxy.is_down = True
         proxy.cut_all()
@@ -142,7 +142,7 @@ async def test_a_server_that_stays_away_is_said_and_nothing_was_done(url: str, d
 
 
 @both
-async def test_what_was_lost_with_a_server_that_stays_away_is_said_to_be_unknown(url: str, deed: Deed) -> None:
+async def test_a_write_lost_with_a_server_that_stays_away_is_reported_as_unknown(url: str, deed: Deed) -> None:
     async with proxied(url) as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         proxy.arm("after", b"zanzibar")
         proxy.is_down_once_cut = True
@@ -152,7 +152,7 @@ async def test_what_was_lost_with_a_server_that_stays_away_is_said_to_be_unknown
 
 
 @both
-async def test_a_connection_that_died_without_a_word_is_left_for_another(url: str, deed: Deed) -> None:
+async def test_a_connection_that_died_silently_is_replaced(url: str, deed: Deed) -> None:
     async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         assert await d.words() == []
         proxy.freeze(b"")
@@ -161,7 +161,7 @@ async def test_a_connection_that_died_without_a_word_is_left_for_another(url: st
 
 
 @both
-async def test_a_server_that_only_reads_any_more_is_left_for_another(url: str, deed: Deed) -> None:
+async def test_a_server_that_became_read_only_is_left_for_another(url: str, deed: Deed) -> None:
     """As after a failover: the connection is in order, and leads to the wrong server."""
     async with desk(f"{url}?pool=1", retry_pauses_ms=(0, 10)) as d:
         await d.pool.read(lambda db: db.execute("SET default_transaction_read_only = on"))
@@ -170,7 +170,7 @@ async def test_a_server_that_only_reads_any_more_is_left_for_another(url: str, d
 
 
 @both
-async def test_a_server_that_swallows_everything_is_given_up_in_time(url: str, deed: Deed) -> None:
+async def test_a_server_that_never_responds_is_given_up_in_time(url: str, deed: Deed) -> None:
     async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, retry_pauses_ms=(0,) * 100) as d:
         proxy.is_black_hole = True
         with anyio.fail_after(20), pytest.raises(StoreBusy, match="may stand"):

@@ -150,7 +150,7 @@ def compare(scene: Scene, items: Sequence[Item]) -> list[object]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=ITEMS)
-def test_a_group_has_the_effect_of_its_items_one_by_one(scene: Scene, items: list[Item]) -> None:
+def test_a_group_has_the_effect_of_its_verbs_one_by_one(scene: Scene, items: list[Item]) -> None:
     compare(scene, items)
 
 
@@ -196,7 +196,7 @@ def by_column(tables: Tables, rows: Rows) -> dict[str, tuple[list[str], list[str
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=items_of(None, add_one))
-def test_items_have_the_same_answers_and_effects_on_both_databases(scene: Scene, items: list[Item]) -> None:
+def test_verbs_have_the_same_results_and_effects_on_both_databases(scene: Scene, items: list[Item]) -> None:
     """None of them breaks: a function that does is called before anything is sent, so nothing else is found first."""
     answers, rows = scene.runner.run(scene.visited(partial(one_by_one, claims=scene.claims, items=items)))
     expected, tables = on_sqlite(items)
@@ -205,7 +205,7 @@ def test_items_have_the_same_answers_and_effects_on_both_databases(scene: Scene,
         assert found[1] == found[0], name
 
 
-def test_whoever_is_refused_or_breaks_leaves_no_trace(scene: Scene) -> None:
+def test_a_verb_that_is_refused_or_fails_leaves_no_trace(scene: Scene) -> None:
     bad = Effects(writes=[RowWrite(GLOBAL, 0, apply=broken)])
     # By the time that its signal is found to be refused, it has written a row and an event.
     refused = Effects(writes=[RowWrite(GLOBAL, 0, "1")], events=[NewEvent("said", "1", CLOG)])
@@ -232,7 +232,7 @@ def test_whoever_is_refused_or_breaks_leaves_no_trace(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 2, 4])
-def test_an_item_that_the_database_cannot_store_fails_alone(scene: Scene, place: int) -> None:
+def test_a_verb_that_the_database_cannot_store_fails_alone(scene: Scene, place: int) -> None:
     """No kernel sends it; but whatever a database refuses is one item's own affair."""
 
     def say(number: int) -> Item:

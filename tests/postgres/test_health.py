@@ -36,7 +36,7 @@ async def a_life(store: Store, run_id: str) -> None:
     await a_tick(store, Done(1))
 
 
-async def test_a_life_writes_each_row_as_often_as_it_must_and_in_place_where_it_can(unused_database: str) -> None:
+async def test_a_run_writes_each_row_no_more_than_needed_and_in_place_where_possible(unused_database: str) -> None:
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         await pending(store, "first")
@@ -59,7 +59,7 @@ async def test_a_life_writes_each_row_as_often_as_it_must_and_in_place_where_it_
     }
 
 
-async def test_what_moves_a_run_nowhere_touches_no_index_of_it(unused_database: str) -> None:
+async def test_a_change_that_moves_no_index_key_updates_in_place(unused_database: str) -> None:
     """Streams, steps, and signals to a run that is at work or due anyway."""
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
@@ -75,7 +75,7 @@ async def test_what_moves_a_run_nowhere_touches_no_index_of_it(unused_database: 
         await store.commit_tick(commit_of(held, Ok()))
 
 
-async def test_the_rows_of_a_group_are_changed_beside_where_they_are(unused_database: str) -> None:
+async def test_the_rows_of_a_group_are_updated_on_their_pages(unused_database: str) -> None:
     """They are written in a row, so each needs its room; without it, there are new entries in all indexes."""
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])

@@ -80,7 +80,7 @@ async def test_a_cancelled_caller_leaves_nothing_open(url: str, deed: Deed) -> N
     assert len(asyncio.all_tasks()) == tasks
 
 
-async def test_the_end_leaves_no_task_and_no_thread(url: str) -> None:
+async def test_closing_leaves_no_task_and_no_thread(url: str) -> None:
     tasks, threads = len(asyncio.all_tasks()), threading.active_count()
     async with desk(url) as d:
         notifications = Notifications(d.pool)
@@ -94,7 +94,7 @@ async def test_the_end_leaves_no_task_and_no_thread(url: str) -> None:
     assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
 
 
-async def test_a_listener_that_is_ended_as_it_begins_makes_no_noise(url: str) -> None:
+async def test_a_listener_closed_while_it_starts_logs_nothing(url: str) -> None:
     async with desk(url) as d:
         for points in range(POINTS):
             notifications = Notifications(d.pool)

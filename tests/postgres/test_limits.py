@@ -16,7 +16,7 @@ def url() -> str:
     return notes_database()
 
 
-async def test_a_write_waits_only_so_long_for_anothers_commit(url: str) -> None:
+async def test_a_write_waits_a_limited_time_for_the_commit_of_another(url: str) -> None:
     db = await asyncpg.connect(url)
     async with desk(f"{url}?lock_ms=100") as d:
         async with db.transaction():
@@ -31,14 +31,14 @@ async def test_a_write_waits_only_so_long_for_anothers_commit(url: str) -> None:
     await db.close()
 
 
-async def test_a_statement_takes_only_so_long(url: str) -> None:
+async def test_a_statement_runs_for_a_limited_time(url: str) -> None:
     async with desk(f"{url}?statement_ms=100") as d:
         with anyio.fail_after(20), pytest.raises(StoreBusy, match="is busy"):
             await d.pool.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))
         await d.note("a")
 
 
-async def test_whoever_keeps_a_transaction_open_and_does_nothing_is_thrown_out(url: str) -> None:
+async def test_an_idle_open_transaction_is_terminated(url: str) -> None:
     options = options_from(f"{url}?lock_ms=300")
     idle = await asyncpg.connect(options.url, **options.connecting("idle"))
     held = idle.transaction()
@@ -50,7 +50,7 @@ async def test_whoever_keeps_a_transaction_open_and_does_nothing_is_thrown_out(u
     assert idle.is_closed()
 
 
-async def test_behind_a_pooler_the_driver_alone_keeps_the_time(url: str) -> None:
+async def test_behind_a_pooler_only_the_driver_limits_the_time(url: str) -> None:
     options = options_from(f"{url}?pooler=on&statement_ms=100")
     assert "server_settings" not in options.connecting("x")
     async with desk(f"{url}?pooler=on&statement_ms=100", retry_pauses_ms=(0,)) as d:

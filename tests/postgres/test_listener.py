@@ -66,7 +66,7 @@ async def hears(notifications: Notifications, url: str, *, is_told: bool = True)
         await commit(url, is_told=is_told)
 
 
-async def test_a_commit_that_is_told_is_heard_at_once(real_database: str) -> None:
+async def test_a_notified_commit_is_noticed_at_once(real_database: str) -> None:
     async with notifications(real_database) as w:
         await someone_listens(w, real_database)
         with anyio.fail_after(20):
@@ -74,7 +74,7 @@ async def test_a_commit_that_is_told_is_heard_at_once(real_database: str) -> Non
             await hears(w, real_database)
 
 
-async def test_what_was_committed_from_here_is_not_looked_for(real_database: str) -> None:
+async def test_a_commit_of_this_process_causes_no_poll(real_database: str) -> None:
     async with notifications(real_database) as w:
         await someone_listens(w, real_database)
         async with anyio.create_task_group() as tasks:
@@ -96,7 +96,7 @@ async def test_what_was_committed_from_here_is_not_looked_for(real_database: str
 
 
 @pytest.mark.parametrize("query", ["notify=off", "pooler=on"])
-async def test_without_a_listener_it_is_found_by_looking(real_database: str, query: str) -> None:
+async def test_without_a_listener_a_commit_is_found_by_polling(real_database: str, query: str) -> None:
     async with notifications(f"{real_database}?{query}") as w:
         with anyio.fail_after(20):
             await commit(real_database)
@@ -106,7 +106,7 @@ async def test_without_a_listener_it_is_found_by_looking(real_database: str, que
         assert w.listeners == 0
 
 
-async def test_who_cannot_wait_as_long_hastens_the_others_look(real_database: str) -> None:
+async def test_a_waiter_with_a_shorter_interval_shortens_the_next_poll(real_database: str) -> None:
     async with notifications(f"{real_database}?notify=off") as w:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -116,7 +116,7 @@ async def test_who_cannot_wait_as_long_hastens_the_others_look(real_database: st
                 await commit(real_database)
 
 
-async def test_a_listener_that_dies_without_a_word_is_found_out_and_what_it_missed_too(real_database: str) -> None:
+async def test_a_listener_that_dies_silently_is_replaced_and_what_it_missed_is_found(real_database: str) -> None:
     async with proxied(real_database) as (url, proxy), notifications(url, probe_ms=100) as w:
         await someone_listens(w, real_database)
         proxy.freeze(b"LISTEN")
@@ -128,7 +128,7 @@ async def test_a_listener_that_dies_without_a_word_is_found_out_and_what_it_miss
         assert w.listeners == 2
 
 
-async def test_whoever_looks_does_so_by_the_listener(real_database: str) -> None:
+async def test_polls_use_the_listener(real_database: str) -> None:
     async with notifications(real_database) as w:
         await someone_listens(w, real_database)
         pooled, looks = w._pool.round_trips, w.polls
@@ -149,7 +149,7 @@ async def test_a_listener_whose_connection_is_closed_is_replaced_at_once(real_da
     await db.close()
 
 
-async def test_whoever_waits_at_the_end_is_told_of_it(real_database: str) -> None:
+async def test_tasks_that_wait_when_it_closes_get_store_unusable(real_database: str) -> None:
     async with anyio.create_task_group() as tasks, notifications(real_database) as w:
 
         async def wait() -> None:
@@ -160,7 +160,7 @@ async def test_whoever_waits_at_the_end_is_told_of_it(real_database: str) -> Non
         await anyio.wait_all_tasks_blocked()
 
 
-async def test_a_server_that_ends_every_listener_is_not_asked_all_the_time(real_database: str) -> None:
+async def test_a_server_that_closes_every_listener_is_retried_with_pauses(real_database: str) -> None:
     """As behind a pooler that nobody has told us of: each pause is longer, though each listener has begun."""
     db = await asyncpg.connect(real_database)
     async with notifications(real_database) as w, anyio.create_task_group() as tasks:

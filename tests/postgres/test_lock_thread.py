@@ -22,7 +22,7 @@ def url() -> str:
     return notes_database()
 
 
-async def test_it_writes_while_the_loop_is_blocked_and_tells_nobody(url: str) -> None:
+async def test_it_writes_while_the_loop_is_blocked_and_sends_no_notification(url: str) -> None:
     heard: list[object] = []
     db = await asyncpg.connect(url)
     await db.add_listener("ocean", lambda *facts: heard.append(facts))
@@ -38,7 +38,7 @@ async def test_it_writes_while_the_loop_is_blocked_and_tells_nobody(url: str) ->
     assert await words_in(url) == ["a"]
 
 
-def test_many_threads_may_ask_at_once(url: str) -> None:
+def test_many_threads_may_write_at_once(url: str) -> None:
     lock_thread = LockThread(options_from(url), SystemClock())
     words = [f"w{number}" for number in range(40)]
     with ThreadPoolExecutor(8) as threads:
@@ -48,7 +48,7 @@ def test_many_threads_may_ask_at_once(url: str) -> None:
     lock_thread.close()
 
 
-def test_it_is_begun_when_needed_and_ended_for_good(url: str) -> None:
+def test_it_starts_when_needed_and_stays_closed(url: str) -> None:
     unused = LockThread(options_from("postgresql://nobody@127.0.0.1:1/nothing"), SystemClock())
     unused.close()
     lock_thread = LockThread(options_from(url), SystemClock())
@@ -60,7 +60,7 @@ def test_it_is_begun_when_needed_and_ended_for_good(url: str) -> None:
             closed.write("note", {"word": "b"})
 
 
-async def test_a_server_that_was_away_at_first_is_found_later(url: str) -> None:
+async def test_a_server_that_was_away_at_first_is_reached_later(url: str) -> None:
     async with proxied(url) as (there, proxy):
         lock_thread = LockThread(options_from(there), SystemClock())
         proxy.is_down = True
@@ -72,7 +72,7 @@ async def test_a_server_that_was_away_at_first_is_found_later(url: str) -> None:
     assert await words_in(url) == ["a"]
 
 
-async def test_what_is_on_its_way_is_done_before_the_end(url: str) -> None:
+async def test_writes_in_flight_are_finished_before_it_closes(url: str) -> None:
     async with proxied(url) as (there, proxy):
         lock_thread = LockThread(options_from(there), SystemClock())
         proxy.arm("held", b"zanzibar")

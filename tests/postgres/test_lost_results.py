@@ -77,7 +77,7 @@ async def arrives_late(proxy: Proxy, cut: Cut) -> None:
 
 @cuts
 @pytest.mark.parametrize("deed", [signal, create, call, cancel], ids=lambda deed: deed.__name__)
-async def test_what_is_cut_off_at_its_commit_happens_once(real_database: str, deed: Deed, cut: Cut) -> None:
+async def test_a_verb_cut_off_at_its_commit_happens_once(real_database: str, deed: Deed, cut: Cut) -> None:
     async with cut_off(real_database) as (ocean, proxy, _):
         run = await ocean.create_run(session_id="s", clog_id="c")
         before = await ocean.read_events(limit=1_000)
@@ -108,7 +108,7 @@ async def test_a_tick_that_is_cut_off_at_its_claim_or_commit_is_called_and_commi
         assert (found.status, found.tick) == ("pending", 0)
 
 
-async def test_a_server_that_comes_back_is_found_again(real_database: str) -> None:
+async def test_a_server_that_comes_back_is_used_again(real_database: str) -> None:
     async with cut_off(real_database) as (ocean, proxy, _):
         run = await ocean.create_run(session_id="s", clog_id="c")
         proxy.is_down = True

@@ -13,7 +13,7 @@ from tests.postgres.proxy import proxied
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_follower_hears_of_another_instances_event(real_database: str) -> None:
+async def test_a_follower_gets_an_event_of_another_instance(real_database: str) -> None:
     async with (
         Ocean.open(real_database, clogs=[Clog("c")]) as one,
         Ocean.open(real_database, clogs=[Clog("c")]) as other,
@@ -82,7 +82,7 @@ async def test_a_group_notifies_once_however_much_is_in_it(real_database: str) -
         assert found.pending_count == 21
 
 
-async def test_nobody_is_told_of_what_nobody_waits_for(real_database: str) -> None:
+async def test_a_claim_a_read_or_a_refusal_sends_no_notification(real_database: str) -> None:
     """A poke that finds nothing, a claim, and what is refused: no event comes of them."""
     clog = Clog("c")
     claimed: list[int] = []

@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
     server.remove()
 
 
-async def test_an_answer_that_never_comes_is_found_out(real_database: str) -> None:
+async def test_a_result_that_never_comes_is_looked_up(real_database: str) -> None:
     async with (
         proxied(f"{real_database}?statement_ms=1000") as (url, proxy),
         Ocean.open(url, clogs=[Clog("c")]) as ocean,
@@ -134,14 +134,14 @@ async def bear(load: Load, ocean: Ocean, trouble: Callable[[], Coroutine[Any, An
 
 
 @pytest.mark.parametrize("disturb", [restart, crash, throw_out], ids=lambda disturb: disturb.__name__)
-async def test_trouble_under_load_loses_and_doubles_nothing(server: Server, disturb: Disturb) -> None:
+async def test_outages_under_load_lose_and_repeat_nothing(server: Server, disturb: Disturb) -> None:
     url = f"{server.url}/postgres"
     async with Ocean.open(url, clogs=[hearing()]) as ocean, Ocean.open(url, clogs=[hearing()]) as other:
         load = Load(ocean, other)
         await bear(load, ocean, lambda: disturb(server, load))
 
 
-async def test_commits_whose_answers_are_cut_off_under_load_are_made_once(real_database: str) -> None:
+async def test_commits_whose_results_are_cut_off_under_load_are_made_once(real_database: str) -> None:
     async with (
         proxied(real_database) as (url, proxy),
         Ocean.open(url, clogs=[hearing()]) as ocean,

@@ -168,13 +168,13 @@ ALMOST_ALL_PLAIN = st.lists(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=ALMOST_ALL_PLAIN)
-def test_plain_items_together_have_the_effect_that_they_have_one_by_one(scene: Scene, items: list[Item]) -> None:
+def test_plain_verbs_together_have_the_effect_that_they_have_one_by_one(scene: Scene, items: list[Item]) -> None:
     compare(scene, items)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=str)
 @pytest.mark.parametrize("run_id", [*KINDS, "p-1"])
-def test_among_plain_ones_every_kind_has_the_effect_that_it_has_alone(
+def test_among_plain_verbs_every_other_verb_has_the_effect_that_it_has_alone(
     scene: Scene, run_id: str, outcome: Outcome
 ) -> None:
     """`p-1` is there twice."""
@@ -217,7 +217,7 @@ def a_creation(number: int, **given: Any) -> Item:
     return lambda store, _: store.create_run(new, None)
 
 
-def test_runs_for_workers_outside_are_not_plain(scene: Scene) -> None:
+def test_runs_of_external_clogs_are_not_plain(scene: Scene) -> None:
     compare(scene, [a_creation(1), a_creation(2, clog_id="outside"), a_creation(3)])
 
 
@@ -252,19 +252,19 @@ def test_plain_signals_are_delivered_in_bulk(scene: Scene) -> None:
     ],
     ids=range(9),
 )
-def test_among_plain_signals_every_other_has_the_effect_that_it_has_alone(scene: Scene, odd: Item) -> None:
+def test_among_plain_signals_every_other_signal_has_the_effect_that_it_has_alone(scene: Scene, odd: Item) -> None:
     first = a_signal_to("asleep", deliver_at=LATER, signal_id="z")
     compare(scene, [first, a_signal_to("due-1"), odd, a_signal_to("due-1", actor="ada")])
 
 
-def test_one_that_is_not_plain_is_done_with_the_others_one_by_one(scene: Scene) -> None:
+def test_a_group_with_a_verb_that_is_not_plain_is_executed_one_by_one(scene: Scene) -> None:
     items = everybody([Ok(), Ok(), Ok(), Ok()])
     items[2] = lambda store, claims: store.commit_tick(commit_of(claims["keyed"], Done(1)))
     assert scene.runner.run(calls_of(scene, items, "ocean_commit_tick")) == 4
     compare(scene, items)
 
 
-def test_due_runs_are_claimed_together_as_they_would_be_one_by_one(scene: Scene) -> None:
+def test_a_bulk_claim_has_the_effect_of_single_claims(scene: Scene) -> None:
     due = ["due-0", "due-3", "due-1", "due-4", "due-2", "due-5"]
 
     async def together(store: PostgresStore) -> list[object]:

@@ -151,7 +151,7 @@ async def small_life(url: str) -> Costs:
         return await life(store, "second", "twice")
 
 
-async def test_verbs_cost_the_same_beside_a_million_runs_and_on_an_old_one(
+async def test_verbs_cost_the_same_among_a_million_runs_and_on_an_old_run(
     full: MeasuredStore, place: int, unused_database: str
 ) -> None:
     small = await small_life(unused_database)
@@ -166,7 +166,7 @@ def cold(costs: Costs) -> Costs:
     return {verb: Cost(cost.pages + 60, cost.rows, cost.walked, cost.indexes) for verb, cost in costs.items()}
 
 
-async def test_an_idle_look_costs_a_few_rows(full: MeasuredStore) -> None:
+async def test_an_idle_poll_costs_a_few_rows(full: MeasuredStore) -> None:
     for look in (full.claim_due(an_ask()), full.agenda((CLOG,)), full.claim_due(an_ask(limit=64))):
         cost = await full.cost(look)
         assert not cost.walked
@@ -235,7 +235,7 @@ async def group_life(store: MeasuredStore, name: str, old: str | None = None) ->
     return costs
 
 
-async def test_groups_cost_the_same_after_a_burst_by_plans_that_were_made_before_it(unused_database: str) -> None:
+async def test_groups_cost_the_same_after_a_burst_with_plans_made_before_it(unused_database: str) -> None:
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         await group_life(store, "once")
@@ -244,7 +244,7 @@ async def test_groups_cost_the_same_after_a_burst_by_plans_that_were_made_before
         assert_no_dearer(await group_life(store, "thrice"), small)
 
 
-async def test_groups_cost_the_same_beside_a_million_runs_and_with_an_old_one_among_them(
+async def test_groups_cost_the_same_among_a_million_runs_and_with_an_old_run(
     full: MeasuredStore, place: int, unused_database: str
 ) -> None:
     async with measured(unused_database) as store:

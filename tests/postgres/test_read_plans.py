@@ -116,7 +116,7 @@ async def walk(db: Any, statement: str, values: list[Any]) -> tuple[int, int]:
     return await cost(db, WALK, statement, json.dumps(values))
 
 
-async def test_a_list_goes_by_its_index_and_costs_its_page(db: Any) -> None:
+async def test_a_list_uses_its_index_and_costs_its_page(db: Any) -> None:
     scanned, dear = {}, {}
     for name, (query, _) in ALL.items():
         where = run_filter(**query)
@@ -128,7 +128,7 @@ async def test_a_list_goes_by_its_index_and_costs_its_page(db: Any) -> None:
     assert {name: dear[name] for name in NARROWED if dear[name] > 60} == {}
 
 
-async def test_a_page_far_down_costs_what_the_first_does(db: Any) -> None:
+async def test_a_late_page_costs_as_much_as_the_first(db: Any) -> None:
     for query in DEEP.values():
         where = run_filter(**query)
         for is_descending in (True, False):
@@ -141,7 +141,7 @@ async def test_a_page_far_down_costs_what_the_first_does(db: Any) -> None:
 
 
 @pytest.mark.parametrize("where", FEEDS, ids=str)
-async def test_a_feed_goes_by_the_narrowest_index(db: Any, where: FeedFilter) -> None:
+async def test_a_feed_uses_the_narrowest_index(db: Any, where: FeedFilter) -> None:
     scans, rows = await walk(db, *feed(where, 0, 10))
     assert scans == 0
     assert rows <= 20

@@ -159,7 +159,7 @@ async def answer(store: Store, question: Question) -> Any:
 
 
 @pytest.mark.parametrize("later_ms", [0, 15, 35, 100, 10_000])
-async def test_both_stores_say_the_same_of_the_same_rows(database: str, later_ms: int) -> None:
+async def test_both_stores_return_the_same_for_the_same_rows(database: str, later_ms: int) -> None:
     clock = ManualClock()
     ours, theirs = await open_test_store("sqlite://:memory:", clock), await open_test_store(database, clock)
     try:
@@ -179,7 +179,7 @@ async def test_both_stores_say_the_same_of_the_same_rows(database: str, later_ms
         await theirs.close()
 
 
-async def test_what_a_read_calls_sees_one_snapshot(database: str) -> None:
+async def test_all_functions_of_a_read_see_one_snapshot(database: str) -> None:
     """A function that is volatile would take a new one for each of its statements."""
     db = await asyncpg.connect(database)
     functions = await db.fetch("SELECT proname, prosrc, provolatile::text FROM pg_proc WHERE proname LIKE 'ocean%'")

@@ -71,7 +71,7 @@ async def at_once(*deeds: Any) -> list[Any]:
     return answers
 
 
-async def test_a_look_that_finds_nothing_is_one(real_database: str) -> None:
+async def test_a_claim_that_finds_nothing_is_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
         assert await store.claim_due(an_ask()) == []
         assert await store.claim_due(an_ask(run_id="first")) == []
@@ -89,7 +89,7 @@ async def test_create_signal_claim_read_and_commit_are_one_each(real_database: s
         assert proxy.requests == 5
 
 
-async def test_what_is_refused_or_was_done_before_is_one_each(real_database: str) -> None:
+async def test_a_refused_or_repeated_verb_is_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
         for _ in range(2):
             await store.create_run(a_run("r"), None)
@@ -101,7 +101,7 @@ async def test_what_is_refused_or_was_done_before_is_one_each(real_database: str
         assert proxy.requests == 6
 
 
-async def test_what_is_sent_at_once_shares_one(real_database: str) -> None:
+async def test_verbs_of_one_round_share_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
         await at_once(*(store.create_run(a_run(f"r-{number}"), None) for number in range(MANY)))
         assert proxy.requests == 1
@@ -121,7 +121,7 @@ async def test_a_batch_is_claimed_in_one_and_committed_in_one(real_database: str
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["plain", "behind a key"])
-async def test_a_claim_that_first_makes_ends_that_are_owed_is_one(database: str, keys: list[str]) -> None:
+async def test_a_claim_that_first_ends_overdue_runs_is_one(database: str, keys: list[str]) -> None:
     """Here time is a row, and to tell it is a statement too: so they are counted where they are sent."""
     clock = ManualClock()
     store = of_postgres(await open_test_store(database, clock))
@@ -200,7 +200,7 @@ async def test_a_streamed_batch_is_one_more(real_database: str) -> None:
         assert await spoken(ocean, proxy) == 4
 
 
-async def test_a_function_whose_row_has_moved_is_one_more_and_no_second_call(real_database: str) -> None:
+async def test_a_function_whose_row_has_changed_is_one_more_and_no_second_call(real_database: str) -> None:
     clog = Clog("c")
     calls: list[int] = []
 
@@ -226,7 +226,7 @@ async def test_a_function_whose_row_has_moved_is_one_more_and_no_second_call(rea
         assert (await ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0)) == 1 + 10 + 1
 
 
-async def test_a_run_asked_for_that_has_come_to_rest_is_not_looked_for_again(real_database: str) -> None:
+async def test_a_named_run_is_not_looked_for_again_after_its_tick(real_database: str) -> None:
     """That it is there, its claim, its commit, and what is due then."""
     clog = Clog("quick")
 
@@ -260,7 +260,7 @@ class Counting(Listener):
         self.counts.append(self._proxy.requests)
 
 
-async def test_from_a_signal_at_rest_to_its_committed_tick_it_is_two(real_database: str) -> None:
+async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real_database: str) -> None:
     """Nobody looks for what else is due before that."""
     clog = Clog("quick")
 

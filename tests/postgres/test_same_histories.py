@@ -196,7 +196,7 @@ def scene() -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_history_made_up_by_dice_is_the_same_on_both(scene: Scene, seed: int) -> None:
+def test_a_random_history_is_the_same_on_both_databases(scene: Scene, seed: int) -> None:
     async def here() -> tuple[list[object], Any]:
         clock = ManualClock(scene.clock.now())
         store = SqliteStore(":memory:", clock)

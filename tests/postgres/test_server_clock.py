@@ -16,14 +16,14 @@ def observe(clock: ManualClock, server: ServerClock, by_ms: int, takes_ms: int) 
 
 
 @pytest.mark.parametrize("by_ms", [-HOUR_MS, 0, 7, HOUR_MS])
-def test_a_host_is_corrected_to_within_the_time_an_answer_takes(by_ms: int) -> None:
+def test_a_host_is_corrected_to_within_the_time_of_a_round_trip(by_ms: int) -> None:
     clock = ManualClock()
     server = ServerClock(clock)
     observe(clock, server, by_ms, 10)
     assert abs(server.now() - clock.now() - by_ms) <= 10
 
 
-def test_an_answer_that_was_long_on_its_way_does_not_spoil_what_is_known() -> None:
+def test_a_slow_round_trip_does_not_worsen_the_correction() -> None:
     clock = ManualClock()
     server = ServerClock(clock)
     observe(clock, server, HOUR_MS, 2)
@@ -32,7 +32,7 @@ def test_an_answer_that_was_long_on_its_way_does_not_spoil_what_is_known() -> No
     assert server.now() - clock.now() == known
 
 
-def test_a_clock_that_is_set_right_is_noticed_by_the_next_answer() -> None:
+def test_a_corrected_host_clock_is_noticed_with_the_next_result() -> None:
     clock = ManualClock()
     server = ServerClock(clock)
     observe(clock, server, HOUR_MS, 2)

@@ -40,12 +40,12 @@ async def lock(db: Connection) -> None:
     await db.execute("SELECT ocean_lock()")
 
 
-async def test_one_after_another_they_have_the_same(real_database: str) -> None:
+async def test_consecutive_statements_use_the_same_connection(real_database: str) -> None:
     async with linked(real_database) as pool:
         assert await pool.read(pid) == await pool.read(pid)
 
 
-async def test_one_that_nobody_has_used_for_long_is_not_trusted(real_database: str) -> None:
+async def test_a_connection_unused_for_long_is_replaced(real_database: str) -> None:
     clock = ManualClock()
     async with linked(real_database, clock) as pool:
         first = await pool.read(pid)
@@ -55,7 +55,7 @@ async def test_one_that_nobody_has_used_for_long_is_not_trusted(real_database: s
         assert await pool.read(pid) != first
 
 
-async def test_whoever_waits_gets_it(real_database: str) -> None:
+async def test_a_waiting_caller_gets_the_connection(real_database: str) -> None:
     async with linked(real_database) as pool, rival(real_database) as other:
         await other.lock()
         with anyio.fail_after(SOON_S):
@@ -66,7 +66,7 @@ async def test_whoever_waits_gets_it(real_database: str) -> None:
                 await other.rollback()
 
 
-async def test_one_that_was_cut_meanwhile_is_not_tried(real_database: str) -> None:
+async def test_a_spare_connection_that_was_cut_is_not_used(real_database: str) -> None:
     async with linked(real_database) as pool, rival(real_database) as other:
         first = await pool.read(pid)
         await other.db.execute("SELECT pg_terminate_backend($1)", first)
@@ -76,7 +76,7 @@ async def test_one_that_was_cut_meanwhile_is_not_tried(real_database: str) -> No
         assert await pool.read(pid) != first
 
 
-async def test_who_is_cancelled_is_no_harm_to_who_is_next(real_database: str) -> None:
+async def test_a_cancelled_caller_does_not_harm_the_next(real_database: str) -> None:
     async with linked(real_database) as pool, rival(real_database) as other:
         await other.lock()
         async with anyio.create_task_group() as tasks:
@@ -87,7 +87,7 @@ async def test_who_is_cancelled_is_no_harm_to_who_is_next(real_database: str) ->
             assert await pool.read(pid) > 0
 
 
-async def test_a_link_that_is_closed_while_it_is_used_keeps_nothing(real_database: str) -> None:
+async def test_a_pool_closed_while_in_use_keeps_no_connection(real_database: str) -> None:
     async with linked(real_database) as pool, rival(real_database) as other:
         await other.lock()
         async with anyio.create_task_group() as tasks:

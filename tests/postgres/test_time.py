@@ -88,7 +88,7 @@ async def test_a_wrong_host_writes_the_servers_time_and_waits_for_it(real_databa
         assert swept.events == 0
 
 
-async def test_the_servers_time_is_known_from_the_beginning_and_from_every_answer(real_database: str) -> None:
+async def test_the_servers_time_is_known_from_the_start_and_from_every_result(real_database: str) -> None:
     clock = Wrong(HOUR_MS)
     store = await open_store(real_database, clock)
     assert isinstance(store, PostgresStore)

@@ -137,7 +137,7 @@ def following(ask: Asking, wanted: str, given: list[Case]) -> list[Run | None]:
     return [None if row is None else run_from(row) for row in answers(ask, wanted, given)]
 
 
-def test_what_is_asked_of_a_run(ask: Asking, dice: Random) -> None:
+def test_predicates_of_a_run(ask: Asking, dice: Random) -> None:
     given = cases(dice)
     wanted = """jsonb_build_array(ocean_due_at(r), ocean_next_call_at(r), ocean_wants_slots(r, now),
         ocean_is_last_call(r), ocean_kernel_end(r, now), ocean_is_lapsed_lease(r, now),
@@ -271,7 +271,7 @@ def test_locks_are_renewed(ask: Asking, dice: Random) -> None:
         assert (row["due_at"], row["last_call"]) == (t.due_at(expected), t.is_last_call(expected))
 
 
-def test_who_goes_first(ask: Asking, dice: Random) -> None:
+def test_the_order_of_claims(ask: Asking, dice: Random) -> None:
     sent, expected = [], []
     for _ in range(MANY // 10):
         runs, limit, slot = numbered(dice, dice.randint(0, 12)), dice.randint(0, 10), dice.randint(0, 20)

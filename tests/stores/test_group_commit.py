@@ -102,7 +102,7 @@ async def together(database: Database, items: Sequence[Callable[[], Awaitable[ob
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(ITEMS)
-def test_a_group_has_the_effect_of_its_items_one_by_one(items: list[Item]) -> None:
+def test_a_group_has_the_effect_of_its_verbs_one_by_one(items: list[Item]) -> None:
     _scene()
 
     async def both() -> None:
@@ -136,7 +136,7 @@ async def _written(database: Database) -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", [0, 2, 4])
 @pytest.mark.parametrize("error", [RunNotFound, ValueError, sqlite3.IntegrityError])
-async def test_only_the_guilty_item_fails_and_the_others_stand(error: type[Exception], place: int) -> None:
+async def test_only_the_unit_at_fault_fails_and_the_others_stand(error: type[Exception], place: int) -> None:
     store = SqliteStore(":memory:", ManualClock())
     await store.open()
     units = [_insert(f"s{number}", error if number == place else None) for number in range(5)]
@@ -149,7 +149,7 @@ async def test_only_the_guilty_item_fails_and_the_others_stand(error: type[Excep
     await store.close()
 
 
-def test_a_broken_commit_of_a_shared_group_fails_for_its_writer_alone() -> None:
+def test_a_failed_commit_of_a_group_fails_only_for_the_unit_at_fault() -> None:
     bad = Effects(writes=[RowWrite(GLOBAL, 0, apply=broken)])
     items: list[Item] = [
         lambda store, _: store.deliver_signal(a_signal("idle", 1), None),
@@ -181,7 +181,7 @@ def test_a_group_writes_all_its_rows_however_many_there_are(count: int) -> None:
     assert tables == asyncio.run(_one_by_one(items))[1]
 
 
-def test_of_an_insert_that_fails_amid_its_rows_nothing_stays() -> None:
+def test_an_insert_of_many_rows_that_fails_leaves_none() -> None:
     """The rows before the guilty one are in the table when it fails."""
     _scene()
 

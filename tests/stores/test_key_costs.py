@@ -73,7 +73,7 @@ OTHERS: dict[str, Act] = {
 }
 
 
-async def test_ten_thousand_behind_a_busy_key_cost_the_others_nothing() -> None:
+async def test_ten_thousand_runs_parked_on_a_key_cost_other_runs_nothing() -> None:
     (alone, _), (crowded, _) = await _behind_a_busy_key(0), await _behind_a_busy_key(MANY)
     assert (await crowded.get_key("k")).parked == 1_000, "counted no further"
     dear = {}
@@ -99,7 +99,7 @@ async def test_freeing_a_slot_costs_the_same_however_long_the_line_is(outcome: O
     assert claim_of_many <= 1.1 * claim_of_few
 
 
-async def test_setting_and_looking_at_a_limit_costs_the_same_however_long_the_line_is() -> None:
+async def test_setting_and_reading_a_limit_costs_the_same_however_long_the_line_is() -> None:
     costs = []
     for count in (1_500, MANY):
         store, _ = await _behind_a_busy_key(count)
@@ -111,7 +111,7 @@ async def test_setting_and_looking_at_a_limit_costs_the_same_however_long_the_li
     assert change_of_many <= 1.1 * change
 
 
-async def test_a_burst_on_a_free_key_is_parked_once_and_then_claims_cost_as_before() -> None:
+async def test_runs_of_a_burst_are_parked_once_and_then_claims_cost_as_before() -> None:
     """Created while the key is free and nobody claims, all are due; the next pokes take one and park the rest."""
     quiet, _ = await _behind_a_busy_key(1)
     store = await _opened()

@@ -44,7 +44,7 @@ def _schema(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
-def test_the_numbers_count_from_one_without_a_gap() -> None:
+def test_migration_numbers_start_at_one_without_a_gap() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 
 
@@ -90,7 +90,7 @@ def test_migrating_again_changes_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_schema_newer_than_the_code_is_refused_in_words_and_left_alone(tmp_path: Path) -> None:
+async def test_a_schema_newer_than_the_code_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "ocean.db"
     db = _opened(path)
     migrate(db)

@@ -136,7 +136,7 @@ PAGES: dict[str, Act] = {
 
 
 @pytest.mark.anyio
-async def test_a_tick_a_page_and_a_batch_cost_the_same_whatever_else_there_is() -> None:
+async def test_a_tick_a_page_and_a_batch_cost_the_same_however_many_runs_there_are() -> None:
     few, many = await _opened(1_000), await _opened(MANY)
     dear = {}
     for name, act in PAGES.items():
@@ -235,7 +235,7 @@ PATHS: list[tuple[Act, str]] = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("act", "wanted"), PATHS, ids=[wanted for _, wanted in PATHS])
-async def test_a_page_goes_by_its_index(act: Act, wanted: str) -> None:
+async def test_a_page_uses_its_index(act: Act, wanted: str) -> None:
     store = await _opened(20)
     meter = await metered(store, partial(act, store))
     lines: list[str] = []
@@ -285,7 +285,7 @@ PROBES = {
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_a_probe_goes_by_its_index_and_sorts_nothing(name: str) -> None:
+def test_a_probe_uses_its_index_and_sorts_nothing(name: str) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     values = dict.fromkeys(re.findall(r":(\w+)", QUERIES[name]), 1)
@@ -297,7 +297,7 @@ def test_a_probe_goes_by_its_index_and_sorts_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUFFERED)
-def test_to_write_a_row_makes_no_table_of_its_own(name: str) -> None:
+def test_writing_a_row_creates_no_temporary_table(name: str) -> None:
     """As a check against a list of three or more values would, for every row."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)

@@ -14,7 +14,7 @@ RECORDS: list[type[Any]] = [RunInfo, Event, Input]
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_made_in_short_is_what_the_record_makes_of_itself(record: type[Any]) -> None:
+def test_the_fast_constructor_builds_an_equal_record(record: type[Any]) -> None:
     values = [InputKind.SIGNAL if field.name == "kind" else field.name for field in dataclasses.fields(record)]
     made = constructor_of(record)(*values)
     assert type(made) is record
@@ -27,7 +27,7 @@ def test_what_is_made_in_short_is_what_the_record_makes_of_itself(record: type[A
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_made_in_short_is_frozen(record: type[Any]) -> None:
+def test_the_fast_constructor_builds_a_frozen_record(record: type[Any]) -> None:
     fields = dataclasses.fields(record)
     made = constructor_of(record)(*range(len(fields)))
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -36,12 +36,12 @@ def test_what_is_made_in_short_is_frozen(record: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_made_in_short_needs_every_field(record: type[Any]) -> None:
+def test_the_fast_constructor_needs_every_field(record: type[Any]) -> None:
     with pytest.raises(TypeError, match="missing"):
         constructor_of(record)(*range(len(dataclasses.fields(record)) - 1))
 
 
-def test_a_record_that_looks_at_its_fields_is_not_made_in_short() -> None:
+def test_a_record_with_a_post_init_has_no_fast_constructor() -> None:
     @dataclasses.dataclass(frozen=True, slots=True)
     class Checked:
         size: int

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
 
 
-async def test_who_is_cancelled_by_a_scope_waits_on_and_hears_of_it_afterwards() -> None:
+async def test_a_waiter_in_a_cancelled_scope_waits_and_is_cancelled_afterwards() -> None:
     waiter, heard = Waiter(), []
 
     async def wait() -> None:
@@ -34,7 +34,7 @@ async def test_who_is_cancelled_by_a_scope_waits_on_and_hears_of_it_afterwards()
     assert heard == ["told"]
 
 
-async def test_one_that_is_told_in_the_round_in_which_it_is_cancelled_is_told() -> None:
+async def test_a_waiter_set_in_the_round_of_its_cancellation_returns() -> None:
     waiter, heard = Waiter(), []
 
     async def wait() -> None:
@@ -50,7 +50,7 @@ async def test_one_that_is_told_in_the_round_in_which_it_is_cancelled_is_told() 
     assert heard == ["told"]
 
 
-async def test_whoever_cancels_the_task_itself_is_heard_at_once() -> None:
+async def test_cancelling_the_task_itself_raises_at_once() -> None:
     task = asyncio.ensure_future(Waiter().wait())
     await anyio.wait_all_tasks_blocked()
     task.cancel()

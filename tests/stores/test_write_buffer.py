@@ -142,7 +142,7 @@ def _commits(got: Any, outcomes: Sequence[Outcome]) -> list[Item]:
     items_of(add_one),
     st.lists(st.sampled_from(OUTCOMES), min_size=1),
 )
-def test_a_claim_sees_what_its_group_holds_back_and_commits_need_not_look(
+def test_a_claim_sees_buffered_rows_of_its_group_and_commits_read_nothing(
     new: list[Item], items: list[Item], limit: int, slot: int, later: list[Item], outcomes: list[Outcome]
 ) -> None:
     prepare_scene()
@@ -171,7 +171,7 @@ async def pair(tmp_path: Path, anyio_backend: Any) -> AsyncIterator[tuple[Store,
 
 
 @pytest.mark.anyio
-async def test_what_another_process_has_written_is_not_taken_for_known(pair: tuple[Store, Store]) -> None:
+async def test_a_write_of_another_process_empties_the_cache(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     held = await claimed_run(ours)
     await theirs.deliver_signal(a_signal("r", 1), None)
@@ -182,7 +182,7 @@ async def test_what_another_process_has_written_is_not_taken_for_known(pair: tup
 
 
 @pytest.mark.anyio
-async def test_a_claim_may_have_to_look_after_it_has_taken_an_input_that_is_held_back(
+async def test_a_claim_can_read_the_inbox_after_it_has_taken_a_buffered_input(
     pair: tuple[Store, Store],
 ) -> None:
     """Of the urgent run nothing need be looked for; of the other, an input is stored and another is held back."""
@@ -208,7 +208,7 @@ async def test_a_claim_may_have_to_look_after_it_has_taken_an_input_that_is_held
 
 
 @pytest.mark.anyio
-async def test_the_last_cursor_is_known_until_another_process_writes(pair: tuple[Store, Store]) -> None:
+async def test_the_last_cursor_is_cached_until_another_process_writes(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     for store, run_id in ((ours, "a"), (ours, "b"), (theirs, "c"), (ours, "d")):
         await pending(store, run_id)
@@ -217,7 +217,7 @@ async def test_the_last_cursor_is_known_until_another_process_writes(pair: tuple
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
-async def test_a_clog_is_known_until_somebody_changes_it(pair: tuple[Store, Store], who: int) -> None:
+async def test_a_clog_is_cached_until_it_is_changed(pair: tuple[Store, Store], who: int) -> None:
     ours = pair[0]
     await claimed_run(ours)
     await pending(ours, "next")
@@ -229,7 +229,7 @@ async def test_a_clog_is_known_until_somebody_changes_it(pair: tuple[Store, Stor
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
-async def test_a_session_is_known_until_somebody_deletes_it(pair: tuple[Store, Store], who: int) -> None:
+async def test_a_session_is_cached_until_it_is_deleted(pair: tuple[Store, Store], who: int) -> None:
     ours = pair[0]
     first = await pending(ours, "first")
     assert await _sessions_written(ours, "second") == 0
@@ -248,7 +248,7 @@ async def _sessions_written(store: Store, run_id: str) -> int:
 
 
 @pytest.mark.anyio
-async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Store, Store]) -> None:
+async def test_a_session_of_a_refused_unit_is_not_cached(pair: tuple[Store, Store]) -> None:
     ours = pair[0]
     database = database_of(ours)
 
@@ -265,7 +265,7 @@ async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Stor
     assert (await the_run(ours, "later")).session_id == "new"
 
 
-def test_few_of_many_sessions_are_known() -> None:
+def test_the_number_of_cached_sessions_is_bounded() -> None:
     known = Cache()
     known.learn_sessions(map(str, range(2 * MOST_SESSIONS)))
     known.learn_sessions(["last"])
@@ -274,7 +274,7 @@ def test_few_of_many_sessions_are_known() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("maker", [0, 1], ids=["this process", "another"])
-async def test_who_was_known_to_be_childless_ends_the_child_it_has_now(pair: tuple[Store, Store], maker: int) -> None:
+async def test_a_run_cached_as_childless_ends_a_child_created_since(pair: tuple[Store, Store], maker: int) -> None:
     ours = pair[0]
     _, claims = await together(database_of(ours), [lambda: pending(ours), lambda: ours.claim_due(an_ask())])
     assert isinstance(claims, list)
@@ -284,7 +284,7 @@ async def test_who_was_known_to_be_childless_ends_the_child_it_has_now(pair: tup
 
 
 @pytest.mark.anyio
-async def test_a_run_that_another_process_has_taken_over_is_lost(pair: tuple[Store, Store]) -> None:
+async def test_a_cached_tick_that_another_process_took_over_cannot_commit(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     held = await claimed_run(ours)
     assert isinstance(ours.clock, ManualClock)
@@ -298,7 +298,7 @@ async def test_a_run_that_another_process_has_taken_over_is_lost(pair: tuple[Sto
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("outcome", [Continue(1), Wait(for_ms=10), Ok(), Done(1)])
-async def test_a_tick_that_is_known_is_committed_without_a_look(pair: tuple[Store, Store], outcome: Outcome) -> None:
+async def test_a_cached_tick_is_committed_without_a_read(pair: tuple[Store, Store], outcome: Outcome) -> None:
     ours, _ = pair
     database = database_of(ours)
     _, claims = await together(database, [lambda: pending(ours), lambda: ours.claim_due(an_ask())])
@@ -312,7 +312,7 @@ async def test_a_tick_that_is_known_is_committed_without_a_look(pair: tuple[Stor
 
 
 @pytest.mark.anyio
-async def test_a_run_that_is_claimed_by_the_transaction_that_makes_it_is_written_once(
+async def test_a_run_claimed_by_the_transaction_that_creates_it_is_written_once(
     pair: tuple[Store, Store],
 ) -> None:
     ours, _ = pair
@@ -331,7 +331,7 @@ async def _created_plainly(store: Store) -> object:
 
 
 @pytest.mark.anyio
-async def test_a_run_that_was_deleted_is_known_no_longer(pair: tuple[Store, Store]) -> None:
+async def test_a_deleted_run_is_not_cached(pair: tuple[Store, Store]) -> None:
     ours, _ = pair
     held = await claimed_run(ours)
     await ours.delete_run("r", None, None)
@@ -341,7 +341,7 @@ async def test_a_run_that_was_deleted_is_known_no_longer(pair: tuple[Store, Stor
 
 
 @pytest.mark.anyio
-async def test_a_run_that_was_written_amid_a_unit_is_looked_for_again(pair: tuple[Store, Store]) -> None:
+async def test_a_run_written_inside_a_unit_is_read_again(pair: tuple[Store, Store]) -> None:
     """The unit may yet be refused, and what it wrote be undone."""
     ours, _ = pair
     await claimed_run(ours)
@@ -357,7 +357,7 @@ async def test_a_run_that_was_written_amid_a_unit_is_looked_for_again(pair: tupl
 
 
 @pytest.mark.anyio
-async def test_conflicts_that_a_known_tick_has_met_are_known(pair: tuple[Store, Store]) -> None:
+async def test_conflicts_of_a_cached_tick_are_seen(pair: tuple[Store, Store]) -> None:
     """Or the turn that it got because of them would stay for ever."""
     ours, _ = pair
     held = await claimed_run(ours)
@@ -377,7 +377,7 @@ async def _turns(store: Store) -> list[object]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
-async def test_that_nobody_has_a_turn_is_known_until_somebody_has(pair: tuple[Store, Store], who: int) -> None:
+async def test_the_absence_of_turns_is_cached_until_a_tick_takes_one(pair: tuple[Store, Store], who: int) -> None:
     ours = pair[0]
     held = await claimed_run(ours)
     await ours.commit_call(a_call(writes((GLOBAL, 0, "1")), run_id=None))
@@ -387,7 +387,7 @@ async def test_that_nobody_has_a_turn_is_known_until_somebody_has(pair: tuple[St
 
 
 @pytest.mark.anyio
-async def test_a_turn_that_is_given_back_by_a_unit_that_is_refused_is_still_there(pair: tuple[Store, Store]) -> None:
+async def test_a_turn_released_by_a_refused_unit_is_still_held(pair: tuple[Store, Store]) -> None:
     ours, _ = pair
     held = await claimed_run(ours)
     await ours.take_turn(held.lock, [GLOBAL])
@@ -403,7 +403,7 @@ async def test_a_turn_that_is_given_back_by_a_unit_that_is_refused_is_still_ther
 
 
 @pytest.mark.anyio
-async def test_after_a_statement_that_may_change_anything_nothing_is_known(pair: tuple[Store, Store]) -> None:
+async def test_an_unbuffered_statement_empties_the_cache(pair: tuple[Store, Store]) -> None:
     ours, _ = pair
     await claimed_run(ours)
 
