@@ -1,4 +1,4 @@
-"""A database file that outlives processes, and a way to start some on it."""
+"""A database that outlives processes, and a way to start processes on it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.postgres.server import blocking, fresh_database, return_database
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """The invariants on state are checked at the end, by a connection of no process's."""
+    """The invariants of the state are checked at the end, by a separate connection."""
     if request.param == "postgres":
         yield from _postgres()
         return

@@ -1,4 +1,4 @@
-"""Starting, hearing and killing victims."""
+"""Starting, reading and killing victims."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 90
-"""For a victim that never comes to its point: a failure, not something a test waits for."""
+"""Limit for a victim that never reaches its point: exceeding it is a failure."""
 
 
 class Nursery:
-    """Where victims come from, one per test process."""
+    """The client of the fork server, one per test process."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -63,7 +63,7 @@ class Victim:
         return self._out
 
     def said(self) -> str:
-        """The next line, or nothing if it has ended by itself, and well."""
+        """The next line of its output; empty if it has ended by itself, successfully."""
         while b"\n" not in self._heard:
             ready, _, _ = select.select([self], [], [], PATIENCE_S)
             assert ready, f"{self.instance} has said nothing for {PATIENCE_S} s"

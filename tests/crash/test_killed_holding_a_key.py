@@ -1,4 +1,4 @@
-"""A process is killed while it holds a concurrency key: its slot lapses with its lock, and the line goes on."""
+"""A process is killed while it holds a concurrency key: its slot is freed with its lock, and parked runs continue."""
 
 from itertools import pairwise
 from pathlib import Path

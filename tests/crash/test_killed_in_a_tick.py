@@ -1,4 +1,4 @@
-"""A process is killed at every point of a tick; the next poke calls the tick again, and nothing is doubled."""
+"""A process is killed at every point of a tick; the next poke calls the tick again, and every effect happens once."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ LAPSE_MS = 5_000
 
 @dataclass(frozen=True)
 class Seen:
-    """A call as the survivor's handler was given it."""
+    """A call as the surviving process's handler got it."""
 
     tick: int
     call: int
@@ -47,7 +47,7 @@ class Seen:
 
 @asynccontextmanager
 async def survivor(db: Place, then: At = nowhere) -> AsyncIterator[tuple[Ocean, list[Seen]]]:
-    """An instance in the test's own process, and the calls it makes."""
+    """An instance in the test process, and the calls it makes."""
     seen: list[Seen] = []
 
     def at(here: str, tick: Tick) -> None:
@@ -68,7 +68,7 @@ async def log_of(ocean: Ocean, run_id: str) -> list[Event]:
 
 
 async def renewal(ocean: Ocean, run_id: str) -> None:
-    """The holder stands still with its event loop blocked, and yet its lock is renewed."""
+    """The holder's event loop is blocked, and its lock is still renewed."""
     times = set[int | None]()
     with anyio.fail_after(LAPSE_MS / 1000):
         while len(times) < 2:
@@ -78,10 +78,10 @@ async def renewal(ocean: Ocean, run_id: str) -> None:
 
 
 def freeze_between_transactions(victim: Victim, db: Place) -> None:
-    """Frozen in the middle of a renewal, it would hold SQLite's write lock and nobody could take over."""
+    """Frozen during a renewal, it would hold SQLite's write lock, and no process could take over."""
     is_free = is_postgres(db)
     if is_free:
-        # There its transactions are statements, which the server ends without it.
+        # On PostgreSQL its transactions are single statements, which the server ends without it.
         victim.freeze()
     while not is_free:
         victim.freeze()
@@ -111,7 +111,7 @@ async def test_a_tick_whose_process_is_killed_is_called_again_and_has_its_effect
         held = await ocean.get_run(run)
         assert held is not None
         assert (held.status, held.locked_by, held.tick, held.attempt) == (RunStatus.ACTIVE, victim.instance, 2, 0)
-        if point == COMMITTING:  # the victim holds the write lock until it dies
+        if point == COMMITTING:  # the victim holds the write lock until it is killed
             victim.kill()
             await ocean.signal(run, {"cargo": 100, "last": True}, signal_id="b")
         else:
@@ -170,7 +170,7 @@ async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wake
     victim: Victim
 
     def wake(here: str, tick: Tick) -> None:
-        """The frozen one goes on to its commit, and is refused."""
+        """The frozen process continues to its commit, and is refused."""
         if here == WORKED and wakes == "while another works on its run":
             victim.thaw()
             victim.go_on()

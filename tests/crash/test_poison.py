@@ -1,4 +1,4 @@
-"""A run that kills whoever works on it must not go on killing."""
+"""A run that kills every process that works on it must not continue to do so."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Several processes on one file: at peace, and while they are being killed."""
+"""Several processes on one file, undisturbed and while they are being killed."""
 
 import random
 import select
@@ -23,7 +23,7 @@ async def whole_log(ocean: Ocean) -> list[Event]:
 
 
 async def check_history(ocean: Ocean, cargo: dict[str, list[int]]) -> list[Event]:
-    """Every input consumed once, every tick committed once, the sums right, the logs dense; answers the log."""
+    """Check that each input was consumed and each tick committed once, sums are right, logs dense; returns the log."""
     log = await whole_log(ocean)
     committed = [event for event in log if event.type == "tick.committed"]
     for run_id, parts in cargo.items():

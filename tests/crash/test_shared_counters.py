@@ -1,4 +1,4 @@
-"""A cap that several processes take from."""
+"""Several processes take from one counter with a cap."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ async def test_four_processes_take_a_cap_of_a_hundred_exactly(db: Place, history
         assert (await ocean.take("cap", 0, limit=CAP)).used == CAP
         calls = noted(history, "call")
         at_work = PROCESSES * AT_ONCE
-        # Those at work have looked before the cap was full, and maybe as many again while they were being committed.
+        # Those at work read the counter before the cap was full, and maybe as many again while these were committed.
         assert TAKERS + at_work - CAP <= len(calls) <= TAKERS + 2 * at_work
         assert max(int(call) for _, call in calls) == 2, "none was called a third time"
         commits = await ocean.read_events(types=["tick.committed"], limit=1_000)

@@ -1,4 +1,4 @@
-"""Three processes under `kill -9`, on a file and on PostgreSQL. `tests.crash.storm` is the long one."""
+"""Three processes under `kill -9`, on a file and on PostgreSQL. `tests.crash.storm` is the long version."""
 
 import pytest
 

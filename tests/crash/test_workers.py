@@ -1,4 +1,4 @@
-"""Workers outside are killed, with nobody left and among others: no lease is lost, none is done twice."""
+"""External workers are killed, alone and among others: no lease is lost, none is completed twice."""
 
 import random
 import select
@@ -21,7 +21,7 @@ FOR_EVER = RetryPolicy(max_attempts=None)
 
 
 def killed_at(start: Start, db: Place, point: str, run: str) -> Victim:
-    """A worker that was alone and died at a point of its lease."""
+    """A worker that was alone and was killed at a point of its lease."""
     victim = start("worker", db, LEASE_MS, 1, "each")
     for passed in POINTS[: POINTS.index(point)]:
         assert victim.said() == f"{passed} {run}"

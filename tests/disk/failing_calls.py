@@ -1,4 +1,4 @@
-"""The n-th call of the disk fails, for n = 1, 2, 3 … through a whole day, and what must be true of each such day.
+"""Let the n-th disk call of a day fail, for n = 1, 2, 3 …, and check what must be true of each such day.
 
 python -m tests.disk.failing_calls --how once --step 1
 python -m tests.disk.failing_calls --how until_noticed --step 7 --from 3
@@ -29,7 +29,7 @@ from tests.invariants import check_store, check_tables
 
 How = Literal["once", "until_noticed"]
 PATIENCE_S = 30
-"""For a caller who is never answered: a failure, not something anybody waits for."""
+"""Limit for a caller that never gets a result: reaching it is a failure."""
 CODES = {
     "open": [apsw.SQLITE_CANTOPEN],
     "read": [apsw.SQLITE_IOERR_READ],
@@ -44,12 +44,12 @@ CLEAR = (StoreBusy, StoreFailed, StoreUnusable)
 
 @dataclass
 class Fault:
-    """Let the n-th call fail, or all from there on until somebody was told. To begin a transaction is a call too."""
+    """Let the n-th call fail, or all from there on until a caller got the error. To begin a transaction is a call."""
 
     nth: int = 1 << 60
     how: How = "once"
     calls: list[tuple[str, str]] = field(default_factory=list)
-    """Of each call, during which deed it was made, and its name."""
+    """For each call, the deed during which it was made, and its name."""
     deed: str = "open"
     is_healed: bool = False
     failed: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Fault:
 
     def _strikes(self, name: str) -> bool:
         self.calls.append((self.deed, name))
-        # A lock that is held does not come with a disk that fails: each would hide the other.
+        # No test combines a held lock with a failing disk: each would hide the other.
         is_same = not self.failed or (self.failed[0] == BEGIN) == (name == BEGIN)
         if self.is_healed or len(self.calls) < self.nth or not is_same:
             return False
@@ -79,7 +79,7 @@ class Fault:
 
 
 def notice(error: BaseException, told: Counter[str]) -> None:
-    """An error that says what is the matter; anything else is a failure of the store."""
+    """Count an expected error; any other is a failure of the store."""
     for leaf in _leaves(error):
         if not isinstance(leaf, CLEAR):
             raise leaf
@@ -95,7 +95,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 async def day(fault: Fault, empty: bytes, deeds: Sequence[str] = tuple(DEEDS)) -> dict[str, Any]:
-    """Every deed is repeated, with the same keys, until it is answered. Answers the story."""
+    """Repeat every deed, with the same keys, until it succeeds; returns the story."""
     disk = Disk(f"failing {id(fault)}", fault.call)
     driver, clock = Driver(disk.name, before=fault.statement, checkpoint_pages=30), ManualClock()
     with memory_folder() as folder:
@@ -141,12 +141,12 @@ async def _until_answered(fault: Fault, stage: Stage, name: str) -> None:
             return
         except (OceanError, ExceptionGroup) as error:
             fault.notice(error)
-            # Who could not give back what it had claimed holds it until its lock lapses.
+            # A process that could not give back a claimed run holds it until its lock lapses.
             stage.clock.advance(60_000)
 
 
 async def empty_database() -> bytes:
-    """With its schema, and nothing in it: what is failing is not the making of tables."""
+    """An empty database with its schema, so that creating the tables is not what fails."""
     with memory_folder() as folder:
         store = await open_store(f"sqlite:///{folder / FILE}", ManualClock())
         await store.close()
@@ -154,7 +154,7 @@ async def empty_database() -> bytes:
 
 
 async def ordinary_day(empty: bytes) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Its story, and the calls that its deeds make."""
+    """Return its story, and the calls that its deeds make."""
     fault = Fault()
     told = await day(fault, empty)
     return told, [call for call in fault.calls if call[0] != "story"]
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--how", choices=get_args(How), default="once")
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=1)
-    # What fails here is meant to, and is counted.
+    # Failures here are intended, and counted.
     logging.disable()
     anyio.run(_main, parser.parse_args())
 

@@ -1,4 +1,4 @@
-"""A disk that fails: whoever asked is told so clearly, and once it is well again everything happens once."""
+"""A failing disk: the caller gets a clear error, and once the disk works again everything happens once."""
 
 import random
 import shutil
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_whichever_disk_call_fails_the_caller_gets_an_error_and_the_result_is_the_same() -> None:
-    """One call of each kind in each deed; `python -m tests.disk.failing_calls` lets every single one fail."""
+    """One call of each kind in each deed; `python -m tests.disk.failing_calls` lets every one fail."""
     empty, chance = await empty_database(), random.Random(6)
     wanted, calls = await ordinary_day(empty)
     places: dict[tuple[str, str], list[int]] = {}
@@ -62,7 +62,7 @@ async def on_a_disk(
 
 
 async def test_a_tick_that_cannot_read_its_rows_spends_no_attempt() -> None:
-    """The disk's failure is not the handler's: with one attempt only, the run would have failed for good."""
+    """A failure of the disk is not one of the handler: with one attempt only, the run would have failed."""
     is_failing = True
 
     def fail(sql: str) -> None:
@@ -89,7 +89,7 @@ async def test_a_tick_that_cannot_read_its_rows_spends_no_attempt() -> None:
 
 
 async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and_is_found_by_its_key() -> None:
-    """What was written of it is still in the log. So who was told that it failed repeats it with the same key."""
+    """What was written of it is still in the log. So a caller that got an error repeats it with the same key."""
     is_failing = False
 
     def fail(call: str) -> None:
@@ -119,7 +119,7 @@ async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and
 
 
 async def test_a_task_that_waits_for_another_process_is_woken_if_polling_the_file_failed() -> None:
-    """Else it would wait for a commit that has long been made, until it made one itself."""
+    """Otherwise it would miss a commit that was already made, and wait until it made one itself."""
     looks, is_watched = 0, False
 
     def fail(sql: str) -> None:
@@ -185,7 +185,7 @@ async def test_a_database_whose_creation_failed_anywhere_is_created_by_the_next_
 
 
 async def opened(fault: Fault, folder: Path) -> SqliteStore:
-    """A blank file, which is made into a database; what fails is told, and then it is tried again."""
+    """Open an empty file until it has become a database; failures are reported and retried."""
     disk = Disk("making", fault.call)
     while True:
         store = store_on(Driver(disk.name, before=fault.statement), folder / FILE, ManualClock())

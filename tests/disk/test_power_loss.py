@@ -1,4 +1,4 @@
-"""The power goes: what was acknowledged is there, whole, and all else is as if it had never been asked for."""
+"""Power loss: acknowledged writes are there, whole, and all others are as if they had never been requested."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ async def test_acknowledged_writes_survive_a_power_cut_and_the_rest_can_be_repea
     for seed in range(1, SEEDS + 1):
         seen += await try_seed(seed, CUTS, again_every=25)
     assert seen.total() == SEEDS * CUTS
-    # A commit that was being made is there or not. A batch in which it never was has not looked hard enough.
+    # A commit in progress is there or not. A batch of cuts in which it never was is too weak.
     assert min(seen["as acknowledged"], seen["one more"], seen["nothing yet"]) > 0
 
 
@@ -40,7 +40,7 @@ async def test_the_same_seed_leaves_the_same_files() -> None:
 
 @pytest.mark.parametrize(("synchronous", "seen"), [("NORMAL", {LOST}), ("OFF", {LOST, DAMAGED})])
 async def test_a_database_that_does_not_sync_each_commit_is_detected(synchronous: str, seen: set[str]) -> None:
-    """That the others can fail at all: acknowledged work is lost with less than `synchronous=FULL`."""
+    """Shows that the other tests can fail: with less than `synchronous=FULL`, acknowledged writes are lost."""
     recording, chance = await record(1, synchronous), random.Random(1)
     moments = set(chance.sample(range(len(recording.happenings)), 40))
     complaints: set[str] = set()
@@ -74,7 +74,7 @@ def test_a_synced_write_is_kept_and_any_sectors_of_others() -> None:
     whole, lost = bytes(100) + b"1" * SECTOR + tail, bytes(2 * SECTOR)
     halves = {bytes(100) + b"1" * (SECTOR - 100) + bytes(SECTOR), bytes(SECTOR) + b"1" * 100 + tail}
     assert found >= {whole, lost} | halves
-    # Nothing beside what was written is touched, whatever became of that.
+    # Bytes next to a write are not changed, whatever happened to the write.
     assert {kept[:100] + kept[SECTOR + 100 :] for kept in found} == {bytes(100) + tail}
 
 

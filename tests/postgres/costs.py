@@ -1,7 +1,7 @@
-"""What a statement costs the server: pages and entries it has touched, and tables it has read from end to end.
+"""What a statement costs the server: pages and index entries it has touched, and tables it has scanned.
 
-The server counts that itself, for each table and each index, until a transaction ends. So a pool that measures makes
-one around every statement.
+The server counts these for each table and each index until a transaction ends. So a pool that measures opens one
+around every statement.
 """
 
 from collections import Counter, defaultdict
@@ -28,12 +28,12 @@ SELECT c.relname AS name, c.relkind = 'r' AS is_table, pg_stat_get_xact_numscans
 FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i')
 """
 SMALL = {"ocean_log_floor", "ocean_clogs"}
-"""Tables of a row, and of one for each clog."""
+"""Tables that have one row, or one for each clog."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`rows` are entries of indexes and, in tables that were read from end to end, rows."""
+    """`rows` are index entries and, in tables that were scanned, rows."""
 
     pages: int
     rows: int
@@ -42,8 +42,8 @@ class Cost:
 
 
 class MeasuredPool(ConnectionPool):
-    """Knows what its last statement has cost, and by table what all have `inserted` and `updated`, and how much of that
-    was `hot`: in place, without a new entry in any index."""
+    """Records the cost of its last statement and, by table, how many rows all have `inserted` and `updated`, and how
+    many of these were `hot`: in place, without a new entry in any index."""
 
     last: Cost
 
@@ -90,7 +90,7 @@ class MeasuredStore(PostgresStore):
         self.batches = WriteBatches(self.pool)
 
     async def cost(self, verb: Awaitable[Any]) -> Cost:
-        """Of a verb that is one statement."""
+        """The cost of a verb that is one statement."""
         before = self.pool.round_trips
         await verb
         assert self.pool.round_trips == before + 1
@@ -99,7 +99,7 @@ class MeasuredStore(PostgresStore):
 
 @asynccontextmanager
 async def measured(url: str) -> AsyncIterator[MeasuredStore]:
-    """On connections that know no plan yet."""
+    """Use connections that have no cached plan."""
     store = MeasuredStore(f"{url}?pool=1&notify=off")
     await store.open()
     try:
@@ -109,7 +109,7 @@ async def measured(url: str) -> AsyncIterator[MeasuredStore]:
 
 
 async def together(*deeds: Awaitable[Any]) -> list[Any]:
-    """As one group."""
+    """Run these as one group."""
     answers: list[Any] = [None] * len(deeds)
 
     async def do(place: int, deed: Awaitable[Any]) -> None:

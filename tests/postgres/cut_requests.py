@@ -1,4 +1,4 @@
-"""The connection is cut at the n-th request, for n = 1, 2, 3 … through a whole day, before or after the server has it.
+"""Cut the connection at the n-th request of a day, for n = 1, 2, 3 …, before or after the server gets it.
 
 python -m tests.postgres.cut_requests --cut after --step 1
 """
@@ -23,7 +23,7 @@ NEVER = 1 << 60
 
 
 async def day(cut: Cut, nth: int) -> tuple[dict[str, Any], int, Counter[str]]:
-    """The story, how many requests there were, and which errors had to be told; each deed is repeated after one."""
+    """Return the story, the number of requests, and the errors by type. Each deed is repeated after an error."""
     url, told = fresh_database(), Counter[str]()
     try:
         async with proxied(url) as (there, proxy):

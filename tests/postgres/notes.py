@@ -1,4 +1,4 @@
-"""A database whose only verbs write notes: what the engine promises of any verb is tried with these."""
+"""A database whose only verbs write notes, to test what the client guarantees for any verb."""
 
 import json
 from collections.abc import AsyncIterator
@@ -107,7 +107,7 @@ async def desk(url: str, **given: Any) -> AsyncIterator[Desk]:
 
 
 async def words_in(url: str) -> list[str]:
-    """As somebody else finds them."""
+    """The notes as another connection finds them."""
     db = await asyncpg.connect(url)
     try:
         found = await db.fetchval("SELECT to_json(coalesce(array_agg(word ORDER BY place), '{}'))::text FROM notes")

@@ -1,4 +1,4 @@
-"""One connection to a database of its own, for tests that are not asynchronous: pure functions, asked in SQL."""
+"""One connection to a separate database, for synchronous tests that call pure SQL functions."""
 
 import asyncio
 import json
@@ -43,14 +43,14 @@ END $$;
 
 
 class Asking:
-    """Whatever is asked is undone: the database stays empty."""
+    """Executes statements and rolls them back: the database stays empty."""
 
     def __init__(self, runner: asyncio.Runner, db: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._runner = runner
         self._db = db
 
     def __call__(self, *statements: tuple[str, Any]) -> Any:
-        """Each with one JSON value as `$1`, if any, in one transaction; the answer to the last, from JSON."""
+        """Execute statements, each with one JSON value as `$1` if any, in one transaction; returns the last value."""
         return self._runner.run(self._ask(statements))
 
     async def _ask(self, statements: tuple[tuple[str, Any], ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Groups of writes: what queues up travels together, and nobody pays for another's refusal."""
+"""Groups of writes: queued verbs are sent together, and none fails because another is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ async def outcome_of(desk: Desk, verb: str, args: Any) -> Any:
 
 
 async def together(desk: Desk, *items: tuple[str, Any]) -> list[Any]:
-    """What becomes of each, when all are asked for at once."""
+    """Send all verbs at once; returns their results or errors."""
     outcomes: list[Any] = [None] * len(items)
 
     async def one(place: int, verb: str, args: Any) -> None:
@@ -242,7 +242,7 @@ async def test_old_tokens_are_deleted(url: str) -> None:
     )
     async with desk(url) as d:
         for number in range(4):
-            # A few with each: it is nobody's work to sweep them all.
+            # Each statement deletes a few, so that none has to delete them all.
             await (d.note("a") if number % 2 else d.batches.claim({"words": ["b"]}))
     left = await db.fetch("SELECT token FROM ocean_groups WHERE token LIKE 'old%' OR token = 'void'")
     assert [row["token"] for row in left] == ["void"]

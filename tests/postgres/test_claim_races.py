@@ -1,4 +1,4 @@
-"""Claims beside writers and beside each other: who waits for whom, and that nobody gets what another has."""
+"""Claims concurrent with writers and with each other: which waits for which, and that no run is claimed twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,7 +43,7 @@ RUNS = [f"r{number}" for number in range(5)]
 
 @asynccontextmanager
 async def meanwhile(work: Awaitable[Any]) -> AsyncIterator["asyncio.Future[Any]"]:
-    """Something that goes on beside the test, and has ended by the end of it."""
+    """A background task that has ended when the test ends."""
     task = asyncio.ensure_future(work)
     try:
         yield task
@@ -54,7 +54,7 @@ async def meanwhile(work: Awaitable[Any]) -> AsyncIterator["asyncio.Future[Any]"
 
 
 async def claimed_ids(store: Store, **given: Any) -> list[str]:
-    """At once: whoever waits here waits in vain."""
+    """Must return at once: what it would wait for never happens."""
     with anyio.fail_after(PATIENCE_S / 4):
         return [claim.run.run_id for claim in await store.claim_due(an_ask(**given))]
 
@@ -168,7 +168,7 @@ async def test_a_claim_that_must_write_takes_the_writers_lock_before_any_row(
         async with meanwhile(store.claim_due(an_ask(run_id=run_id))) as claim:
             await writer.is_waited_for()
             assert await writer.has_nobody_locked("r")
-            # The other way round this would be a deadlock: the claim with the row, waiting for the writer.
+            # In the other order this would be a deadlock: the claim with the row, waiting for the writer.
             answers = await writer.write(("deliver_signal", signal_payload(a_signal("r", 1))))
             assert "answer" in answers[0]
             await writer.commit()
@@ -217,7 +217,7 @@ async def test_signals_in_bulk_apply_to_the_run_as_a_claim_has_left_it(store: St
 
 
 async def _settled(store: Store, database: str, token: str) -> list[Any]:
-    """The claims of a token, as one who lost the answer gets them."""
+    """The claims of a token, as a caller that lost the result gets them."""
     async with rival(database) as asking:
         found = await asking.ask("SELECT ocean_settle_claim($1)::text", token)
         await asking.commit()
@@ -237,7 +237,7 @@ async def test_a_named_claim_waits_for_the_row(store: Store, database: str, is_k
 
 
 async def test_a_named_claim_of_an_unclaimable_run_is_one_round_trip(store: Store) -> None:
-    """Its clog is paused: nothing was done for it, so there is no reason to ask again."""
+    """Its clog is paused: nothing was done for the run, so the claim is not repeated."""
     await pending(store, "r")
     await store.set_clog_paused(CLOG, True, None, None)
     trips = of_postgres(store).pool.round_trips

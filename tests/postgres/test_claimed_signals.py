@@ -1,4 +1,4 @@
-"""A signal to a run at rest is claimed as it arrives, with the effect of a signal and a claim one after the other."""
+"""A signal to an idle run is claimed as it arrives, with the effect of a signal followed by a claim."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -25,7 +25,7 @@ CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'ocean_
 
 
 async def arrange(store: Store, clock: ManualClock) -> Claims:
-    """Nothing is due, and nothing is owed."""
+    """Nothing is due or overdue."""
     await store.register_clogs(
         [
             ClogRecord(CLOG, "1", False),
@@ -65,7 +65,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.set_run_paused("paused", True, None, None)
     delayed = a_run("delayed", input=1, dedupe_key="d")
     await store.create_run(delayed._replace(is_id_given=False, debounce=Debounce(LOCK_MS * 2, None)), None)
-    # Its time comes with the clock of `time_passes`.
+    # Becomes due in `time_passes`.
     await store.deliver_signal(a_signal("asleep", deliver_at=clock.now() + LOCK_MS), None)
     return claims
 
@@ -80,7 +80,7 @@ def scene() -> Iterator[Scene]:
 
 
 async def nothing(store: PostgresStore) -> None:
-    """Happens before."""
+    """What happens before the signal."""
 
 
 async def another_is_due(store: PostgresStore) -> None:
@@ -110,7 +110,7 @@ BEFORE: list[Before] = [another_is_due, a_deadline_has_passed, its_clog_is_pause
 
 
 async def claimed(scene: Scene, item: Item, ask: ClaimAsk, before: Before, *, is_along: bool) -> tuple[Any, ...]:
-    """What a signal is answered, what is claimed then, all rows, and how often somebody had to look for what is due."""
+    """The receipt of a signal, what is claimed then, all rows, and how often due runs were searched for."""
 
     async def use(store: PostgresStore) -> list[object]:
         await before(store)

@@ -23,7 +23,7 @@ def test_an_empty_database_is_migrated_used_and_inspected(tmp_path: Path) -> Non
 
 
 async def _version(url: str) -> str:
-    """As the server says it, without what a packager may have added."""
+    """The server's version, without what a packager may have added."""
     db = await asyncpg.connect(url)
     try:
         return str(await db.fetchval("SHOW server_version")).split()[0]

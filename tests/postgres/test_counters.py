@@ -1,4 +1,4 @@
-"""The arithmetic of counters in SQL is the one in Python, up to the largest numbers that either takes."""
+"""The arithmetic of counters is the same in SQL and in Python, up to the largest numbers that either accepts."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -30,7 +30,7 @@ def ask() -> Iterator[Asking]:
 
 @st.composite
 def rates(draw: st.DrawFn) -> tuple[int, int]:
-    """Limit and `per_ms` of a steady counter: their product has a limit of its own."""
+    """Limit and `per_ms` of a steady counter: their product is limited, too."""
     limit = draw(AMOUNTS)
     return limit, min(draw(AMOUNTS), MOST_UNITS // limit)
 

@@ -1,4 +1,4 @@
-"""Clients that compete for decisions over connections that are cut: whatever was answered, some order explains it."""
+"""Clients compete for decisions over connections that are cut: some order of the calls explains all results."""
 
 import random
 

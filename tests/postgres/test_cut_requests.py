@@ -1,4 +1,4 @@
-"""A connection that is cut at any request of a day changes nothing about the day's story."""
+"""A connection that is cut at any request of a day does not change the day's story."""
 
 import random
 

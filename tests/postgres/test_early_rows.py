@@ -1,5 +1,5 @@
-"""Plain creations are written before it is their group's turn: nobody waits for them, and in turn they are as if they
-had been written then."""
+"""Plain creations are written before their group has the writers' lock: no writer waits for them, and the effect is as
+if they had been written under it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,13 +32,13 @@ def plain(run_id: str, session_id: str = "s", **given: Any) -> NewRun:
 
 
 async def created(store: Store, *news: NewRun) -> list[RunInfo]:
-    """As one group."""
+    """Run these as one group."""
     return await asyncio.gather(*(store.create_run(new, None) for new in news))
 
 
 @asynccontextmanager
 async def waiting(database: str, store: Store, *news: NewRun) -> AsyncIterator[Rival]:
-    """Somebody else's turn, for which a group waits that creates these."""
+    """Another client holds the writers' lock, and a group that creates these runs waits for it."""
     async with rival(database) as other:
         await other.lock()
         made = asyncio.ensure_future(created(store, *news))
@@ -60,7 +60,7 @@ async def test_early_rows_are_invisible_before_their_group_runs(database: str, s
 
 
 async def test_the_session_of_early_rows_can_be_deleted_while_they_wait(database: str, store: Store) -> None:
-    """With a foreign key that is looked at when they are written, each would wait for the other."""
+    """With a foreign key that is checked when they are written, each would wait for the other."""
     await created(store, plain("old"), plain("older"))
     async with waiting(database, store, plain("a"), plain("b")) as other:
         with anyio.fail_after(PATIENCE_S):
@@ -97,14 +97,14 @@ async def test_two_waiting_groups_do_not_wait_for_each_other(database: str, stor
 
 
 async def test_a_lock_on_the_table_does_not_block_a_waiting_group_forever(database: str, store: Store) -> None:
-    """A migration, or an index that somebody makes: it waits for them, they for their turn, and whose turn it is would
-    wait behind it. The server sees that, and lets the writer go first."""
+    """A migration or a new index waits for the early rows, these wait for the writers' lock, and its holder would wait
+    for the migration. The server detects the deadlock and lets the writer go first."""
     async with rival(database) as changing, waiting(database, store, plain("a"), plain("b")) as other:
         locking = asyncio.ensure_future(changing.db.execute("LOCK TABLE runs IN SHARE ROW EXCLUSIVE MODE"))
         with anyio.fail_after(PATIENCE_S):
             while not await other.db.fetchval(TABLE_WANTED):
                 pass
-            # Only so that nobody has to wait for the usual second until it looks.
+            # Otherwise the server would detect the deadlock only after a second.
             await other.db.execute("SET LOCAL deadlock_timeout = '1ms'")
             await other.write(("create_run", run_payload(plain("c"))))
         await other.commit()
@@ -148,7 +148,7 @@ async def test_a_refused_verb_after_early_rows_does_not_undo_them(store: Store) 
 
 
 async def test_an_early_row_whose_id_is_taken_is_refused_in_its_turn(store: Store) -> None:
-    """No id that is made up is, but what the database says must not depend on that."""
+    """A generated id never is, but the database must not depend on that."""
     await created(store, plain("a"), plain("other"))
     groups = store.batch_sizes.count
     taken, free = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Connections that break under a write: what became of it is found out first, and then it happens once."""
+"""Connections that break during a write: its result is looked up first, so that it happens once."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,7 +14,7 @@ from tests.postgres.proxy import Cut, proxied
 pytestmark = pytest.mark.anyio
 
 SOON = "statement_ms=1000"
-"""A server that does not answer is given up before long."""
+"""A server that does not respond is given up soon."""
 Deed = Callable[[Desk], Coroutine[Any, Any, Any]]
 
 
@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("deed", [write, claim], ids=lambda deed: deed.__n
 
 
 async def tokens(url: str) -> list[bool]:
-    """Of each token that is known, whether it has an answer or is void."""
+    """For each stored token, whether it has a result or is void."""
     db = await asyncpg.connect(url)
     try:
         return [row[0] for row in await db.fetch("SELECT answer IS NOT NULL FROM ocean_groups ORDER BY 1")]
@@ -52,7 +52,7 @@ async def test_a_write_that_is_cut_off_happens_once(url: str, deed: Deed, cut: C
         assert await deed(d) == WROTE[deed.__name__]
         assert proxy.has_cut.is_set()
         assert await words_in(url) == ["zanzibar"]
-        # After the commit there is one token, and it was asked for; before it, that one is void and there is another.
+        # After the commit there is one token, which was looked up; before it, that token is void and there is another.
         assert await tokens(url) == ([True] if cut == "after" else [False, True])
         assert d.pool.round_trips == (2 if cut == "after" else 3)
 
@@ -70,7 +70,7 @@ async def test_a_statement_that_arrives_after_its_token_is_void_changes_nothing(
 
 @both
 async def test_a_statement_that_arrives_during_the_lookup_happens_once(url: str, deed: Deed) -> None:
-    """Cut off, but still at work behind a lock: whoever asks for it waits for its end."""
+    """Cut off, but still waiting for a lock on the server: looking up its token waits for its end."""
     db = await asyncpg.connect(url)
     async with (
         proxied(url) as (there, proxy),
@@ -82,14 +82,14 @@ async def test_a_statement_that_arrives_during_the_lookup_happens_once(url: str,
         tasks.start_soon(deed, d)
         await blocked(url, 1)
         proxy.cut_all()
-        # Whoever asks what became of a group queues up behind it; a claim has no lock, and is void then.
+        # Looking up a group waits for its lock; a claim has no lock, so it becomes void.
         await blocked(url, 2)
     await db.close()
     assert await words_in(url) == ["zanzibar"]
 
 
 async def blocked(url: str, count: int) -> None:
-    """Until the server says that so many wait for a lock."""
+    """Wait until `count` server processes wait for a lock."""
     db = await asyncpg.connect(url)
     waiting = 0
     with anyio.fail_after(20):
@@ -132,7 +132,7 @@ async def test_an_unreachable_server_raises_store_busy_and_nothing_was_done(url:
         proxy.is_down = True
         proxy.cut_all()
         for ask in (d.words, lambda: deed(d)):
-            # The first finds that the connection is gone; the second has none to be sent on.
+            # The first finds that the connection is lost; the second finds no server to connect to.
             with pytest.raises(StoreBusy) as refused:
                 await ask()
         assert "cannot be reached" in str(refused.value)
@@ -162,7 +162,7 @@ async def test_a_connection_that_died_silently_is_replaced(url: str, deed: Deed)
 
 @both
 async def test_a_server_that_became_read_only_is_left_for_another(url: str, deed: Deed) -> None:
-    """As after a failover: the connection is in order, and leads to the wrong server."""
+    """As after a failover: the connection works, but leads to the wrong server."""
     async with desk(f"{url}?pool=1", retry_pauses_ms=(0, 10)) as d:
         await d.pool.read(lambda db: db.execute("SET default_transaction_read_only = on"))
         assert await deed(d) == WROTE[deed.__name__]

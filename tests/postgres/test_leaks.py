@@ -1,4 +1,4 @@
-"""Callers that are cancelled, at every point there is: nothing of theirs stays behind, here or in the database."""
+"""Callers cancelled at every possible point leave nothing behind, neither in the process nor in the database."""
 
 import asyncio
 import threading
@@ -40,7 +40,7 @@ async def read(desk: Desk) -> Any:
 
 
 async def cancelled_after(points: int, work: Coroutine[Any, Any, Any]) -> bool:
-    """Whether it was done nevertheless."""
+    """Whether it was executed nevertheless."""
     done = False
 
     async def run() -> None:
@@ -64,7 +64,7 @@ async def test_a_cancelled_caller_leaves_nothing_open(url: str, deed: Deed) -> N
     async with desk(f"{url}?pool=2") as d:
         for points in range(1, POINTS):
             done += await cancelled_after(points, deed(d))
-        # Both connections are free, and neither is in the middle of anything.
+        # Both connections are free, and neither has an open transaction.
         with anyio.fail_after(20):
             async with anyio.create_task_group() as both:
                 for _ in range(2):

@@ -1,4 +1,4 @@
-"""How long anything may take: set for each connection, so that nobody waits for ever, and nobody is waited for."""
+"""Time limits, set for each connection, so that no client waits forever or makes others wait."""
 
 import anyio
 import asyncpg
@@ -26,7 +26,7 @@ async def test_a_write_waits_a_limited_time_for_the_commit_of_another(url: str) 
         assert await words_in(url) == []
         await d.note("b")
         assert await words_in(url) == ["b"]
-        # What the server has refused need not be asked for.
+        # What the server has refused need not be looked up.
         assert d.pool.round_trips == 2
     await db.close()
 

@@ -1,4 +1,4 @@
-"""The connection that listens: it dies with or without a word, and another takes its place."""
+"""The connection that listens: it breaks with or without notice, and is replaced."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from tests.postgres.proxy import proxied
 pytestmark = pytest.mark.anyio
 
 NEVER_MS = 3_600_000
-"""Who looks for others' commits that seldom is told of them, or hears nothing."""
+"""With polls this rare, a commit of another process is noticed by a notification or not at all."""
 END_LISTENERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE application_name = 'ocean listener' AND datname = current_database()"
@@ -49,7 +49,7 @@ async def commit(url: str, *, is_told: bool = True) -> None:
 
 
 async def someone_listens(notifications: Notifications, url: str, times: int = 1) -> None:
-    """Until so many listeners have begun, and what the last has looked at for that is seen."""
+    """Wait until `times` listeners have started, and the poll of the last one is done."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifications.next_commit, NEVER_MS, NEVER_MS)
         with anyio.fail_after(20):
@@ -83,15 +83,15 @@ async def test_a_commit_of_this_process_causes_no_poll(real_database: str) -> No
             seen, looks = w.commits_seen(), w.polls
             for _ in range(8):
                 await w._pool.reach(lambda db: db.execute(f"{EVENT}; NOTIFY ocean"))
-                # Answered after it is told.
+                # The result comes after the notification.
                 assert w._listening is not None
                 await w._read_by(w._listening)
             await commit(real_database)
             with anyio.fail_after(20):
-                # The other's, which is told after the own one.
+                # The other client's commit, which is notified after the own one.
                 await w.next_commit(seen, NEVER_MS)
             tasks.cancel_scope.cancel()
-        # One for the other's; and one may still have been on its way.
+        # One for the other client's commit; and one may still have been in flight.
         assert w.polls <= looks + 2
 
 
@@ -121,7 +121,7 @@ async def test_a_listener_that_dies_silently_is_replaced_and_what_it_missed_is_f
         await someone_listens(w, real_database)
         proxy.freeze(b"LISTEN")
         with anyio.fail_after(20):
-            # It is told to the one that is dead. Whoever waits to hear of it looks by another connection.
+            # The notification goes to the dead listener. The poll uses another connection.
             await hears(w, real_database)
             await someone_listens(w, real_database, 2)
             await hears(w, real_database)
@@ -161,7 +161,7 @@ async def test_tasks_that_wait_when_it_closes_get_store_unusable(real_database: 
 
 
 async def test_a_server_that_closes_every_listener_is_retried_with_pauses(real_database: str) -> None:
-    """As behind a pooler that nobody has told us of: each pause is longer, though each listener has begun."""
+    """As behind an undeclared pooler: each pause is longer, although each listener has started."""
     db = await asyncpg.connect(real_database)
     async with notifications(real_database) as w, anyio.create_task_group() as tasks:
         tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)

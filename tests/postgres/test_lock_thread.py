@@ -1,4 +1,4 @@
-"""What is written from a thread that blocks the loop: locks are renewed this way."""
+"""Writing from a thread while the event loop is blocked: locks are renewed this way."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,7 +27,7 @@ async def test_it_writes_while_the_loop_is_blocked_and_sends_no_notification(url
     db = await asyncpg.connect(url)
     await db.add_listener("ocean", lambda *facts: heard.append(facts))
     lock_thread = LockThread(options_from(url), SystemClock())
-    # No await: the loop of this test stands still until the lock_thread is back.
+    # No await: the event loop of this test is blocked until the lock thread returns.
     assert lock_thread.write("note", {"word": "a"})["word"] == "a"
     with pytest.raises(StoreFailed):
         lock_thread.write("fail", {"word": "b"})

@@ -1,4 +1,4 @@
-"""Claims that are ordered: the transaction that makes something due claims it, and nothing claimed is forgotten."""
+"""Pending claims: the transaction that makes a run due also claims it, and no claim is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -28,7 +28,7 @@ WORD = "zanzibar"
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    """With a run that is idle."""
+    """A store with an idle run."""
     store = PostgresStore(url, SystemClock())
     await store.open()
     try:

@@ -1,4 +1,4 @@
-"""What is done in bulk, because it is plain, is done as it would be one by one."""
+"""Plain verbs that are executed in bulk have the effect that they have one by one."""
 
 import json
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ from tests.stores.group_verbs import Claims, Item, add_one
 PLAIN = ["p-1", "p-2", "p-3", "p-4"]
 KINDS = ["signalled", "timed", "again", "retried", "keyed", "parent", "child", "paused", "stored", "returned", "stale"]
 KINDS += ["ending", "turned", "contested"]
-"""Their next input is there, or comes later; a second attempt, keys, kin, an end and turns are not plain; a pause and a
-row are."""
+"""Runs whose next input is there, or comes later. A second attempt, keys, parents or children, an end and turns are not
+plain; a pause and a row are."""
 LATER = 1_900_000_000_000
 CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
 
@@ -54,7 +54,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.give_back(claims["stale"].lock, 1)
     claims["returned"] = await claim(store, "returned")
     for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored", "turned", "contested"):
-        # For one of them the first call is the last, which its row says for as long as it is at work.
+        # For one of them the first call is the last, which its row states while it is at work.
         await pending(store, run_id, retry=RetryPolicy(max_attempts=1) if run_id == "p-2" else None)
     await pending(store, "keyed", concurrency_keys=["k"])
     await pending(store, "child", parent_run_id="parent", notify_parent=True, on_parent_end="cancel")
@@ -67,7 +67,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.deliver_signal(a_signal("signalled"), None)
     await store.deliver_signal(replace(a_signal("timed"), deliver_at=clock.now() + 1_000), None)
     await store.set_run_paused("paused", True, None, None)
-    # There are turns, and the rows of the others are not among theirs.
+    # There are turns, but not on the rows of the others.
     assert await store.take_turn(claims["turned"].lock, [run_row("turned")])
     assert await store.take_turn(claims["child"].lock, [run_row("contested")])
     for number in range(6):
@@ -177,7 +177,7 @@ def test_plain_verbs_together_have_the_effect_that_they_have_one_by_one(scene: S
 def test_among_plain_verbs_every_other_verb_has_the_effect_that_it_has_alone(
     scene: Scene, run_id: str, outcome: Outcome
 ) -> None:
-    """`p-1` is there twice."""
+    """`p-1` is in it twice."""
     items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
     effects = Effects(writes=[RowWrite(run_row(run_id), 0, "1")] if run_id == "contested" else [])
     items.insert(2, lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects)))
@@ -193,7 +193,7 @@ def everybody(outcomes: list[Outcome]) -> list[Item]:
 
 
 async def calls_of(scene: Scene, items: list[Item], name: str) -> int:
-    """How often a function was called in a group of these."""
+    """How often a function in the database was called in a group of these verbs."""
 
     async def use(store: PostgresStore) -> list[object]:
         before = await scene.db.fetchval(CALLED, name) or 0

@@ -1,4 +1,4 @@
-"""How statements are planned: a connection of Ocean's is set up for it, and on any other each call sees to it."""
+"""How statements are planned: Ocean's connections have the settings, and on any other each call applies them."""
 
 from contextlib import AsyncExitStack
 

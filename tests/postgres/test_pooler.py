@@ -1,4 +1,4 @@
-"""Behind a transaction pooler, and with notifications off: everything works, only a little later."""
+"""Behind a transaction pooler, and with notifications off: everything works, a little later."""
 
 import anyio
 import asyncpg
@@ -12,7 +12,7 @@ from tests.postgres.pooler import pooled
 pytestmark = pytest.mark.anyio
 
 NO_TLS = b"\x04\xd2\x16\x2f"
-"""A client asks first whether the server speaks TLS."""
+"""A client first requests TLS."""
 
 
 def counter() -> Clog:

@@ -1,4 +1,4 @@
-"""What a read touches, whatever the statistics say: none at all, those of a far smaller past, or the right ones."""
+"""What a read touches with any statistics: none, those of a much smaller past, or the right ones."""
 
 import json
 import sqlite3
@@ -63,7 +63,7 @@ VERBS: dict[str, dict[str, Any]] = {
 
 
 async def crowd(url: str, count: int) -> None:
-    """So many waiting runs of one clog and as many done ones of another, with an attribute each."""
+    """`count` waiting runs of one clog and as many done ones of another, with an attribute each."""
     source = sqlite3.connect(":memory:", isolation_level=None)
     migrate(source)
     make_runs(source, "waiting", count, CLOG, NOW)
@@ -75,7 +75,7 @@ async def crowd(url: str, count: int) -> None:
 async def prepare(url: str, known: str) -> None:
     db = await asyncpg.connect(url)
     await migrate_server(db)
-    # Nothing is due: what is due is counted, up to a cap.
+    # Nothing is due: due runs are counted, up to a cap.
     await install_test_clock(db)
     if known == "of few":
         await crowd(url, FEW)
@@ -88,7 +88,7 @@ async def prepare(url: str, known: str) -> None:
 
 @pytest.fixture(scope="module", params=["none", "of few", "right"], ids=lambda known: f"statistics {known}")
 def full(request: pytest.FixtureRequest) -> str:
-    """Never returned: others would find its statistics."""
+    """Never returned: other tests would find its statistics."""
     url = blank_database()
     blocking(prepare(url, request.param))
     return url
@@ -102,7 +102,7 @@ async def db(full: str, anyio_backend: Any) -> AsyncIterator[Any]:
 
 
 async def cost(db: Any, sql: str, *values: Any) -> tuple[int, int]:
-    """How many tables were read from end to end, and how many rows were fetched by an index."""
+    """How many tables were scanned, and how many rows were fetched by an index."""
     touched = "SELECT coalesce(sum(seq_scan), 0) AS scans, coalesce(sum(idx_tup_fetch), 0) AS rows FROM "
     tables = "pg_stat_xact_user_tables WHERE relname NOT IN ('ocean_clogs', 'ocean_test_clock')"
     async with db.transaction():

@@ -1,4 +1,4 @@
-"""Every verb that only reads: asked of both stores about the same rows, in one round trip, of one snapshot."""
+"""Every verb that only reads: both stores return the same for the same rows, in one round trip, from one snapshot."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ Question = tuple[str, tuple[Any, ...]]
 
 
 async def lives(store: Store, clock: ManualClock) -> list[str]:
-    """Runs in every state, with something in every table. Answers their ids."""
+    """Create runs in every state, with rows in every table; returns their ids."""
     clogs = [ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False, allows=("create",))]
     outside = ClogRecord(OUTSIDE, "1", False, external=True, takes_all_inputs=True)
     await store.register_clogs([*clogs, outside, ClogRecord(POLITE, "1", True)])
@@ -180,7 +180,7 @@ async def test_both_stores_return_the_same_for_the_same_rows(database: str, late
 
 
 async def test_all_functions_of_a_read_see_one_snapshot(database: str) -> None:
-    """A function that is volatile would take a new one for each of its statements."""
+    """A volatile function would take a new snapshot for each of its statements."""
     db = await asyncpg.connect(database)
     functions = await db.fetch("SELECT proname, prosrc, provolatile::text FROM pg_proc WHERE proname LIKE 'ocean%'")
     await db.close()

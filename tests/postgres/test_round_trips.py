@@ -1,4 +1,4 @@
-"""How often an instance and the server speak: counted where the bytes go by."""
+"""The number of round trips between an instance and the server, counted by a proxy."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -38,7 +38,7 @@ MANY = 32
 
 @asynccontextmanager
 async def counted(url: str) -> AsyncIterator[tuple[Store, Proxy]]:
-    """With one connection, on which every statement has been prepared: that is once for all."""
+    """A store with one connection on which every statement is already prepared."""
     async with proxied(f"{url}?pool=1&notify=off") as (there, proxy):
         store = await open_store(there, SystemClock())
         try:
@@ -122,7 +122,7 @@ async def test_a_batch_is_claimed_in_one_and_committed_in_one(real_database: str
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["plain", "behind a key"])
 async def test_a_claim_that_first_ends_overdue_runs_is_one(database: str, keys: list[str]) -> None:
-    """Here time is a row, and to tell it is a statement too: so they are counted where they are sent."""
+    """Here time is a row, and setting it is a statement, too: so round trips are counted by the pool."""
     clock = ManualClock()
     store = of_postgres(await open_test_store(database, clock))
     try:
@@ -140,7 +140,7 @@ async def test_a_claim_that_first_ends_overdue_runs_is_one(database: str, keys: 
 
 @asynccontextmanager
 async def poked(url: str, clog: Clog) -> AsyncIterator[tuple[Ocean, Proxy]]:
-    """An instance that has had a tick of each kind before."""
+    """An instance that has already executed a tick of each kind."""
     async with proxied(f"{url}?pool=1&notify=off") as (there, proxy), Ocean.open(there, clogs=[clog]) as ocean:
         await ocean.create_run(session_id="s", clog_id="c", input={})
         await ocean.advance()
@@ -148,7 +148,7 @@ async def poked(url: str, clog: Clog) -> AsyncIterator[tuple[Ocean, Proxy]]:
 
 
 async def spoken(ocean: Ocean, proxy: Proxy) -> int:
-    """How often they speak for one tick; and once to say when to poke again, which is not the tick's."""
+    """The round trips of one tick; and one to find out when to poke again, which is not part of the tick."""
     await ocean.create_run(session_id="s", clog_id="c", input={})
     proxy.requests = 0
     assert (await ocean.advance(max_ticks=1)).advanced == 1
@@ -227,7 +227,7 @@ async def test_a_function_whose_row_has_changed_is_one_more_and_no_second_call(r
 
 
 async def test_a_named_run_is_not_looked_for_again_after_its_tick(real_database: str) -> None:
-    """That it is there, its claim, its commit, and what is due then."""
+    """Reading the run, its claim, its commit, and what is due then."""
     clog = Clog("quick")
 
     @clog.on_advance
@@ -245,7 +245,7 @@ async def test_a_named_run_is_not_looked_for_again_after_its_tick(real_database:
 
 
 class Counting(Listener):
-    """How often they have spoken when a tick is committed."""
+    """Records the number of round trips when a tick is committed."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -261,7 +261,7 @@ class Counting(Listener):
 
 
 async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real_database: str) -> None:
-    """Nobody looks for what else is due before that."""
+    """No search for other due runs happens before that."""
     clog = Clog("quick")
 
     @clog.on_advance

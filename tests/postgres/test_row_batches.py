@@ -1,4 +1,4 @@
-"""Reads of rows that share a statement: each is answered as it would be alone."""
+"""Reads of rows that share a statement: each returns what it would alone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ UNREADABLE = RowKey("run", CLOG, run_id="\0")
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    """With a row of every second run, and the global one."""
+    """A store with a row of every second run, and the global row."""
     store = PostgresStore(url, SystemClock())
     await store.open()
     try:

@@ -1,4 +1,4 @@
-"""Long histories of everything that a store does, made up by dice: the same answers and rows on both databases."""
+"""Long random histories of all verbs: the same results and rows on both databases."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ from tests.stores.dump import dump
 
 STEPS = 60
 VERSION = re.compile(r"version[= ][1-9]\d*")
-"""Which numbers versions of rows are is each database's own."""
+"""The version numbers of rows differ between the databases."""
 OUTSIDE = "outside"
 IDS = [f"r{number}" for number in range(8)]
 CLOGS = [
@@ -37,7 +37,7 @@ Tell = Callable[[int], Awaitable[None]]
 
 
 class History:
-    """The same dice say the same things to any store, for as long as its answers are the same."""
+    """The same seed makes the same calls on any store, as long as its results are the same."""
 
     def __init__(self, store: Store, clock: ManualClock, tell: Tell, seed: int) -> None:
         self.store, self.clock, self.tell = store, clock, tell
@@ -87,7 +87,7 @@ class History:
         return await self.store.create_run(new, None)
 
     async def delay(self) -> object:
-        """A run that starts by a rate, or when its creations have come to rest."""
+        """A run that is delayed by a rate, or debounced."""
         keys = self.dice.choice([[], ["k"], ["l"]])
         options: dict[str, Any] = {"rate_key": "rate", "rate_limit": 1, "rate_per_ms": 1_000}
         if self.dice.random() < 0.6:
@@ -222,4 +222,4 @@ def test_a_random_history_is_the_same_on_both_databases(scene: Scene, seed: int)
 
 
 async def _nobody(_: int) -> None:
-    """SQLite asks the clock itself."""
+    """SQLite reads the clock itself."""

@@ -1,4 +1,4 @@
-"""The schema: the same tables as on SQLite, made once however many come at once, and with the server's own time."""
+"""The schema: the same tables as on SQLite, created once by concurrent instances, and with the server's time."""
 
 import hashlib
 import json
@@ -69,15 +69,15 @@ async def test_the_default_time_is_the_servers(real_database: str) -> None:
 
 
 def digests() -> dict[str, str]:
-    """Of every migration, and of the functions that go with the newest."""
+    """The digests of every migration, and of the functions of the newest."""
     scripts = {f"{number:04}": script for number, script in migrations()}
     texts = {**scripts, f"{NEWEST:04} functions": functions()}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
 def test_released_migrations_are_not_edited() -> None:
-    """A change to functions or tables brings a new number, once the newest one has landed: databases that have it would
-    not see the change. Until then, and when a number is added: python -m tests.postgres.test_schema
+    """A change to functions or tables needs a new migration once the newest one is released: databases that have it
+    would not get the change. Before that, and when a migration is added, run: python -m tests.postgres.test_schema
     """
     assert json.loads(RECORD.read_text()) | digests() == json.loads(RECORD.read_text())
 
@@ -92,7 +92,7 @@ async def connected(url: str) -> AsyncIterator[Any]:
 
 
 async def shape(db: Any) -> list[Any]:
-    """Columns, indexes, constraints, functions and settings of tables."""
+    """The columns, indexes, constraints, functions and table settings."""
     queries = (
         "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns"
         " WHERE table_schema = 'public' ORDER BY 1, 2",
@@ -108,7 +108,7 @@ async def shape(db: Any) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(NEWEST))
 async def test_an_older_schema_is_brought_up_to_date(number: int, real_database: str) -> None:
-    """From nothing, and from every number since."""
+    """From an empty database, and from every migration since."""
     steps = [step for step in migrations() if step[0] <= number]
     async with connected(blank_database()) as db, connected(real_database) as fresh:
         if steps:
@@ -155,7 +155,7 @@ async def test_an_empty_database_is_migrated_once_by_concurrent_instances() -> N
 
 
 async def test_opening_again_changes_nothing(real_database: str) -> None:
-    """Not even a transaction that could be seen: functions keep theirs."""
+    """Not even the transaction id of a function changes."""
     made_by = "SELECT array_agg(xmin::text ORDER BY oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
     async with connected(real_database) as db:
         before = await db.fetchval(made_by)
@@ -177,7 +177,7 @@ async def test_an_instance_that_waits_for_a_migration_has_a_longer_limit() -> No
         async with anyio.create_task_group() as tasks, db.transaction():
             await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
             tasks.start_soon(open_one)
-            # Longer than any statement of theirs may take, and than the driver waits for one.
+            # Longer than their statements may take, and than the driver waits for one.
             await db.execute("SELECT pg_sleep(1)")
             assert opened == []
     assert opened == ["late"]

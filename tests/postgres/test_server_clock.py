@@ -1,4 +1,4 @@
-"""What a host makes of the server's time."""
+"""How a host corrects its clock by the server's time."""
 
 import pytest
 
@@ -9,7 +9,7 @@ HOUR_MS = 3_600_000
 
 
 def observe(clock: ManualClock, server: ServerClock, by_ms: int, takes_ms: int) -> None:
-    """An answer from a server that is so much ahead, half of its time on the way back."""
+    """A round trip to a server whose clock is ahead by `by_ms`; half of its time is the way back."""
     asked_at = clock.now()
     clock.advance(takes_ms)
     server.observe(clock.now() - takes_ms // 2 + by_ms, asked_at)

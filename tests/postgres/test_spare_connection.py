@@ -1,4 +1,4 @@
-"""The connection that is kept at hand: nobody waits for it in vain, and it goes when the pool does."""
+"""The spare connection: no caller waits for it in vain, and it is closed with the pool."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ SOON_S = CLOSING_S / 2
 
 @asynccontextmanager
 async def linked(url: str, clock: Clock | None = None) -> AsyncIterator[ConnectionPool]:
-    """With one connection, and one try to use it."""
+    """A pool with one connection and one attempt."""
     pool = ConnectionPool(options_from(f"{url}?pool=1"), clock or SystemClock(), retry_pauses_ms=(0,))
     await pool.open()
     try:
@@ -36,7 +36,7 @@ async def pid(db: Connection) -> int:
 
 
 async def lock(db: Connection) -> None:
-    """Wait for a rival."""
+    """Wait for the rival's lock."""
     await db.execute("SELECT ocean_lock()")
 
 

@@ -1,4 +1,4 @@
-"""Time is the server's: hosts whose clocks are an hour wrong neither steal locks nor wake early."""
+"""Time is the server's: hosts whose clocks are an hour wrong neither take over locks nor wake early."""
 
 import anyio
 import asyncpg

@@ -1,4 +1,4 @@
-"""The state machine in SQL is the one in Python: both are asked about the same made-up runs."""
+"""The state machine in SQL equals the one in Python: both are applied to the same random runs."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ from ocean.stores.sqlite.migrate import migrate
 from tests.postgres.sql_calls import Asking, asking
 
 MANY = 2_000
-"""Cases in one statement: enough for every rare meeting of a few fields to come up."""
+"""Cases in one statement: enough for rare combinations of a few fields to occur."""
 LATEST = 12
-"""There are few times, so that they are often equal; `now` is one of them, and clocks go backwards."""
+"""Few different times, so that they are often equal; `now` is one of them, and clocks go backwards."""
 OUTCOMES: list[Any] = [Ok(), Done(1), Failed("no"), Continue(2), Wait(until=5), Wait(for_ms=3), Wait(until=20)]
 COLUMNS = ", ".join([*Run._fields, "due_at", "last_call"])
 
@@ -52,7 +52,7 @@ def is_so(dice: Random) -> bool:
 
 
 def a_run(dice: Random) -> Run:
-    """Whatever the table's constraints allow, though no history may ever lead to it."""
+    """Any run that the table's constraints allow, even if no history leads to it."""
     status = dice.choice(list(RunStatus))
     is_ended, is_active = status in (RunStatus.DONE, RunStatus.FAILED), status is RunStatus.ACTIVE
     has_keys = is_so(dice)
@@ -116,13 +116,13 @@ Case = dict[str, Any]
 
 
 def cases(dice: Random, **parts: Callable[[Random], Any]) -> list[Case]:
-    """Each has a run and a time."""
+    """Cases, each with a run and a time."""
     made = {"run": a_run, "now": a_time} | parts
     return [{name: make(dice) for name, make in made.items()} for _ in range(MANY)]
 
 
 def answers(ask: Asking, wanted: str, given: list[Case]) -> list[Any]:
-    """What `wanted` says of each case: `r` is its run, `now` its time, `c` the whole of it."""
+    """The value of the expression `wanted` for each case: `r` is its run, `now` its time, `c` the whole case."""
     sent = [case | {"run": case["run"]._asdict()} for case in given]
     statement = (
         f"SELECT jsonb_agg({wanted} ORDER BY place)::text"
@@ -174,7 +174,7 @@ def test_a_claim(ask: Asking, dice: Random) -> None:
     wanted = "to_jsonb(ocean_claimed(r, 'h', (c->>'lock_ms')::bigint, (c->>'is_lease')::boolean, now))"
     for case, found in zip(given, following(ask, wanted, given), strict=True):
         expected = t.claimed(case["run"], "h", case["lock_ms"], case["now"], is_lease=case["is_lease"])
-        # Whether an end is owed instead was asked before: see kernel_end.
+        # Whether the run is overdue is checked elsewhere: see kernel_end.
         assert isinstance(expected, t.EndNow) or found == expected
 
 
@@ -250,7 +250,7 @@ def numbered(dice: Random, count: int) -> list[Run]:
 
 
 def test_locks_are_renewed(ask: Asking, dice: Random) -> None:
-    """One statement for all, that does not call the functions: it says the same."""
+    """The bulk statement does not call these functions, but must have the same result."""
     runs, now = numbered(dice, MANY), 6
     rows = [run._asdict() | {"due_at": t.due_at(run), "last_call": t.is_last_call(run)} for run in runs]
     locks = [(run.run_id, 1, a_time(dice)) for run in runs]
@@ -297,7 +297,7 @@ ODD |= {"max_attempts": 0, "pending_count": -1, "parked_on": "k", "delay_key": "
 
 
 def spoiled(dice: Random) -> Run:
-    """A run of which some fields are another's, or such as none has."""
+    """A run with some fields of another, or with values that no run has."""
     said = {name: getattr(a_run(dice), name) for name in dice.sample(Run._fields, dice.randint(0, 2))}
     said |= {name: ODD[name] for name in dice.sample(sorted(ODD), dice.choice([0, 0, 1]))}
     return changed(a_run(dice), **said)

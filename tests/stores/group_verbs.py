@@ -1,4 +1,4 @@
-"""Items for a group: whatever can be asked of a store, in one scene, so that they get in each other's way."""
+"""Verbs for a group: any verb of a store, all on the same few runs, so that they conflict."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -58,7 +58,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
 
 
 async def answer(item: Item, store: Store, claims: Claims) -> object:
-    """What the caller gets: the answer, or the refusal as text."""
+    """What the caller gets: the result, or the refusal as text."""
     try:
         return await item(store, claims)
     except (OceanError, ZeroDivisionError) as refusal:
@@ -107,7 +107,7 @@ def broken(old: str | None) -> str:
 
 
 def _writes(functions: Functions) -> st.SearchStrategy[RowWrite]:
-    """Version 0 fits the first writer of a row only; a function always fits, and one of them breaks."""
+    """Version 0 is right for the first writer of a row only; a function always fits, and one of them raises."""
     keys: st.SearchStrategy[RowKey] = st.sampled_from([GLOBAL, SESSION, run_row("idle"), run_row("held-a")])
     return st.builds(
         lambda key, apply: RowWrite(key, 0, None if apply else "7", apply),
@@ -153,7 +153,7 @@ def _effects(functions: Functions) -> st.SearchStrategy[Effects]:
 
 
 def _copied(effects: Effects) -> Effects:
-    """The same effects for each store: neither may see what the other did to them."""
+    """A fresh copy of the effects for each store: neither may see what the other did to them."""
     return replace(
         effects, **{name: type(getattr(effects, name))(getattr(effects, name)) for name in ("writes", "events")}
     )
@@ -199,7 +199,7 @@ def _pause() -> tuple[st.SearchStrategy[str], st.SearchStrategy[bool]]:
 
 
 def items_of(*functions: Callable[[str | None], str] | None) -> st.SearchStrategy[list[Item]]:
-    """In which rows are written by values, and by these functions."""
+    """Effects that write rows, by values and by these functions."""
     commits = _commits(functions)
     return st.lists(
         st.one_of(_creations(), _signals(), commits, commits, commits, _calls(functions), _others()),

@@ -1,4 +1,4 @@
-"""The SQLite database as threads and processes see it."""
+"""The SQLite database with several threads and processes."""
 
 import asyncio
 import sqlite3
@@ -28,7 +28,7 @@ from tests.stores.dump import of_sqlite
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 20
-"""A test that hangs fails after this; none waits for it otherwise."""
+"""A test that hangs fails after this time; no other test waits for it."""
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ async def test_a_blocking_write_that_runs_gathered_units_leaves_no_caller_waitin
     await first
     for _ in range(10 * QUIET_ROUNDS):
         await anyio.lowlevel.checkpoint()
-    # A scope's time limit would not end it: whoever writes waits for the answer.
+    # A scope's time limit would not end it: a writer waits for its result.
     later = asyncio.create_task(database.write(lambda _: None))
     await asyncio.wait([later], timeout=PATIENCE_S)
     assert later.done()

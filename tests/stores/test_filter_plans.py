@@ -1,4 +1,4 @@
-"""Every documented filter of `list_runs` and `count_runs`: by which index it goes, without sorting, at which cost."""
+"""Every documented filter of `list_runs` and `count_runs`: which index it uses, that it sorts nothing, and its cost."""
 
 import re
 import sqlite3
@@ -90,7 +90,7 @@ NARROWED: dict[str, tuple[dict[str, Any], str]] = {
         "ocean_attributes_value (clog_id=? AND name=? AND sort_key>? AND sort_key<?)",
     ),
 }
-"""All in the index: the cost is the page's, whatever else there is."""
+"""Filters that an index covers: the cost is that of the page."""
 
 PARTLY: dict[str, tuple[dict[str, Any], str]] = {
     "parent, clog": ({"parent_run_id": "r", "clog_id": CLOG}, "runs_parent (parent_run_id=? AND status=?)"),
@@ -131,14 +131,14 @@ PARTLY: dict[str, tuple[dict[str, Any], str]] = {
         "runs_clog_ended (clog_id=? AND status=? AND ended_at>?)",
     ),
 }
-"""An index for the first part and the order; the rest is asked of each run on the way."""
+"""An index for the first part and the order; the rest is checked for each run."""
 
 ALL = NARROWED | PARTLY
 
 
 @cache
 def _crowd(count: int, has_statistics: bool) -> bytes:
-    """So many waiting runs of one clog and as many done ones of another, with an attribute each."""
+    """`count` waiting runs of one clog and as many done ones of another, with an attribute each."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     fill(db, "waiting", count, CLOG, NOW)
@@ -187,7 +187,7 @@ async def test_a_filter_uses_its_index_and_sorts_nothing(name: str, has_statisti
 
 @pytest.mark.parametrize("name", NARROWED)
 async def test_a_narrow_filter_reads_only_its_index(name: str) -> None:
-    """Everything but the shown runs themselves comes from covering indexes: no row is read to be refused."""
+    """Everything but the returned runs comes from covering indexes: no row is read and then discarded."""
     query, index = NARROWED[name]
     store = await _opened(50)
     lines = await _lines(store, run_filter(**query))

@@ -1,4 +1,4 @@
-"""Group = one by one: items committed as one transaction have the effect of the same items in turn."""
+"""Verbs committed as one transaction have the effect of the same verbs one by one."""
 
 import asyncio
 import sqlite3
@@ -29,7 +29,7 @@ def _scene() -> tuple[bytes, Claims, int]:
 
 
 def prepare_scene() -> None:
-    """Before a loop runs: it is arranged in one of its own."""
+    """Must be called outside an event loop: the scene is arranged in its own."""
     _scene()
 
 
@@ -61,7 +61,7 @@ async def _one_by_one(items: Sequence[Item]) -> tuple[list[object], Tables]:
 
 
 def on_sqlite(items: Sequence[Item]) -> tuple[list[object], Tables]:
-    """The items one by one, for whoever wants to compare."""
+    """The verbs one by one, to compare with."""
     _scene()
     return asyncio.run(_one_by_one(items))
 
@@ -75,7 +75,7 @@ async def _as_one_group(items: Sequence[Item]) -> tuple[list[object], Tables]:
 
 
 async def together(database: Database, items: Sequence[Callable[[], Awaitable[object]]]) -> list[object]:
-    """Hold the writer, let every item queue up behind it in order, and let go: they are one group."""
+    """Block the writer, queue every verb behind it in order, and release it: they are one group."""
     entered, let_go = threading.Event(), threading.Event()
 
     def hold(_: Transaction) -> None:
@@ -90,7 +90,7 @@ async def together(database: Database, items: Sequence[Callable[[], Awaitable[ob
     let_go.set()
     await holding
     answers = await asyncio.gather(*tasks, return_exceptions=True)
-    # The holder's own group is counted after it let go.
+    # The blocking unit's own group is counted after its release.
     assert database.group_sizes == (groups + 2, units + 1 + len(items))
     return list(answers)
 
@@ -116,7 +116,7 @@ def test_a_group_has_the_effect_of_its_verbs_one_by_one(items: list[Item]) -> No
 
 
 def _insert(name: str, fails: type[Exception] | None = None) -> Callable[[Transaction], str]:
-    """A unit that writes one row, and then breaks or breaks a constraint if told to."""
+    """A unit that writes one row and then, if requested, raises or violates a constraint."""
 
     def unit(db: Transaction) -> str:
         db.execute("INSERT INTO ocean_sessions VALUES (?, 1)", (name,))
@@ -182,7 +182,7 @@ def test_a_group_writes_all_its_rows_however_many_there_are(count: int) -> None:
 
 
 def test_an_insert_of_many_rows_that_fails_leaves_none() -> None:
-    """The rows before the guilty one are in the table when it fails."""
+    """The rows before the one at fault are in the table when it fails."""
     _scene()
 
     async def with_a_guilty_one() -> tuple[list[object], Tables]:

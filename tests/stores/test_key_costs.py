@@ -1,4 +1,4 @@
-"""What a line behind a full concurrency key costs the others, and its head: nothing that grows with its length."""
+"""The cost of a line of parked runs does not grow with its length, neither for other runs nor for its head."""
 
 import sqlite3
 from functools import partial
@@ -26,7 +26,7 @@ async def _opened() -> SqliteStore:
 
 
 def _multiply(run_id: str, count: int, db: sqlite3.Connection) -> None:
-    """So many more runs like this one, as they would be stored."""
+    """Insert `count` more runs like this one."""
     numbers = f"WITH RECURSIVE numbers(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM numbers WHERE i < {count})"
     for table in ("runs", "ocean_run_details", "ocean_run_keys", "ocean_inbox", "events"):
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[1] != "seq"]
@@ -112,7 +112,7 @@ async def test_setting_and_reading_a_limit_costs_the_same_however_long_the_line_
 
 
 async def test_runs_of_a_burst_are_parked_once_and_then_claims_cost_as_before() -> None:
-    """Created while the key is free and nobody claims, all are due; the next pokes take one and park the rest."""
+    """Created while the key is free and before any claim, all are due; the next pokes take one and park the rest."""
     quiet, _ = await _behind_a_busy_key(1)
     store = await _opened()
     await pending(store, "p", concurrency_keys=["k"])
@@ -131,7 +131,7 @@ async def test_runs_of_a_burst_are_parked_once_and_then_claims_cost_as_before() 
 
 
 async def test_ending_a_whole_line_costs_as_much_per_run_however_long_it_is() -> None:
-    """One parent ends, and with it as many who are due as are parked, while the key is free."""
+    """One parent ends, and with it as many due as parked children, while the key is free."""
     costs = []
     for count in (100, 800):
         store, _ = await _behind_a_busy_key(0)

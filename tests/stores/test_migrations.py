@@ -1,4 +1,4 @@
-"""Migrations: numbered, forward only, safe to race."""
+"""Migrations: numbered, forward only, safe to run concurrently."""
 
 import sqlite3
 import subprocess

@@ -1,4 +1,4 @@
-"""Costs, by plan and by counted steps of SQLite's machine: nothing grows with runs that sleep or have ended."""
+"""Costs, by query plan and by steps of SQLite's virtual machine: none grows with runs that sleep or have ended."""
 
 import re
 import sqlite3
@@ -43,7 +43,7 @@ MANY = 20_000
 
 @cache
 def _crowd(count: int, has_statistics: bool = False) -> bytes:
-    """A database with so many waiting and as many finished runs of both clogs."""
+    """A database with `count` waiting and as many finished runs of both clogs."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     for clog_id in (CLOG, OTHER_CLOG):
@@ -91,7 +91,7 @@ async def test_an_idle_poke_costs_the_same_with_forty_thousand_runs_as_with_fort
 
 
 async def _a_tick(store: SqliteStore) -> None:
-    """A run from its creation to its end, with something of everything."""
+    """A run from its creation to its end, with an effect of every kind."""
     await store.create_run(a_run(input=1, session_id="s1", dedupe_key="k"), None)
     held = await claim(store, "r")
     await store.append_streamed(held.lock, 1, 1, [NewEvent("said", "{}", CLOG)])
@@ -180,7 +180,7 @@ BOUNDED_SCANS = {
 
 
 async def _ends(store: SqliteStore) -> None:
-    """What only a deadline, a crash, a pause, a conflict or a child brings about."""
+    """Statements that need a deadline, a crash, a pause, a conflict or a child."""
     await store.register_clogs([ClogRecord(OTHER_CLOG, "1", has_on_end=True)])
     await pending(store, "late", deadline_at=NOW + 1, clog_id=OTHER_CLOG)
     await pending(store, "mother")
@@ -298,7 +298,7 @@ def test_a_probe_uses_its_index_and_sorts_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUFFERED)
 def test_writing_a_row_creates_no_temporary_table(name: str) -> None:
-    """As a check against a list of three or more values would, for every row."""
+    """A check against a list of three or more values would create one for every row."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     sql, names = positional(QUERIES[name])

@@ -1,4 +1,4 @@
-"""Looks that are asked for together share a snapshot, and nothing else."""
+"""Reads that are requested together share a snapshot, and nothing else."""
 
 import asyncio
 import sqlite3

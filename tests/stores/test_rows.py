@@ -1,4 +1,4 @@
-"""Records from rows."""
+"""Building records from rows."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Who waits for an answer that must be known."""
+"""Waiting for a result that must be known."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a transaction holds back, and what is known from earlier ones, is as good as what the tables say."""
+"""Buffered writes and cached rows have the same effect as reading the tables."""
 
 import asyncio
 import sqlite3
@@ -55,7 +55,7 @@ DICE = settings(
 
 
 class Forgetful(Cache):
-    """Everything is read from the tables."""
+    """A cache that is always empty: everything is read from the tables."""
 
     def begin(self, db: sqlite3.Connection) -> None:
         self.forget()
@@ -66,7 +66,7 @@ class Forgetful(Cache):
 
 @pytest.fixture(autouse=True)
 def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrongly taken for known often breaks a constraint, and each item is then done alone, from the tables."""
+    """A wrong cache entry often violates a constraint; the units then run alone, which would hide it."""
 
     def alone(db: object, item: group_commit.QueuedUnit, known: object, why: BaseException) -> None:
         item.error = AssertionError(f"the group failed: {why!r}")
@@ -75,7 +75,7 @@ def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _plain_creation(run_id: str, priority: int, has_input: bool) -> Item:
-    """By an id that nobody has given: it need not be looked for."""
+    """With a generated id, for which no earlier run is looked up."""
     input = {"n": priority} if has_input else UNSET
     new = a_run(run_id, priority=priority, input=input)._replace(is_id_given=False)
     return lambda store, _: store.create_run(new, None)
@@ -90,7 +90,7 @@ def creations() -> st.SearchStrategy[list[Item]]:
 
 @dataclass
 class Story:
-    """New runs and other items, with a claim behind them; further items; and the commits of what was claimed."""
+    """New runs and other verbs, followed by a claim; further verbs; and the commits of what was claimed."""
 
     items: Sequence[Item]
     limit: int
@@ -160,7 +160,7 @@ def test_a_claim_sees_buffered_rows_of_its_group_and_commits_read_nothing(
 
 @pytest.fixture
 async def pair(tmp_path: Path, anyio_backend: Any) -> AsyncIterator[tuple[Store, Store]]:
-    """Two processes' stores on one file."""
+    """Two stores on one file, as of two processes."""
     clock = ManualClock()
     stores = [await open_store(f"sqlite:///{tmp_path / 'ocean.db'}", clock) for _ in range(2)]
     for store in stores:
@@ -185,7 +185,7 @@ async def test_a_write_of_another_process_empties_the_cache(pair: tuple[Store, S
 async def test_a_claim_can_read_the_inbox_after_it_has_taken_a_buffered_input(
     pair: tuple[Store, Store],
 ) -> None:
-    """Of the urgent run nothing need be looked for; of the other, an input is stored and another is held back."""
+    """Nothing of the urgent run is read; of the other, one input is stored and another is buffered."""
     ours = pair[0]
     await ours.create_run(a_run("urgent", priority=0), None)
     await pending(ours, "other")
@@ -222,7 +222,7 @@ async def test_a_clog_is_cached_until_it_is_changed(pair: tuple[Store, Store], w
     await claimed_run(ours)
     await pending(ours, "next")
     await pair[who].set_clog_paused(CLOG, True, None, None)
-    # In a transaction that is made anyway, so that it is not looked for before.
+    # In a transaction that is made in any case, so that the claim does not read before.
     made = [lambda: pending(ours, "more"), lambda: ours.claim_due(an_ask(run_id="next"))]
     assert (await together(database_of(ours), made))[1] == []
 
@@ -239,7 +239,7 @@ async def test_a_session_is_cached_until_it_is_deleted(pair: tuple[Store, Store]
 
 
 async def _sessions_written(store: Store, run_id: str) -> int:
-    """By the creation of this run."""
+    """Created with this run."""
     ran: list[str] = []
     await database_of(store).on_writer(lambda db: db.set_trace_callback(ran.append))
     await pending(store, run_id)
@@ -342,7 +342,7 @@ async def test_a_deleted_run_is_not_cached(pair: tuple[Store, Store]) -> None:
 
 @pytest.mark.anyio
 async def test_a_run_written_inside_a_unit_is_read_again(pair: tuple[Store, Store]) -> None:
-    """The unit may yet be refused, and what it wrote be undone."""
+    """The unit may still be refused, and its writes be undone."""
     ours, _ = pair
     await claimed_run(ours)
 
@@ -358,7 +358,7 @@ async def test_a_run_written_inside_a_unit_is_read_again(pair: tuple[Store, Stor
 
 @pytest.mark.anyio
 async def test_conflicts_of_a_cached_tick_are_seen(pair: tuple[Store, Store]) -> None:
-    """Or the turn that it got because of them would stay for ever."""
+    """Otherwise the turn that it took because of them would never be released."""
     ours, _ = pair
     held = await claimed_run(ours)
     await ours.commit_call(a_call(writes((GLOBAL, 0, "1")), run_id=None))
