@@ -16,7 +16,7 @@ PATIENCE_S = 90
 """Limit for a victim that never reaches its point: exceeding it is a failure."""
 
 
-class Nursery:
+class ForkServer:
     """The client of the fork server, one per test process."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class Nursery:
 
 
 class Victim:
-    def __init__(self, nursery: Nursery, scenario: str, *args: object) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, scenario: str, *args: object) -> None:
+        self._fork_server = fork_server
         (stdin, self._in), (self._out, stdout), (self._err, stderr) = (os.pipe() for _ in range(3))
-        self.pid = nursery.fork([scenario, *map(str, args)], [stdin, stdout, stderr])
+        self.pid = fork_server.fork([scenario, *map(str, args)], [stdin, stdout, stderr])
         self.instance = f"victim-{self.pid}"
         self._heard = b""
         self._has_ended = False
@@ -62,7 +62,7 @@ class Victim:
     def fileno(self) -> int:
         return self._out
 
-    def said(self) -> str:
+    def read_line(self) -> str:
         """The next line of its output; empty if it has ended by itself, successfully."""
         while b"\n" not in self._heard:
             ready, _, _ = select.select([self], [], [], PATIENCE_S)
@@ -84,7 +84,7 @@ class Victim:
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
-        assert os.WIFSTOPPED(self._nursery.wait(self.pid, os.WUNTRACED))
+        assert os.WIFSTOPPED(self._fork_server.wait(self.pid, os.WUNTRACED))
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -98,7 +98,7 @@ class Victim:
 
     def _end(self) -> int:
         self._has_ended = True
-        return self._nursery.wait(self.pid)
+        return self._fork_server.wait(self.pid)
 
 
 Start = Callable[..., Victim]

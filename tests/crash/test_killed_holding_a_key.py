@@ -33,7 +33,7 @@ async def test_runs_parked_behind_a_killed_holder_continue_when_its_lock_has_lap
         ]
         first, *behind = (run.run_id for run in made)
         victim = start("halt", db, CALLED, first, 1)
-        assert victim.said() == CALLED
+        assert victim.read_line() == CALLED
         assert (await ocean.advance()).outcomes == ()
         assert await ocean.get_key("pier") == KeyInfo("pier", 1, 1, 2)
         victim.kill()
@@ -61,11 +61,11 @@ async def test_several_processes_respect_a_key_although_one_is_killed(db: Place,
             )
             runs.append(made.run_id)
         victim = start("crew", db, 200, 4, "first")
-        held, _ = victim.said().split()
+        held, _ = victim.read_line().split()
         crew = [start("crew", db, 200, 4, "free") for _ in range(PROCESSES)]
         victim.kill()
         for worker in crew:
-            assert worker.said() == ""
+            assert worker.read_line() == ""
 
         assert {run.status for run in (await ocean.list_runs(limit=100)).runs} == {RunStatus.DONE}
         calls = [words[0] for words in noted(history, "call")]

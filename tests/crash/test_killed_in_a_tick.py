@@ -107,7 +107,7 @@ async def test_a_tick_whose_process_is_killed_is_called_again_and_has_its_effect
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1})).run_id
         await ocean.signal(run, {"cargo": 10}, signal_id="a")
         victim = start("halt", db, point, run, 2)
-        assert victim.said() == point
+        assert victim.read_line() == point
         held = await ocean.get_run(run)
         assert held is not None
         assert (held.status, held.locked_by, held.tick, held.attempt) == (RunStatus.ACTIVE, victim.instance, 2, 0)
@@ -156,7 +156,7 @@ async def test_a_run_killed_in_its_first_tick_keeps_its_first_input(db: Place, s
     async with survivor(db) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 7, "last": True})).run_id
         victim = start("halt", db, CLAIMED, run, 1)
-        victim.said()
+        victim.read_line()
         victim.kill()
         await ocean.advance(run_id=run, budget_ms=LAPSE_MS)
         assert seen == [Seen(1, 2, 1, "created", ({"cargo": 7, "last": True},), None)]
@@ -174,12 +174,12 @@ async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wake
         if here == WORKED and wakes == "while another works on its run":
             victim.thaw()
             victim.go_on()
-            assert victim.said() == "lock_lost"
+            assert victim.read_line() == "lock_lost"
 
     async with survivor(db, wake) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1})).run_id
         victim = start("halt", db, RETURNED, run, 1, 1_000)
-        assert victim.said() == RETURNED
+        assert victim.read_line() == RETURNED
         await renewal(ocean, run)
         freeze_between_transactions(victim, db)
         await ocean.advance(run_id=run, budget_ms=LAPSE_MS)
@@ -187,7 +187,7 @@ async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wake
             before = await log_of(ocean, run)
             victim.thaw()
             victim.go_on()
-            assert victim.said() == "lock_lost"
+            assert victim.read_line() == "lock_lost"
             assert await log_of(ocean, run) == before
 
         assert [(call.tick, call.call) for call in seen] == [(1, 2)]
@@ -208,7 +208,7 @@ async def test_a_killed_group_keeps_what_it_had_committed_and_repeats_only_the_r
         ]
         held = runs[2:]
         victim = start("group", db, *held)
-        assert victim.said() == "held"
+        assert victim.read_line() == "held"
         victim.kill()
         assert {run.run_id for run in (await ocean.list_runs(status="done")).runs} == set(runs[:2])
         for run in held:
@@ -231,7 +231,7 @@ async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Place
             for _ in range(6)
         ]
         victim = start("together", db, runs[3])
-        assert victim.said() == COMMITTING
+        assert victim.read_line() == COMMITTING
         victim.kill()
         committed = 0
         for run in runs:
@@ -257,7 +257,7 @@ async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_rep
     async with survivor(db) as (ocean, _):
         run = (await ocean.create_run(session_id="s", clog_id="ferry")).run_id
         victim = start("call", db, point, run)
-        assert victim.said() == point
+        assert victim.read_line() == point
         victim.kill()
         is_committed = point == "after the commit"
         row = await ocean.call_clog(run_id=run, method="row")

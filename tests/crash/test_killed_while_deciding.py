@@ -28,7 +28,7 @@ async def test_decisions_of_processes_that_are_killed_are_linearizable(db: Place
         for kill in range(KILLS):
             place = chance.randrange(PROCESSES)
             for _ in range(chance.randint(1, 8)):
-                assert crew[place].said()
+                assert crew[place].read_line()
             crew[place].kill()
             crew[place] = start("decide", db, PROCESSES + kill)
         for victim in crew:

@@ -54,11 +54,11 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place
             cargo[run] = [i, 100, 1_000]
         crew = [start("crew", db, 30_000, 8, "first") for _ in range(3)]
         for worker in crew:
-            assert worker.said(), "each holds some runs before any goes on"
+            assert worker.read_line(), "each holds some runs before any goes on"
         for worker in crew:
             worker.go_on()
         for worker in crew:
-            assert worker.said() == ""
+            assert worker.read_line() == ""
 
         log = await check_history(ocean, cargo)
         assert {e.payload["instance"] for e in log if e.type == "tick.committed"} == {w.instance for w in crew}
@@ -95,7 +95,7 @@ async def test_twelve_kills_among_three_processes_lose_and_repeat_nothing(
             ready, _, _ = select.select(list(crew), [], [], 30)
             assert ready
             heard: Victim = ready[0]
-            if not heard.said():
+            if not heard.read_line():
                 crew.remove(heard)
                 continue
             calls_heard += 1
@@ -111,7 +111,7 @@ async def test_twelve_kills_among_three_processes_lose_and_repeat_nothing(
                 heard.go_on()
         while unsent:
             await send()
-        assert start("crew", db, 200, 8, "free").said() == ""
+        assert start("crew", db, 200, 8, "free").read_line() == ""
 
         assert kills == 0
         log = await check_history(ocean, cargo)

@@ -22,11 +22,11 @@ async def test_four_processes_take_a_cap_of_a_hundred_exactly(db: Place, history
             await ocean.create_run(session_id="s", clog_id="taker", input={})
         crew = [start("takers", db, CAP, AT_ONCE) for _ in range(PROCESSES)]
         for worker in crew:
-            assert worker.said() == "looked", "together they have seen more than there is, and none has it"
+            assert worker.read_line() == "looked", "together they have seen more than there is, and none has it"
         for worker in crew:
             worker.go_on()
         for worker in crew:
-            assert worker.said() == ""
+            assert worker.read_line() == ""
 
         outputs = [run.output for run in (await ocean.list_runs(limit=1_000)).runs]
         assert (outputs.count(True), outputs.count(False)) == (CAP, TAKERS - CAP)

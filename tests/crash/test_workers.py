@@ -24,9 +24,9 @@ def killed_at(start: Start, db: Place, point: str, run: str) -> Victim:
     """A worker that was alone and was killed at a point of its lease."""
     victim = start("worker", db, LEASE_MS, 1, "each")
     for passed in POINTS[: POINTS.index(point)]:
-        assert victim.said() == f"{passed} {run}"
+        assert victim.read_line() == f"{passed} {run}"
         victim.go_on()
-    assert victim.said() == f"{point} {run}"
+    assert victim.read_line() == f"{point} {run}"
     victim.kill()
     return victim
 
@@ -106,7 +106,7 @@ async def test_sixty_leases_are_done_once_each_while_workers_are_killed(db: Plac
             ready, _, _ = select.select(list(crew), [], [], 30)
             assert ready
             heard: Victim = ready[0]
-            if not heard.said():
+            if not heard.read_line():
                 crew.remove(heard)
                 continue
             heard_of += 1

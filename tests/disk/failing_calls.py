@@ -53,7 +53,7 @@ class Fault:
     deed: str = "open"
     is_healed: bool = False
     failed: list[str] = field(default_factory=list)
-    told: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
 
     def call(self, name: str) -> None:
         if self._strikes(name):
@@ -74,16 +74,16 @@ class Fault:
         return True
 
     def notice(self, error: BaseException) -> None:
-        notice(error, self.told)
+        notice(error, self.errors)
         self.is_healed = True
 
 
-def notice(error: BaseException, told: Counter[str]) -> None:
+def notice(error: BaseException, errors: Counter[str]) -> None:
     """Count an expected error; any other is a failure of the store."""
     for leaf in _leaves(error):
         if not isinstance(leaf, CLEAR):
             raise leaf
-        told[type(leaf).__name__] += 1
+        errors[type(leaf).__name__] += 1
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -106,7 +106,7 @@ async def day(fault: Fault, empty: bytes, deeds: Sequence[str] = tuple(DEEDS)) -
             for name in deeds:
                 await _until_answered(fault, stage, name)
             fault.is_healed, fault.deed = True, "story"
-            told = await story(stage)
+            result = await story(stage)
             await check_store(ocean._store, clock.now())
         finally:
             await ocean.close()
@@ -115,7 +115,7 @@ async def day(fault: Fault, empty: bytes, deeds: Sequence[str] = tuple(DEEDS)) -
             db.row_factory = sqlite3.Row
             assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
             check_tables(db, clock.now())
-    return told
+    return result
 
 
 async def _opened(fault: Fault, driver: Driver, path: Path, clock: ManualClock) -> Ocean:
@@ -156,8 +156,8 @@ async def empty_database() -> bytes:
 async def ordinary_day(empty: bytes) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return its story, and the calls that its deeds make."""
     fault = Fault()
-    told = await day(fault, empty)
-    return told, [call for call in fault.calls if call[0] != "story"]
+    result = await day(fault, empty)
+    return result, [call for call in fault.calls if call[0] != "story"]
 
 
 async def _main(asked: argparse.Namespace) -> None:
@@ -172,7 +172,7 @@ async def _main(asked: argparse.Namespace) -> None:
             assert await day(fault, empty) == wanted, "the story is another one"
         except BaseException as error:
             raise SystemExit(f"--from {nth} --how {asked.how}: {fault.failed[:1]}, then {error!r}") from error
-        struck[f"{fault.failed[:1]} → {dict(fault.told)}"] += 1
+        struck[f"{fault.failed[:1]} → {dict(fault.errors)}"] += 1
     took = time.monotonic() - began
     print(f"{len(chosen)} of {len(calls)} calls failed, {len(chosen) / took:.1f} days/s")  # noqa: T201
     for what, count in sorted(struck.items()):

@@ -35,14 +35,14 @@ async def test_whichever_disk_call_fails_the_caller_gets_an_error_and_the_result
     for nth, call in enumerate(calls, 1):
         places.setdefault(call, []).append(nth)
     struck: Counter[str] = Counter()
-    told: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     for number, nths in enumerate(places.values()):
         fault = Fault(chance.choice(nths), "until_noticed" if number % 2 else "once")
         assert await day(fault, empty) == wanted, f"after call {fault.nth} failed: {fault.failed[:1]}"
         struck.update(fault.failed[:1])
-        told += fault.told
+        errors += fault.errors
     assert struck.keys() >= {"open", "read", "write", "sync", "BEGIN IMMEDIATE"}
-    assert told.keys() == {"StoreBusy", "StoreFailed", "StoreUnusable"}
+    assert errors.keys() == {"StoreBusy", "StoreFailed", "StoreUnusable"}
 
 
 @asynccontextmanager

@@ -110,12 +110,12 @@ async def measured(url: str) -> AsyncIterator[MeasuredStore]:
 
 async def together(*deeds: Awaitable[Any]) -> list[Any]:
     """Run these as one group."""
-    answers: list[Any] = [None] * len(deeds)
+    results: list[Any] = [None] * len(deeds)
 
     async def do(place: int, deed: Awaitable[Any]) -> None:
-        answers[place] = await deed
+        results[place] = await deed
 
     async with anyio.create_task_group() as tasks:
         for place, deed in enumerate(deeds):
             tasks.start_soon(do, place, deed)
-    return answers
+    return results

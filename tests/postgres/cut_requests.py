@@ -24,24 +24,24 @@ NEVER = 1 << 60
 
 async def day(cut: Cut, nth: int) -> tuple[dict[str, Any], int, Counter[str]]:
     """Return the story, the number of requests, and the errors by type. Each deed is repeated after an error."""
-    url, told = fresh_database(), Counter[str]()
+    url, errors = fresh_database(), Counter[str]()
     try:
         async with proxied(url) as (there, proxy):
             proxy.arm(cut, b"", let_through=nth - 1)
-            seen = await _live(there, proxy, told)
+            seen = await _live(there, proxy, errors)
     finally:
         return_database(url)
-    return *seen, told
+    return *seen, errors
 
 
-async def _live(url: str, proxy: Proxy, told: Counter[str]) -> tuple[dict[str, Any], int]:
+async def _live(url: str, proxy: Proxy, errors: Counter[str]) -> tuple[dict[str, Any], int]:
     clock = ManualClock()
     store = None
     while store is None:
         try:
             store = await open_test_store(url, clock)
         except OceanError as error:
-            notice(error, told)
+            notice(error, errors)
     ocean = Ocean(store, clogs(), clock)
     stage = Stage(ocean, clock)
 
@@ -50,7 +50,7 @@ async def _live(url: str, proxy: Proxy, told: Counter[str]) -> tuple[dict[str, A
 
     try:
         for deed in (start, *DEEDS.values()):
-            await _until_answered(deed, stage, told)
+            await _until_answered(deed, stage, errors)
         requests = proxy.requests
         proxy.arm("before", b"no such bytes")
         seen = await story(stage)
@@ -60,30 +60,30 @@ async def _live(url: str, proxy: Proxy, told: Counter[str]) -> tuple[dict[str, A
         await ocean.close()
 
 
-async def _until_answered(deed: Any, stage: Stage, told: Counter[str]) -> None:
+async def _until_answered(deed: Any, stage: Stage, errors: Counter[str]) -> None:
     while True:
         try:
             with anyio.fail_after(PATIENCE_S):
                 await deed(stage)
             return
         except (OceanError, ExceptionGroup) as error:
-            notice(error, told)
+            notice(error, errors)
             stage.clock.advance(60_000)
 
 
 async def _main(asked: argparse.Namespace) -> None:
     wanted, requests, _ = await day("before", NEVER)
     chosen = range(asked.first, requests + 1, asked.step)
-    began, told = time.monotonic(), Counter[str]()
+    began, errors = time.monotonic(), Counter[str]()
     for nth in chosen:
         try:
             seen, _, complaints = await day(asked.cut, nth)
             assert seen == wanted, f"the story is another one: {seen}"
         except BaseException as error:
             raise SystemExit(f"--from {nth} --cut {asked.cut}: {error!r}") from error
-        told += complaints
+        errors += complaints
     took = time.monotonic() - began
-    print(f"{len(chosen)} of {requests} requests cut, {len(chosen) / took:.1f} days/s; told: {dict(told)}")  # noqa: T201
+    print(f"{len(chosen)} of {requests} requests cut, {len(chosen) / took:.1f} days/s; errors: {dict(errors)}")  # noqa: T201
 
 
 def main() -> None:

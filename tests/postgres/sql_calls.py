@@ -42,7 +42,7 @@ END $$;
 """
 
 
-class Asking:
+class SqlCalls:
     """Executes statements and rolls them back: the database stays empty."""
 
     def __init__(self, runner: asyncio.Runner, db: "asyncpg.Connection[asyncpg.Record]") -> None:
@@ -66,13 +66,13 @@ class Asking:
 
 
 @contextmanager
-def asking() -> Iterator[Asking]:
+def asking() -> Iterator[SqlCalls]:
     url = fresh_database()
     with asyncio.Runner() as runner:
         db = runner.run(asyncpg.connect(url))
         try:
             runner.run(db.execute(HELPERS))
-            yield Asking(runner, db)
+            yield SqlCalls(runner, db)
         finally:
             runner.run(db.close())
     return_database(url)

@@ -64,9 +64,9 @@ async def test_reads_of_one_round_share_statements(real_database: str) -> None:
 async def test_a_read_of_many_rows_gets_them_all(real_database: str) -> None:
     keys = tuple(run_row(f"r-{number}") for number in range(2 * MOST_ROWS))
     async with opened(real_database) as store:
-        answers = await asyncio.gather(*(store.read_rows(asking(*each)) for each in (keys, keys[:1], keys)))
-        assert [len(answer.rows) for answer in answers] == [len(keys), 1, len(keys)]
-        assert answers[0] == answers[2]
+        results = await asyncio.gather(*(store.read_rows(asking(*each)) for each in (keys, keys[:1], keys)))
+        assert [len(answer.rows) for answer in results] == [len(keys), 1, len(keys)]
+        assert results[0] == results[2]
 
 
 async def test_a_read_that_cannot_be_sent_fails_alone(real_database: str) -> None:

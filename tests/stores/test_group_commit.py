@@ -53,11 +53,11 @@ async def copy_of_the_scene() -> tuple[SqliteStore, Claims]:
 
 async def _one_by_one(items: Sequence[Item]) -> tuple[list[object], Tables]:
     store, claims = await copy_of_the_scene()
-    answers = [await answer(item, store, claims) for item in items]
+    results = [await answer(item, store, claims) for item in items]
     tables = await store.database.read(dump)
     await store.database.read(lambda db: check_tables(db, _scene()[2]))
     await store.close()
-    return answers, tables
+    return results, tables
 
 
 def on_sqlite(items: Sequence[Item]) -> tuple[list[object], Tables]:
@@ -68,10 +68,10 @@ def on_sqlite(items: Sequence[Item]) -> tuple[list[object], Tables]:
 
 async def _as_one_group(items: Sequence[Item]) -> tuple[list[object], Tables]:
     store, claims = await copy_of_the_scene()
-    answers = await together(store.database, [partial(answer, item, store, claims) for item in items])
+    results = await together(store.database, [partial(answer, item, store, claims) for item in items])
     tables = await store.database.read(dump)
     await store.close()
-    return answers, tables
+    return results, tables
 
 
 async def together(database: Database, items: Sequence[Callable[[], Awaitable[object]]]) -> list[object]:
@@ -89,10 +89,10 @@ async def together(database: Database, items: Sequence[Callable[[], Awaitable[ob
     await anyio.lowlevel.checkpoint()
     let_go.set()
     await holding
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
     # The blocking unit's own group is counted after its release.
     assert database.group_sizes == (groups + 2, units + 1 + len(items))
-    return list(answers)
+    return list(results)
 
 
 @settings(
@@ -140,10 +140,10 @@ async def test_only_the_unit_at_fault_fails_and_the_others_stand(error: type[Exc
     store = SqliteStore(":memory:", ManualClock())
     await store.open()
     units = [_insert(f"s{number}", error if number == place else None) for number in range(5)]
-    answers = await together(store.database, [partial(store.database.write, unit) for unit in units])
+    results = await together(store.database, [partial(store.database.write, unit) for unit in units])
     good = [f"s{number}" for number in range(5) if number != place]
-    assert [answer for answer in answers if isinstance(answer, str)] == good
-    assert isinstance(answers[place], error)
+    assert [answer for answer in results if isinstance(answer, str)] == good
+    assert isinstance(results[place], error)
     assert await _written(store.database) == good
     assert not await store.database.on_writer(lambda db: db.in_transaction)
     await store.close()
@@ -158,8 +158,8 @@ def test_a_failed_commit_of_a_group_fails_only_for_the_unit_at_fault() -> None:
         lambda store, claims: store.commit_tick(commit_of(claims["held-b"], Done())),
     ]
     _scene()
-    answers, tables = asyncio.run(_as_one_group(items))
-    assert [str(answer).split("(")[0] for answer in answers] == [
+    results, tables = asyncio.run(_as_one_group(items))
+    assert [str(answer).split("(")[0] for answer in results] == [
         "SignalReceipt",
         "ZeroDivisionError",
         "LockLost",
@@ -190,11 +190,11 @@ def test_an_insert_of_many_rows_that_fails_leaves_none() -> None:
         refusing = "BEFORE INSERT ON events WHEN NEW.run_id = 'new-2' BEGIN SELECT RAISE(FAIL, 'not this one'); END"
         await store.database.on_writer(lambda db: db.execute(f"CREATE TRIGGER refusing {refusing}"))
         items = [partial(_creation(number), store, claims) for number in range(5)]
-        answers = await together(store.database, items)
+        results = await together(store.database, items)
         tables = await store.database.read(dump)
         await store.close()
-        return answers, tables
+        return results, tables
 
-    answers, tables = asyncio.run(with_a_guilty_one())
-    assert isinstance(answers[2], sqlite3.IntegrityError)
+    results, tables = asyncio.run(with_a_guilty_one())
+    assert isinstance(results[2], sqlite3.IntegrityError)
     assert tables == asyncio.run(_one_by_one([_creation(number) for number in (0, 1, 3, 4)]))[1]

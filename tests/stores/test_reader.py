@@ -45,8 +45,8 @@ async def test_reads_of_one_round_share_a_snapshot(database: Database) -> None:
 
 
 async def test_a_read_that_fails_fails_alone(database: Database) -> None:
-    looks = [database.read(unit) for unit in (count_sessions, breaks, count_sessions)]
-    first, broken, last = await asyncio.gather(*looks, return_exceptions=True)
+    reads = [database.read(unit) for unit in (count_sessions, breaks, count_sessions)]
+    first, broken, last = await asyncio.gather(*reads, return_exceptions=True)
     assert (first, last) == (0, 0)
     assert isinstance(broken, ZeroDivisionError)
 

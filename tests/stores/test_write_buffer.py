@@ -101,28 +101,28 @@ class Story:
     async def apart(self) -> tuple[Any, Tables]:
         store, claims = await copy_of_the_scene()
         database_of(store)._cache = Forgetful()
-        answers = [await answer(item, store, claims) for item in self.items]
+        results = [await answer(item, store, claims) for item in self.items]
         got = await store.claim_due(an_ask(limit=self.limit, slot=self.slot))
         rest = [*self.later, *_commits(got, self.outcomes)]
-        answers += [await answer(item, store, claims) for item in rest]
+        results += [await answer(item, store, claims) for item in rest]
         tables = await store.database.read(dump)
         await store.database.read(lambda db: check_tables(db, store.clock.now()))
         await store.close()
-        return (got, answers), tables
+        return (got, results), tables
 
     async def grouped(self) -> tuple[Any, Tables]:
         store, claims = await copy_of_the_scene()
         asked: list[Callable[[], Any]] = [partial(answer, item, store, claims) for item in self.items]
         asked.append(lambda: store.claim_due(an_ask(limit=self.limit, slot=self.slot)))
-        *answers, got = await together(store.database, asked)
-        answers += [await answer(item, store, claims) for item in self.later]
+        *results, got = await together(store.database, asked)
+        results += [await answer(item, store, claims) for item in self.later]
         commits: list[Callable[[], Any]] = [
             partial(answer, item, store, claims) for item in _commits(got, self.outcomes)
         ]
-        answers += await together(store.database, commits) if commits else []
+        results += await together(store.database, commits) if commits else []
         tables = await store.database.read(dump)
         await store.close()
-        return (got, answers), tables
+        return (got, results), tables
 
 
 def _commits(got: Any, outcomes: Sequence[Outcome]) -> list[Item]:
