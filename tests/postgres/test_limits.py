@@ -40,7 +40,7 @@ async def test_a_statement_runs_for_a_limited_time(url: str) -> None:
 
 async def test_an_idle_open_transaction_is_terminated(url: str) -> None:
     options = options_from(f"{url}?lock_ms=300")
-    idle = await asyncpg.connect(options.url, **options.connecting("idle"))
+    idle = await asyncpg.connect(options.url, **options.connect_arguments("idle"))
     held = idle.transaction()
     await held.start()
     await idle.execute("SELECT ocean_lock()")
@@ -52,7 +52,7 @@ async def test_an_idle_open_transaction_is_terminated(url: str) -> None:
 
 async def test_behind_a_pooler_only_the_driver_limits_the_time(url: str) -> None:
     options = options_from(f"{url}?pooler=on&statement_ms=100")
-    assert "server_settings" not in options.connecting("x")
+    assert "server_settings" not in options.connect_arguments("x")
     async with desk(f"{url}?pooler=on&statement_ms=100", retry_pauses_ms=(0,)) as d:
         with anyio.fail_after(20), pytest.raises(StoreBusy, match="cannot be reached"):
             await d.pool.read(lambda db: db.fetchval("SELECT pg_sleep(60)"))

@@ -67,7 +67,7 @@ async def test_a_run_completes_without_notifications(real_database: str) -> None
 async def test_other_options_are_passed_to_the_driver() -> None:
     options = options_from("postgresql://u@h/d?pool=9&sslmode=disable&notify=off&statement_ms=500")
     assert (options.url, options.pool, options.notify) == ("postgresql://u@h/d?sslmode=disable", 9, False)
-    assert options.connecting("x")["server_settings"]["statement_timeout"] == "500"
+    assert options.connect_arguments("x")["server_settings"]["statement_timeout"] == "500"
 
 
 @pytest.mark.parametrize("query", ["pool=0", "pool=many", "notify=perhaps", "lock_ms=-1"])

@@ -14,7 +14,7 @@ from ocean.stores.postgres.migrate import OLDEST, migrations, schema_version
 CONNECT_TIMEOUT_S = 5
 
 
-def look_at_server(url: str) -> StoreFacts:
+def inspect_server(url: str) -> StoreFacts:
     """Read the facts on a separate thread, because the caller may or may not run an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _look(url)).result()
@@ -24,7 +24,9 @@ async def _look(url: str) -> StoreFacts:
     options = options_from(url)
     facts = StoreFacts("PostgreSQL", "?", True, without_password(options.url).strip("'"), migrations()[-1][0])
     try:
-        db = await asyncpg.connect(options.url, **options.connecting("ocean doctor") | {"timeout": CONNECT_TIMEOUT_S})
+        db = await asyncpg.connect(
+            options.url, **options.connect_arguments("ocean doctor") | {"timeout": CONNECT_TIMEOUT_S}
+        )
         try:
             version = db.get_server_version()
             facts = replace(

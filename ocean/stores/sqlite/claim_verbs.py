@@ -20,22 +20,11 @@ from ocean.kernel.store import (
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, RowKey
 from ocean.state.errors import LockLost
-from ocean.state.records import (
-    Agenda,
-    Claim,
-    Lock,
-    RunStatus,
-)
+from ocean.state.records import Agenda, Claim, Lock, RunStatus
 from ocean.state.transitions import refuse_unless_held, renewed
 from ocean.state.values import decode, encode
 from ocean.stores.shared import claim_plan
-from ocean.stores.sqlite import (
-    claiming,
-    committing,
-    counters,
-    requests,
-    storage,
-)
+from ocean.stores.sqlite import claiming, committing, counters, requests, storage
 from ocean.stores.sqlite.engine.executor import SqliteClaimOrder, UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 

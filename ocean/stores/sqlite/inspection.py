@@ -10,7 +10,7 @@ from ocean.stores.sqlite.engine.connection import OLDEST_SQLITE
 from ocean.stores.sqlite.migrate import migrations
 
 
-def look_at_file(path: str) -> StoreFacts:
+def inspect_file(path: str) -> StoreFacts:
     is_new_enough = sqlite3.sqlite_version_info >= OLDEST_SQLITE
     facts = StoreFacts("SQLite", sqlite3.sqlite_version, is_new_enough, path, migrations()[-1][0])
     if path == ":memory:":

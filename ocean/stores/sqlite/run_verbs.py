@@ -4,9 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ocean.kernel.store import (
-    Request,
-)
+from ocean.kernel.store import Request
 from ocean.state.effects import NewRun, NewSignal
 from ocean.state.eligibility import Surroundings
 from ocean.state.filters import RunFilter
@@ -27,16 +25,7 @@ from ocean.state.records import (
 from ocean.state.transitions import paused, refuse_if_ended, resumed
 from ocean.state.values import encode
 from ocean.stores.shared.rows import clog_from, input_from, tick_from
-from ocean.stores.sqlite import (
-    claiming,
-    creating,
-    deleting,
-    inbox,
-    keys,
-    listing,
-    requests,
-    retry_as_new,
-)
+from ocean.stores.sqlite import claiming, creating, deleting, inbox, keys, listing, requests, retry_as_new
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit

@@ -101,8 +101,8 @@ class ConnectionPool:
                 min_size=0,
                 max_size=self.options.pool,
                 init=self._register,
-                reset=_leave_as_it_is,
-                **self.options.connecting(self._name),
+                reset=_no_reset,
+                **self.options.connect_arguments(self._name),
             )
             async with self._driver_pool.acquire() as db:
                 await migrate(db)  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ class ConnectionPool:
         """Call `use` with a connection, and again with another one while connections turn out to be broken."""
         now = asyncio.get_running_loop().time
         last: BaseException | None = None
-        give_up_at = now() + self.options.longest_s
+        give_up_at = now() + self.options.give_up_after_s
         for wait_ms in self._retry_pauses_ms:
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
@@ -252,7 +252,7 @@ class ConnectionPool:
                 self._test_clock_at = now
 
 
-async def _leave_as_it_is(db: "asyncpg.Connection[asyncpg.Record]") -> None:
+async def _no_reset(db: "asyncpg.Connection[asyncpg.Record]") -> None:
     """Reset nothing: no statement of Ocean leaves state in its connection."""
 
 

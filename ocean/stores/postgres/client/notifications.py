@@ -113,7 +113,7 @@ class Notifications:
                     self._cursor = cursor
                     self.note_commit()
             self._poll_ms = min(self._waiters.values(), default=self._poll_ms)
-            await _set(self._poll_now, self._poll_ms / 1000)
+            await _wait_for(self._poll_now, self._poll_ms / 1000)
 
     async def _read_cursor(self) -> int:
         """Read the last cursor by the connection that listens, if there is one; this also checks that it is alive."""
@@ -142,7 +142,7 @@ class Notifications:
             self._lost.clear()
             with suppress(*LOST, asyncpg.PostgresError):
                 options = self._pool.options
-                db = await asyncpg.connect(options.url, **options.connecting("ocean listener"))
+                db = await asyncpg.connect(options.url, **options.connect_arguments("ocean listener"))
                 try:
                     await db.add_listener(CHANNEL, self._on_notification)
                     self.listeners += 1
@@ -153,13 +153,13 @@ class Notifications:
                 finally:
                     self._listening = None
                     db.terminate()
-            await _set(self._ending, self._pause_ms / 1000)
+            await _wait_for(self._ending, self._pause_ms / 1000)
             self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
 
     async def _until_lost(self, db: Listener) -> None:
         """Probe a silent connection until it is lost: it may have broken without notice."""
         db.add_termination_listener(lambda _: self._lost.set())
-        while self._is_open and not await _set(self._lost, self._probe_s):
+        while self._is_open and not await _wait_for(self._lost, self._probe_s):
             if not self._has_responded:
                 await self._read_by(db)
             self._has_responded = False
@@ -175,7 +175,7 @@ async def _cursor(db: Connection) -> int:
     return int(await db.fetchval(CURSOR))
 
 
-async def _set(event: asyncio.Event, seconds: float) -> bool:
+async def _wait_for(event: asyncio.Event, seconds: float) -> bool:
     """Wait for an event, at most this long; returns whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -43,22 +43,22 @@ class Options:
         return self.notify and not self.pooler
 
     @property
-    def _gone_s(self) -> float:
+    def _driver_timeout_s(self) -> float:
         """After this time a statement gets no result any more: the server would have cancelled it before."""
         return self.statement_ms / 1000 * 1.25
 
     @property
-    def _connect_s(self) -> float:
-        return min(max(self._gone_s, 2), 10)
+    def _connect_timeout_s(self) -> float:
+        return min(max(self._driver_timeout_s, 2), 10)
 
     @property
-    def longest_s(self) -> float:
+    def give_up_after_s(self) -> float:
         """How long to retry one statement: for a result that never comes, a new connection, and one more attempt."""
-        return 2 * self._gone_s + self._connect_s
+        return 2 * self._driver_timeout_s + self._connect_timeout_s
 
-    def connecting(self, name: str) -> dict[str, Any]:
+    def connect_arguments(self, name: str) -> dict[str, Any]:
         """The arguments of every connection. The server enforces the time limits; the driver's is for a lost server."""
-        limits: dict[str, Any] = {"command_timeout": self._gone_s, "timeout": self._connect_s}
+        limits: dict[str, Any] = {"command_timeout": self._driver_timeout_s, "timeout": self._connect_timeout_s}
         if self.pooler:
             return {**limits, "statement_cache_size": 0}
         settings = {
