@@ -123,7 +123,7 @@ async def test_a_row_that_a_direct_call_changed_is_a_conflict_that_says_how_to_g
         taken = await lease(w)
         await w.ocean.call_clog(run_id=run_id, method=method, payload={"n": 2})
         before = await dump(w)
-        with pytest.raises(RowChanged, match=f"row of run {run_id}.*complete with row_version") as refused:
+        with pytest.raises(RowChanged, match=f"row of run {run_id}.*complete with its `row_version`") as refused:
             await w.ocean.complete_work(taken.lease_id, Done(), row={"n": 10}, events=[("made", 1)])
         assert await dump(w) == before
         details = refused.value.details

@@ -27,8 +27,8 @@ class RunDetails:
         if len(self._details) == len(run_ids):
             return
         # Of the buffered writes, only an end changes stored details.
-        ask = u.all if any(run.is_ended for run in map(u.find, run_ids) if run is not None) else u.stored
-        self._details |= {row["run_id"]: row for row in ask("get_details_of", run_ids=asked)}
+        query = u.all if any(run.is_ended for run in map(u.find, run_ids) if run is not None) else u.stored
+        self._details |= {row["run_id"]: row for row in query("get_details_of", run_ids=asked)}
         for row in u.all("get_attributes_of", run_ids=asked):
             self._attributes.setdefault(row["run_id"], []).append((row["name"], row["value"]))
 
