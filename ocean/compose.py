@@ -20,7 +20,7 @@ from ocean.state.facts import StoreFacts
 from ocean.state.filters import FeedFilter
 from ocean.state.records import Event, SweepResult
 from ocean.state.values import checked_id
-from ocean.stores.sqlite.inspection import look_at_file
+from ocean.stores.sqlite.inspection import inspect_file
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.tools.author import Tool, ToolBox
 from ocean.tools.credentials import Credentials, from_environment
@@ -71,10 +71,10 @@ def store_facts(url: str) -> StoreFacts:
     """What there is under a URL, without making or changing it."""
     if _is_postgres(url):
         with _driver():
-            from ocean.stores.postgres.inspection import look_at_server
+            from ocean.stores.postgres.inspection import inspect_server
 
-        return look_at_server(url)
-    return look_at_file(_sqlite_path(url))
+        return inspect_server(url)
+    return inspect_file(_sqlite_path(url))
 
 
 def _sqlite_path(url: str) -> str:

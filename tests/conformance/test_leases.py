@@ -95,7 +95,7 @@ async def test_looking_for_work_that_is_not_there_writes_nothing(store: Store, t
     await store.create_run(a_run("inside", input={}), None)
     before = await tables()
     assert await store.lease_work(ask("h", queues=("b",))) == []
-    with pytest.raises(InvalidValue, match="is not external"):
+    with pytest.raises(InvalidValue, match="must be external"):
         await store.lease_work(replace(ask("h"), clog_id=CLOG))
     with pytest.raises(UnknownClog, match="outside"):
         await store.lease_work(replace(ask("h"), clog_id="outsid"))

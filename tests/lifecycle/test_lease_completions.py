@@ -123,7 +123,7 @@ async def test_a_row_that_a_direct_call_changed_is_a_conflict_that_says_how_to_g
         taken = await lease(w)
         await w.ocean.call_clog(run_id=run_id, method=method, payload={"n": 2})
         before = await dump(w)
-        with pytest.raises(RowChanged, match=f"row of run {run_id}.*complete with row_version") as refused:
+        with pytest.raises(RowChanged, match=f"row of run {run_id}.*complete with its `row_version`") as refused:
             await w.ocean.complete_work(taken.lease_id, Done(), row={"n": 10}, events=[("made", 1)])
         assert await dump(w) == before
         details = refused.value.details
@@ -215,7 +215,7 @@ async def test_another_completion_of_the_same_lease_is_refused(first: dict[str, 
         taken = await lease(w)
         await w.ocean.complete_work(taken.lease_id, **(BASE | first))
         before = await dump(w)
-        with pytest.raises(LeaseCompleted, match=f"run {run_id} was completed before") as refused:
+        with pytest.raises(LeaseCompleted, match=f"run {run_id} was already completed") as refused:
             await w.ocean.complete_work(taken.lease_id, **(BASE | first | other))
         assert (refused.value.code, refused.value.http_status) == ("lease_completed", 409)
         assert await dump(w) == before

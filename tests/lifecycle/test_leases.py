@@ -52,7 +52,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"worker_id": ""}, "worker_id must be a non-empty string"),
     ({"worker_id": None}, "worker_id must be a non-empty string"),
     ({"clog_id": 3}, "clog_id must be a non-empty string"),
-    ({"clog_id": "c"}, "clog 'c' is not external: its runs are moved by advance"),
+    ({"clog_id": "c"}, "clog 'c' must be external to lease its runs"),
     ({"queues": []}, "queues is empty"),
     ({"queues": "gpu"}, "queues are a list of strings, got 'gpu'"),
     ({"queues": ["gpu", ""]}, "each of queues must be a non-empty string"),
@@ -79,7 +79,7 @@ async def test_a_claim_of_an_unknown_clog_suggests_the_near_name() -> None:
 async def test_a_queue_is_only_for_external_clogs() -> None:
     async with stage(outside(), Script()) as w:
         before = await dump(w)
-        with pytest.raises(InvalidValue, match="clog 'c' is not external, leave queue out"):
+        with pytest.raises(InvalidValue, match="`queue` must be absent: clog 'c' is not external"):
             await start(w, queue="gpu")
         for wrong in ("", 3):
             with pytest.raises(InvalidValue, match="queue must be a non-empty string"):

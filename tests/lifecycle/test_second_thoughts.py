@@ -53,7 +53,7 @@ async def test_a_direct_call_cannot_delete_a_tick_that_is_to_be_tried_again() ->
         run_id = await start(w)
         await w.drain()
         before = await dump(w)
-        with pytest.raises(ClogError, match=f"tick 1 of run {run_id} has not been committed yet"):
+        with pytest.raises(ClogError, match=f"tick 1 of run {run_id} must be committed before it is deleted"):
             await within(w.ocean.call_clog(run_id=run_id, method="forget"))
         assert await dump(w) == before
         w.clock.advance(1_000)
@@ -67,7 +67,7 @@ async def test_a_direct_call_cannot_delete_a_tick_that_is_to_be_tried_again() ->
 
 async def test_a_direct_call_cannot_delete_a_tick_at_work() -> None:
     async def act(tick: Tick) -> Outcome:
-        with pytest.raises(ClogError, match="has not been committed yet"):
+        with pytest.raises(ClogError, match="must be committed before it is deleted"):
             await w.ocean.call_clog(run_id=tick.run_id, method="forget")
         return Done("committed")
 
@@ -164,7 +164,11 @@ async def test_a_nested_clog_can_delete_its_own_run() -> None:
 
 @pytest.mark.parametrize(
     ("what", "refusal"),
-    [("run", "'o' cannot delete it"), ("ticks", "'o' cannot delete them"), ("session", "'o' can delete only")],
+    [
+        ("run", "clog 'o' must not delete it"),
+        ("ticks", "'o' cannot delete them"),
+        ("session", "clog 'o' must not delete session"),
+    ],
 )
 async def test_a_nested_clog_cannot_delete_what_is_its_caller_s(what: str, refusal: str) -> None:
     other = Clog("o")

@@ -52,7 +52,7 @@ WRONG: dict[str, tuple[Ask, str, str]] = {
     "priority": (create(priority=10), "invalid_value", "priority is 0"),
     "priority is no number": (create(priority="1"), "invalid_value", "priority is 0"),
     "priority is a boolean": (create(priority=True), "invalid_value", "priority is 0"),
-    "deadline passed": (create(deadline_at=1), "invalid_value", "has already passed"),
+    "deadline passed": (create(deadline_at=1), "invalid_value", "must be in the future"),
     "deadline is no integer": (create(deadline_at=1.5), "invalid_value", "deadline_at must be milliseconds"),
     "dedupe time without key": (create(dedupe_ms=5), "invalid_value", "needs a dedupe_key"),
     "dedupe time of zero": (

@@ -39,7 +39,7 @@ def call(what: str, **changes: Any) -> Row:
 
 
 def cursor(value: Any) -> Row:
-    return ask("list_runs", cursor=value), BadCursor, "is not a cursor"
+    return ask("list_runs", cursor=value), BadCursor, "must be the next_cursor"
 
 
 def within(what: str, value: Within, **changes: Any) -> Row:
@@ -217,7 +217,7 @@ WRONG: dict[str, Row] = {
     "create: run id is empty": wrong("run_id", "create_run", session_id="s", clog_id="c", run_id=""),
     "create: run id is zero": wrong("run_id", "create_run", session_id="s", clog_id="c", run_id=0),
     "signal: if_idle is a text": wrong("if_idle", "signal", "one", 1, if_idle="no", request_key="k"),
-    "list: cursor is a bomb": (ask("list_runs", cursor="W1tb" * 100_000), BadCursor, "is not a cursor"),
+    "list: cursor is a bomb": (ask("list_runs", cursor="W1tb" * 100_000), BadCursor, "must be the next_cursor"),
     "call: run is of another kind": (ask("call_clog", run_id="s", method="m"), RunNotFound, "no run 's'"),
 }
 

@@ -25,5 +25,5 @@ async def until_asleep(w: World) -> None:
 
 def _is_ordered(w: World) -> bool:
     if isinstance(w.store, SqliteStore):
-        return bool(w.store.database._orders._waiting)
-    return bool(of_postgres(w.store).writing.orders._standing)
+        return bool(w.store.database._claims._waiting)
+    return bool(of_postgres(w.store).batches.pending_claims._waiting)

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from ocean import Conflict, Ocean, StoreBusy
-from tests.crash.ferries import note, noted
+from tests.crash.ferry_clog import note, noted
 from tests.crash.places import history_of, url_of
 from tests.linearizability.checker import Operation
 from tests.linearizability.clients import anybody, drawn

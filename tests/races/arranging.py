@@ -41,7 +41,7 @@ async def busy_writer(world: World) -> AsyncIterator[None]:
             yield
         finally:
             go.set()
-    await until(lambda: not (database._queue or database._is_gathering or database._is_on_its_way))
+    await until(lambda: not (database._queue or database._is_gathering or database._is_in_flight))
 
 
 async def queued(world: World, count: int) -> None:

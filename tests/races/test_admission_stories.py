@@ -87,7 +87,7 @@ async def test_work_that_is_leased_to_a_caller_who_is_gone_goes_back(tmp_path: P
 
 async def test_a_claim_of_work_that_is_refused_says_so_plainly() -> None:
     async with stage(Script()) as w:
-        with pytest.raises(InvalidValue, match="is not external"):
+        with pytest.raises(InvalidValue, match="must be external"):
             await w.ocean.claim_work("c", worker_id="w")
 
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Clog, Event, Ok, StoreUnusable, Tick
-from ocean.stores.sqlite.engine.group_commit import Item
+from ocean.stores.sqlite.engine.group_commit import QueuedUnit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import world
 
@@ -40,7 +40,7 @@ async def test_a_unit_that_slips_in_while_the_database_closes_is_refused_not_for
         assert isinstance(w.store, SqliteStore)
         database = w.store.database
         await database.close()
-        late = Item(lambda db: None, threading.Event())
+        late = QueuedUnit(lambda db: None, threading.Event())
         database._queue.append(late)
         database._submit()
         assert isinstance(late.waiter, threading.Event)

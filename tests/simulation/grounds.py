@@ -21,7 +21,7 @@ from ocean.state.clock import Clock
 from ocean.state.records import Claim, Lock, Run
 from ocean.stores.postgres.client.batches import CLAIM
 from ocean.stores.postgres.client.connection import Connection
-from ocean.stores.postgres.client.payloads import claim_words
+from ocean.stores.postgres.client.payloads import claim_payload
 from ocean.stores.postgres.store import PostgresStore
 from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.claiming import claim_due
@@ -137,11 +137,11 @@ class PostgresGround:
         return _done(getattr(self.postgres, verb)(*args))
 
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
-        return _done(self.postgres.link.read(partial(_tried, ask)))
+        return _done(self.postgres.pool.read(partial(_tried, ask)))
 
     def renew(self, locks: list[Lock]) -> set[Lock]:
         words = [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks]
-        return {locks[place] for place in _done(self.postgres.writing.write("renew_locks", words))}
+        return {locks[place] for place in _done(self.postgres.batches.write("renew_locks", words))}
 
     def look(self) -> None:
         self.db.close()
@@ -159,7 +159,7 @@ async def _tried(ask: ClaimAsk, db: Connection) -> Claimed:
     undone = db.transaction()
     await undone.start()
     try:
-        answer = json.loads(await db.fetchval(CLAIM.sends, "watcher", json.dumps(claim_words(ask)), False))
+        answer = json.loads(await db.fetchval(CLAIM.send_sql, "watcher", json.dumps(claim_payload(ask)), False))
         runs = map(run_from, json.loads(await db.fetchval("SELECT json_agg(r)::text FROM runs r") or "[]"))
         return Claimed(
             [claim["shown"]["run"]["run_id"] for claim in answer["claims"]], {run.run_id: run for run in runs}

@@ -1,4 +1,4 @@
-"""Kernels and SQLite stores with one fault each. A simulation that lets one of them pass is too weak."""
+"""Kernels and SQLite stores with one fault each. A simulation in which one of them passes is too weak."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -46,7 +46,7 @@ def _function(name: str, old: Callable[..., Any], wrap: Callable[[Callable[..., 
 
 
 def _query(name: str, query: str, old: str, new: str) -> None:
-    assert old in QUERIES[query], f"{query} no longer says {old!r}"
+    assert old in QUERIES[query], f"{query} no longer contains {old!r}"
 
     def change(undo: ExitStack) -> None:
         undo.callback(QUERIES.__setitem__, query, QUERIES[query])
@@ -68,7 +68,7 @@ def _held_or_not(run: Run | None, epoch: int, run_id: str) -> Run:
 
 
 def _keeps(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """The run's field stays as it was, whatever else the transition changes."""
+    """Wrap a transition so that it does not change this field."""
 
     def wrap(old: Callable[..., Any]) -> Any:
         def transition(run: Run, *args: Any, **more: Any) -> Any:
@@ -94,12 +94,12 @@ def _with(**values: Any) -> Callable[[Callable[..., Any]], Any]:
 _function("no fence", transitions.refuse_unless_held, lambda old: _held_or_not)
 _function(
     "no version check",
-    storage.have_moved,
+    storage.have_changed,
     lambda old: lambda u, writes, guards, made: old(u, (), guards, made),
 )
 _function(
     "guard not checked",
-    storage.have_moved,
+    storage.have_changed,
     lambda old: lambda u, writes, guards, made: old(u, writes, (), made),
 )
 _query("consume at claim", "assign_input", "assigned_tick = :tick", "assigned_tick = :tick, consumed_tick = :tick")
@@ -115,8 +115,8 @@ _function(
 )
 _function("parked runs not woken", keys.wake, lambda old: _nothing)
 _function("timers not dropped at the end", inbox.drop_timers, lambda old: _nothing)
-_function("parent told twice", ending._tell_parent, lambda old: lambda u, *args: old(u, *args) and old(u, *args))
-_function("parent not told", ending._tell_parent, lambda old: lambda *args: True)
+_function("parent told twice", ending._notify_parent, lambda old: lambda u, *args: old(u, *args) and old(u, *args))
+_function("parent not told", ending._notify_parent, lambda old: lambda *args: True)
 _function("dedupe not checked", creating.holder_of_key, lambda old: _nothing)
 _function("request key not stored", requests.keep_answer, lambda old: _nothing)
 _query("signal id not checked", "get_signal", "signal_id = :signal_id", "signal_id = :signal_id AND 0")
@@ -143,11 +143,11 @@ _function("children outlive", ending._end_children, lambda old: _nothing)
 _function("undelivered not named", ending._name_undelivered, lambda old: _nothing)
 _function("counters unguarded", counters.refused, lambda old: lambda u, takes: {})
 _method("locks not renewed", locks.LockKeeper, "renew", lambda old: _nothing)
-_method("steps not looked up", SqliteStore, "read_step", lambda old: _answering_none)
+_method("steps not looked up", SqliteStore, "read_step", lambda old: _returning_none)
 _query("completion not remembered", "complete_lease", "answer = :answer", "answer = NULL")
 
 
-async def _answering_none(*_: Any) -> None:
+async def _returning_none(*_: Any) -> None:
     return None
 
 
@@ -180,7 +180,7 @@ def _step_replaced(undo: ExitStack) -> None:
         return await self._write(act)
 
     put(undo, SqliteStore, "store_step", store)
-    put(undo, SqliteStore, "read_step", _answering_none)
+    put(undo, SqliteStore, "read_step", _returning_none)
 
 
 @_named("retry commits its effects")

@@ -1,7 +1,7 @@
-"""PostgreSQL's functions with one fault each: a piece of their text is another, in a database of the mutant's own.
+"""PostgreSQL's functions with one fault each: a piece of their text is replaced, in a separate database.
 
-What shows only between two statements at the same time (whose lock is waited for, whose is skipped) is not for these:
-in a simulation one call is in flight. Nor is what becomes of an answer that was lost under the store.
+Faults that show only between concurrent statements (waiting for a lock, skipping a locked row) are not among them: in a
+simulation one call is in flight at a time. Nor are faults in looking up a lost result.
 """
 
 from contextlib import ExitStack

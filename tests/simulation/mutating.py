@@ -1,4 +1,4 @@
-"""How a fault is put in, and taken out again."""
+"""Installing a fault, and removing it again."""
 
 import sys
 from collections.abc import Callable

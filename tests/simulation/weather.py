@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocean import StoreBusy, StoreFailed, StoreUnusable
 from ocean.state.clock import sleep
-from ocean.stores.sqlite.engine.group_commit import Item
+from ocean.stores.sqlite.engine.group_commit import QueuedUnit
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.testing.simulation.inline_database import Weather
 
@@ -21,7 +21,7 @@ class Storm(Weather):
         self._instance = instance
         self._world = instance.world
 
-    async def before_write(self, items: list[Item]) -> None:
+    async def before_write(self, units: list[QueuedUnit]) -> None:
         world, instance = self._world, self._instance
         if world.over.done():
             raise StoreUnusable("the simulation is over")
@@ -33,14 +33,14 @@ class Storm(Weather):
             raise StoreBusy("busy before the commit")
         if world.strikes("error_before_commit"):
             raise StoreFailed("failed before the commit")
-        if len(items) > 1 and world.strikes("broken_group"):
-            broken = world.chance.choice(items)
+        if len(units) > 1 and world.strikes("broken_group"):
+            broken = world.chance.choice(units)
             broken.unit = _failing_once(broken.unit)
 
     def after_commit(self) -> None:
         self._world.watcher.after_commit(self._instance)
 
-    async def after_write(self, items: list[Item]) -> None:
+    async def after_write(self, units: list[QueuedUnit]) -> None:
         world = self._world
         if world.strikes("crash_after_commit"):
             await self._instance.die()

@@ -18,8 +18,15 @@ import anyio
 from ocean.kernel.metrics import BATCHES, Histogram
 from ocean.state.errors import StoreUnusable
 from ocean.stores.shared.waiter import Waiter
-from ocean.stores.sqlite.engine.cache import Known
-from ocean.stores.sqlite.engine.group_commit import Item, Ordered, Orders, Unit, run_items, tell_of_claims
+from ocean.stores.sqlite.engine.cache import Cache
+from ocean.stores.sqlite.engine.group_commit import (
+    ClaimQueue,
+    QueuedClaim,
+    QueuedUnit,
+    TransactionBody,
+    report_claims,
+    run_units,
+)
 from ocean.stores.sqlite.migrate import migrate
 
 T = TypeVar("T")
@@ -30,10 +37,10 @@ GROUP_LIMIT = 128
 class Weather:
     """What happens around units. This one is fair; a simulation's own lets them wait, fail, or be heard of too late."""
 
-    async def before_write(self, items: list[Item]) -> None:
+    async def before_write(self, units: list[QueuedUnit]) -> None:
         """An exception is what all of these are answered; nothing of them happens."""
 
-    async def after_write(self, items: list[Item]) -> None:
+    async def after_write(self, units: list[QueuedUnit]) -> None:
         """An exception is what all of these are answered; they have happened."""
 
     def before_blocking(self) -> None:
@@ -70,9 +77,9 @@ class InlineDatabase:
     def __init__(self, db: sqlite3.Connection, weather: Weather | None = None) -> None:
         self._db = db
         self._weather = weather or Weather()
-        self._queue: deque[Item] = deque()
-        self._orders = Orders()
-        self._known = Known()
+        self._queue: deque[QueuedUnit] = deque()
+        self._claims = ClaimQueue()
+        self._cache = Cache()
         self._has_work = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._commits = 0
@@ -93,39 +100,39 @@ class InlineDatabase:
             self._writer.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._writer])
-        for item in self._queue:
-            item.error = StoreUnusable("this Ocean is closed")
+        for queued in self._queue:
+            queued.error = StoreUnusable("this Ocean is closed")
         self._tell(list(self._queue))
-        self._noticed_commit()
+        self._note_commit()
 
-    async def write(self, unit: Unit[T]) -> T:
+    async def write(self, unit: TransactionBody[T]) -> T:
         """The unit is run even if its caller is cancelled meanwhile, as on a thread."""
         self._check_open()
         waiter = Waiter()
-        item = Item(unit, waiter)
-        self._queue.append(item)
+        queued = QueuedUnit(unit, waiter)
+        self._queue.append(queued)
         self._has_work.set()
-        await waiter.told()
-        result: T = item.outcome()
+        await waiter.wait()
+        result: T = queued.outcome()
         return result
 
-    def write_blocking(self, unit: Unit[T]) -> T:
+    def write_blocking(self, unit: TransactionBody[T]) -> T:
         self._check_open()
         self._weather.before_blocking()
-        item = Item(unit, threading.Event())
+        queued = QueuedUnit(unit, threading.Event())
         before = self._db.total_changes
-        run_items(self._db, [item], Orders(), self._known)
+        run_units(self._db, [queued], ClaimQueue(), self._cache)
         self._weather.after_commit()
         if self._db.total_changes != before:
-            self._noticed_commit()
-        result: T = item.outcome()
+            self._note_commit()
+        result: T = queued.outcome()
         return result
 
-    def order(self, order: Ordered) -> None:
-        self._orders.put(order)
+    def add_claim(self, claim: QueuedClaim) -> None:
+        self._claims.add(claim)
 
-    def take_back(self, order: Ordered) -> bool:
-        return self._orders.take_back(order)
+    def remove_claim(self, claim: QueuedClaim) -> bool:
+        return self._claims.remove(claim)
 
     @property
     def is_about_to_write(self) -> bool:
@@ -143,31 +150,31 @@ class InlineDatabase:
     async def _write_for_ever(self) -> None:
         while True:
             await self._has_work.wait()
-            items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
+            units = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
             if not self._queue:
                 self._has_work.clear()
             before = self._db.total_changes
             try:
-                await self._weather.before_write(items)
+                await self._weather.before_write(units)
                 before = self._db.total_changes
-                run_items(self._db, items, self._orders, self._known)
+                run_units(self._db, units, self._claims, self._cache)
                 self._weather.after_commit()
                 has_changed = self._db.total_changes != before
-                self.batch_sizes.add(len(items))
-                await self._weather.after_write(items)
+                self.batch_sizes.add(len(units))
+                await self._weather.after_write(units)
             except Exception as error:
                 has_changed = self._db.total_changes != before
-                for item in items:
-                    item.error = error
-            tell_of_claims(items)
+                for queued in units:
+                    queued.error = error
+            report_claims(units)
             if has_changed:
-                self._noticed_commit()
-            self._tell(items)
+                self._note_commit()
+            self._tell(units)
 
-    def _tell(self, items: list[Item]) -> None:
-        for item in items:
-            if isinstance(item.waiter, Waiter):
-                item.waiter.tell()
+    def _tell(self, units: list[QueuedUnit]) -> None:
+        for queued in units:
+            if isinstance(queued.waiter, Waiter):
+                queued.waiter.set()
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -193,12 +200,12 @@ class InlineDatabase:
 
     def _look(self) -> None:
         if self._db.total_changes != self._version:
-            self._noticed_commit()
+            self._note_commit()
         else:
             for waiter in self._waiters:
                 _finish(waiter)
 
-    def _noticed_commit(self) -> None:
+    def _note_commit(self) -> None:
         self._commits += 1
         self._version = self._db.total_changes
         for waiter in self._waiters:

@@ -1,4 +1,4 @@
-"""Items for a group: whatever can be asked of a store, in one scene, so that they get in each other's way."""
+"""Verbs for a group: any verb of a store, all on the same few runs, so that they conflict."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from tests.conformance.kit import (
 )
 
 RUNS = ["idle", "held-a", "held-b", "held-c", "ended", "child", "keyed", "nobody"]
-HELD = ["held-a", "held-b", "held-c"]
+BUFFERED = ["held-a", "held-b", "held-c"]
 
 Claims = dict[str, Claim]
 Item = Callable[[Store, Claims], Awaitable[Any]]
@@ -44,13 +44,13 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.create_run(a_run("idle", dedupe_key="taken"), None)
     await ended_run(store, "ended", Done())
     claims = {}
-    for run_id in HELD:
+    for run_id in BUFFERED:
         clog_id = OTHER_CLOG if run_id == "held-c" else CLOG
         keys = ["k"] if run_id == "held-b" else []
         await pending(store, run_id, clog_id=clog_id, retry=RetryPolicy(max_attempts=2), concurrency_keys=keys)
         claims[f"stale {run_id}"] = await claim(store, run_id)
     clock.advance(LOCK_MS)
-    for run_id in HELD:
+    for run_id in BUFFERED:
         claims[run_id] = await claim(store, run_id)
     await pending(store, "child", parent_run_id="held-a", notify_parent=True, on_parent_end="cancel")
     await pending(store, "keyed", concurrency_keys=["k"])
@@ -58,7 +58,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
 
 
 async def answer(item: Item, store: Store, claims: Claims) -> object:
-    """What the caller gets: the answer, or the refusal as text."""
+    """What the caller gets: the result, or the refusal as text."""
     try:
         return await item(store, claims)
     except (OceanError, ZeroDivisionError) as refusal:
@@ -107,7 +107,7 @@ def broken(old: str | None) -> str:
 
 
 def _writes(functions: Functions) -> st.SearchStrategy[RowWrite]:
-    """Version 0 fits the first writer of a row only; a function always fits, and one of them breaks."""
+    """Version 0 is right for the first writer of a row only; a function always fits, and one of them raises."""
     keys: st.SearchStrategy[RowKey] = st.sampled_from([GLOBAL, SESSION, run_row("idle"), run_row("held-a")])
     return st.builds(
         lambda key, apply: RowWrite(key, 0, None if apply else "7", apply),
@@ -153,7 +153,7 @@ def _effects(functions: Functions) -> st.SearchStrategy[Effects]:
 
 
 def _copied(effects: Effects) -> Effects:
-    """The same effects for each store: neither may see what the other did to them."""
+    """A fresh copy of the effects for each store: neither may see what the other did to them."""
     return replace(
         effects, **{name: type(getattr(effects, name))(getattr(effects, name)) for name in ("writes", "events")}
     )
@@ -165,7 +165,7 @@ def _commits(functions: Functions) -> st.SearchStrategy[Item]:
         return lambda store, claims: store.commit_tick(commit_of(claims[name], outcome, _copied(effects)))
 
     is_stale = st.sampled_from([False, False, False, True])
-    return st.builds(item, st.sampled_from(HELD), is_stale, st.sampled_from(OUTCOMES), _effects(functions))
+    return st.builds(item, st.sampled_from(BUFFERED), is_stale, st.sampled_from(OUTCOMES), _effects(functions))
 
 
 def _calls(functions: Functions) -> st.SearchStrategy[Item]:
@@ -178,7 +178,7 @@ def _calls(functions: Functions) -> st.SearchStrategy[Item]:
 
 
 def _others() -> st.SearchStrategy[Item]:
-    held = st.sampled_from([*HELD, *(f"stale {run_id}" for run_id in HELD)])
+    held = st.sampled_from([*BUFFERED, *(f"stale {run_id}" for run_id in BUFFERED)])
     said = [NewEvent("token", '"t"', CLOG)]
     return st.one_of(
         st.builds(lambda run_id: lambda s, _: s.cancel_run(run_id, None, None, None), st.sampled_from(RUNS)),
@@ -199,7 +199,7 @@ def _pause() -> tuple[st.SearchStrategy[str], st.SearchStrategy[bool]]:
 
 
 def items_of(*functions: Callable[[str | None], str] | None) -> st.SearchStrategy[list[Item]]:
-    """In which rows are written by values, and by these functions."""
+    """Effects that write rows, by values and by these functions."""
     commits = _commits(functions)
     return st.lists(
         st.one_of(_creations(), _signals(), commits, commits, commits, _calls(functions), _others()),

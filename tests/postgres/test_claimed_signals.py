@@ -1,4 +1,4 @@
-"""A signal to a run at rest is claimed as it arrives, with the effect of a signal and a claim one after the other."""
+"""A signal to an idle run is claimed as it arrives, with the effect of a signal followed by a claim."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending
 from tests.postgres.test_groups import Scene
-from tests.stores.group_items import Claims, Item, answer
+from tests.stores.group_verbs import Claims, Item, answer
 
 LATER = 1_900_000_000_000
 PLAIN = ["idle", "urgent", "described", "waiting", "deadline", "parent", "elsewhere", "worked", "timed"]
@@ -25,7 +25,7 @@ CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'ocean_
 
 
 async def arrange(store: Store, clock: ManualClock) -> Claims:
-    """Nothing is due, and nothing is owed."""
+    """Nothing is due or overdue."""
     await store.register_clogs(
         [
             ClogRecord(CLOG, "1", False),
@@ -65,7 +65,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.set_run_paused("paused", True, None, None)
     delayed = a_run("delayed", input=1, dedupe_key="d")
     await store.create_run(delayed._replace(is_id_given=False, debounce=Debounce(LOCK_MS * 2, None)), None)
-    # Its time comes with the clock of `time_passes`.
+    # Becomes due in `time_passes`.
     await store.deliver_signal(a_signal("asleep", deliver_at=clock.now() + LOCK_MS), None)
     return claims
 
@@ -80,7 +80,7 @@ def scene() -> Iterator[Scene]:
 
 
 async def nothing(store: PostgresStore) -> None:
-    """Happens before."""
+    """What happens before the signal."""
 
 
 async def another_is_due(store: PostgresStore) -> None:
@@ -88,7 +88,7 @@ async def another_is_due(store: PostgresStore) -> None:
 
 
 async def a_deadline_has_passed(store: PostgresStore) -> None:
-    await store.link.read(
+    await store.pool.read(
         lambda db: db.execute("UPDATE runs SET deadline_at = 1, due_at = 1 WHERE run_id = 'elsewhere'")
     )
 
@@ -98,11 +98,11 @@ async def its_clog_is_paused(store: PostgresStore) -> None:
 
 
 async def time_passes(store: PostgresStore) -> None:
-    await store.link.read(lambda db: db.execute(f"UPDATE ocean_test_clock SET now = now + {LOCK_MS}"))
+    await store.pool.read(lambda db: db.execute(f"UPDATE ocean_test_clock SET now = now + {LOCK_MS}"))
 
 
 async def time_goes_back(store: PostgresStore) -> None:
-    await store.link.read(lambda db: db.execute("UPDATE ocean_test_clock SET now = now - 5"))
+    await store.pool.read(lambda db: db.execute("UPDATE ocean_test_clock SET now = now - 5"))
 
 
 Before = Callable[[PostgresStore], Awaitable[None]]
@@ -110,7 +110,7 @@ BEFORE: list[Before] = [another_is_due, a_deadline_has_passed, its_clog_is_pause
 
 
 async def claimed(scene: Scene, item: Item, ask: ClaimAsk, before: Before, *, is_along: bool) -> tuple[Any, ...]:
-    """What a signal is answered, what is claimed then, all rows, and how often somebody had to look for what is due."""
+    """The receipt of a signal, what is claimed then, all rows, and how often due runs were searched for."""
 
     async def use(store: PostgresStore) -> list[object]:
         await before(store)
@@ -146,18 +146,18 @@ def to(run_id: str, body: int = 1, request: Request | None = None, **given: Any)
 
 
 @pytest.mark.parametrize("run_id", PLAIN)
-def test_a_run_at_rest_is_claimed_as_its_signal_arrives(scene: Scene, run_id: str) -> None:
+def test_an_idle_run_is_claimed_with_its_signal(scene: Scene, run_id: str) -> None:
     assert compare(scene, to(run_id), an_ask()) == 0
     assert compare(scene, to(run_id, signal_id="x", actor="ada", deliver_at=0), an_ask(takes_all_inputs=True)) == 0
 
 
 @pytest.mark.parametrize("run_id", OTHERS)
-def test_every_other_run_is_signalled_as_ever(scene: Scene, run_id: str) -> None:
+def test_a_run_that_is_not_idle_is_signalled_as_usual(scene: Scene, run_id: str) -> None:
     for signal in (to(run_id), to(run_id, signal_id="x"), to(run_id, if_idle=True)):
         compare(scene, signal, an_ask())
 
 
-def test_the_answer_of_a_signal_with_a_request_key_is_kept(scene: Scene) -> None:
+def test_the_receipt_of_a_signal_with_a_request_key_is_stored(scene: Scene) -> None:
     compare(scene, to("idle", request=Request("k", "h")), an_ask())
 
 
@@ -169,7 +169,7 @@ def test_a_signal_that_makes_nothing_due_claims_nothing(scene: Scene, signal: It
 
 
 @pytest.mark.parametrize("before", BEFORE, ids=lambda before: before.__name__)
-def test_what_is_due_owed_or_paused_besides_is_heeded(scene: Scene, before: Before) -> None:
+def test_other_due_overdue_and_paused_runs_are_considered(scene: Scene, before: Before) -> None:
     assert compare(scene, to("urgent"), an_ask(CLOG, limit=1), before) == (0 if before is time_goes_back else 1)
 
 
@@ -189,7 +189,7 @@ def test_what_is_due_owed_or_paused_besides_is_heeded(scene: Scene, before: Befo
     limit=st.sampled_from([1, 9]),
     before=st.sampled_from([*(nothing,) * 5, *BEFORE]),
 )
-def test_a_signal_with_a_claim_is_both_one_after_the_other(
+def test_a_signal_with_a_claim_equals_a_signal_and_then_a_claim(
     scene: Scene, run_id: str, body: int, clogs: tuple[str, ...], limit: int, before: Before, **given: Any
 ) -> None:
     compare(scene, to(run_id, body, **given), an_ask(*clogs, limit=limit), before)

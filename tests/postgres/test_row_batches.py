@@ -1,4 +1,4 @@
-"""Reads of rows that share a statement: each is answered as it would be alone."""
+"""Reads of rows that share a statement: each returns what it would alone."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ UNREADABLE = RowKey("run", CLOG, run_id="\0")
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    """With a row of every second run, and the global one."""
+    """A store with a row of every second run, and the global row."""
     store = PostgresStore(url, SystemClock())
     await store.open()
     try:
@@ -49,27 +49,27 @@ def asking(*keys: RowKey) -> RowsAsk:
     return RowsAsk(CLOG, "s", "r-0", keys=keys)
 
 
-async def test_those_that_are_asked_for_at_once_share_statements(real_database: str) -> None:
+async def test_reads_of_one_round_share_statements(real_database: str) -> None:
     dice = Random(1)
     async with opened(real_database) as store:
         asks = [asking(*dice.sample(KEYS, dice.randint(0, 4))) for _ in range(60)]
         alone = [await store.read_rows(ask) for ask in asks]
         assert any(row.text == "4" for answer in alone for row in answer.rows.values())
-        before = store.link.round_trips
+        before = store.pool.round_trips
         assert await asyncio.gather(*map(store.read_rows, asks)) == alone
         rows = sum(len(ask.keys) for ask in asks)
-        assert ceil(rows / MOST_ROWS) <= store.link.round_trips - before <= rows // (MOST_ROWS - 4) + 1
+        assert ceil(rows / MOST_ROWS) <= store.pool.round_trips - before <= rows // (MOST_ROWS - 4) + 1
 
 
-async def test_one_that_asks_for_many_rows_gets_them(real_database: str) -> None:
+async def test_a_read_of_many_rows_gets_them_all(real_database: str) -> None:
     keys = tuple(run_row(f"r-{number}") for number in range(2 * MOST_ROWS))
     async with opened(real_database) as store:
-        answers = await asyncio.gather(*(store.read_rows(asking(*each)) for each in (keys, keys[:1], keys)))
-        assert [len(answer.rows) for answer in answers] == [len(keys), 1, len(keys)]
-        assert answers[0] == answers[2]
+        results = await asyncio.gather(*(store.read_rows(asking(*each)) for each in (keys, keys[:1], keys)))
+        assert [len(answer.rows) for answer in results] == [len(keys), 1, len(keys)]
+        assert results[0] == results[2]
 
 
-async def test_one_that_cannot_be_asked_for_fails_alone(real_database: str) -> None:
+async def test_a_read_that_cannot_be_sent_fails_alone(real_database: str) -> None:
     async with opened(real_database) as store:
         asks = [asking(GLOBAL), asking(UNREADABLE), asking(run_row("r-2"))]
         first, second, third = await asyncio.gather(*map(store.read_rows, asks), return_exceptions=True)
@@ -79,7 +79,7 @@ async def test_one_that_cannot_be_asked_for_fails_alone(real_database: str) -> N
         assert (first.rows[GLOBAL].text, third.rows[run_row("r-2")].text) == ("7", "2")
 
 
-async def test_who_is_cancelled_takes_nobody_along(real_database: str) -> None:
+async def test_a_cancelled_read_does_not_cancel_others(real_database: str) -> None:
     async with opened(real_database) as store:
         first, second = (asyncio.ensure_future(store.read_rows(asking(key))) for key in (SESSION, GLOBAL))
         await anyio.lowlevel.checkpoint()
@@ -89,7 +89,7 @@ async def test_who_is_cancelled_takes_nobody_along(real_database: str) -> None:
         assert first.cancelled()
 
 
-async def test_one_that_is_stuck_is_in_nobodys_way(real_database: str) -> None:
+async def test_a_stuck_read_does_not_block_others(real_database: str) -> None:
     async with opened(real_database) as store, rival(real_database) as other:
         await other.db.execute("LOCK TABLE ocean_storage_global")
         stuck = asyncio.ensure_future(store.read_rows(asking(GLOBAL)))
@@ -101,7 +101,7 @@ async def test_one_that_is_stuck_is_in_nobodys_way(real_database: str) -> None:
         assert (await stuck).rows[GLOBAL].text == "7"
 
 
-async def test_a_store_that_is_closed_says_so(real_database: str) -> None:
+async def test_a_read_of_a_closed_store_raises_store_unusable(real_database: str) -> None:
     async with opened(real_database) as store:
         await store.close()
         with pytest.raises(StoreUnusable):

@@ -1,4 +1,4 @@
-"""A connection that breaks before or after the commit: whatever became of it is found out, and happens once."""
+"""A connection that breaks before or after the commit: the result is looked up, and the write happens once."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.anyio
 
 WORD = "zanzibar"
 CLAIM = b'"instance_id"'
-"""What a claim says, and no other statement."""
+"""Bytes that only a claim contains."""
 SOON = "statement_ms=1000"
-"""A server that does not answer is given up before long."""
+"""A server that does not respond is given up soon."""
 TICK = ["run.created", "said", "tick.committed", "run.done"]
 Deed = Callable[[Ocean, str], Coroutine[Any, Any, Any]]
 cuts = pytest.mark.parametrize("cut", ["before", "after", "swallow", "late"])
@@ -67,7 +67,7 @@ async def cut_off(url: str) -> AsyncIterator[tuple[Ocean, Proxy, list[int]]]:
 
 
 async def arrives_late(proxy: Proxy, cut: Cut) -> None:
-    """What was cut off and held up reaches the server after all, which refuses it."""
+    """A request that was cut off and delayed still reaches the server, which refuses it."""
     assert proxy.has_cut.is_set()
     if cut == "late":
         proxy.lets_go.set()
@@ -77,7 +77,7 @@ async def arrives_late(proxy: Proxy, cut: Cut) -> None:
 
 @cuts
 @pytest.mark.parametrize("deed", [signal, create, call, cancel], ids=lambda deed: deed.__name__)
-async def test_what_is_cut_off_at_its_commit_happens_once(real_database: str, deed: Deed, cut: Cut) -> None:
+async def test_a_verb_cut_off_at_its_commit_happens_once(real_database: str, deed: Deed, cut: Cut) -> None:
     async with cut_off(real_database) as (ocean, proxy, _):
         run = await ocean.create_run(session_id="s", clog_id="c")
         before = await ocean.read_events(limit=1_000)
@@ -98,7 +98,7 @@ async def test_a_tick_that_is_cut_off_at_its_claim_or_commit_is_called_and_commi
         proxy.arm(cut, marker)
         result = await ocean.advance()
         assert [outcome.outcome for outcome in result.outcomes] == ["done"]
-        # Something that a late claim would find.
+        # A run that a late claim would find.
         due = await ocean.create_run(session_id="s", clog_id="c", input={})
         await arrives_late(proxy, cut)
         assert calls == [1]
@@ -108,7 +108,7 @@ async def test_a_tick_that_is_cut_off_at_its_claim_or_commit_is_called_and_commi
         assert (found.status, found.tick) == ("pending", 0)
 
 
-async def test_a_server_that_comes_back_is_found_again(real_database: str) -> None:
+async def test_a_server_that_comes_back_is_used_again(real_database: str) -> None:
     async with cut_off(real_database) as (ocean, proxy, _):
         run = await ocean.create_run(session_id="s", clog_id="c")
         proxy.is_down = True

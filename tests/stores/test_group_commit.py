@@ -1,4 +1,4 @@
-"""Group = one by one: items committed as one transaction have the effect of the same items in turn."""
+"""Verbs committed as one transaction have the effect of the same verbs one by one."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ from ocean.testing import ManualClock
 from tests.conformance.kit import GLOBAL, a_run, a_signal, commit_of
 from tests.invariants import check_tables
 from tests.stores.dump import Tables, dump
-from tests.stores.group_items import ITEMS, Claims, Item, answer, arrange, broken
+from tests.stores.group_verbs import ITEMS, Claims, Item, answer, arrange, broken
 
 
 @cache
@@ -29,7 +29,7 @@ def _scene() -> tuple[bytes, Claims, int]:
 
 
 def prepare_scene() -> None:
-    """Before a loop runs: it is arranged in one of its own."""
+    """Must be called outside an event loop: the scene is arranged in its own."""
     _scene()
 
 
@@ -53,29 +53,29 @@ async def copy_of_the_scene() -> tuple[SqliteStore, Claims]:
 
 async def _one_by_one(items: Sequence[Item]) -> tuple[list[object], Tables]:
     store, claims = await copy_of_the_scene()
-    answers = [await answer(item, store, claims) for item in items]
+    results = [await answer(item, store, claims) for item in items]
     tables = await store.database.read(dump)
     await store.database.read(lambda db: check_tables(db, _scene()[2]))
     await store.close()
-    return answers, tables
+    return results, tables
 
 
 def on_sqlite(items: Sequence[Item]) -> tuple[list[object], Tables]:
-    """The items one by one, for whoever wants to compare."""
+    """The verbs one by one, to compare with."""
     _scene()
     return asyncio.run(_one_by_one(items))
 
 
 async def _as_one_group(items: Sequence[Item]) -> tuple[list[object], Tables]:
     store, claims = await copy_of_the_scene()
-    answers = await together(store.database, [partial(answer, item, store, claims) for item in items])
+    results = await together(store.database, [partial(answer, item, store, claims) for item in items])
     tables = await store.database.read(dump)
     await store.close()
-    return answers, tables
+    return results, tables
 
 
 async def together(database: Database, items: Sequence[Callable[[], Awaitable[object]]]) -> list[object]:
-    """Hold the writer, let every item queue up behind it in order, and let go: they are one group."""
+    """Block the writer, queue every verb behind it in order, and release it: they are one group."""
     entered, let_go = threading.Event(), threading.Event()
 
     def hold(_: Transaction) -> None:
@@ -89,10 +89,10 @@ async def together(database: Database, items: Sequence[Callable[[], Awaitable[ob
     await anyio.lowlevel.checkpoint()
     let_go.set()
     await holding
-    answers = await asyncio.gather(*tasks, return_exceptions=True)
-    # The holder's own group is counted after it let go.
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    # The blocking unit's own group is counted after its release.
     assert database.group_sizes == (groups + 2, units + 1 + len(items))
-    return list(answers)
+    return list(results)
 
 
 @settings(
@@ -102,7 +102,7 @@ async def together(database: Database, items: Sequence[Callable[[], Awaitable[ob
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(ITEMS)
-def test_a_group_has_the_effect_of_its_items_one_by_one(items: list[Item]) -> None:
+def test_a_group_has_the_effect_of_its_verbs_one_by_one(items: list[Item]) -> None:
     _scene()
 
     async def both() -> None:
@@ -116,7 +116,7 @@ def test_a_group_has_the_effect_of_its_items_one_by_one(items: list[Item]) -> No
 
 
 def _insert(name: str, fails: type[Exception] | None = None) -> Callable[[Transaction], str]:
-    """A unit that writes one row, and then breaks or breaks a constraint if told to."""
+    """A unit that writes one row and then, if requested, raises or violates a constraint."""
 
     def unit(db: Transaction) -> str:
         db.execute("INSERT INTO ocean_sessions VALUES (?, 1)", (name,))
@@ -136,20 +136,20 @@ async def _written(database: Database) -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", [0, 2, 4])
 @pytest.mark.parametrize("error", [RunNotFound, ValueError, sqlite3.IntegrityError])
-async def test_only_the_guilty_item_fails_and_the_others_stand(error: type[Exception], place: int) -> None:
+async def test_only_the_unit_at_fault_fails_and_the_others_stand(error: type[Exception], place: int) -> None:
     store = SqliteStore(":memory:", ManualClock())
     await store.open()
     units = [_insert(f"s{number}", error if number == place else None) for number in range(5)]
-    answers = await together(store.database, [partial(store.database.write, unit) for unit in units])
+    results = await together(store.database, [partial(store.database.write, unit) for unit in units])
     good = [f"s{number}" for number in range(5) if number != place]
-    assert [answer for answer in answers if isinstance(answer, str)] == good
-    assert isinstance(answers[place], error)
+    assert [answer for answer in results if isinstance(answer, str)] == good
+    assert isinstance(results[place], error)
     assert await _written(store.database) == good
     assert not await store.database.on_writer(lambda db: db.in_transaction)
     await store.close()
 
 
-def test_a_broken_commit_of_a_shared_group_fails_for_its_writer_alone() -> None:
+def test_a_failed_commit_of_a_group_fails_only_for_the_unit_at_fault() -> None:
     bad = Effects(writes=[RowWrite(GLOBAL, 0, apply=broken)])
     items: list[Item] = [
         lambda store, _: store.deliver_signal(a_signal("idle", 1), None),
@@ -158,8 +158,8 @@ def test_a_broken_commit_of_a_shared_group_fails_for_its_writer_alone() -> None:
         lambda store, claims: store.commit_tick(commit_of(claims["held-b"], Done())),
     ]
     _scene()
-    answers, tables = asyncio.run(_as_one_group(items))
-    assert [str(answer).split("(")[0] for answer in answers] == [
+    results, tables = asyncio.run(_as_one_group(items))
+    assert [str(answer).split("(")[0] for answer in results] == [
         "SignalReceipt",
         "ZeroDivisionError",
         "LockLost",
@@ -181,8 +181,8 @@ def test_a_group_writes_all_its_rows_however_many_there_are(count: int) -> None:
     assert tables == asyncio.run(_one_by_one(items))[1]
 
 
-def test_of_an_insert_that_fails_amid_its_rows_nothing_stays() -> None:
-    """The rows before the guilty one are in the table when it fails."""
+def test_an_insert_of_many_rows_that_fails_leaves_none() -> None:
+    """The rows before the one at fault are in the table when it fails."""
     _scene()
 
     async def with_a_guilty_one() -> tuple[list[object], Tables]:
@@ -190,11 +190,11 @@ def test_of_an_insert_that_fails_amid_its_rows_nothing_stays() -> None:
         refusing = "BEFORE INSERT ON events WHEN NEW.run_id = 'new-2' BEGIN SELECT RAISE(FAIL, 'not this one'); END"
         await store.database.on_writer(lambda db: db.execute(f"CREATE TRIGGER refusing {refusing}"))
         items = [partial(_creation(number), store, claims) for number in range(5)]
-        answers = await together(store.database, items)
+        results = await together(store.database, items)
         tables = await store.database.read(dump)
         await store.close()
-        return answers, tables
+        return results, tables
 
-    answers, tables = asyncio.run(with_a_guilty_one())
-    assert isinstance(answers[2], sqlite3.IntegrityError)
+    results, tables = asyncio.run(with_a_guilty_one())
+    assert isinstance(results[2], sqlite3.IntegrityError)
     assert tables == asyncio.run(_one_by_one([_creation(number) for number in (0, 1, 3, 4)]))[1]

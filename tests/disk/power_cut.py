@@ -1,7 +1,7 @@
-"""What is left of the files after a power cut: all that was synced, and of the rest whatever the disk likes.
+"""What is left of the files after a power cut: all that was synced, and any part of the rest.
 
 A write that was not synced is kept, lost or garbled, sector by sector. A file whose folder was not synced since it was
-made or deleted is there or not. Bytes beside those written keep their value: SQLite counts on that, and disks do so.
+created or deleted may exist or not. Bytes next to those written keep their value: SQLite relies on that.
 """
 
 import random
@@ -14,7 +14,7 @@ SECTOR = 512
 
 @dataclass(eq=False, slots=True)
 class Content:
-    """One file's, whatever it is called, if it has a name at all."""
+    """The content of one file, under any name or none."""
 
     syncs_folder: bool
     synced: bytearray = field(default_factory=bytearray)
@@ -22,7 +22,7 @@ class Content:
 
 
 class Platter:
-    """Takes a record in, one happening after another; `left` says what a cut right there leaves."""
+    """Replays a record call by call; `left` returns what a power cut at that point leaves."""
 
     def __init__(self) -> None:
         self._files: dict[str, Content] = {}
@@ -65,7 +65,7 @@ class Platter:
 
 
 def _torn(file: Content, chance: random.Random) -> bytes:
-    """How much is kept is drawn too: all or nothing must happen often, and any mixture."""
+    """How much is kept is random, too: all or nothing must be frequent, and any mixture possible."""
     image = bytearray(file.synced)
     share, garbled = chance.choice([0.0, 1.0, chance.random()]), chance.choice([0.0, 0.0, 0.1])
     last = chance.randint(0, len(file.unsynced)) if chance.random() < 0.5 else len(file.unsynced)

@@ -1,4 +1,4 @@
-"""The rows of a SQLite database, put into a PostgreSQL one: what one store has written, the other can be asked."""
+"""Copying the rows of a SQLite database into a PostgreSQL one, so that one store reads what the other has written."""
 
 import json
 from typing import Any
@@ -9,11 +9,11 @@ from tests.stores.dump import CALLED, Tables
 
 PARENTS_FIRST = ("ocean_sessions", "runs", "ocean_ticks", "ocean_api_keys")
 COMPUTED = ("line",)
-"""Columns that the database fills by itself."""
+"""Columns that the database fills itself."""
 
 
 async def fill(url: str, tables: Tables) -> None:
-    """In place of all that is there."""
+    """Replace all rows."""
     others = [name for name in tables if name not in PARENTS_FIRST and name not in CALLED.values()]
     names = [*PARENTS_FIRST, *others]
     db = await asyncpg.connect(url)

@@ -1,4 +1,4 @@
-"""Looks that are asked for together share a snapshot, and nothing else."""
+"""Reads that are requested together share a snapshot, and nothing else."""
 
 import asyncio
 import sqlite3
@@ -36,7 +36,7 @@ def breaks(db: sqlite3.Connection) -> int:
     raise ZeroDivisionError
 
 
-async def test_those_of_one_round_share_a_snapshot(database: Database) -> None:
+async def test_reads_of_one_round_share_a_snapshot(database: Database) -> None:
     ran: list[str] = []
     await database.read(lambda db: db.set_trace_callback(ran.append))
     ran.clear()
@@ -44,20 +44,20 @@ async def test_those_of_one_round_share_a_snapshot(database: Database) -> None:
     assert ran.count("BEGIN") == 1
 
 
-async def test_one_that_fails_fails_alone(database: Database) -> None:
-    looks = [database.read(unit) for unit in (count_sessions, breaks, count_sessions)]
-    first, broken, last = await asyncio.gather(*looks, return_exceptions=True)
+async def test_a_read_that_fails_fails_alone(database: Database) -> None:
+    reads = [database.read(unit) for unit in (count_sessions, breaks, count_sessions)]
+    first, broken, last = await asyncio.gather(*reads, return_exceptions=True)
     assert (first, last) == (0, 0)
     assert isinstance(broken, ZeroDivisionError)
 
 
-async def test_a_later_one_sees_what_was_committed_meanwhile(database: Database) -> None:
+async def test_a_later_read_sees_what_was_committed_meanwhile(database: Database) -> None:
     assert await database.read(count_sessions) == 0
     await database.write(lambda transaction: transaction.execute("INSERT INTO ocean_sessions VALUES ('s', 1)"))
     assert await database.read(count_sessions) == 1
 
 
-async def test_one_whose_caller_is_cancelled_disturbs_nobody(database: Database) -> None:
+async def test_a_cancelled_read_does_not_disturb_others(database: Database) -> None:
     entered, let_go = threading.Event(), threading.Event()
 
     def hold(db: sqlite3.Connection) -> None:
@@ -74,7 +74,7 @@ async def test_one_whose_caller_is_cancelled_disturbs_nobody(database: Database)
     assert await patient == 0
 
 
-async def test_whoever_waits_while_it_is_closed_is_answered(tmp_path: Path) -> None:
+async def test_reads_that_wait_while_the_database_closes_are_finished(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "ocean.db"))
     await database.open()
     asked = asyncio.ensure_future(database.read(count_sessions))
@@ -87,7 +87,7 @@ async def test_whoever_waits_while_it_is_closed_is_answered(tmp_path: Path) -> N
         await database.read(count_sessions)
 
 
-async def test_whoever_comes_in_the_moment_in_which_a_connection_is_closed_is_told_that_it_is(tmp_path: Path) -> None:
+async def test_a_read_while_a_connection_closes_raises_store_unusable(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "ocean.db"))
     await database.open()
     for connection in (database._reader, database._writer):

@@ -1,4 +1,4 @@
-"""Noticing others' commits: notifications shorten the wait, and nothing needs them."""
+"""Noticing commits of other processes: notifications shorten the wait, but nothing depends on them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from tests.postgres.proxy import proxied
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_follower_hears_of_another_instances_event(real_database: str) -> None:
+async def test_a_follower_gets_an_event_of_another_instance(real_database: str) -> None:
     async with (
         Ocean.open(real_database, clogs=[Clog("c")]) as one,
         Ocean.open(real_database, clogs=[Clog("c")]) as other,
@@ -43,7 +43,7 @@ class Ear:
         await self._db.add_listener("ocean", lambda *facts: self._heard.append(facts))
 
     async def heard(self) -> int:
-        """How many notifications have come since it was last asked: they come before the answer to anything else."""
+        """The number of notifications since the last call: they arrive before the result of any later statement."""
         await self._db.execute("SELECT 1")
         heard, self._heard = self._heard, []
         return len(heard)
@@ -82,8 +82,8 @@ async def test_a_group_notifies_once_however_much_is_in_it(real_database: str) -
         assert found.pending_count == 21
 
 
-async def test_nobody_is_told_of_what_nobody_waits_for(real_database: str) -> None:
-    """A poke that finds nothing, a claim, and what is refused: no event comes of them."""
+async def test_a_claim_a_read_or_a_refusal_sends_no_notification(real_database: str) -> None:
+    """A poke that finds nothing, a claim, and a refusal append no event."""
     clog = Clog("c")
     claimed: list[int] = []
 

@@ -1,7 +1,7 @@
-"""The n-th call of the disk fails, for n = 1, 2, 3 … through a whole day, and what must be true of each such day.
+"""Let the n-th disk call of a day fail, for n = 1, 2, 3 …, and check what must be true of each such day.
 
-python -m tests.disk.failing --how once --step 1
-python -m tests.disk.failing --how until_noticed --step 7 --from 3
+python -m tests.disk.failing_calls --how once --step 1
+python -m tests.disk.failing_calls --how until_noticed --step 7 --from 3
 """
 
 import argparse
@@ -29,7 +29,7 @@ from tests.invariants import check_store, check_tables
 
 How = Literal["once", "until_noticed"]
 PATIENCE_S = 30
-"""For a caller who is never answered: a failure, not something anybody waits for."""
+"""Limit for a caller that never gets a result: reaching it is a failure."""
 CODES = {
     "open": [apsw.SQLITE_CANTOPEN],
     "read": [apsw.SQLITE_IOERR_READ],
@@ -44,16 +44,16 @@ CLEAR = (StoreBusy, StoreFailed, StoreUnusable)
 
 @dataclass
 class Fault:
-    """Let the n-th call fail, or all from there on until somebody was told. To begin a transaction is a call too."""
+    """Let the n-th call fail, or all from there on until a caller got the error. To begin a transaction is a call."""
 
     nth: int = 1 << 60
     how: How = "once"
     calls: list[tuple[str, str]] = field(default_factory=list)
-    """Of each call, during which deed it was made, and its name."""
+    """For each call, the deed during which it was made, and its name."""
     deed: str = "open"
     is_healed: bool = False
     failed: list[str] = field(default_factory=list)
-    told: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
 
     def call(self, name: str) -> None:
         if self._strikes(name):
@@ -65,7 +65,7 @@ class Fault:
 
     def _strikes(self, name: str) -> bool:
         self.calls.append((self.deed, name))
-        # A lock that is held does not come with a disk that fails: each would hide the other.
+        # No test combines a held lock with a failing disk: each would hide the other.
         is_same = not self.failed or (self.failed[0] == BEGIN) == (name == BEGIN)
         if self.is_healed or len(self.calls) < self.nth or not is_same:
             return False
@@ -74,16 +74,16 @@ class Fault:
         return True
 
     def notice(self, error: BaseException) -> None:
-        notice(error, self.told)
+        notice(error, self.errors)
         self.is_healed = True
 
 
-def notice(error: BaseException, told: Counter[str]) -> None:
-    """An error that says what is the matter; anything else is a failure of the store."""
+def notice(error: BaseException, errors: Counter[str]) -> None:
+    """Count an expected error; any other is a failure of the store."""
     for leaf in _leaves(error):
         if not isinstance(leaf, CLEAR):
             raise leaf
-        told[type(leaf).__name__] += 1
+        errors[type(leaf).__name__] += 1
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -95,7 +95,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 async def day(fault: Fault, empty: bytes, deeds: Sequence[str] = tuple(DEEDS)) -> dict[str, Any]:
-    """Every deed is repeated, with the same keys, until it is answered. Answers the story."""
+    """Repeat every deed, with the same keys, until it succeeds; returns the story."""
     disk = Disk(f"failing {id(fault)}", fault.call)
     driver, clock = Driver(disk.name, before=fault.statement, checkpoint_pages=30), ManualClock()
     with memory_folder() as folder:
@@ -106,7 +106,7 @@ async def day(fault: Fault, empty: bytes, deeds: Sequence[str] = tuple(DEEDS)) -
             for name in deeds:
                 await _until_answered(fault, stage, name)
             fault.is_healed, fault.deed = True, "story"
-            told = await story(stage)
+            result = await story(stage)
             await check_store(ocean._store, clock.now())
         finally:
             await ocean.close()
@@ -115,7 +115,7 @@ async def day(fault: Fault, empty: bytes, deeds: Sequence[str] = tuple(DEEDS)) -
             db.row_factory = sqlite3.Row
             assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
             check_tables(db, clock.now())
-    return told
+    return result
 
 
 async def _opened(fault: Fault, driver: Driver, path: Path, clock: ManualClock) -> Ocean:
@@ -141,12 +141,12 @@ async def _until_answered(fault: Fault, stage: Stage, name: str) -> None:
             return
         except (OceanError, ExceptionGroup) as error:
             fault.notice(error)
-            # Who could not give back what it had claimed holds it until its lock lapses.
+            # A process that could not give back a claimed run holds it until its lock lapses.
             stage.clock.advance(60_000)
 
 
 async def empty_database() -> bytes:
-    """With its schema, and nothing in it: what is failing is not the making of tables."""
+    """An empty database with its schema, so that creating the tables is not what fails."""
     with memory_folder() as folder:
         store = await open_store(f"sqlite:///{folder / FILE}", ManualClock())
         await store.close()
@@ -154,10 +154,10 @@ async def empty_database() -> bytes:
 
 
 async def ordinary_day(empty: bytes) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Its story, and the calls that its deeds make."""
+    """Return its story, and the calls that its deeds make."""
     fault = Fault()
-    told = await day(fault, empty)
-    return told, [call for call in fault.calls if call[0] != "story"]
+    result = await day(fault, empty)
+    return result, [call for call in fault.calls if call[0] != "story"]
 
 
 async def _main(asked: argparse.Namespace) -> None:
@@ -172,7 +172,7 @@ async def _main(asked: argparse.Namespace) -> None:
             assert await day(fault, empty) == wanted, "the story is another one"
         except BaseException as error:
             raise SystemExit(f"--from {nth} --how {asked.how}: {fault.failed[:1]}, then {error!r}") from error
-        struck[f"{fault.failed[:1]} → {dict(fault.told)}"] += 1
+        struck[f"{fault.failed[:1]} → {dict(fault.errors)}"] += 1
     took = time.monotonic() - began
     print(f"{len(chosen)} of {len(calls)} calls failed, {len(chosen) / took:.1f} days/s")  # noqa: T201
     for what, count in sorted(struck.items()):
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--how", choices=get_args(How), default="once")
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=1)
-    # What fails here is meant to, and is counted.
+    # Failures here are intended, and counted.
     logging.disable()
     anyio.run(_main, parser.parse_args())
 

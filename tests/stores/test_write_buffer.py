@@ -1,4 +1,4 @@
-"""What a transaction holds back, and what is known from earlier ones, is as good as what the tables say."""
+"""Buffered writes and cached rows have the same effect as reading the tables."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ from ocean.state.errors import LockLost
 from ocean.state.outcomes import Continue, Done, Ok, Outcome, Wait
 from ocean.state.records import Claim, ClogRecord, Run, RunStatus, changed
 from ocean.stores.sqlite.engine import group_commit
-from ocean.stores.sqlite.engine.cache import MOST_SESSIONS, AtWork, Known
+from ocean.stores.sqlite.engine.cache import MOST_SESSIONS, Cache, OpenTick
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
@@ -43,8 +43,8 @@ from tests.conformance.kit import (
 from tests.invariants import check_tables
 from tests.stores.dump import Tables, dump
 from tests.stores.dump import of_sqlite as database_of
-from tests.stores.group_items import ITEMS, OUTCOMES, Item, add_one, answer, items_of
-from tests.stores.test_groups import copy_of_the_scene, prepare_scene, together
+from tests.stores.group_verbs import ITEMS, OUTCOMES, Item, add_one, answer, items_of
+from tests.stores.test_group_commit import copy_of_the_scene, prepare_scene, together
 
 DICE = settings(
     max_examples=100,
@@ -54,28 +54,28 @@ DICE = settings(
 )
 
 
-class Forgetful(Known):
-    """Everything is read from the tables."""
+class Forgetful(Cache):
+    """A cache that is always empty: everything is read from the tables."""
 
     def begin(self, db: sqlite3.Connection) -> None:
         self.forget()
 
-    def get(self, run_id: str) -> AtWork | None:
+    def get(self, run_id: str) -> OpenTick | None:
         return None
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrongly taken for known often breaks a constraint, and each item is then done alone, from the tables."""
+    """A wrong cache entry often violates a constraint; the units then run alone, which would hide it."""
 
-    def alone(db: object, item: group_commit.Item, known: object, why: BaseException) -> None:
+    def alone(db: object, item: group_commit.QueuedUnit, known: object, why: BaseException) -> None:
         item.error = AssertionError(f"the group failed: {why!r}")
 
     monkeypatch.setattr(group_commit, "_run_alone", alone)
 
 
 def _plain_creation(run_id: str, priority: int, has_input: bool) -> Item:
-    """By an id that nobody has given: it need not be looked for."""
+    """With a generated id, for which no earlier run is looked up."""
     input = {"n": priority} if has_input else UNSET
     new = a_run(run_id, priority=priority, input=input)._replace(is_id_given=False)
     return lambda store, _: store.create_run(new, None)
@@ -90,7 +90,7 @@ def creations() -> st.SearchStrategy[list[Item]]:
 
 @dataclass
 class Story:
-    """New runs and other items, with a claim behind them; further items; and the commits of what was claimed."""
+    """New runs and other verbs, followed by a claim; further verbs; and the commits of what was claimed."""
 
     items: Sequence[Item]
     limit: int
@@ -100,29 +100,29 @@ class Story:
 
     async def apart(self) -> tuple[Any, Tables]:
         store, claims = await copy_of_the_scene()
-        database_of(store)._known = Forgetful()
-        answers = [await answer(item, store, claims) for item in self.items]
+        database_of(store)._cache = Forgetful()
+        results = [await answer(item, store, claims) for item in self.items]
         got = await store.claim_due(an_ask(limit=self.limit, slot=self.slot))
         rest = [*self.later, *_commits(got, self.outcomes)]
-        answers += [await answer(item, store, claims) for item in rest]
+        results += [await answer(item, store, claims) for item in rest]
         tables = await store.database.read(dump)
         await store.database.read(lambda db: check_tables(db, store.clock.now()))
         await store.close()
-        return (got, answers), tables
+        return (got, results), tables
 
     async def grouped(self) -> tuple[Any, Tables]:
         store, claims = await copy_of_the_scene()
         asked: list[Callable[[], Any]] = [partial(answer, item, store, claims) for item in self.items]
         asked.append(lambda: store.claim_due(an_ask(limit=self.limit, slot=self.slot)))
-        *answers, got = await together(store.database, asked)
-        answers += [await answer(item, store, claims) for item in self.later]
+        *results, got = await together(store.database, asked)
+        results += [await answer(item, store, claims) for item in self.later]
         commits: list[Callable[[], Any]] = [
             partial(answer, item, store, claims) for item in _commits(got, self.outcomes)
         ]
-        answers += await together(store.database, commits) if commits else []
+        results += await together(store.database, commits) if commits else []
         tables = await store.database.read(dump)
         await store.close()
-        return (got, answers), tables
+        return (got, results), tables
 
 
 def _commits(got: Any, outcomes: Sequence[Outcome]) -> list[Item]:
@@ -142,7 +142,7 @@ def _commits(got: Any, outcomes: Sequence[Outcome]) -> list[Item]:
     items_of(add_one),
     st.lists(st.sampled_from(OUTCOMES), min_size=1),
 )
-def test_a_claim_sees_what_its_group_holds_back_and_commits_need_not_look(
+def test_a_claim_sees_buffered_rows_of_its_group_and_commits_read_nothing(
     new: list[Item], items: list[Item], limit: int, slot: int, later: list[Item], outcomes: list[Outcome]
 ) -> None:
     prepare_scene()
@@ -160,7 +160,7 @@ def test_a_claim_sees_what_its_group_holds_back_and_commits_need_not_look(
 
 @pytest.fixture
 async def pair(tmp_path: Path, anyio_backend: Any) -> AsyncIterator[tuple[Store, Store]]:
-    """Two processes' stores on one file."""
+    """Two stores on one file, as of two processes."""
     clock = ManualClock()
     stores = [await open_store(f"sqlite:///{tmp_path / 'ocean.db'}", clock) for _ in range(2)]
     for store in stores:
@@ -171,7 +171,7 @@ async def pair(tmp_path: Path, anyio_backend: Any) -> AsyncIterator[tuple[Store,
 
 
 @pytest.mark.anyio
-async def test_what_another_process_has_written_is_not_taken_for_known(pair: tuple[Store, Store]) -> None:
+async def test_a_write_of_another_process_empties_the_cache(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     held = await claimed_run(ours)
     await theirs.deliver_signal(a_signal("r", 1), None)
@@ -182,10 +182,10 @@ async def test_what_another_process_has_written_is_not_taken_for_known(pair: tup
 
 
 @pytest.mark.anyio
-async def test_a_claim_may_have_to_look_after_it_has_taken_an_input_that_is_held_back(
+async def test_a_claim_can_read_the_inbox_after_it_has_taken_a_buffered_input(
     pair: tuple[Store, Store],
 ) -> None:
-    """Of the urgent run nothing need be looked for; of the other, an input is stored and another is held back."""
+    """Nothing of the urgent run is read; of the other, one input is stored and another is buffered."""
     ours = pair[0]
     await ours.create_run(a_run("urgent", priority=0), None)
     await pending(ours, "other")
@@ -208,7 +208,7 @@ async def test_a_claim_may_have_to_look_after_it_has_taken_an_input_that_is_held
 
 
 @pytest.mark.anyio
-async def test_the_last_cursor_is_known_until_another_process_writes(pair: tuple[Store, Store]) -> None:
+async def test_the_last_cursor_is_cached_until_another_process_writes(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     for store, run_id in ((ours, "a"), (ours, "b"), (theirs, "c"), (ours, "d")):
         await pending(store, run_id)
@@ -217,19 +217,19 @@ async def test_the_last_cursor_is_known_until_another_process_writes(pair: tuple
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
-async def test_a_clog_is_known_until_somebody_changes_it(pair: tuple[Store, Store], who: int) -> None:
+async def test_a_clog_is_cached_until_it_is_changed(pair: tuple[Store, Store], who: int) -> None:
     ours = pair[0]
     await claimed_run(ours)
     await pending(ours, "next")
     await pair[who].set_clog_paused(CLOG, True, None, None)
-    # In a transaction that is made anyway, so that it is not looked for before.
+    # In a transaction that is made in any case, so that the claim does not read before.
     made = [lambda: pending(ours, "more"), lambda: ours.claim_due(an_ask(run_id="next"))]
     assert (await together(database_of(ours), made))[1] == []
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
-async def test_a_session_is_known_until_somebody_deletes_it(pair: tuple[Store, Store], who: int) -> None:
+async def test_a_session_is_cached_until_it_is_deleted(pair: tuple[Store, Store], who: int) -> None:
     ours = pair[0]
     first = await pending(ours, "first")
     assert await _sessions_written(ours, "second") == 0
@@ -239,7 +239,7 @@ async def test_a_session_is_known_until_somebody_deletes_it(pair: tuple[Store, S
 
 
 async def _sessions_written(store: Store, run_id: str) -> int:
-    """By the creation of this run."""
+    """Created with this run."""
     ran: list[str] = []
     await database_of(store).on_writer(lambda db: db.set_trace_callback(ran.append))
     await pending(store, run_id)
@@ -248,12 +248,12 @@ async def _sessions_written(store: Store, run_id: str) -> int:
 
 
 @pytest.mark.anyio
-async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Store, Store]) -> None:
+async def test_a_session_of_a_refused_unit_is_not_cached(pair: tuple[Store, Store]) -> None:
     ours = pair[0]
     database = database_of(ours)
 
     def unit(transaction: Transaction) -> None:
-        transaction.hold("insert_session", "new", {"session_id": "new", "now": 1})
+        transaction.buffer("insert_session", "new", {"session_id": "new", "now": 1})
         raise LockLost("refused")
 
     async def fail() -> None:
@@ -265,8 +265,8 @@ async def test_a_session_of_a_unit_that_is_refused_is_not_known(pair: tuple[Stor
     assert (await the_run(ours, "later")).session_id == "new"
 
 
-def test_few_of_many_sessions_are_known() -> None:
-    known = Known()
+def test_the_number_of_cached_sessions_is_bounded() -> None:
+    known = Cache()
     known.learn_sessions(map(str, range(2 * MOST_SESSIONS)))
     known.learn_sessions(["last"])
     assert known.sessions == {"last"}
@@ -274,7 +274,7 @@ def test_few_of_many_sessions_are_known() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("maker", [0, 1], ids=["this process", "another"])
-async def test_who_was_known_to_be_childless_ends_the_child_it_has_now(pair: tuple[Store, Store], maker: int) -> None:
+async def test_a_run_cached_as_childless_ends_a_child_created_since(pair: tuple[Store, Store], maker: int) -> None:
     ours = pair[0]
     _, claims = await together(database_of(ours), [lambda: pending(ours), lambda: ours.claim_due(an_ask())])
     assert isinstance(claims, list)
@@ -284,7 +284,7 @@ async def test_who_was_known_to_be_childless_ends_the_child_it_has_now(pair: tup
 
 
 @pytest.mark.anyio
-async def test_a_run_that_another_process_has_taken_over_is_lost(pair: tuple[Store, Store]) -> None:
+async def test_a_cached_tick_that_another_process_took_over_cannot_commit(pair: tuple[Store, Store]) -> None:
     ours, theirs = pair
     held = await claimed_run(ours)
     assert isinstance(ours.clock, ManualClock)
@@ -298,7 +298,7 @@ async def test_a_run_that_another_process_has_taken_over_is_lost(pair: tuple[Sto
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("outcome", [Continue(1), Wait(for_ms=10), Ok(), Done(1)])
-async def test_a_tick_that_is_known_is_committed_without_a_look(pair: tuple[Store, Store], outcome: Outcome) -> None:
+async def test_a_cached_tick_is_committed_without_a_read(pair: tuple[Store, Store], outcome: Outcome) -> None:
     ours, _ = pair
     database = database_of(ours)
     _, claims = await together(database, [lambda: pending(ours), lambda: ours.claim_due(an_ask())])
@@ -312,7 +312,7 @@ async def test_a_tick_that_is_known_is_committed_without_a_look(pair: tuple[Stor
 
 
 @pytest.mark.anyio
-async def test_a_run_that_is_claimed_by_the_transaction_that_makes_it_is_written_once(
+async def test_a_run_claimed_by_the_transaction_that_creates_it_is_written_once(
     pair: tuple[Store, Store],
 ) -> None:
     ours, _ = pair
@@ -331,7 +331,7 @@ async def _created_plainly(store: Store) -> object:
 
 
 @pytest.mark.anyio
-async def test_a_run_that_was_deleted_is_known_no_longer(pair: tuple[Store, Store]) -> None:
+async def test_a_deleted_run_is_not_cached(pair: tuple[Store, Store]) -> None:
     ours, _ = pair
     held = await claimed_run(ours)
     await ours.delete_run("r", None, None)
@@ -341,24 +341,24 @@ async def test_a_run_that_was_deleted_is_known_no_longer(pair: tuple[Store, Stor
 
 
 @pytest.mark.anyio
-async def test_a_run_that_was_written_amid_a_unit_is_looked_for_again(pair: tuple[Store, Store]) -> None:
-    """The unit may yet be refused, and what it wrote be undone."""
+async def test_a_run_written_inside_a_unit_is_read_again(pair: tuple[Store, Store]) -> None:
+    """The unit may still be refused, and its writes be undone."""
     ours, _ = pair
     await claimed_run(ours)
 
     def unit(transaction: Transaction) -> Run | None:
-        run = transaction.saved("r")
+        run = transaction.known_run("r")
         assert run is not None
         transaction.save(changed(run, attempt=1))
-        transaction.look("SELECT 1")
-        return transaction.saved("r")
+        transaction.read("SELECT 1")
+        return transaction.known_run("r")
 
     assert await database_of(ours).write(unit) is None
 
 
 @pytest.mark.anyio
-async def test_conflicts_that_a_known_tick_has_met_are_known(pair: tuple[Store, Store]) -> None:
-    """Or the turn that it got because of them would stay for ever."""
+async def test_conflicts_of_a_cached_tick_are_seen(pair: tuple[Store, Store]) -> None:
+    """Otherwise the turn that it took because of them would never be released."""
     ours, _ = pair
     held = await claimed_run(ours)
     await ours.commit_call(a_call(writes((GLOBAL, 0, "1")), run_id=None))
@@ -377,7 +377,7 @@ async def _turns(store: Store) -> list[object]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("who", [0, 1], ids=["this process", "another"])
-async def test_that_nobody_has_a_turn_is_known_until_somebody_has(pair: tuple[Store, Store], who: int) -> None:
+async def test_the_absence_of_turns_is_cached_until_a_tick_takes_one(pair: tuple[Store, Store], who: int) -> None:
     ours = pair[0]
     held = await claimed_run(ours)
     await ours.commit_call(a_call(writes((GLOBAL, 0, "1")), run_id=None))
@@ -387,7 +387,7 @@ async def test_that_nobody_has_a_turn_is_known_until_somebody_has(pair: tuple[St
 
 
 @pytest.mark.anyio
-async def test_a_turn_that_is_given_back_by_a_unit_that_is_refused_is_still_there(pair: tuple[Store, Store]) -> None:
+async def test_a_turn_released_by_a_refused_unit_is_still_held(pair: tuple[Store, Store]) -> None:
     ours, _ = pair
     held = await claimed_run(ours)
     await ours.take_turn(held.lock, [GLOBAL])
@@ -403,13 +403,13 @@ async def test_a_turn_that_is_given_back_by_a_unit_that_is_refused_is_still_ther
 
 
 @pytest.mark.anyio
-async def test_after_a_statement_that_may_change_anything_nothing_is_known(pair: tuple[Store, Store]) -> None:
+async def test_an_unbuffered_statement_empties_the_cache(pair: tuple[Store, Store]) -> None:
     ours, _ = pair
     await claimed_run(ours)
 
     def unit(transaction: Transaction) -> Run | None:
-        assert transaction.saved("r") is not None
+        assert transaction.known_run("r") is not None
         transaction.execute("UPDATE runs SET attempt = 1")
-        return transaction.saved("r")
+        return transaction.known_run("r")
 
     assert await database_of(ours).write(unit) is None

@@ -1,4 +1,4 @@
-"""One connection to a database of its own, for tests that are not asynchronous: pure functions, asked in SQL."""
+"""One connection to a separate database, for synchronous tests that call pure SQL functions."""
 
 import asyncio
 import json
@@ -42,15 +42,15 @@ END $$;
 """
 
 
-class Asking:
-    """Whatever is asked is undone: the database stays empty."""
+class SqlCalls:
+    """Executes statements and rolls them back: the database stays empty."""
 
     def __init__(self, runner: asyncio.Runner, db: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._runner = runner
         self._db = db
 
     def __call__(self, *statements: tuple[str, Any]) -> Any:
-        """Each with one JSON value as `$1`, if any, in one transaction; the answer to the last, from JSON."""
+        """Execute statements, each with one JSON value as `$1` if any, in one transaction; returns the last value."""
         return self._runner.run(self._ask(statements))
 
     async def _ask(self, statements: tuple[tuple[str, Any], ...]) -> Any:
@@ -66,13 +66,13 @@ class Asking:
 
 
 @contextmanager
-def asking() -> Iterator[Asking]:
+def asking() -> Iterator[SqlCalls]:
     url = fresh_database()
     with asyncio.Runner() as runner:
         db = runner.run(asyncpg.connect(url))
         try:
             runner.run(db.execute(HELPERS))
-            yield Asking(runner, db)
+            yield SqlCalls(runner, db)
         finally:
             runner.run(db.close())
     return_database(url)

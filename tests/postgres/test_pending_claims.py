@@ -1,4 +1,4 @@
-"""Claims that are ordered: the transaction that makes something due claims it, and nothing claimed is forgotten."""
+"""Pending claims: the transaction that makes a run due also claims it, and no claim is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +19,7 @@ from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit, pending
 from tests.postgres.proxy import Cut, Proxy, proxied
 from tests.postgres.test_groups import Scene
 from tests.postgres.test_plain import ALMOST_ALL_PLAIN, arrange
-from tests.stores.group_items import Item, answer
+from tests.stores.group_verbs import Item, answer
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ WORD = "zanzibar"
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    """With a run that is idle."""
+    """A store with an idle run."""
     store = PostgresStore(url, SystemClock())
     await store.open()
     try:
@@ -51,16 +51,16 @@ async def test_a_signal_and_the_claim_of_its_run_are_one_statement(real_database
         await store.claim_due(an_ask(limit=2))
         claims: list[Claim] = []
         assert store.order_claims(an_ask(limit=2), claims.extend) is not None
-        before = store.link.round_trips
+        before = store.pool.round_trips
         receipt = await store.deliver_signal(a_signal("r", 7), None)
         (claim,) = claims
-        assert store.link.round_trips == before + 1
+        assert store.pool.round_trips == before + 1
         assert (receipt.status, claim.run.run_id, claim.inputs[0].body) == (RunStatus.PENDING, "r", 7)
         assert (await the_run(store, "r")).status is RunStatus.ACTIVE
         assert isinstance(await commit(store, claim, Done()), Committed)
 
 
-async def test_an_order_that_is_taken_back_claims_nothing(real_database: str) -> None:
+async def test_a_withdrawn_claim_claims_nothing(real_database: str) -> None:
     async with opened(real_database) as store:
         claims: list[Claim] = []
         order = store.order_claims(an_ask(), claims.extend)
@@ -71,12 +71,12 @@ async def test_an_order_that_is_taken_back_claims_nothing(real_database: str) ->
         assert not claims
 
 
-async def test_an_order_for_nothing_is_none(real_database: str) -> None:
+async def test_a_claim_with_limit_zero_is_not_pending(real_database: str) -> None:
     async with opened(real_database) as store:
         assert store.order_claims(an_ask(limit=0), list[Claim]().extend) is None
 
 
-async def test_an_order_stands_until_something_is_due(real_database: str) -> None:
+async def test_a_claim_stays_pending_until_something_is_due(real_database: str) -> None:
     async with opened(real_database) as store:
         claims: list[Claim] = []
         assert store.order_claims(an_ask(), claims.extend) is not None
@@ -88,7 +88,7 @@ async def test_an_order_stands_until_something_is_due(real_database: str) -> Non
 
 
 @pytest.mark.parametrize("cut", ["before", "after", "swallow"])
-async def test_the_claims_of_a_group_that_is_cut_off_are_found_out_with_it(real_database: str, cut: Cut) -> None:
+async def test_the_claims_of_a_group_that_is_cut_off_are_found_with_its_result(real_database: str, cut: Cut) -> None:
     async with cut_off(real_database) as (store, proxy):
         claims: list[Claim] = []
         assert store.order_claims(an_ask(), claims.extend) is not None
@@ -102,7 +102,7 @@ async def test_the_claims_of_a_group_that_is_cut_off_are_found_out_with_it(real_
         assert (ended.status, ended.tick) == (RunStatus.DONE, 1)
 
 
-async def test_whoever_is_cancelled_is_told_first_what_was_claimed(real_database: str) -> None:
+async def test_a_cancelled_withdrawal_first_reports_what_was_claimed(real_database: str) -> None:
     async with cut_off(real_database) as (store, proxy):
         claims: list[Claim] = []
         order = store.order_claims(an_ask(), claims.extend)
@@ -136,7 +136,7 @@ async def without(url: str, function: str) -> AsyncIterator[None]:
         await db.close()
 
 
-async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> None:
+async def test_no_verb_fails_because_of_a_claim_sent_with_it(real_database: str) -> None:
     async with opened(real_database) as store:
         await pending(store, "other")
         claims: list[Claim] = []
@@ -147,7 +147,7 @@ async def test_nobody_fails_for_a_claim_that_went_along(real_database: str) -> N
             assert (await the_run(store, "r")).status is RunStatus.PENDING
 
 
-async def test_a_signal_that_cannot_be_claimed_as_it_arrives_is_claimed_after_it(real_database: str) -> None:
+async def test_a_signal_that_cannot_be_claimed_on_arrival_is_claimed_afterwards(real_database: str) -> None:
     async with opened(real_database) as store:
         claims: list[Claim] = []
         assert store.order_claims(an_ask(), claims.extend) is not None
@@ -171,7 +171,7 @@ def scene() -> Iterator[Scene]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=ALMOST_ALL_PLAIN)
-def test_a_claim_along_with_a_group_is_the_claim_after_it(scene: Scene, items: list[Item]) -> None:
+def test_a_claim_sent_with_a_group_equals_a_claim_after_it(scene: Scene, items: list[Item]) -> None:
     ask = replace(an_ask(limit=9), slot=5)
 
     async def done(store: PostgresStore) -> list[object]:

@@ -1,4 +1,4 @@
-"""Connections that break under a write: what became of it is found out first, and then it happens once."""
+"""Connections that break during a write: its result is looked up first, so that it happens once."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,7 +14,7 @@ from tests.postgres.proxy import Cut, proxied
 pytestmark = pytest.mark.anyio
 
 SOON = "statement_ms=1000"
-"""A server that does not answer is given up before long."""
+"""A server that does not respond is given up soon."""
 Deed = Callable[[Desk], Coroutine[Any, Any, Any]]
 
 
@@ -28,7 +28,7 @@ async def write(desk: Desk) -> Any:
 
 
 async def claim(desk: Desk) -> Any:
-    return await desk.writing.claim({"words": ["zanzibar"]})
+    return await desk.batches.claim({"words": ["zanzibar"]})
 
 
 WROTE = {"write": {"word": "zanzibar", "request": None}, "claim": {"claims": ["zanzibar"], "again": False}}
@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("deed", [write, claim], ids=lambda deed: deed.__n
 
 
 async def tokens(url: str) -> list[bool]:
-    """Of each token that is known, whether it has an answer or is void."""
+    """For each stored token, whether it has a result or is void."""
     db = await asyncpg.connect(url)
     try:
         return [row[0] for row in await db.fetch("SELECT answer IS NOT NULL FROM ocean_groups ORDER BY 1")]
@@ -46,19 +46,19 @@ async def tokens(url: str) -> list[bool]:
 
 @both
 @pytest.mark.parametrize("cut", ["before", "after", "swallow"])
-async def test_what_is_cut_off_happens_once(url: str, deed: Deed, cut: Cut) -> None:
+async def test_a_write_that_is_cut_off_happens_once(url: str, deed: Deed, cut: Cut) -> None:
     async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there) as d:
         proxy.arm(cut, b"zanzibar")
         assert await deed(d) == WROTE[deed.__name__]
         assert proxy.has_cut.is_set()
         assert await words_in(url) == ["zanzibar"]
-        # After the commit there is one token, and it was asked for; before it, that one is void and there is another.
+        # After the commit there is one token, which was looked up; before it, that token is void and there is another.
         assert await tokens(url) == ([True] if cut == "after" else [False, True])
-        assert d.link.round_trips == (2 if cut == "after" else 3)
+        assert d.pool.round_trips == (2 if cut == "after" else 3)
 
 
 @both
-async def test_a_request_that_arrives_after_it_was_given_up_changes_nothing(url: str, deed: Deed) -> None:
+async def test_a_statement_that_arrives_after_its_token_is_void_changes_nothing(url: str, deed: Deed) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("late", b"zanzibar")
         assert await deed(d) == WROTE[deed.__name__]
@@ -69,8 +69,8 @@ async def test_a_request_that_arrives_after_it_was_given_up_changes_nothing(url:
 
 
 @both
-async def test_a_request_that_arrives_while_it_is_asked_for_happens_once(url: str, deed: Deed) -> None:
-    """Cut off, but still at work behind a lock: whoever asks for it waits for its end."""
+async def test_a_statement_that_arrives_during_the_lookup_happens_once(url: str, deed: Deed) -> None:
+    """Cut off, but still waiting for a lock on the server: looking up its token waits for its end."""
     db = await asyncpg.connect(url)
     async with (
         proxied(url) as (there, proxy),
@@ -82,14 +82,14 @@ async def test_a_request_that_arrives_while_it_is_asked_for_happens_once(url: st
         tasks.start_soon(deed, d)
         await blocked(url, 1)
         proxy.cut_all()
-        # Whoever asks what became of a group queues up behind it; a claim has no lock, and is void then.
+        # Looking up a group waits for its lock; a claim has no lock, so it becomes void.
         await blocked(url, 2)
     await db.close()
     assert await words_in(url) == ["zanzibar"]
 
 
 async def blocked(url: str, count: int) -> None:
-    """Until the server says that so many wait for a lock."""
+    """Wait until `count` server processes wait for a lock."""
     db = await asyncpg.connect(url)
     waiting = 0
     with anyio.fail_after(20):
@@ -100,7 +100,7 @@ async def blocked(url: str, count: int) -> None:
     await db.close()
 
 
-async def test_a_question_that_is_lost_too_is_asked_again(url: str) -> None:
+async def test_a_lookup_that_is_lost_too_is_repeated(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("after", b"zanzibar")
         async with anyio.create_task_group() as tasks:
@@ -111,7 +111,7 @@ async def test_a_question_that_is_lost_too_is_asked_again(url: str) -> None:
         assert await words_in(url) == ["zanzibar"]
 
 
-async def test_a_group_that_is_lost_is_found_whole(url: str) -> None:
+async def test_the_result_of_a_lost_group_is_found_whole(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("after", b"w3")
         answers: list[str] = []
@@ -127,12 +127,12 @@ async def test_a_group_that_is_lost_is_found_whole(url: str) -> None:
 
 
 @both
-async def test_a_server_that_stays_away_is_said_and_nothing_was_done(url: str, deed: Deed) -> None:
-    async with proxied(url) as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+async def test_an_unreachable_server_raises_store_busy_and_nothing_was_done(url: str, deed: Deed) -> None:
+    async with proxied(url) as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         proxy.is_down = True
         proxy.cut_all()
         for ask in (d.words, lambda: deed(d)):
-            # The first finds that the connection is gone; the second has none to be sent on.
+            # The first finds that the connection is lost; the second finds no server to connect to.
             with pytest.raises(StoreBusy) as refused:
                 await ask()
         assert "cannot be reached" in str(refused.value)
@@ -142,18 +142,18 @@ async def test_a_server_that_stays_away_is_said_and_nothing_was_done(url: str, d
 
 
 @both
-async def test_what_was_lost_with_a_server_that_stays_away_is_said_to_be_unknown(url: str, deed: Deed) -> None:
-    async with proxied(url) as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+async def test_a_write_lost_with_a_server_that_stays_away_is_reported_as_unknown(url: str, deed: Deed) -> None:
+    async with proxied(url) as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         proxy.arm("after", b"zanzibar")
         proxy.is_down_once_cut = True
-        with pytest.raises(StoreBusy, match="is not known"):
+        with pytest.raises(StoreBusy, match="may stand"):
             await deed(d)
         assert await words_in(url) == ["zanzibar"]
 
 
 @both
-async def test_a_connection_that_died_without_a_word_is_left_for_another(url: str, deed: Deed) -> None:
-    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, patience_ms=(0, 10)) as d:
+async def test_a_connection_that_died_silently_is_replaced(url: str, deed: Deed) -> None:
+    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, retry_pauses_ms=(0, 10)) as d:
         assert await d.words() == []
         proxy.freeze(b"")
         assert await deed(d) == WROTE[deed.__name__]
@@ -161,19 +161,19 @@ async def test_a_connection_that_died_without_a_word_is_left_for_another(url: st
 
 
 @both
-async def test_a_server_that_only_reads_any_more_is_left_for_another(url: str, deed: Deed) -> None:
-    """As after a failover: the connection is in order, and leads to the wrong server."""
-    async with desk(f"{url}?pool=1", patience_ms=(0, 10)) as d:
-        await d.link.read(lambda db: db.execute("SET default_transaction_read_only = on"))
+async def test_a_server_that_became_read_only_is_left_for_another(url: str, deed: Deed) -> None:
+    """As after a failover: the connection works, but leads to the wrong server."""
+    async with desk(f"{url}?pool=1", retry_pauses_ms=(0, 10)) as d:
+        await d.pool.read(lambda db: db.execute("SET default_transaction_read_only = on"))
         assert await deed(d) == WROTE[deed.__name__]
         assert await words_in(url) == ["zanzibar"]
 
 
 @both
-async def test_a_server_that_swallows_everything_is_given_up_in_time(url: str, deed: Deed) -> None:
-    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, patience_ms=(0,) * 100) as d:
+async def test_a_server_that_never_responds_is_given_up_in_time(url: str, deed: Deed) -> None:
+    async with proxied(f"{url}?{SOON}") as (there, proxy), desk(there, retry_pauses_ms=(0,) * 100) as d:
         proxy.is_black_hole = True
-        with anyio.fail_after(20), pytest.raises(StoreBusy, match="is not known"):
+        with anyio.fail_after(20), pytest.raises(StoreBusy, match="may stand"):
             await deed(d)
         proxy.is_black_hole = False
         proxy.cut_all()

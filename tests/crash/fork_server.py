@@ -1,7 +1,7 @@
-"""A process that has imported everything once, and forks a victim whenever it is asked to.
+"""A process that has imported everything once, and forks a victim on request.
 
-Most of a victim's short life would otherwise be spent importing. It has no threads and no database open, so a fork
-of it is as good as a new process. It ends when the test process closes its end of the socket.
+Otherwise a victim would spend most of its time importing. The process has no threads and no open database, so a fork
+of it equals a new process. It ends when the test process closes its end of the socket.
 """
 
 import json

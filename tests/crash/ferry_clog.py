@@ -1,4 +1,4 @@
-"""The clog that is killed: it says where it is at every point of a tick, to whoever listens."""
+"""The clog whose processes are killed: it reports every point of a tick to a callback."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from typing import Any
 from ocean import Clog, Done, Ok, Outcome, Tick
 
 TICK_MS = 77_777
-"""An odd time limit, by which a clock can tell the handler's limit from every other timer."""
+"""An unusual time limit, by which a clock recognizes the handler's limit among other timers."""
 
 At = Callable[[str, Tick], None]
 Linger = Callable[[Tick], Awaitable[None]]
@@ -33,7 +33,7 @@ async def not_at_all(tick: Tick) -> None:
 
 
 def note(history: Path, *words: Any) -> None:
-    """One line for good: written before the next thing happens, whole, whoever else writes."""
+    """Append one line atomically, before anything else happens; other processes may write at the same time."""
     file = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, (" ".join(map(str, words)) + "\n").encode())
@@ -48,7 +48,7 @@ def noted(history: Path, first: str) -> list[list[str]]:
 
 
 def ferry(history: Path, at: At = nowhere, *, linger: Linger = not_at_all, lock_ms: int = 30_000) -> Clog:
-    """Adds each input's cargo to its run's row, and one crossing to the session's; ends after a `last` one."""
+    """Adds each input's cargo to its run's row, and one crossing to the session's; ends after a `last` input."""
     clog = Clog("ferry", lock_ms=lock_ms, tick_ms=TICK_MS)
 
     @clog.on_advance
@@ -65,7 +65,7 @@ def ferry(history: Path, at: At = nowhere, *, linger: Linger = not_at_all, lock_
         paid_by = await tick.step("pay", pay)
         at(STEPPED, tick)
         await tick.stream("splash", {"by": os.getpid()})
-        # What was streamed is stored before a later step's result.
+        # Streamed events are stored before a later step's result.
         await tick.step("look back", lambda key: None)
         at(STREAMED, tick)
 

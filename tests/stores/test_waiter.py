@@ -1,4 +1,4 @@
-"""Who waits for an answer that must be known."""
+"""Waiting for a result that must be known."""
 
 import asyncio
 
@@ -13,11 +13,11 @@ pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
 
 
-async def test_who_is_cancelled_by_a_scope_waits_on_and_hears_of_it_afterwards() -> None:
+async def test_a_waiter_in_a_cancelled_scope_waits_and_is_cancelled_afterwards() -> None:
     waiter, heard = Waiter(), []
 
     async def wait() -> None:
-        await waiter.told()
+        await waiter.wait()
         heard.append("told")
         await anyio.lowlevel.checkpoint()
         heard.append("not cancelled")
@@ -30,15 +30,15 @@ async def test_who_is_cancelled_by_a_scope_waits_on_and_hears_of_it_afterwards()
             with anyio.CancelScope(shield=True):
                 await anyio.wait_all_tasks_blocked()
             assert heard == []
-            waiter.tell()
+            waiter.set()
     assert heard == ["told"]
 
 
-async def test_one_that_is_told_in_the_round_in_which_it_is_cancelled_is_told() -> None:
+async def test_a_waiter_set_in_the_round_of_its_cancellation_returns() -> None:
     waiter, heard = Waiter(), []
 
     async def wait() -> None:
-        await waiter.told()
+        await waiter.wait()
         heard.append("told")
 
     with anyio.fail_after(PATIENCE_S):
@@ -46,12 +46,12 @@ async def test_one_that_is_told_in_the_round_in_which_it_is_cancelled_is_told() 
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
-            waiter.tell()
+            waiter.set()
     assert heard == ["told"]
 
 
-async def test_whoever_cancels_the_task_itself_is_heard_at_once() -> None:
-    task = asyncio.ensure_future(Waiter().told())
+async def test_cancelling_the_task_itself_raises_at_once() -> None:
+    task = asyncio.ensure_future(Waiter().wait())
     await anyio.wait_all_tasks_blocked()
     task.cancel()
     with anyio.fail_after(PATIENCE_S), pytest.raises(asyncio.CancelledError):

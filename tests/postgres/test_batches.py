@@ -1,4 +1,4 @@
-"""Groups of writes: what queues up travels together, and nobody pays for another's refusal."""
+"""Groups of writes: queued verbs are sent together, and none fails because another is refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from ocean import StoreBusy, StoreUnusable
 from ocean.kernel.store import Request
 from ocean.state.errors import InvalidValue, RunNotFound, StoreFailed
-from ocean.stores.postgres.client.batches import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Guesses
+from ocean.stores.postgres.client.batches import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Predictions
 from tests.postgres.notes import Desk, desk, notes_database, words_in
 from tests.postgres.proxy import proxied
 
@@ -24,13 +24,13 @@ def url() -> str:
 
 async def outcome_of(desk: Desk, verb: str, args: Any) -> Any:
     try:
-        return await desk.writing.write(verb, args)
+        return await desk.batches.write(verb, args)
     except Exception as error:
         return error
 
 
 async def together(desk: Desk, *items: tuple[str, Any]) -> list[Any]:
-    """What becomes of each, when all are asked for at once."""
+    """Send all verbs at once; returns their results or errors."""
     outcomes: list[Any] = [None] * len(items)
 
     async def one(place: int, verb: str, args: Any) -> None:
@@ -46,14 +46,14 @@ def notes(*words: str) -> list[tuple[str, Any]]:
     return [("note", {"word": word}) for word in words]
 
 
-async def test_a_verb_gets_its_answer_and_hands_on_its_request(url: str) -> None:
+async def test_a_verb_returns_its_result_and_passes_its_request(url: str) -> None:
     async with desk(url) as d:
-        answer = await d.writing.write("note", {"word": "a"}, Request("key", "hash"))
+        answer = await d.batches.write("note", {"word": "a"}, Request("key", "hash"))
         assert answer == {"word": "a", "request": ["key", "hash"]}
         assert await words_in(url) == ["a"]
 
 
-async def test_many_leave_while_another_group_is_on_its_way(url: str) -> None:
+async def test_a_large_group_is_sent_while_another_is_in_flight(url: str) -> None:
     words = [f"w{number}" for number in range(AHEAD)]
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
@@ -69,7 +69,7 @@ async def test_many_leave_while_another_group_is_on_its_way(url: str) -> None:
         assert await words_in(url) == [*words, "first"]
 
 
-async def test_many_that_a_group_has_no_room_for_leave_right_after_it(url: str) -> None:
+async def test_verbs_that_do_not_fit_into_a_group_are_sent_right_after_it(url: str) -> None:
     words = [f"w{number:02}" for number in range(GROUP_LIMIT + AHEAD)]
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"w00")
@@ -82,14 +82,14 @@ async def test_many_that_a_group_has_no_room_for_leave_right_after_it(url: str) 
             proxy.lets_go.set()
 
 
-@pytest.mark.parametrize(("count", "is_guessing"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "guesses"])
-async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
-    url: str, count: int, is_guessing: bool
+@pytest.mark.parametrize(("count", "is_predicting"), [(AHEAD - 1, False), (AHEAD, True)], ids=["few", "predictions"])
+async def test_few_verbs_and_those_that_predict_wait_for_the_group_in_flight(
+    url: str, count: int, is_predicting: bool
 ) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
 
         async def note(word: str) -> None:
-            await d.writing.write("note", {"word": word}, is_guessing=is_guessing)
+            await d.batches.write("note", {"word": word}, is_predicting=is_predicting)
 
         proxy.arm("held", b"first")
         async with anyio.create_task_group() as tasks:
@@ -103,7 +103,7 @@ async def test_few_and_whoever_guesses_wait_for_the_group_that_is_on_its_way(
         assert (await words_in(url))[0] == "first"
 
 
-async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_order(url: str) -> None:
+async def test_verbs_queued_while_a_group_is_in_flight_share_the_next_in_order(url: str) -> None:
     words = [f"w{number}" for number in range(20)]
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
@@ -114,11 +114,11 @@ async def test_what_queues_up_while_a_group_is_on_its_way_shares_the_next_in_ord
                 tasks.start_soon(d.note, word)
             await anyio.wait_all_tasks_blocked()
             proxy.lets_go.set()
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 21)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, 21)
         assert await words_in(url) == ["first", *words]
 
 
-async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_more_to_say(url: str) -> None:
+async def test_verbs_queued_meanwhile_share_a_group_with_those_of_callers_just_woken(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
 
         async def two(word: str) -> None:
@@ -133,31 +133,31 @@ async def test_who_came_meanwhile_leaves_with_those_who_were_answered_and_have_m
             tasks.start_soon(d.note, "meanwhile")
             await anyio.wait_all_tasks_blocked()
             proxy.lets_go.set()
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, 5)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, 5)
 
 
-async def test_a_sender_that_is_cancelled_between_groups_leaves_the_way_open(url: str) -> None:
+async def test_a_sender_cancelled_between_groups_does_not_block_the_next(url: str) -> None:
     cancelled: list[bool] = []
     async with desk(url) as d:
 
         async def note(word: str) -> None:
             await d.note(word)
-            cancelled.extend(sender.cancel() for sender in d.writing._senders)
+            cancelled.extend(sender.cancel() for sender in d.batches._senders)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(note, "a")
             tasks.start_soon(note, "b")
         assert True in cancelled
-        assert not d.writing._is_gathering
+        assert not d.batches._is_gathering
         await d.note("c")
         assert await words_in(url) == ["a", "b", "c"]
 
 
-async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand(url: str) -> None:
+async def test_a_verb_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand(url: str) -> None:
     async with desk(url) as d:
         items = [*notes("a"), ("refuse", {"word": "b"}), *notes("c"), ("fail", {"word": "d"}), ("wait", {"word": "e"})]
         a, b, c, failed, waited, f = await together(d, *items, *notes("f"))
-        assert d.writing.batch_sizes.count == 1
+        assert d.batches.batch_sizes.count == 1
         assert [answer["word"] for answer in (a, c, f)] == ["a", "c", "f"]
         assert isinstance(b, RunNotFound)
         assert b.details["run_id"] == "b"
@@ -167,7 +167,7 @@ async def test_one_that_is_refused_or_fails_leaves_no_trace_and_the_others_stand
 
 
 @pytest.mark.parametrize("word", ["\0", "\ud800"], ids=["NUL", "half a character"])
-async def test_one_that_cannot_even_be_sent_fails_alone(url: str, word: str) -> None:
+async def test_a_verb_that_cannot_be_encoded_fails_alone(url: str, word: str) -> None:
     async with desk(url) as d:
         a, b, c = await together(d, *notes("a", word, "c"))
         assert [a["word"], c["word"]] == ["a", "c"]
@@ -175,8 +175,8 @@ async def test_one_that_cannot_even_be_sent_fails_alone(url: str, word: str) -> 
         assert await words_in(url) == ["a", "c"]
 
 
-async def test_a_function_that_raises_costs_its_own_caller_only(url: str) -> None:
-    def broken(guesses: Guesses) -> Any:
+async def test_a_function_that_raises_fails_only_for_its_caller(url: str) -> None:
+    def broken(predictions: Predictions) -> Any:
         raise KeyError("mine")
 
     async with desk(url) as d:
@@ -186,38 +186,38 @@ async def test_a_function_that_raises_costs_its_own_caller_only(url: str) -> Non
         assert await words_in(url) == ["a", "c"]
 
 
-def turning(addition: str) -> Callable[[Guesses], Any]:
-    def turn(guesses: Guesses) -> Any:
-        before = guesses.get("page", "") or ""
-        guesses["page"] = before + addition
+def turning(addition: str) -> Callable[[Predictions], Any]:
+    def turn(predictions: Predictions) -> Any:
+        before = predictions.get("page", "") or ""
+        predictions["page"] = before + addition
         return {"before": before, "after": before + addition}
 
     return turn
 
 
-async def test_functions_build_on_what_those_before_them_in_the_group_will_have_done(url: str) -> None:
+async def test_functions_see_the_predicted_rows_of_earlier_verbs_in_the_group(url: str) -> None:
     async with desk(url) as d:
         answers = await together(d, *[("turn", turning(str(number % 10))) for number in range(40)])
-        assert d.writing.batch_sizes.count == 1
+        assert d.batches.batch_sizes.count == 1
         assert answers[-1] == {"text": "0123456789" * 4}
 
 
-async def test_guesses_end_with_their_group(url: str) -> None:
+async def test_predictions_end_with_their_group(url: str) -> None:
     async with desk(url) as d:
-        await d.writing.write("turn", turning("a"))
-        assert await d.writing.write("turn", turning("b")) == {"stale": "a"}
+        await d.batches.write("turn", turning("a"))
+        assert await d.batches.write("turn", turning("b")) == {"stale": "a"}
 
 
 async def test_a_group_is_limited_in_number_and_in_size(url: str) -> None:
     async with desk(url) as d:
         await together(d, *notes(*(f"w{number}" for number in range(GROUP_LIMIT + 6))))
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (2, GROUP_LIMIT + 6)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (2, GROUP_LIMIT + 6)
         third = "x" * (GROUP_CHARACTERS // 3)
         await together(d, *notes(third, third, third, third))
-        assert (d.writing.batch_sizes.count, d.writing.batch_sizes.sum) == (4, GROUP_LIMIT + 10)
+        assert (d.batches.batch_sizes.count, d.batches.batch_sizes.sum) == (4, GROUP_LIMIT + 10)
 
 
-async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str) -> None:
+async def test_only_a_group_that_changed_something_is_noticed_and_stored(url: str) -> None:
     db = await asyncpg.connect(url)
     kept = "SELECT count(*) FROM ocean_groups"
     async with desk(url) as d:
@@ -226,14 +226,14 @@ async def test_only_a_group_that_changed_something_is_noticed_and_kept(url: str)
         assert (d.noticed, await db.fetchval(kept)) == ([], 0)
         await together(d, ("refuse", {"word": "a"}), *notes("b"))
         assert (len(d.noticed), await db.fetchval(kept)) == (1, 1)
-        await d.writing.claim({"words": []})
+        await d.batches.claim({"words": []})
         assert len(d.noticed) == 1
-        await d.writing.claim({"words": ["c"]})
+        await d.batches.claim({"words": ["c"]})
         assert (len(d.noticed), await db.fetchval(kept)) == (2, 2)
     await db.close()
 
 
-async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str) -> None:
+async def test_old_tokens_are_deleted(url: str) -> None:
     db = await asyncpg.connect(url)
     await db.execute(
         "INSERT INTO ocean_groups (token, at, answer)"
@@ -242,8 +242,8 @@ async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str)
     )
     async with desk(url) as d:
         for number in range(4):
-            # A few with each: it is nobody's work to sweep them all.
-            await (d.note("a") if number % 2 else d.writing.claim({"words": ["b"]}))
+            # Each statement deletes a few, so that none has to delete them all.
+            await (d.note("a") if number % 2 else d.batches.claim({"words": ["b"]}))
     left = await db.fetch("SELECT token FROM ocean_groups WHERE token LIKE 'old%' OR token = 'void'")
     assert [row["token"] for row in left] == ["void"]
     await db.close()
@@ -251,19 +251,19 @@ async def test_tokens_are_forgotten_when_nobody_asks_for_them_any_more(url: str)
 
 async def test_a_claim_may_be_refused(url: str) -> None:
     async with desk(url) as d:
-        with pytest.raises(InvalidValue, match="'a' is not external"):
-            await d.writing.claim({"refused": "not_leased", "facts": {"clog_id": "a"}})
+        with pytest.raises(InvalidValue, match="clog 'a' must be external"):
+            await d.batches.claim({"refused": "not_leased", "facts": {"clog_id": "a"}})
 
 
 async def test_a_group_is_one_statement_and_so_is_a_claim(url: str) -> None:
     async with desk(url) as d:
         await together(d, *notes("a", "b", "c"))
-        assert d.link.round_trips == 1
-        await d.writing.claim({"words": ["d"]})
-        assert d.link.round_trips == 2
+        assert d.pool.round_trips == 1
+        await d.batches.claim({"words": ["d"]})
+        assert d.pool.round_trips == 2
 
 
-async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
+async def test_a_cancelled_caller_still_gets_the_result(url: str) -> None:
     heard: list[Any] = []
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
@@ -276,7 +276,7 @@ async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
                 heard.append(await d.note("second"))
 
             async def claim() -> None:
-                heard.append(await d.writing.claim({"words": ["third"]}))
+                heard.append(await d.batches.claim({"words": ["third"]}))
 
             tasks.start_soon(note)
             await proxy.has_cut.wait()
@@ -289,7 +289,7 @@ async def test_a_cancelled_caller_learns_what_became_of_it(url: str) -> None:
         assert sorted(await words_in(url)) == ["first", "second", "third"]
 
 
-async def test_what_has_queued_up_is_done_before_the_end_and_nothing_after_it(url: str) -> None:
+async def test_queued_verbs_are_finished_before_it_closes_and_none_after_it(url: str) -> None:
     async with proxied(url) as (there, proxy), anyio.create_task_group() as tasks:
         async with desk(there) as d:
             proxy.arm("held", b"first")
@@ -301,7 +301,7 @@ async def test_what_has_queued_up_is_done_before_the_end_and_nothing_after_it(ur
         with pytest.raises(StoreUnusable, match="closed"):
             await d.note("third")
         with pytest.raises(StoreUnusable, match="closed"):
-            await d.writing.claim({"words": ["third"]})
+            await d.batches.claim({"words": ["third"]})
     assert await words_in(url) == ["first", "second"]
 
 
@@ -312,7 +312,7 @@ async def test_a_claim_waits_for_no_writer(url: str) -> None:
         tasks.start_soon(d.note, "written")
         await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(20):
-            assert (await d.writing.claim({"words": ["claimed"]}))["claims"] == ["claimed"]
+            assert (await d.batches.claim({"words": ["claimed"]}))["claims"] == ["claimed"]
         assert await words_in(url) == ["claimed"]
     assert await words_in(url) == ["claimed", "written"]
     await db.close()

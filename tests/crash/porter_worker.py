@@ -1,4 +1,4 @@
-"""Leased work that is killed: a worker outside says where it is at every point of a lease."""
+"""The external worker that is killed: it reports every point of a lease to a callback."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def porter() -> Clog:
 
 
 async def carry(ocean: Ocean, lease: Lease, at: At) -> None:
-    """Add the input's cargo to the row and end the run, once; what is lost is left to whoever has it."""
+    """Add the input's cargo to the row and end the run, once; a lost lease is left to its new holder."""
     try:
         at(LEASED, lease)
         await ocean.renew_work(lease.lease_id, events=[("carrying", {"by": lease.worker_id})])

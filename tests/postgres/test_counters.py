@@ -1,4 +1,4 @@
-"""The arithmetic of counters in SQL is the one in Python, up to the largest numbers that either takes."""
+"""The arithmetic of counters is the same in SQL and in Python, up to the largest numbers that either accepts."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ocean.state.counters import MOST, MOST_OWED, MOST_UNITS, Counter, CounterKind, Take, decide, reserve
 from ocean.state.errors import InvalidValue
-from tests.postgres.asking import Asking, asking
+from tests.postgres.sql_calls import SqlCalls, asking
 
 compared = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -23,14 +23,14 @@ AMOUNTS = st.integers(1, 5) | st.integers(1, MOST) | st.integers(MOST - 2, MOST)
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
+def ask() -> Iterator[SqlCalls]:
     with asking() as found:
         yield found
 
 
 @st.composite
 def rates(draw: st.DrawFn) -> tuple[int, int]:
-    """Limit and `per_ms` of a steady counter: their product has a limit of its own."""
+    """Limit and `per_ms` of a steady counter: their product is limited, too."""
     limit = draw(AMOUNTS)
     return limit, min(draw(AMOUNTS), MOST_UNITS // limit)
 
@@ -75,7 +75,7 @@ def row(counter: Counter | None, key: str = "k") -> dict[str, Any] | None:
 @given(given=cases())
 @example(given=[(Counter(CounterKind.TOTAL, MOST, NOW), Take("k", 1), NOW)])
 @example(given=[(Counter(CounterKind.TOTAL, MOST - 1, NOW), Take("k", 1), NOW)])
-def test_a_take_is_answered_alike(ask: Asking, given: list[tuple[Counter | None, Take, int]]) -> None:
+def test_a_take_has_the_same_result(ask: SqlCalls, given: list[tuple[Counter | None, Take, int]]) -> None:
     sent = [(row(counter), asdict(take), now) for counter, take, now in given]
     asked = """SELECT jsonb_agg(pg_temp.decided(c->0, c->1, (c->>2)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
@@ -94,7 +94,7 @@ def test_a_take_is_answered_alike(ask: Asking, given: list[tuple[Counter | None,
 
 @compared
 @given(cases())
-def test_a_counter_is_over_at_the_same_time(ask: Asking, given: list[tuple[Counter | None, Take, int]]) -> None:
+def test_a_counter_expires_at_the_same_time(ask: SqlCalls, given: list[tuple[Counter | None, Take, int]]) -> None:
     stored = [counter for counter, _, _ in given if counter is not None]
     asked = """SELECT jsonb_agg(ocean_counter_expires_at(c.kind, c.used, c.at, c.per_ms, c.rate) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(v, place),
@@ -104,7 +104,7 @@ def test_a_counter_is_over_at_the_same_time(ask: Asking, given: list[tuple[Count
 
 @compared
 @given(cases([CounterKind.STEADY]))
-def test_tokens_are_promised_for_the_same_time(ask: Asking, given: list[tuple[Counter | None, Take, int]]) -> None:
+def test_tokens_are_reserved_for_the_same_time(ask: SqlCalls, given: list[tuple[Counter | None, Take, int]]) -> None:
     given = [(counter, replace(take, key=f"k{place}"), now) for place, (counter, take, now) in enumerate(given)]
     rows = [found for counter, take, _ in given if (found := row(counter, take.key))]
     sent = [(asdict(take), now) for _, take, now in given if take.n]
