@@ -22,7 +22,7 @@ class Commits(Listener):
 
     def __init__(self, ocean: Ocean) -> None:
         self.tell: Callable[[TickSeen], object] = lambda seen: None
-        ocean.observed.tell(self)
+        ocean.observed.add_listener(self)
 
     def expect(self, count: int, outcome: str = "done") -> Countdown:
         """So many ticks with that outcome."""

@@ -12,8 +12,7 @@ from ocean.http.framework.query_strings import SIDES
 from ocean.http.framework.wire import camel
 from ocean.http.routes import TABLE
 from ocean.mcp.in_process import Asked
-from ocean.state.errors import InvalidValue
-from ocean.state.names import near_name
+from ocean.state.errors import InvalidValue, near_name
 from ocean.state.values import shown
 
 REQUEST_KEY = "idempotencyKey"

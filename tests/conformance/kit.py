@@ -3,18 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from ocean.kernel.arguments import UNSET, new_run, new_signal
-from ocean.kernel.store import (
-    CallCommit,
-    ClaimableClog,
-    ClaimAsk,
-    Committed,
-    Request,
-    RowsAsk,
-    Store,
-    TickAnswer,
-    TickCommit,
-)
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import new_run, new_signal
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, Committed, RowsAsk, TickAnswer, TickCommit
+from ocean.kernel.store.runs import CallCommit, Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
 from ocean.state.filters import FeedFilter

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import LeaseAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import LeaseAsk
 from ocean.state.access import ApiKey
 from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock

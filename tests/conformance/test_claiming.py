@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.store import Committed, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed
 from ocean.state.backoff import RetryPolicy
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
 from ocean.state.records import ClogRecord, Ending, RunStatus

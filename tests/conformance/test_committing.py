@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import Committed, Contended, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
 from ocean.state.effects import CancelTimer, Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.errors import ClogError, SignalRefused
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait

@@ -2,7 +2,10 @@
 
 import pytest
 
-from ocean.kernel.store import CallConflict, CallDone, Committed, Contended, Request, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import CallConflict, CallDone, Request
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import Effects
 from ocean.state.errors import InvalidValue, RequestKeyReused, RunEnded

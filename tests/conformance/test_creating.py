@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects
 from ocean.state.errors import DedupeKeyReused, InvalidValue, RequestKeyReused, RunExists, UnknownClog
 from ocean.state.outcomes import Ok

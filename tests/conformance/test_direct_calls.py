@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import CallConflict, CallDone, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import CallConflict, CallDone, Request
 from ocean.state.effects import Effects, NewEvent, SetTimer
 from ocean.state.errors import RequestKeyReused, RunEnded
 from ocean.state.outcomes import Done

@@ -2,7 +2,9 @@
 
 import pytest
 
-from ocean.kernel.store import Request, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects, NewEvent
 from ocean.state.filters import FeedFilter
 from ocean.state.outcomes import Continue, Done, Ok

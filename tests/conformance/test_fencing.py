@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ocean.kernel.store import Committed, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed
 from ocean.state.effects import Effects, NewEvent, SetTimer
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.arguments import new_run
+from ocean.kernel.new_runs import new_run
 from ocean.kernel.store import Store
 from ocean.state.effects import CancelTimer, Effects, NewRun, SetTimer
 from ocean.state.records import ClogRecord, Key, KeyInfo, RunStatus

@@ -5,7 +5,9 @@ from typing import Any, Literal
 
 import pytest
 
-from ocean.kernel.store import Contended, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Contended
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, SetTimer

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.store import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.errors import InvalidValue, LeaseCompleted, LeaseLost, RequestKeyReused, RowChanged, UnknownClog
 from ocean.state.outcomes import Continue, Done, Ok, Outcome, Retry

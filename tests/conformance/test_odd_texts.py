@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.store import ClaimableClog, ClaimAsk, Request, RowsAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, RowsAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite, SetTimer

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ocean.kernel.store import ClaimAsk, Committed, NotClaimable, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk, Committed, NotClaimable
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, SetTimer
 from ocean.state.errors import RunNotFound

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, NewRun
 from ocean.state.errors import RequestKeyReused, RunHasNoInput, RunNotFailed, RunNotFound

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import Committed, Contended, RowsAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended, RowsAsk
 from ocean.state.effects import ABSENT, Effects, RowKey, RowWrite
 from ocean.state.outcomes import Continue, Done, Ok
 from ocean.state.records import RunStatus

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects, SetTimer
 from ocean.state.errors import RunBusy, RunEnded, RunNotFound, SignalIdReused
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait

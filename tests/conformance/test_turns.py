@@ -2,7 +2,9 @@
 
 import pytest
 
-from ocean.kernel.store import Behind, Committed, Contended, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
+from ocean.kernel.store.runs import Behind
 from ocean.state.effects import RowWrite
 from ocean.state.outcomes import Continue, Ok, Retry
 from ocean.state.records import Claim, RunStatus

@@ -23,7 +23,7 @@ from ocean import (
 )
 from ocean.http.app import make_app
 from ocean.http.handlers.webhooks import NO_SECRET
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.kernel.verbs.webhooks import KEY
 from ocean.state.ids import derived_id
 from ocean.testing import world

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ocean.state import json_text
-from ocean.state.json_text import strict_json
+from ocean.state.values import strict_json
 
 
 @pytest.mark.parametrize(

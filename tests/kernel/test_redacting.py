@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ocean import CredentialRef, InvalidValue, redacted
 from ocean.state.outcomes import error_info
-from ocean.state.redact import HIDDEN, MOST_TEXT, SHAPES, is_telling, looks_secret, redacted_text
+from ocean.state.redact import HIDDEN, MOST_TEXT, PATTERNS, is_secret_name, looks_secret, redacted_text
 from ocean.tools.credentials import Scrubber
 
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".sflKxwRJSMeKKF2QT4"
@@ -68,9 +68,9 @@ PIECES = [
 @example("pwd=abc")
 def test_a_quick_look_never_passes_over_what_a_shape_would_find(text: str) -> None:
     shown = text
-    for shape in SHAPES:
-        assert shape.may_be_in(shown) or not shape.pattern.search(shown)
-        shown = shape.pattern.sub(shape.instead, shown)
+    for secret in PATTERNS:
+        assert secret.may_be_in(shown) or not secret.pattern.search(shown)
+        shown = secret.pattern.sub(secret.instead, shown)
     assert redacted_text(text, None) == shown
 
 
@@ -109,7 +109,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("name", [*NAMES, *LONG_NAMES])
 def test_a_name_tells(name: str) -> None:
-    assert is_telling(name)
+    assert is_secret_name(name)
     assert redacted({name: "hunter22"}) == {name: HIDDEN}
     assert redacted({name: {"in": ["hunter22"]}}) == {name: HIDDEN}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean import UNSET, Clog, Event, Ok, Outcome, RunInfo, Tick
-from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk
 from ocean.state.records import Claim
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World, world

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ocean import Continue, Done, Ok, Outcome, RetryPolicy, RunNotFound, Tick, TickResult, UnknownClog, Wait
-from ocean.kernel.call_context import Scene
+from ocean.kernel.call_context import CallContext
 from ocean.kernel.metrics import Listener, TickSeen
 from ocean.kernel.tick_run import TickWork
 from ocean.state.records import Claim
@@ -15,7 +15,7 @@ from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_o
 
 pytestmark = pytest.mark.anyio
 
-OF_A_TICK = Claim | Scene | Tick | TickSeen | TickWork
+OF_A_TICK = Claim | CallContext | Tick | TickSeen | TickWork
 
 
 async def test_a_poke_tells_what_it_did_and_when_to_come_back() -> None:
@@ -269,7 +269,7 @@ async def test_a_tick_given_back_is_called_again_with_the_same_inputs() -> None:
 async def test_of_a_tick_that_is_over_nothing_is_left_for_the_collector_to_find() -> None:
     """Whatever refers to itself stays until then, and with it all the tick has read and written."""
     async with stage(Script(Continue(), Done())) as w:
-        w.ocean.observed.tell(Listener())
+        w.ocean.observed.add_listener(Listener())
         gc.collect()
         gc.disable()
         try:

@@ -24,7 +24,7 @@ from ocean import (
     Tick,
     Wait,
 )
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
 from tests.lifecycle.acting import Script, dump, let_others_go_on, log, look, stage, start, start_idle

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ocean import CLEAR, Abort, Clog, Continue, Done, DryRun, Failed, Key, Ok, Outcome, Refuse, Retry, Tick, Wait
-from ocean.kernel.arguments import KERNEL_EVENTS, RunOptions
-from ocean.kernel.store import RowsAsk
+from ocean.kernel.arguments import KERNEL_EVENTS
+from ocean.kernel.new_runs import RunOptions
+from ocean.kernel.store.claims import RowsAsk
 from ocean.state.effects import RowKey
 from ocean.state.outcomes import error_info, outcome_name
 from ocean.state.values import decode

@@ -11,7 +11,7 @@ import pytest
 from ocean import Clog, Continue, Done, Failed, InvalidValue, LeaseLost, Ocean, Ok, Outcome, Retry, StoreBusy, Tick
 from ocean.kernel.metrics import Histogram, Listener, TickSeen, plain_code
 from ocean.kernel.poke_sources import PokeSource
-from ocean.kernel.store import TickAnswer, TickCommit
+from ocean.kernel.store.claims import TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
 from ocean.ticker import ticker
@@ -258,7 +258,7 @@ class Notes(Listener):
 async def test_a_listener_is_around_and_knows_the_end() -> None:
     notes = Notes()
     async with stage(Script(Retry({"code": "no_paper", "message": "secret"}))) as w:
-        w.ocean.observed.tell(notes)
+        w.ocean.observed.add_listener(notes)
         run_id = await start(w)
         await w.ocean.advance(run_id=run_id)
         assert notes.said == [("tick", ("retry", "no_paper", 1)), ("poke", ("python", run_id))]
@@ -271,8 +271,8 @@ async def test_a_listener_that_fails_disturbs_nobody(
 ) -> None:
     notes = Notes()
     async with stage(Script(outcome)) as w:
-        w.ocean.observed.tell(Notes(fail))
-        w.ocean.observed.tell(notes)
+        w.ocean.observed.add_listener(Notes(fail))
+        w.ocean.observed.add_listener(notes)
         await start(w)
         assert (await w.ocean.advance()).advanced == 1
         assert [what for what, _ in notes.said] == ["tick", "poke"]

@@ -19,7 +19,7 @@ from ocean import (
     RunStatus,
     Tick,
 )
-from ocean.kernel.arguments import new_run
+from ocean.kernel.new_runs import new_run
 from ocean.state.values import body_hash
 from ocean.testing import World
 from tests.lifecycle.acting import Script, dump, log, look, stage, start, start_idle, types

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ocean import Continue, Done, Failed, Ok, Outcome, ResultTimeout, Retry, RunFailed, RunNotFound, Tick
-from ocean.kernel.arguments import new_run
+from ocean.kernel.new_runs import new_run
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio

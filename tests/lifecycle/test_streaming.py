@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Done, Ok, Outcome, Retry, Tick
-from ocean.kernel.streaming import MOST_AHEAD, MOST_AHEAD_CHARACTERS
+from ocean.kernel.streaming import MOST_BUFFERED, MOST_BUFFERED_CHARACTERS
 from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
@@ -65,7 +65,7 @@ async def test_a_streamed_event_is_visible_before_the_tick_ends() -> None:
 
 
 async def test_all_that_was_said_is_stored_in_order_before_the_commit() -> None:
-    words = list(range(3 * MOST_AHEAD + 7))
+    words = list(range(3 * MOST_BUFFERED + 7))
 
     async def speak(tick: Tick) -> Outcome:
         for word in words:
@@ -121,7 +121,7 @@ async def test_what_is_said_during_a_write_shares_the_next_one() -> None:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("text", "most"), [("", MOST_AHEAD), ("x" * (MOST_AHEAD_CHARACTERS // 4), 4)])
+@pytest.mark.parametrize(("text", "most"), [("", MOST_BUFFERED), ("x" * (MOST_BUFFERED_CHARACTERS // 4), 4)])
 async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: int) -> None:
     said: list[int] = []
     stopped_at: list[int] = []

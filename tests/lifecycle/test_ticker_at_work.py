@@ -8,7 +8,7 @@ import pytest
 
 from ocean import Done, Outcome, RunStatus, Tick, Wait
 from ocean.kernel.advance import LOOK_MS, LOOKS
-from ocean.kernel.store import ClaimAsk
+from ocean.kernel.store.claims import ClaimAsk
 from ocean.state.records import Claim
 from ocean.testing import World
 from ocean.ticker import MOST_AT_WORK, Ticker, ticker

@@ -14,20 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
-from ocean.kernel.arguments import UNSET, new_run, new_signal
-from ocean.kernel.store import (
-    CallCommit,
-    CallConflict,
-    CallDone,
-    ClaimableClog,
-    ClaimAsk,
-    Committed,
-    Contended,
-    NotClaimable,
-    RowsAsk,
-    Store,
-    TickCommit,
-)
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import new_run, new_signal
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, Committed, Contended, NotClaimable, RowsAsk, TickCommit
+from ocean.kernel.store.runs import CallCommit, CallConflict, CallDone
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite

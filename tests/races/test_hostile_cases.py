@@ -13,7 +13,7 @@ import pytest
 
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, RunCount, RunStatus, StoreUnusable, Tick
 from ocean.clog.clog import Handler
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.store import SqliteStore

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Retry, RunInfo, RunStatus, Tick, TickResult, Wait
-from ocean.kernel.store import ClaimAsk
+from ocean.kernel.store.claims import ClaimAsk
 from ocean.state.records import Claim
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, world

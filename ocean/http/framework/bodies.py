@@ -8,8 +8,7 @@ from starlette.requests import Request
 
 from ocean.http.framework.errors import BodyTooLarge, InvalidBody, NotJson, WrongContentType
 from ocean.http.framework.wire import camel
-from ocean.state.json_text import strict_json
-from ocean.state.values import MAX_BYTES
+from ocean.state.values import MAX_BYTES, strict_json
 
 MOST_FIELDS_NAMED = 10
 TAGGED = frozenset({"outcome", "error"})

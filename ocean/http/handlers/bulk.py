@@ -43,7 +43,7 @@ class ManyBody(Body):
         if self.attributes is not None:
             asked["attributes"] = {name: _asked(name, value) for name, value in self.attributes.items()}
         said = {name for name, value in asked.items() if value is not None}
-        asked = await call.guard.meant(asked, verb)
+        asked = await call.guard.allowed(asked, verb)
         is_narrowed = said < {name for name, value in asked.items() if value is not None}
         asked["everything"] = self.everything and not is_narrowed
         return asked

@@ -12,8 +12,8 @@ from ocean.http.framework.query_strings import Limit, Number, Query
 from ocean.http.framework.wire import Answer, record
 from ocean.http.handlers.wait_for_run import WhenSettled
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.leasing import LONGEST_WAIT_MS
 from ocean.kernel.run_query import RunOrder, RunQuery
+from ocean.kernel.verbs.leases import LONGEST_WAIT_MS
 from ocean.state.errors import RunNotFound
 from ocean.state.records import Input, RunCount, RunInfo, TickInfo
 
@@ -112,7 +112,7 @@ class Deleted:
 
 async def list_runs(call: Call) -> Response:
     query: RunsQuery = call.query
-    which = call.guard.seen(which_runs(query))
+    which = call.guard.limited(which_runs(query))
     page = await call.ocean.list_runs(order=query.order, limit=query.limit, cursor=query.cursor, **which)
     count = None if query.count_up_to is None else await call.ocean.count_runs(cap=query.count_up_to, **which)
     return Answer(record(Runs(page.runs, page.next_cursor, count)))
@@ -180,7 +180,7 @@ async def retry(call: Call) -> Response:
 
 
 async def explain(call: Call) -> Response:
-    return Answer(record(await call.guard.told(await call.ocean.explain(call.path("run_id")))))
+    return Answer(record(await call.guard.visible(await call.ocean.explain(call.path("run_id")))))
 
 
 async def ticks(call: Call) -> Response:

@@ -10,11 +10,12 @@ import anyio
 from ocean.clog.clog import Registry
 from ocean.kernel.advance import Advance
 from ocean.kernel.arguments import checked_count, checked_flag, checked_names
-from ocean.kernel.dry_run import rehearsed
+from ocean.kernel.dry_run import dry_run_tick
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
-from ocean.kernel.store import ClaimAsk, ClaimOrder, Store
-from ocean.kernel.tick_run import Crew, commit_or_time
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk, ClaimOrder
+from ocean.kernel.tick_run import Runtime, commit_or_time
 from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
@@ -31,13 +32,13 @@ class Poking:
     _store: Store
     _clock: Clock
     _registry: Registry
-    _crew: Crew
+    _runtime: Runtime
     _slot: int
 
     @property
     def at_work(self) -> int:
         """How many ticks have their handlers called here just now."""
-        return self._crew.keeper.count
+        return self._runtime.keeper.count
 
     async def advance(
         self,
@@ -68,11 +69,11 @@ class Poking:
         if checked_flag(dry_run, "dry_run"):
             return await self._dry_run(run_id, max_ticks, clog_ids, hard_ms)
         until = self._clock.now() + (budget_ms if hard_ms is None else min(budget_ms, hard_ms))
-        advance = Advance(self._crew, self._ask(clog_ids, run_id), until, max_ticks, concurrency, source)
+        advance = Advance(self._runtime, self._ask(clog_ids, run_id), until, max_ticks, concurrency, source)
         return await self._done(advance, source, run_id, hard_ms)
 
     def _ask(self, clog_ids: Collection[str] | None, run_id: str | None) -> ClaimAsk:
-        return ClaimAsk(self._crew.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
+        return ClaimAsk(self._runtime.claimable(clog_ids), self.instance_id, 0, self._slot, run_id)
 
     async def _done(
         self,
@@ -93,11 +94,11 @@ class Poking:
             raise InvalidValue("a dry run shows the next tick of one run; name it with run_id")
         if max_ticks is not None or clog_ids is not None:
             raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
-        return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
+        return await self._advanced([], await dry_run_tick(self._runtime, run_id, hard_ms))
 
     async def agenda(self) -> Agenda:
         """What is due for the clogs of this instance, without doing any of it."""
-        return await self._store.agenda(self._crew.claimable(None).keys())
+        return await self._store.agenda(self._runtime.claimable(None).keys())
 
     async def _advanced(self, results: list[TickResult], shown: DryRun | None = None) -> AdvanceResult:
         agenda = await self.agenda()
@@ -145,7 +146,7 @@ class Standing:
 
     async def fewer_at_work(self, most: int) -> None:
         """Wait until fewer than so many are."""
-        await self._instance._crew.keeper.fewer_than(most)
+        await self._instance._runtime.keeper.fewer_than(most)
 
     def order(
         self, limit: int, begun: Callable[[Advance], None], *, budget_ms: int, source: PokeSource
@@ -158,7 +159,7 @@ class Standing:
         ask = replace(instance._ask(None, None), limit=limit, slot=instance._slot)
 
         def begin(claims: Sequence[Claim]) -> None:
-            advance = Advance(instance._crew, ask, instance._clock.now() + budget_ms, None, limit, source)
+            advance = Advance(instance._runtime, ask, instance._clock.now() + budget_ms, None, limit, source)
             advance.begin(claims)
             begun(advance)
 

@@ -1,6 +1,6 @@
 """Reading API keys, web sessions, and whose a run is."""
 
-from ocean.state.access import ApiKey, Standing
+from ocean.state.access import ApiKey, RunOwner
 from ocean.stores.postgres.client.reading import Asking
 from ocean.stores.shared.row_rules import is_live
 from ocean.stores.shared.rows import api_key_from, standing_from
@@ -25,10 +25,10 @@ class AccessReads(Asking):
         key = None if found is None else api_key_from(found)
         return key if key and is_live(key, now) else None
 
-    async def standing(self, run_id: str) -> Standing | None:
+    async def standing(self, run_id: str) -> RunOwner | None:
         found = await self._ask("standing", run_id=run_id)
         return None if found is None else standing_from(found)
 
-    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+    async def standing_of_lease(self, lease_hash: str) -> RunOwner | None:
         found = await self._ask("standing_of_lease", lease_hash=lease_hash)
         return None if found is None else standing_from(found)

@@ -4,7 +4,8 @@ from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ocean.kernel.store import Behind, ClaimAsk, ClaimOrder, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
+from ocean.kernel.store.claims import ClaimAsk, ClaimOrder, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun
+from ocean.kernel.store.runs import Behind, Request
 from ocean.state.effects import ABSENT, StoredRow
 from ocean.state.records import Claim, Lock, RunStatus
 from ocean.stores.postgres.client.batches import Writing
@@ -20,7 +21,7 @@ class Claims(ABC):
         return OrderedClaims(self.writing, claim_words(ask), claimed) if ask.limit > 0 else None
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        if ask.is_along:
+        if ask.piggyback:
             # A claim of its own is on its way beside the group: sooner than behind it, under the writers' lock.
             return []
         return [claim_from(claim) for claim in await self._claim(claim_words(ask))]

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ocean.kernel.store import ClaimAsk, NotClaimable, Request, RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import ClaimAsk, NotClaimable, RowsAnswer, RowsAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import ABSENT, RowKey, StoredRow
 from ocean.state.eligibility import FullKey, Surroundings

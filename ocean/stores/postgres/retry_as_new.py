@@ -3,7 +3,7 @@
 import json
 from abc import ABC
 
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.records import Key, RunInfo
 from ocean.state.retry_as_new import refuse_unless_failed, retried
 from ocean.state.values import decode

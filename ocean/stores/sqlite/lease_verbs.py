@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ocean.kernel.store import Behind, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
+from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun
+from ocean.kernel.store.runs import Behind, Request
 from ocean.state.records import RunStatus
 from ocean.stores.shared import claim_plan
 from ocean.stores.sqlite import claiming, leasing, requests

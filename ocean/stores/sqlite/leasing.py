@@ -3,8 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from ocean.kernel.store import (
-    Behind,
+from ocean.kernel.store.claims import (
     ClaimableClog,
     ClaimAsk,
     Committed,
@@ -14,6 +13,7 @@ from ocean.kernel.store import (
     LeasedRun,
     TickCommit,
 )
+from ocean.kernel.store.runs import Behind
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Retry

@@ -5,21 +5,9 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from ocean.kernel.metrics import Histogram
-from ocean.kernel.store import (
-    Behind,
-    CallCommit,
-    CallConflict,
-    CallDone,
-    ClaimAsk,
-    ClaimOrder,
-    NotClaimable,
-    Request,
-    RowsAnswer,
-    RowsAsk,
-    SweepAsk,
-    TickAnswer,
-    TickCommit,
-)
+from ocean.kernel.store.claims import ClaimAsk, ClaimOrder, NotClaimable, RowsAnswer, RowsAsk, TickAnswer, TickCommit
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, NewRun, NewSignal, RowKey
@@ -174,7 +162,7 @@ class SqliteStore(AccessStore, LeaseStore):
         for _ in range(claim_plan.MOST_ROUNDS):
             # One that is made anyway need not be thought about.
             is_due = self._transactions.is_about_to_write
-            if not is_due and not ask.is_along:
+            if not is_due and not ask.piggyback:
                 is_due = await self._read(lambda u: claiming.has_work(u, ask))
             claims = await self._write(lambda u: claiming.claim_due(u, ask)) if is_due else []
             if claims or not is_due:
