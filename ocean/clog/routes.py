@@ -26,7 +26,7 @@ MOST_ROUTE_BYTES = 64 * 1024 * 1024
 JSON = "application/json"
 PARAMETER = re.compile(r"{([A-Za-z_][A-Za-z0-9_]*)(:path)?}")
 SEGMENT = re.compile(r"[A-Za-z0-9._~:@!$&'()*+,;={}-]+")
-NOBODY = Access(frozenset(), sessions=frozenset())
+ANONYMOUS = Access(frozenset(), sessions=frozenset())
 """The access of a request to an open route: nothing is known about its sender."""
 
 
@@ -54,7 +54,7 @@ class Incoming:
     headers: Mapping[str, str]
     request_id: str
     parse: Callable[[bytes], Any]
-    access: Access = NOBODY
+    access: Access = ANONYMOUS
     request_key: str | None = None
     raw: bytes = b""
     body: Any = None

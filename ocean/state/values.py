@@ -182,7 +182,7 @@ def _plain(value: Any, where: str, depth: int) -> Any:
         case BaseModel():
             return _plain(_dumped(value, where), where, depth)
         case _:
-            raise InvalidValue(f"{where} must be JSON, got a {type(value).__name__}")
+            raise InvalidValue(f"{where} must be JSON, got a value of type {type(value).__name__}")
 
 
 def _inside(where: str, part: str) -> str:

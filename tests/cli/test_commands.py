@@ -283,7 +283,7 @@ WRONG: list[tuple[list[Any], int, str]] = [
     (["advance", "--budget", "10"], 2, "--budget is a duration like 500ms"),
     (["advance", "nobody"], 3, "there is no run 'nobody'"),
     (["ps", "--status", "asleep"], 2, "status is one of"),
-    (["ps", "--attr", "size=1"], 2, "filter by clog_id too"),
+    (["ps", "--attr", "size=1"], 2, "attributes need a clog_id"),
     (["ps", "--created-since", "yesterday"], 2, "--created-since is 10m or 2h (ago)"),
     (["ps", "--cursor", "x"], 2, "cursor"),
     (["ps", "--watch"], 2, "--watch needs a terminal"),

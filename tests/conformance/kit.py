@@ -1,4 +1,4 @@
-"""Builders for tests that speak to a `Store`: what the kernel would say, in one line each."""
+"""Builders for tests of a `Store`: the calls that the kernel would make, in one line each."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -91,7 +91,7 @@ def an_ask(
     instance_id: str = "i-a",
     takes_all_inputs: bool = False,
 ) -> ClaimAsk:
-    """By default for the runs of both clogs; `an_ask("")` is an instance that has none."""
+    """By default for the runs of both clogs; `an_ask("")` is an instance without clogs."""
     wanted = [clog_id for clog_id in clog_ids or (CLOG, OTHER_CLOG) if clog_id]
     clogs = {clog_id: ClaimableClog(clog_id, LOCK_MS, "1", takes_all_inputs) for clog_id in wanted}
     return ClaimAsk(clogs, instance_id, limit, slot, run_id)
@@ -143,7 +143,7 @@ async def commit(
 async def run_tick(
     store: Store, run_id: str, outcome: Outcome | None = None, effects: Effects | None = None
 ) -> RunStatus | None:
-    """Claim a due run, answer for its handler, and commit."""
+    """Claim a due run and commit an outcome for its handler."""
     answer = await commit(store, await claim(store, run_id), outcome, effects)
     assert isinstance(answer, Committed), answer
     return answer.status

@@ -1,4 +1,4 @@
-"""API keys, web sessions and whose a run is, on every kind of store."""
+"""API keys, web sessions and the owner of a run, on every kind of store."""
 
 import pytest
 

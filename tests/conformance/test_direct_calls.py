@@ -1,4 +1,4 @@
-"""`commit_call`: effects without a lock, by row versions, with an answer kept under a request key."""
+"""`commit_call`: effects without a lock, guarded by row versions, with an answer stored under a request key."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The log: dense per run, in one order for all, read by feed and page, cut off from the front only."""
+"""The log: without gaps per run, in one order for all, read by feed and page, cut off at the front only."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ids, names and values with every character that means something somewhere come back as they were."""
+"""Ids, names and values with every special character are read back unchanged."""
 
 import random
 from typing import Any
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def _long(seed: int) -> str:
-    """As long as an id may be, and of a kind that does not compress."""
+    """As long as an id may be, and incompressible."""
     dice = random.Random(seed)
     return "".join(chr(dice.randint(0x4E00, 0x9FFF)) for _ in range(85))
 

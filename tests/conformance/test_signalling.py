@@ -1,4 +1,4 @@
-"""`deliver_signal`: what arrives, what it changes, and what is refused without a trace."""
+"""`deliver_signal`: what arrives, what it changes, and what is refused without a write."""
 
 import pytest
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _beaten(store: Store, held: Claim, by: str) -> Contended:
-    """Lose the session row to a quicker run."""
+    """Lose the session row to another run's commit."""
     stale = await row(store, SESSION)
     await pending(store, by)
     await run_tick(store, by, Ok(), writes((SESSION, stale.version, f'"{by}"')))

@@ -31,7 +31,7 @@ ESSENTIAL = {
     ],
     "approval": [
         "the agent proposes a letter to Ada",
-        "why does the letter not move? waiting: it sleeps until its wake time, its next timer or a signal",
+        "why does the letter not move? waiting: waiting for its wake time, its next timer or a signal",
         "kim: approved",
         "lee is too late: already rejected (already_decided)",
         "result: {'decision': 'approved', 'by': 'kim', 'receipt': \"sent 'a letter to Ada'\"}",
@@ -76,7 +76,7 @@ ESSENTIAL = {
         'again: 200 {"answer":"thank you for order-17","replayed":true}',
         "another body: 409 delivery 'msg_1' has come before, with another body",
         "another's secret: 401 there is no such webhook, or none of its secrets made this signature",
-        "an hour late: 401 webhook-timestamp is more than 300 s from the time here",
+        "an hour late: 401 webhook-timestamp must be within 300 s of the server's time",
         "unknown: 404 there is no order 'order-18'",
         "result: {'paid': 40}",
         "paid in all: ['msg_1']",

@@ -30,7 +30,7 @@ async def test_readiness_says_that_nobody_pokes() -> None:
         h.w.clock.advance(1_001)
         error = error_of(await h.get("/readyz"))
         assert error["message"].endswith(
-            "over 1000; nobody has poked this process: is there a ticker, cron or client that does?"
+            "over 1000; no poke has reached this process: start a ticker, a cron job or a client that pokes it"
         )
         assert error["details"]["sources"] == []
 

@@ -1,4 +1,4 @@
-"""What looks like a secret is not shown, what does not is, and a large value is shown in part."""
+"""What looks like a secret is hidden, other text is shown, and a large value is shown in part."""
 
 import json
 from typing import Any
@@ -108,7 +108,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", [*NAMES, *LONG_NAMES])
-def test_a_name_tells(name: str) -> None:
+def test_a_secret_is_recognised_by_its_name(name: str) -> None:
     assert is_secret_name(name)
     assert redacted({name: "hunter22"}) == {name: HIDDEN}
     assert redacted({name: {"in": ["hunter22"]}}) == {name: HIDDEN}
@@ -157,7 +157,7 @@ def test_a_bounded_tree_of_lists_is_bounded_as_a_whole() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:12])
 def test_hostile_texts_are_looked_through_once(text: str) -> None:
-    """A pattern that went back and forth over them would take minutes."""
+    """A pattern with backtracking would take minutes."""
     assert len(redacted_text(text, None)) <= 2 * len(text)
 
 
@@ -167,11 +167,11 @@ def test_the_text_of_an_exception_is_stored_without_secrets() -> None:
 
 
 def test_a_credential_is_named_and_never_given() -> None:
-    with pytest.raises(InvalidValue, match="looks like one itself") as refused:
+    with pytest.raises(InvalidValue, match="looks like the value itself") as refused:
         CredentialRef("sk-abcdefghijklmnopqrst")
     assert "abcdefgh" not in str(refused.value)
     for wrong in ("", "has space", "1st", "x" * 65, 7):
-        with pytest.raises(InvalidValue, match="a credential's name is like 'mail'"):
+        with pytest.raises(InvalidValue, match="a credential's name must be like 'mail'"):
             CredentialRef(wrong)  # type: ignore[arg-type]
 
 

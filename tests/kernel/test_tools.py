@@ -1,4 +1,4 @@
-"""Tools by name: their schemas, who may use which, and that each does what the typed way does."""
+"""Tools by name: their schemas, which clog may use them, and that each does what the typed method does."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -74,7 +74,7 @@ def echo() -> Clog:
 
 
 async def in_a_tick(act: Callable[[Tick], Awaitable[Any]], **clog: Any) -> tuple[Any, RunInfo, list[tuple[str, Any]]]:
-    """What `act` answers inside a tick; its run afterwards, and the run's log."""
+    """Return the result of `act` inside a tick, its run afterwards, and the run's log."""
     answers: list[Any] = []
     doer = Clog("doer", **clog)
 
@@ -102,7 +102,7 @@ def invoking(name: str, input: Any = None) -> Callable[[Tick], Awaitable[Any]]:
 
 
 def refusal_of(act: Callable[[Tick], Awaitable[Any]]) -> Callable[[Tick], Awaitable[Any]]:
-    """Do it, and answer the error it raises."""
+    """Call it and return the error it raises."""
 
     async def refused(tick: Tick) -> Any:
         try:
@@ -259,7 +259,7 @@ async def test_an_input_that_does_not_fit_is_refused_with_its_place(name: str, i
 async def test_values_pass_the_json_gate_at_the_tool_call() -> None:
     error, _, _ = await in_a_tick(refusal_of(invoking("ocean.events.emit", {"type": "x", "payload": {"a": {1}}})))
     assert isinstance(error, InvalidValue)
-    assert str(error) == "payload.a is a set, which is not JSON"
+    assert str(error) == "payload.a must be JSON, got a value of type set"
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""A ticker pokes when something is due, and asks the database nothing while nothing is."""
+"""A ticker pokes when something is due, and does not query the database while nothing is."""
 
 import re
 from dataclasses import replace
@@ -75,7 +75,7 @@ async def test_while_nothing_is_due_a_day_costs_no_poke() -> None:
 
 
 class Beaten(Ocean):
-    """Something is due, and others are always faster."""
+    """Something is due, but other processes always claim it first."""
 
     async def advance(self, **asked: object) -> AdvanceResult:
         return AdvanceResult((), due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
@@ -158,7 +158,7 @@ async def test_a_ticker_outlives_its_ocean_without_a_word() -> None:
 
 
 class Busy(Ocean):
-    """A database that others hold for themselves, as often as `refusals` says."""
+    """A database that is busy this many times."""
 
     refusals = 0
 
@@ -186,7 +186,7 @@ async def test_a_busy_database_is_asked_again_later_and_later() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
+async def test_after_a_poke_that_worked_the_pauses_start_again() -> None:
     async with stage(Script(Done(), Done())) as w:
         busy = Busy(w.store, [Script(Done(), Done())], w.clock)
         busy.refusals = 2
@@ -207,7 +207,7 @@ async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
 
 
 class Broken(Ocean):
-    """A database that is not as it should be, once."""
+    """A database that fails once."""
 
     is_broken = True
 
@@ -218,7 +218,7 @@ class Broken(Ocean):
         return await super().advance(**asked)  # type: ignore[arg-type]
 
 
-async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_logged_and_does_not_end_the_ticker(caplog: pytest.LogCaptureFixture) -> None:
     async with stage(Script(Done())) as w:
         await start(w)
         async with ticker(Broken(w.store, [Script(Done())], w.clock)) as one:
@@ -232,7 +232,7 @@ async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog
 
 
 class Napping(Ocean):
-    """Says how long its ticker means to sleep."""
+    """Records how long its ticker would sleep."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ocean.access.guard import Guard
-from ocean.clog.routes import CHECKED, NOBODY, Errors, Incoming, Reply, Route
+from ocean.clog.routes import ANONYMOUS, CHECKED, Errors, Incoming, Reply, Route
 from ocean.http.framework.authorization import admitted
 from ocean.http.framework.bodies import check_content_type, checked, parsed, read_bytes
 from ocean.http.framework.call import Served
@@ -133,7 +133,7 @@ def unread(served: Served, request: Request, shows_keys: bool = False) -> Incomi
 
 def _known(route: Route, incoming: Incoming, guard: Guard) -> Incoming:
     if route.access == "open":
-        return replace(incoming, access=NOBODY)
+        return replace(incoming, access=ANONYMOUS)
     if route.session is None:
         guard.check_unlimited()
     elif route.session != CHECKED:
