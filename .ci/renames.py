@@ -76,7 +76,22 @@ ONLY: dict[tuple[str, ...], dict[str, str]] = {
 """Identifiers that are renamed in some files or folders only."""
 
 
+FILES = {
+    "tests/kernel/test_lanes.py": "tests/kernel/test_claim_order.py",
+    "tests/kernel/test_read_before_write.py": "tests/kernel/test_ledger.py",
+    "tests/kernel/test_json_text.py": "tests/kernel/test_strict_json.py",
+    "tests/kernel/test_toolboxes.py": "tests/kernel/test_author_tools.py",
+    "tests/kernel/test_redacting.py": "tests/kernel/test_redact.py",
+    "tests/lifecycle/test_second_thoughts.py": "tests/lifecycle/test_regressions.py",
+    "tests/lifecycle/test_dry_run_foretells.py": "tests/lifecycle/test_dry_run_predicts.py",
+    "tests/lifecycle/test_finding_property.py": "tests/lifecycle/test_run_query_property.py",
+    "tests/races/test_admission_stories.py": "tests/races/test_admission.py",
+}
+"""Test files that are renamed."""
+
 MESSAGES = {
+    "ClaimAsk.is_along": "ClaimAsk.piggyback",
+    "`Scene.stop`": "`CallContext.stop`",
     "the inbox is empty; a signal makes it pending": "the inbox is empty; a signal makes the run pending",
     "is paused; resume_clog lets its runs go on": "is paused; resume it with resume_clog",
     "the run is paused; resume_run lets it go on": "the run is paused; resume it with resume_run",
@@ -278,6 +293,9 @@ def rewrite_imports(text: str) -> str:
 
 def main() -> None:
     """Rewrite the Python files that git tracks, and what tests and documents quote."""
+    for old, new in FILES.items():
+        if Path(old).exists():
+            subprocess.run(["git", "mv", old, new], check=True)
     renames = dict(line.split(" = ") for line in RENAMES.splitlines() if line)
     pattern = re.compile(r"(?<!\w)(" + "|".join(map(re.escape, renames)) + r")(?!\w)")
     tracked = subprocess.run(
@@ -311,7 +329,7 @@ def quote(tests: dict[str, str]) -> None:
             continue
         before = file.read_text()
         after = named.sub(lambda found: f"test_{tests[found.group(1)]}", before)
-        for old, new in MESSAGES.items():
+        for old, new in (*FILES.items(), *MESSAGES.items()):
             after = after.replace(old, new)
         for old, new in QUOTED.items():
             after = re.sub(old, new, after)

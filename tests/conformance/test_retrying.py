@@ -132,7 +132,7 @@ async def test_only_failed_runs_are_retried_as_new(store: Store, tables: TablesO
     await claim(store, "active")
     before = await tables()
     for run_id in ("done", "idle", "pending", "active"):
-        with pytest.raises(RunNotFailed, match=f"run {run_id} must be failed to be retried as new, it is {run_id}") as refusal:
+        with pytest.raises(RunNotFailed, match=f"run {run_id} must be failed .* it is {run_id}") as refusal:
             await store.retry_run(run_id, None, None)
         assert (refusal.value.code, refusal.value.http_status) == ("run_not_failed", 409)
     with pytest.raises(RunNotFound):

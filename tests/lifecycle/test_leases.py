@@ -101,7 +101,7 @@ async def test_a_further_creation_of_a_debounced_run_may_name_another_queue() ->
 async def test_an_external_clog_has_methods_and_no_handlers() -> None:
     clog = Clog("e", external=True)
     for register, name in ((clog.on_advance, "on_advance"), (clog.on_end, "on_end")):
-        with pytest.raises(InvalidValue, match=f"clog 'e' is external: .* no {name} handler"):
+        with pytest.raises(InvalidValue, match=f"clog 'e' must not have an {name} handler: it is external"):
             register(lambda tick: Ok())
     with pytest.raises(InvalidValue, match="external must be True or False"):
         Clog("e", external="yes")  # type: ignore[arg-type]

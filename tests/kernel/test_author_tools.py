@@ -208,7 +208,7 @@ def test_patterns_deny_and_are_named() -> None:
     }
     assert {each.name: each.denied for each in denying.specs() if each.denied} == denying.denied
     assert Toolset([weather], ["mail.*"]).denied == {}, "another instance may have it"
-    with pytest.raises(UnknownTool, match=r"deny_tools has 'ocean\.http\.fetc'; did you mean 'ocean\.http\.fetch'"):
+    with pytest.raises(UnknownTool, match=r"unknown tool 'ocean\.http\.fetc'; did you mean 'ocean\.http\.fetch'"):
         Toolset((), ["ocean.http.fetc"])
 
 
