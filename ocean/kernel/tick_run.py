@@ -104,7 +104,7 @@ class Stopped(Exception):
 
 
 class TickWork:
-    """`when_called` is called once: when the handler has returned for the first time, or never will."""
+    """One claimed tick. `when_called` is called once: when the handler has first returned, or never will."""
 
     def __init__(self, runtime: Runtime, claim: Claim, sent_at: int, when_called: Callable[[], None]) -> None:
         self._runtime = runtime
