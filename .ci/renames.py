@@ -90,6 +90,7 @@ FILES = {
 """Test files that are renamed."""
 
 MESSAGES = {
+    "gone quiet: ticker": "stopped poking: ticker",
     "ClaimAsk.is_along": "ClaimAsk.piggyback",
     "`Scene.stop`": "`CallContext.stop`",
     "the inbox is empty; a signal makes it pending": "the inbox is empty; a signal makes the run pending",

@@ -108,7 +108,7 @@ def test_a_place_is_a_clog_a_list_or_a_function_in_the_working_directory(folder:
         ("tea_clogs:mixed", "each of tea_clogs:mixed must be a Clog, got 3"),
         ("tea_clogs:broken", "calling tea_clogs:broken failed: ValueError: no tea (tea_clogs.py:8)"),
         ("tea_clogs:needy", "calling tea_clogs:needy failed: TypeError"),
-        ("tea_clogs:slow", "tea_clogs:slow() is a Clog"),
+        ("tea_clogs:slow", "tea_clogs:slow() must be a Clog"),
         ("tea_broken:one", "importing 'tea_broken' failed: ModuleNotFoundError: No module named 'nothing_like_it'"),
         ("tea_clogs:quits", "calling tea_clogs:quits failed: SystemExit: 0"),
         ("tea_script:one", "importing 'tea_script' failed: SystemExit: 3 (tea_script.py:2)"),

@@ -339,7 +339,7 @@ async def starts(*clogs: Clog) -> None:
 async def test_a_route_without_an_access_policy_stops_the_start() -> None:
     clog = Clog("c1")
     clog.route("POST", "/x/{id}")(handler)
-    with pytest.raises(InvalidValue, match=r"POST /x/\{id\} of clog 'c1' has no access policy"):
+    with pytest.raises(InvalidValue, match=r"POST /x/\{id\} of clog 'c1' must have an access policy"):
         await starts(clog)
 
 
@@ -369,9 +369,9 @@ def test_a_clog_says_what_the_generic_routes_may_do() -> None:
     assert make_shop().allows == set()
     assert make_shop(generic=["create", "signal"]).allows == {"create", "signal"}
     assert Clog("a", generic=[]).allows == set()
-    with pytest.raises(InvalidValue, match="each of generic is 'create'"):
+    with pytest.raises(InvalidValue, match="each of generic must be 'create'"):
         Clog("a", generic=["read"])  # type: ignore[list-item]
-    with pytest.raises(InvalidValue, match="generic are a list"):
+    with pytest.raises(InvalidValue, match="generic must be a list"):
         Clog("a", generic="signal")  # type: ignore[arg-type]
 
 

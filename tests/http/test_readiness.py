@@ -46,7 +46,7 @@ async def test_readiness_names_the_source_that_has_gone_quiet() -> None:
         error = error_of(await h.get("/readyz"))
         assert error["message"] == (
             "the oldest due run has waited for 1001 ms, over 1000; "
-            "gone quiet: http (last poke 1101 ms ago, usually every 100 ms)"
+            "stopped poking: http (last poke 1101 ms ago, usually every 100 ms)"
         )
         quiet = {each["source"]: each["isQuiet"] for each in error["details"]["sources"]}
         assert quiet == {"ticker": False, "http": True}

@@ -117,11 +117,11 @@ async def test_a_row_cannot_be_both_written_and_cleared(h: House) -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"events": [{"type": "run.done"}]}, "event type 'run.done' is the kernel's"),
+        ({"events": [{"type": "run.done"}]}, "event type 'run.done' must not be one of the kernel's"),
         ({"events": [{"type": ""}]}, "an event's type must be a non-empty string"),
         ({"row": {"a": [0, "\x00"]}}, "row.a[1] must not contain a NUL character"),
         ({"row": 2**63}, "row must be an integer of at most 64 bits"),
-        ({"row": "x" * MAX_BYTES}, "row is 1048578 bytes of JSON"),
+        ({"row": "x" * MAX_BYTES}, "row must be at most 1048576 bytes of JSON, got 1048578"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -150,7 +150,7 @@ async def test_a_value_that_cannot_be_stored_is_refused_by_its_place(h: House, m
         (b'{"leaseMs": 1e999, "clogId": "x", "workerId": "w"}', "invalid_body", "leaseMs: "),
         (rb'{"clogId": "x", "workerId": "\ud800"}', "invalid_value", "worker_id must not contain a lone surrogate"),
         (rb'{"clogId": "x", "workerId": "w", "\ud800": 1}', "invalid_body", "Input should be a valid string"),
-        (rb'{"clogId": "x", "workerId": "\u0000"}', "invalid_value", "worker_id contains a NUL"),
+        (rb'{"clogId": "x", "workerId": "\u0000"}', "invalid_value", "worker_id must not contain a NUL"),
         (b'{"clogId": "x", "workerId": ""}', "invalid_value", "worker_id must be a non-empty string"),
     ],
     ids=lambda value: str(value)[:40],

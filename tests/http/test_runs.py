@@ -82,7 +82,7 @@ async def test_an_input_that_is_null_is_not_an_input_that_is_left_out(h: House) 
     [
         ({"sessionId": None}, "invalid_body", "sessionId: "),
         ({"session_id": "s"}, "invalid_body", "session_id: "),
-        ({"priority": 10}, "invalid_value", "priority is 0"),
+        ({"priority": 10}, "invalid_value", "priority must be an integer from 0"),
         ({"priority": "1"}, "invalid_body", "priority: "),
         ({"retry": {"maxAttempts": 0}}, "invalid_value", "retry.max_attempts"),
         ({"retry": {"attempts": 1}}, "invalid_body", "retry.attempts: "),
