@@ -90,6 +90,7 @@ FILES = {
 """Test files that are renamed."""
 
 MESSAGES = {
+    "delivery 'msg_1' has come before": "delivery 'msg_1' was received before",
     "gone quiet: ticker": "stopped poking: ticker",
     "ClaimAsk.is_along": "ClaimAsk.piggyback",
     "`Scene.stop`": "`CallContext.stop`",

@@ -74,7 +74,7 @@ ESSENTIAL = {
     "webhook_in": [
         'paid: 200 {"answer":"thank you for order-17","replayed":false}',
         'again: 200 {"answer":"thank you for order-17","replayed":true}',
-        "another body: 409 delivery 'msg_1' has come before, with another body",
+        "another body: 409 delivery 'msg_1' was received before, with another body",
         "another's secret: 401 there is no such webhook, or none of its secrets made this signature",
         "an hour late: 401 webhook-timestamp must be within 300 s of the server's time",
         "unknown: 404 there is no order 'order-18'",
