@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ocean import UNSET, InvalidValue, Within
 from ocean.kernel.run_query import RunQuery
-from ocean.state.json_text import strict_json
+from ocean.state.values import strict_json
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 DURATION = re.compile(r"(\d{1,12})(ms|s|m|h|d|w)")

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from ocean.kernel.arguments import checked_count
-from ocean.kernel.store import Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.clock import Clock
 from ocean.state.errors import InvalidValue
 from ocean.state.records import SweepResult

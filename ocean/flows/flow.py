@@ -11,7 +11,8 @@ from ocean.flows.parallel import gathered
 from ocean.flows.replay import IN_STEP, Operation, Play, plain_name
 from ocean.flows.steps import DEFAULT_RETRY, step_key, taken
 from ocean.flows.waits import Filter, joined, signalled, slept
-from ocean.kernel.arguments import UNSET, RunOptions, checked_event
+from ocean.kernel.arguments import UNSET, checked_event
+from ocean.kernel.new_runs import RunOptions
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Refill, Taken
 from ocean.state.errors import InvalidValue

@@ -9,9 +9,8 @@ from ocean.flows.errors import FlowError, FlowMisused, StepFailed
 from ocean.flows.journal import MOST_RESULT_BYTES, Entry, Journal, undone_name
 from ocean.flows.replay import IN_STEP, MOST_STEPS_A_TICK, Operation, Play, Undo
 from ocean.kernel.invoke import invoke
-from ocean.state.backoff import RetryPolicy, delay_for
+from ocean.state.backoff import RetryPolicy, next_attempt_at
 from ocean.state.errors import Abort, InvalidValue, LockLost, StoreBusy, StoreFailed
-from ocean.state.ids import even_roll
 from ocean.state.outcomes import error_info
 from ocean.state.values import encode
 
@@ -139,17 +138,17 @@ async def _failed(play: Play, operation: Operation, entry: Entry, error: Excepti
         said["message"] = str(error) or "aborted"
     failed = Entry(entry.kind, entry.name, error=storable(said), attempts=attempts, began_at=entry.began_at)
     told = {"step": _step(failed), "attempt": attempts, "error": _told(failed)}
-    is_spent = policy.max_attempts is not None and attempts >= policy.max_attempts
-    is_late = policy.max_elapsed_ms is not None and play.now - entry.began_at >= policy.max_elapsed_ms
-    if not isinstance(error, FINAL) and not is_spent and not is_late:
-        failed.until = play.now + delay_for(policy, attempts, even_roll(play.journal.key, operation.name, attempts))
+    seed = (play.journal.key, operation.name)
+    next_at = next_attempt_at(policy, policy.max_attempts, attempts, entry.began_at, play.now, seed)
+    if not isinstance(error, FINAL) and next_at is not None:
+        failed.until = next_at
         await play.tell(
             operation.branch,
             "flow.undo_retrying" if failed.kind == "undo" else "flow.step_retrying",
-            told | {"next_at": failed.until},
+            told | {"next_at": next_at},
         )
         play.record(operation, failed)
-        play.suspend(operation.branch, failed.until)
+        play.suspend(operation.branch, next_at)
     failed.is_done = True
     await play.tell(operation.branch, "flow.undo_failed" if failed.kind == "undo" else "flow.step_failed", told)
     play.record(operation, failed)

@@ -4,8 +4,8 @@ from ocean.http.framework.parsing import Body
 from ocean.http.framework.routing import Op, Repeat
 from ocean.http.handlers import api_docs, bulk, create_run, events, health, leases, metrics, runs, system, web_session
 from ocean.http.handlers.wait_for_run import Unsettled
-from ocean.kernel.leasing import WorkDone
 from ocean.kernel.verbs.bulk import BulkResult
+from ocean.kernel.verbs.leases import WorkDone
 from ocean.state.counters import Taken
 from ocean.state.eligibility import Explanation
 from ocean.state.records import ClogRecord, KeyInfo, RunInfo, SignalReceipt

@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 
 from ocean.kernel.poke_sources import PokeSource
-from ocean.kernel.store import ClaimAsk
-from ocean.kernel.tick_run import Crew, TickWork, commit_or_time
+from ocean.kernel.store.claims import ClaimAsk
+from ocean.kernel.tick_run import Runtime, TickWork, commit_or_time
 from ocean.state.records import Claim, RunStatus, TickResult
 
 LOOK_MS = 20
@@ -26,7 +26,7 @@ class Advance:
 
     def __init__(
         self,
-        crew: Crew,
+        runtime: Runtime,
         ask: ClaimAsk,
         until: int,
         max_ticks: int | None,
@@ -34,7 +34,7 @@ class Advance:
         source: PokeSource,
         tick_is_over: Callable[[TickResult], None],
     ) -> None:
-        self._crew = crew
+        self._runtime = runtime
         self.source = source
         self.ask = ask
         self._until = until
@@ -58,7 +58,7 @@ class Advance:
         # its commit, if it is only one, until somebody has committed after it. Where there are several, more may come.
         self._may_be_due = False
         if len(claims) == 1:
-            self._taken_all = self._crew.store.commits_seen() + 1
+            self._taken_all = self._runtime.store.commits_seen() + 1
 
     async def run(self) -> None:
         # The loop is a task of a group: a caller's native cancellation reaches it as the group's own, which the
@@ -102,9 +102,9 @@ class Advance:
     async def _round(self) -> bool:
         """Claim and wait for a handler or a commit to be over; False when there is nothing left to do."""
         self._moved = anyio.Event()
-        is_along, self._may_be_due = bool(self._works) and not self._may_be_due, False
-        seen, sent_at = self._crew.store.commits_seen(), self._crew.clock.now()
-        claimed = await self._claim(sent_at, is_along)
+        piggyback, self._may_be_due = bool(self._works) and not self._may_be_due, False
+        seen, sent_at = self._runtime.store.commits_seen(), self._runtime.clock.now()
+        claimed = await self._claim(sent_at, piggyback)
         # Also when the last one has finished during the claim, which may not have seen what it made due.
         if self._works or self._moved.is_set():
             await self._movement(seen)
@@ -124,10 +124,10 @@ class Advance:
             self._cancel_look()
 
     def _look_later(self, seen: int, looks_left: int) -> None:
-        self._cancel_look = self._crew.clock.call_later(LOOK_MS, partial(self._look, seen, looks_left - 1))
+        self._cancel_look = self._runtime.clock.call_later(LOOK_MS, partial(self._look, seen, looks_left - 1))
 
     def _look(self, seen: int, looks_left: int) -> None:
-        if looks_left and self._crew.store.commits_seen() == seen:
+        if looks_left and self._runtime.store.commits_seen() == seen:
             self._look_later(seen, looks_left)
             return
         self._may_be_due = True
@@ -136,15 +136,15 @@ class Advance:
     @property
     def may_claim(self) -> bool:
         """Whether this poke claims more: it has room and time."""
-        return self._room > 0 and self._ticks_left != 0 and self._crew.clock.now() < self._until
+        return self._room > 0 and self._ticks_left != 0 and self._runtime.clock.now() < self._until
 
-    async def _claim(self, sent_at: int, is_along: bool) -> int:
+    async def _claim(self, sent_at: int, piggyback: bool) -> int:
         """If only handlers are over since the last time, and no commit: with what is committed anyway, or not now."""
-        if not self.may_claim or (is_along and self._crew.store.commits_seen() == self._taken_all):
+        if not self.may_claim or (piggyback and self._runtime.store.commits_seen() == self._taken_all):
             return 0
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
-        ask = replace(self.ask, limit=room, slot=self.ask.slot + self.claims, is_along=is_along)
-        claims = await self._crew.store.claim_due(ask)
+        ask = replace(self.ask, limit=room, slot=self.ask.slot + self.claims, piggyback=piggyback)
+        claims = await self._runtime.store.claim_due(ask)
         if self._ticks_left is not None:
             self._ticks_left -= len(claims)
         for claim in claims:
@@ -155,7 +155,7 @@ class Advance:
         """In a task of its own, whose end is noticed whatever it is."""
         self.claims += 1
         self._room -= 1
-        work = TickWork(self._crew, claim, sent_at, self._has_room)
+        work = TickWork(self._runtime, claim, sent_at, self._has_room)
         task = asyncio.get_running_loop().create_task(self._work(work))
         self._works[task] = work
         task.add_done_callback(self._is_over)
@@ -172,7 +172,7 @@ class Advance:
 
     async def _work(self, work: TickWork) -> None:
         try:
-            with self._crew.observed.ticking(work.claim, self.source) as seen:
+            with self._runtime.observed.ticking(work.claim, self.source) as seen:
                 result = await work.run(seen)
                 seen.outcome = result.outcome
             self.results.append(result)
@@ -196,15 +196,15 @@ class Advance:
         """A named run is waited for while another holds it, within the budget."""
         if self.ask.run_id is None or self._ticks_left == 0:
             return False
-        run = await self._crew.store.get_run(self.ask.run_id)
-        left = self._until - self._crew.clock.now()
+        run = await self._runtime.store.get_run(self.ask.run_id)
+        left = self._until - self._runtime.clock.now()
         if run is None or left <= 0:
             return False
         if run.status is not RunStatus.ACTIVE or run.lock_expires_at is None:
             # It may have been at work when the claim looked, and be due since.
-            return self._crew.store.commits_seen() != seen
+            return self._runtime.store.commits_seen() != seen
         if run.lock_expires_at <= sent_at:
             return False
-        lapses_in = max(run.lock_expires_at - self._crew.clock.now(), 0)
-        await commit_or_time(self._crew.store, self._crew.clock, seen, min(left, lapses_in))
+        lapses_in = max(run.lock_expires_at - self._runtime.clock.now(), 0)
+        await commit_or_time(self._runtime.store, self._runtime.clock, seen, min(left, lapses_in))
         return True

@@ -22,8 +22,7 @@ from ocean.http.framework.routing import Op, Repeat, Scope
 from ocean.http.openapi import PARAMETER, SCHEMAS
 from ocean.http.routes import TABLE
 from ocean.mcp.in_process import AppRequest
-from ocean.state.errors import InvalidValue
-from ocean.state.names import near_name
+from ocean.state.errors import InvalidValue, near_name
 from ocean.state.values import shown
 
 REQUEST_KEY = "idempotencyKey"

@@ -17,7 +17,8 @@ import anyio
 from ocean.clog.clog import Clog
 from ocean.compose import Ocean
 from ocean.kernel.invoke import invoke
-from ocean.kernel.store import ClaimAsk, Committed, Store, TickAnswer, TickCommit
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk, Committed, TickAnswer, TickCommit
 from ocean.kernel.tick import Tick
 from ocean.state.errors import LockLost
 from ocean.state.ids import IdSource
@@ -195,7 +196,7 @@ def mortal_clog(clog: Clog, process: Process, course: Course) -> Clog:
 
 
 async def _call_mortal(handler: Any, tick: Tick, course: Course) -> Any:
-    scene = tick._scene
+    scene = tick._context
     if scene.is_dry:
         return await invoke(handler, tick)
     life = Life(course, CrashPoint(tick.clog_id, tick.run_id, tick.number, tick.call_number, ""))

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ocean.kernel.arguments import KERNEL_EVENTS
-from ocean.kernel.store import RowsAsk
+from ocean.kernel.store.claims import RowsAsk
 from ocean.state.effects import RowKey
 from ocean.state.filters import RunFilter
 from ocean.state.records import Event, RunInfo, RunStatus

@@ -150,7 +150,7 @@ def test_a_server_logs_requests_and_ticks_as_json_and_traces_if_asked(ocean: She
 
 def test_a_wrong_way_to_log_is_refused(ocean: Shell) -> None:
     refused = ocean("serve", "--port", 0, "--log", "xml")
-    assert (refused.code, "--log is text, json or off" in refused.err) == (2, True)
+    assert (refused.code, "--log must be text, json or off" in refused.err) == (2, True)
 
 
 def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:

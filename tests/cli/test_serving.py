@@ -50,11 +50,11 @@ def test_answers_do_not_wait_for_the_acknowledgement_of_those_before() -> None:
 def test_a_route_without_an_access_policy_stops_the_server(ocean: Shell) -> None:
     refused = ocean("serve", "--port", 0, OCEAN_CLOGS="tests.cli.unguarded:unguarded")
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err.startswith("ocean: GET /unguarded of clog 'unguarded' has no access policy: say access=")
+    assert refused.err.startswith("ocean: GET /unguarded of clog 'unguarded' must have an access policy: access=")
 
 
 def test_a_webhook_without_its_secret_stops_the_server(ocean: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PAID_SECRET", raising=False)
     refused = ocean("serve", "--port", 0, OCEAN_CLOGS="tests.http.shop_clog:make_till")
     assert (refused.code, refused.out) == (2, "")
-    assert "the environment has no PAID_SECRET" in refused.err
+    assert "environment variable PAID_SECRET must be set" in refused.err

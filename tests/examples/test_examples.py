@@ -31,7 +31,7 @@ ESSENTIAL = {
     ],
     "approval": [
         "the agent proposes a letter to Ada",
-        "why is the letter not moving? waiting: it sleeps until its wake time, its next timer or a signal",
+        "why is the letter not moving? waiting: waiting for its wake time, its next timer or a signal",
         "kim: approved",
         "lee is too late: already rejected (already_decided)",
         "result: {'decision': 'approved', 'by': 'kim', 'receipt': \"sent 'a letter to Ada'\"}",
@@ -74,9 +74,9 @@ ESSENTIAL = {
     "webhook_in": [
         'paid: 200 {"answer":"thank you for order-17","replayed":false}',
         'repeated: 200 {"answer":"thank you for order-17","replayed":true}',
-        "another body: 409 delivery 'msg_1' has come before, with another body",
+        "another body: 409 delivery 'msg_1' was received before, with another body",
         "wrong secret: 401 there is no such webhook, or none of its secrets made this signature",
-        "an hour late: 401 webhook-timestamp is more than 300 s from the time here",
+        "an hour late: 401 webhook-timestamp must be within 300 s of the server's time",
         "unknown: 404 there is no order 'order-18'",
         "result: {'paid': 40}",
         "payments: ['msg_1']",

@@ -44,7 +44,7 @@ async def told(w: World, run_id: str, *types: str) -> list[tuple[str, Any]]:
 
 async def journal(w: World, run_id: str) -> Any:
     """The run row, read by a direct call's eyes."""
-    from ocean.kernel.store import RowsAsk
+    from ocean.kernel.store.claims import RowsAsk
     from ocean.state.effects import RowKey
     from ocean.state.values import decode
 

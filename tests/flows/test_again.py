@@ -155,5 +155,5 @@ async def test_a_state_that_is_no_json_is_refused_and_nothing_is_forgotten() -> 
         await w.wait(10)
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "the state of flow.again is a set" in error["message"]
+        assert "the state of flow.again must be JSON, got a value of type set" in error["message"]
         assert (await journal(w, run_id))["entries"]["0"]["value"] == 1

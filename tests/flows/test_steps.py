@@ -249,7 +249,10 @@ async def test_abort_in_a_step_is_not_tried_again_and_is_the_runs_error() -> Non
 
 @pytest.mark.parametrize(
     ("result", "words"),
-    [({1, 2}, "is a set, which is not JSON"), ("x" * 300_000, "300002 bytes of JSON, over 262144: store it elsewhere")],
+    [
+        ({1, 2}, "must be JSON, got a value of type set"),
+        ("x" * 300_000, "300002 bytes of JSON, over 262144: store it elsewhere"),
+    ],
 )
 async def test_a_result_that_cannot_be_remembered_fails_the_step_at_once(result: Any, words: str) -> None:
     calls: list[str] = []
@@ -377,7 +380,7 @@ async def test_what_is_no_flow_is_refused_when_it_is_registered() -> None:
         Clog("f", tools=["ocean.storage.read_scoped"]).flow(fine)
     clog = Clog("f")
     clog.flow(fine)
-    with pytest.raises(InvalidValue, match="has an on_advance handler already"):
+    with pytest.raises(InvalidValue, match="must have one on_advance handler"):
         clog.flow(fine)
 
 

@@ -302,22 +302,22 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
     ("said", "parts"),
     [
         ({"access": "everybody"}, ("GET /x of clog 'c1'", "'open'", "'everybody'")),
-        ({"path": "x"}, ("a path is like",)),
-        ({"path": "/"}, ("a path is like",)),
-        ({"path": "/x/"}, ("a path is like",)),
-        ({"path": "/x//y"}, ("a path is like",)),
-        ({"path": "/x/../y"}, ("a path is like",)),
-        ({"path": "/x/{"}, ("a path is like",)),
-        ({"path": "/x/{a:int}"}, ("a path is like",)),
-        ({"path": "/x/y?z"}, ("a path is like",)),
-        ({"path": 5}, ("a path is like",)),
-        ({"path": "/x/{a}", "access": "open", "session": "a"}, ("checks nothing",)),
-        ({"path": "/x/{a}{b}"}, ("can be read in several ways",)),
-        ({"path": "/x/{a}-{b}/c"}, ("can be read in several ways",)),
-        ({"path": "/x/{a:path}/y/{b:path}"}, ("can be read in several ways",)),
-        ({"path": "/{x}"}, ("begins with a word",)),
-        ({"path": "/x/{a}/{a}"}, ("a name of its own",)),
-        ({"path": "/x/{a}", "session": "b"}, ("session is one of ['a']",)),
+        ({"path": "x"}, ("the path must be like",)),
+        ({"path": "/"}, ("the path must be like",)),
+        ({"path": "/x/"}, ("the path must be like",)),
+        ({"path": "/x//y"}, ("the path must be like",)),
+        ({"path": "/x/../y"}, ("the path must be like",)),
+        ({"path": "/x/{"}, ("the path must be like",)),
+        ({"path": "/x/{a:int}"}, ("the path must be like",)),
+        ({"path": "/x/y?z"}, ("the path must be like",)),
+        ({"path": 5}, ("the path must be like",)),
+        ({"path": "/x/{a}", "access": "open", "session": "a"}, ("session must be left out",)),
+        ({"path": "/x/{a}{b}"}, ("would be ambiguous",)),
+        ({"path": "/x/{a}-{b}/c"}, ("would be ambiguous",)),
+        ({"path": "/x/{a:path}/y/{b:path}"}, ("would be ambiguous",)),
+        ({"path": "/{x}"}, ("must begin with a word",)),
+        ({"path": "/x/{a}/{a}"}, ("must have different names",)),
+        ({"path": "/x/{a}", "session": "b"}, ("session must be one of ['a']",)),
         ({"method": "get"}, ("'GET'",)),
         ({"most_bytes": -1}, ("most_bytes",)),
         ({"keyed": 1}, ("keyed",)),
@@ -339,7 +339,7 @@ async def starts(*clogs: Clog) -> None:
 async def test_a_route_without_an_access_policy_stops_the_start() -> None:
     clog = Clog("c1")
     clog.route("POST", "/x/{id}")(handler)
-    with pytest.raises(InvalidValue, match=r"POST /x/\{id\} of clog 'c1' has no access policy"):
+    with pytest.raises(InvalidValue, match=r"POST /x/\{id\} of clog 'c1' must have an access policy"):
         await starts(clog)
 
 
@@ -347,7 +347,7 @@ async def test_a_route_without_an_access_policy_stops_the_start() -> None:
 async def test_a_route_that_collides_with_oceans_own_stops_the_start(path: str) -> None:
     clog = Clog("c1")
     clog.route("GET", path, access="open")(handler)
-    with pytest.raises(InvalidValue, match=f"GET {path} of clog 'c1' is where Ocean's own routes are"):
+    with pytest.raises(InvalidValue, match=f"GET {path} of clog 'c1' must not begin with a path of Ocean's own routes"):
         await starts(clog)
 
 
@@ -357,7 +357,9 @@ async def test_two_equal_routes_stop_the_start() -> None:
     other.route("PUT", "/x/{b}", access="read")(handler)
     await starts(one, other)
     other.route("GET", "/x/{b}", access="read")(handler)
-    with pytest.raises(InvalidValue, match=r"GET /x/\{b\} of clog 'other' is at the same place as GET /x/\{a\} of"):
+    with pytest.raises(
+        InvalidValue, match=r"GET /x/\{b\} of clog 'other' must not have the same path as GET /x/\{a\} of"
+    ):
         await starts(one, other)
 
 
@@ -367,9 +369,9 @@ def test_a_clog_declares_what_the_generic_routes_may_do() -> None:
     assert make_shop().allows == set()
     assert make_shop(generic=["create", "signal"]).allows == {"create", "signal"}
     assert Clog("a", generic=[]).allows == set()
-    with pytest.raises(InvalidValue, match="each of generic is 'create'"):
+    with pytest.raises(InvalidValue, match="each of generic must be 'create'"):
         Clog("a", generic=["read"])  # type: ignore[list-item]
-    with pytest.raises(InvalidValue, match="generic are a list"):
+    with pytest.raises(InvalidValue, match="generic must be a list"):
         Clog("a", generic="signal")  # type: ignore[arg-type]
 
 

@@ -197,7 +197,7 @@ def test_the_kind_is_the_flag_s_or_the_environment_s(flag: str | None, environ: 
     ("flag", "environ", "source"), [("xml", {}, "--log"), ("", {}, "--log"), (None, {"OCEAN_LOG": "JSON"}, "OCEAN_LOG")]
 )
 def test_another_kind_is_refused(flag: str | None, environ: dict[str, str], source: str) -> None:
-    with pytest.raises(BadSettings, match=f"{source} is text, json or off"):
+    with pytest.raises(BadSettings, match=f"{source} must be text, json or off"):
         log_kind(flag, environ)
 
 

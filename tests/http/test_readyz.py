@@ -30,7 +30,7 @@ async def test_readiness_reports_that_nothing_pokes() -> None:
         h.w.clock.advance(1_001)
         error = error_of(await h.get("/readyz"))
         assert error["message"].endswith(
-            "the limit is 1000; nobody has poked this process: is there a ticker, cron or client that does?"
+            "the limit is 1000; no poke has reached this process: start a ticker, a cron job or a client that pokes it"
         )
         assert error["details"]["sources"] == []
 
@@ -46,7 +46,7 @@ async def test_readiness_names_the_source_that_stopped() -> None:
         error = error_of(await h.get("/readyz"))
         assert error["message"] == (
             "the oldest due run has waited for 1001 ms, the limit is 1000; "
-            "gone quiet: http (last poke 1101 ms ago, usually every 100 ms)"
+            "stopped poking: http (last poke 1101 ms ago, usually every 100 ms)"
         )
         quiet = {each["source"]: each["isQuiet"] for each in error["details"]["sources"]}
         assert quiet == {"ticker": False, "http": True}

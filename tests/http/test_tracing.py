@@ -17,7 +17,7 @@ from ocean import Continue, Done, Failed, Ocean, Outcome, Tick
 from ocean.cli.commands.serve import traced_if_asked
 from ocean.config import BadSettings
 from ocean.http.app import make_app
-from ocean.kernel.store import TickAnswer, TickCommit
+from ocean.kernel.store.claims import TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.tracing import trace_ocean, traced

@@ -23,7 +23,7 @@ from ocean import (
 )
 from ocean.http.app import make_app
 from ocean.http.handlers.webhooks import NO_SECRET
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.kernel.verbs.webhooks import KEY
 from ocean.state.ids import derived_id
 from ocean.testing import world
@@ -320,7 +320,7 @@ async def test_a_missing_secret_stops_the_start_and_no_secret_is_shown(monkeypat
         app = make_app(w.ocean)
         assert SECRET not in repr(vars(app)) + repr(app.routes) + repr(w.ocean.clogs[0].webhooks)
         monkeypatch.delenv("PAID_SECRET")
-        with pytest.raises(InvalidValue, match="the environment has no PAID_SECRET"):
+        with pytest.raises(InvalidValue, match="environment variable PAID_SECRET must be set"):
             make_app(w.ocean)
 
 

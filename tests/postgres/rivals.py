@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import asyncpg
 
-from ocean.kernel.store import ClaimAsk
+from ocean.kernel.store.claims import ClaimAsk
 from ocean.stores.postgres.client.payloads import claim_payload
 
 PATIENCE_S = 20

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from ocean import StoreBusy, StoreUnusable
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.errors import InvalidValue, RunNotFound, StoreFailed
 from ocean.stores.postgres.client.batches import AHEAD, GROUP_CHARACTERS, GROUP_LIMIT, Predictions
 from tests.postgres.notes import Desk, desk, notes_database, words_in

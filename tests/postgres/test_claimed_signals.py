@@ -8,7 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ocean.kernel.store import ClaimAsk, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Debounce
 from ocean.state.outcomes import Done, Outcome, Wait
 from ocean.state.records import Claim, ClogRecord
@@ -109,14 +111,14 @@ Before = Callable[[PostgresStore], Awaitable[None]]
 BEFORE: list[Before] = [another_is_due, a_deadline_has_passed, its_clog_is_paused, time_passes, time_goes_back]
 
 
-async def claimed(scene: Scene, item: Item, ask: ClaimAsk, before: Before, *, is_along: bool) -> tuple[Any, ...]:
+async def claimed(scene: Scene, item: Item, ask: ClaimAsk, before: Before, *, piggyback: bool) -> tuple[Any, ...]:
     """The receipt of a signal, what is claimed then, all rows, and how often due runs were searched for."""
 
     async def use(store: PostgresStore) -> list[object]:
         await before(store)
         looks = await scene.db.fetchval(CALLED) or 0
         claims: list[Claim] = []
-        if is_along:
+        if piggyback:
             assert store.order_claims(ask, claims.extend) is not None
         receipt = await answer(item, store, scene.claims)
         looks = (await scene.db.fetchval(CALLED) or 0) - looks
@@ -128,8 +130,8 @@ async def claimed(scene: Scene, item: Item, ask: ClaimAsk, before: Before, *, is
 
 def compare(scene: Scene, item: Item, ask: ClaimAsk, before: Before = nothing) -> int:
     async def both() -> int:
-        receipt, claims, rows, looks = await claimed(scene, item, ask, before, is_along=True)
-        expected_receipt, expected_claims, expected_rows, _ = await claimed(scene, item, ask, before, is_along=False)
+        receipt, claims, rows, looks = await claimed(scene, item, ask, before, piggyback=True)
+        expected_receipt, expected_claims, expected_rows, _ = await claimed(scene, item, ask, before, piggyback=False)
         assert receipt == expected_receipt
         assert claims == expected_claims
         for name in expected_rows:

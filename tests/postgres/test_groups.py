@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ocean.kernel.store import Committed, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed
 from ocean.state.clock import Clock
 from ocean.state.effects import Effects, NewEvent, RowWrite
 from ocean.state.errors import StoreFailed

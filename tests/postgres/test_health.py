@@ -7,7 +7,9 @@ import pytest
 
 from ocean import Continue, Done, Ok, SystemClock
 from ocean.compose import open_store
-from ocean.kernel.store import RowsAsk, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import RowsAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.effects import NewEvent
 from ocean.state.records import ClogRecord
 from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit_of, pending, run_row, writes

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from ocean import SystemClock
-from ocean.kernel.store import Committed
+from ocean.kernel.store.claims import Committed
 from ocean.state.outcomes import Done
 from ocean.state.records import Claim, ClogRecord, RunStatus
 from ocean.stores.postgres.store import PostgresStore

@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from ocean import Done, Ok
-from ocean.kernel.store import RowsAsk, SweepAsk
+from ocean.kernel.store.claims import RowsAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.filters import FeedFilter, RunFilter, Span
 from ocean.state.records import Claim, ClogRecord, RunStatus

@@ -7,7 +7,10 @@ import pytest
 
 from ocean.compose import open_test_store
 from ocean.kernel.run_query import run_filter
-from ocean.kernel.store import ClaimableClog, ClaimAsk, LeaseAsk, Request, RowsAsk, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, LeaseAsk, RowsAsk
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.access import ApiKey
 from ocean.state.counters import Take
 from ocean.state.effects import Debounce, Effects, RowWrite

@@ -11,7 +11,8 @@ import pytest
 from ocean import Clog, Done, Ocean, OceanError, Ok, Outcome, SystemClock, Tick
 from ocean.compose import open_store, open_test_store
 from ocean.kernel.metrics import Listener, TickSeen
-from ocean.kernel.store import Committed, RowsAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, RowsAsk
 from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock
 from ocean.ticker import ticker
@@ -272,7 +273,7 @@ async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real
         ocean = Ocean(store, [clog], store.clock)
         await ocean.start()
         told = Counting(proxy)
-        ocean.observed.tell(told)
+        ocean.observed.add_listener(told)
         await store.create_run(a_run("r", clog_id="quick"), None)
         async with ticker(ocean):
             for number in range(3):

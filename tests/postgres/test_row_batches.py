@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from ocean import SystemClock
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import Effects, RowKey, RowWrite
 from ocean.state.errors import StoreFailed, StoreUnusable
 from ocean.state.outcomes import Ok

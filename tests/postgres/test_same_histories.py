@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.arguments import UNSET, new_run
-from ocean.kernel.store import LeaseAsk, LeaseCompletion, Store, SweepAsk
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import new_run
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import CancelTimer, Effects, NewRun, RowWrite, SetTimer

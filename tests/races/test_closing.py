@@ -1,4 +1,4 @@
-"""Closing an Ocean while somebody waits for it."""
+"""Closing an Ocean while callers wait for it."""
 
 import threading
 
@@ -13,7 +13,7 @@ from ocean.testing import world
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_follower_is_told_when_its_ocean_is_closed() -> None:
+async def test_a_follower_ends_when_its_ocean_is_closed() -> None:
     clog, seen, told, waiting = Clog("quiet"), list[Event](), list[str](), anyio.Event()
     async with world([clog]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="quiet")

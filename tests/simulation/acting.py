@@ -76,7 +76,7 @@ class Act:
     async def _begin(self) -> None:
         tick, world = self._tick, self._world
         called = Called(tick.call_number, tick.reason, tuple(each.number for each in tick.inputs))
-        if not tick._scene.is_dry:
+        if not tick._context.is_dry:
             world.history.calls[tick.run_id, tick.number].append(called)
             world.say(f"{self._instance.process.name} calls {tick.run_id} {tick.number}.{called.call} {tick.reason}")
         world.saw(f"reason {tick.reason}")
@@ -162,7 +162,7 @@ class Act:
             return world.history.token()
 
         got = await tick.step("it", effect, scope=scope)
-        if not tick._scene.is_dry:
+        if not tick._context.is_dry:
             world.history.steps[place].append(got)
         self._did[f"step_{scope}"] = got
 
@@ -204,7 +204,7 @@ class Act:
         self._wants["tick"] = {"row": self._tick.number}
 
     async def _forget(self) -> None:
-        if self._tick.number > 1 and not self._tick._scene.is_dry:
+        if self._tick.number > 1 and not self._tick._context.is_dry:
             self._wants["delete_ticks"] = [self._tick.number - 1]
 
     async def _kin(self) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 import anyio
 
 from ocean import LockLost, StoreBusy, StoreFailed
-from ocean.kernel.store import ClaimAsk, Store, TickAnswer, TickCommit
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk, TickAnswer, TickCommit
 from ocean.state.clock import Clock
 from ocean.state.records import Claim, Lock, Run
 from ocean.stores.postgres.client.batches import CLAIM

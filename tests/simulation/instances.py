@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocean import Clog, LockLost, Ocean, OceanError, StoreUnusable
-from ocean.kernel.store import Store, TickAnswer, TickCommit
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import TickAnswer, TickCommit
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing.simulation.inline_database import InlineDatabase

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from ocean.kernel import locks, tick, tick_run
-from ocean.state import claim_order, eligibility, transitions
+from ocean.state import backoff, claim_order, eligibility, transitions
 from ocean.state.effects import Effects
 from ocean.state.outcomes import Retry
 from ocean.state.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
@@ -137,7 +137,7 @@ _function(
     lambda old: lambda run, outcome, *more: old(run, replace(outcome, after_ms=0), *more),
 )
 _function("retry opens a new tick", transitions.retried, _with(tick_open=False))
-_function("attempts never end", transitions.is_spent, lambda old: lambda attempt, most: False)
+_function("attempts never end", backoff.is_spent, lambda old: lambda attempt, most: False)
 _function("signals to the ended", transitions.refuse_if_ended, lambda old: _nothing)
 _function("children outlive", ending._end_children, lambda old: _nothing)
 _function("undelivered not named", ending._name_undelivered, lambda old: _nothing)
@@ -192,7 +192,7 @@ def _retry_commits(undo: ExitStack) -> None:
         return old(u, u.run(run.run_id), c, outcome, row)
 
     async def call(self: tick_run.TickWork, number: int) -> tuple[Any, Effects]:
-        scene = self._scene = tick_run.scene_of(self._crew, self.claim, number)
+        scene = self._context = tick_run.context_of(self._runtime, self.claim, number)
         scene.refused = self._refused
         return await tick_run.outcome_of(scene, self._clog, anyio.CancelScope()), scene.effects
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk
 from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.eligibility import holds, is_lapsed_lease, kernel_end
 from ocean.state.records import ENDED, Ending, Run, RunStatus
@@ -218,7 +218,7 @@ class Watcher:
     def _check_claims(self, instance: "Instance", now: int) -> None:
         """Explain ⇔ claim: who has nothing against it is claimed, and nobody else is. Then it is undone."""
         u = Unit(Transaction(self._world.db), now)
-        clogs = instance.ocean._crew.claimable(None)
+        clogs = instance.ocean._runtime.claimable(None)
         runs = [run_from(row) for row in self._world.db.execute(UNENDED).fetchall()]
         free = {run.run_id: run for run in runs if not holds(run, surroundings(u, run, clogs), now)}
         has_ends = any(kernel_end(run, now) or is_lapsed_lease(run, now) for run in runs)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ocean import Done, Failed, LeaseLost, Ocean, OceanError, Ok, Outcome, Retry, StoreBusy, StoreFailed, Wait
-from ocean.kernel.leasing import Lease
+from ocean.kernel.verbs.leases import Lease
 from ocean.state.clock import sleep
 from tests.simulation.history import Asked
 from tests.simulation.instances import Instance, Unreachable

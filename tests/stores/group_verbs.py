@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import CancelTimer, Effects, NewEvent, RowKey, RowWrite, SetTimer

@@ -9,7 +9,8 @@ import pytest
 
 from bench.idle_poke import fill, metered, plan
 from ocean.kernel.run_query import run_filter
-from ocean.kernel.store import RowsAsk, SweepAsk
+from ocean.kernel.store.claims import RowsAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.filters import FeedFilter

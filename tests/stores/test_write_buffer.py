@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from ocean.compose import open_store
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.store import Behind, Committed, Contended, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
+from ocean.kernel.store.runs import Behind
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Continue, Done, Ok, Outcome, Wait
 from ocean.state.records import Claim, ClogRecord, Run, RunStatus, changed

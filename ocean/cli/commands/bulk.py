@@ -46,7 +46,7 @@ async def act_on_many(
     if many.query and many.everything:
         raise InvalidValue("--everything goes without filters; leave one of them out")
     # Clogs that keep the verb to themselves are left out, and then it is no longer everything.
-    narrowed = await Guard(ocean).meant(RunQuery(**many.query), verb)
+    narrowed = await Guard(ocean).allowed(RunQuery(**many.query), verb)
     query: dict[str, Any] = dict(narrowed)
     if "status" not in query and MEANT[verb] is not None:
         query["status"] = MEANT[verb]

@@ -13,7 +13,7 @@ from ocean.cli.output import Screen, cell, table
 from ocean.cli.runner import REFUSED, leave, settings_of
 from ocean.config import load_clogs
 from ocean.kernel.invoke import invoke
-from ocean.state.names import near_name
+from ocean.state.errors import near_name
 
 
 def command_of(clog_id: str, unknown: Exception) -> Any:

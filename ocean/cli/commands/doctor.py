@@ -10,7 +10,7 @@ from ocean.cli.runner import REFUSED, settings_of
 from ocean.cli.tables import counted, span
 from ocean.compose import store_facts
 from ocean.config import load_clogs
-from ocean.state.facts import StoreFacts
+from ocean.state.records import StoreFacts
 
 OLDEST_PYTHON = (3, 11)
 LATE_MS = 60_000

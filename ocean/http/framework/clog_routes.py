@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ocean.access.guard import Guard
-from ocean.clog.routes import CHECKED, NOBODY, Errors, Incoming, Reply, Route
+from ocean.clog.routes import ANONYMOUS, CHECKED, Errors, Incoming, Reply, Route
 from ocean.http.framework.authorization import authorize
 from ocean.http.framework.call import Poker, ServerState
 from ocean.http.framework.errors import MethodNotAllowed, Unexpected, internal_message
@@ -135,7 +135,7 @@ def incoming_of(server: ServerState, request: Request, shows_keys: bool = False)
 
 def _with_access(route: Route, incoming: Incoming, guard: Guard) -> Incoming:
     if route.access == "open":
-        return replace(incoming, access=NOBODY)
+        return replace(incoming, access=ANONYMOUS)
     if route.session is None:
         guard.check_unlimited()
     elif route.session != CHECKED:

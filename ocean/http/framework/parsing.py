@@ -12,8 +12,7 @@ from starlette.requests import Request
 from ocean.http.framework.errors import BodyTooLarge, InvalidBody, InvalidQuery, NotJson, WrongContentType
 from ocean.http.framework.responses import camel
 from ocean.state.attributes import Within
-from ocean.state.json_text import strict_json
-from ocean.state.values import MAX_BYTES
+from ocean.state.values import MAX_BYTES, strict_json
 
 MOST_FIELDS_NAMED = 10
 UNIONS = frozenset({"outcome", "error"})

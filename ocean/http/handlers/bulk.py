@@ -43,7 +43,7 @@ class ManyBody(Body):
         if self.attributes is not None:
             query["attributes"] = {name: _attribute(name, value) for name, value in self.attributes.items()}
         given = {name for name, value in query.items() if value is not None}
-        query = await call.guard.meant(query, verb)
+        query = await call.guard.allowed(query, verb)
         is_narrowed = given < {name for name, value in query.items() if value is not None}
         query["everything"] = self.everything and not is_narrowed
         return query

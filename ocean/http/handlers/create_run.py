@@ -10,7 +10,8 @@ from ocean.http.framework.parsing import Body, Whole
 from ocean.http.framework.responses import JsonResponse, record
 from ocean.http.handlers.runs import WaitQuery
 from ocean.http.handlers.wait_for_run import WhenSettled
-from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import DEFAULT_PRIORITY
 from ocean.state.backoff import RetryPolicy
 from ocean.state.records import Key
 

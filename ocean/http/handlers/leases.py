@@ -16,8 +16,7 @@ from ocean.http.framework.parsing import Body, Whole
 from ocean.http.framework.responses import JsonResponse, camel, record
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.kernel import Kernel
-from ocean.kernel.leasing import LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
-from ocean.kernel.verbs.leases import DEFAULT_LEASE_MS
+from ocean.kernel.verbs.leases import DEFAULT_LEASE_MS, LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
 from ocean.state.errors import OceanError
 from ocean.state.records import Input, RunStatus
 from ocean.state.values import MAX_BYTES

@@ -11,8 +11,8 @@ from ocean.http.framework.parsing import Body, Limit, Number, Query, Whole
 from ocean.http.framework.responses import JsonResponse, record
 from ocean.http.handlers.wait_for_run import WhenSettled
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.leasing import LONGEST_WAIT_MS
 from ocean.kernel.run_query import RunOrder, RunQuery
+from ocean.kernel.verbs.leases import LONGEST_WAIT_MS
 from ocean.state.errors import RunNotFound
 from ocean.state.records import Input, RunCount, RunInfo, TickInfo
 
@@ -116,7 +116,7 @@ class Deleted:
 async def list_runs(call: HandlerCall) -> Response:
     """Respond with a page of the runs that match, and perhaps their number."""
     query: RunsQuery = call.query
-    which = call.guard.seen(run_query(query))
+    which = call.guard.limited(run_query(query))
     page = await call.ocean.list_runs(order=query.order, limit=query.limit, cursor=query.cursor, **which)
     count = None if query.count_up_to is None else await call.ocean.count_runs(cap=query.count_up_to, **which)
     return JsonResponse(record(RunList(page.runs, page.next_cursor, count)))
@@ -193,7 +193,7 @@ async def retry(call: HandlerCall) -> Response:
 
 async def explain(call: HandlerCall) -> Response:
     """Respond with the conditions that hold a run back."""
-    return JsonResponse(record(await call.guard.told(await call.ocean.explain(call.path("run_id")))))
+    return JsonResponse(record(await call.guard.visible(await call.ocean.explain(call.path("run_id")))))
 
 
 async def ticks(call: HandlerCall) -> Response:

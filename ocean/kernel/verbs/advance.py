@@ -6,11 +6,11 @@ from typing import Any
 from ocean.clog.clog import Registry
 from ocean.kernel.arguments import checked_count, checked_flag, checked_names
 from ocean.kernel.coordinator import DEFAULT_CONCURRENCY, Coordinator
-from ocean.kernel.dry_run import rehearsed
+from ocean.kernel.dry_run import dry_run_tick
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Crew, commit_or_time
+from ocean.kernel.tick_run import Runtime, commit_or_time
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
 from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
@@ -26,13 +26,13 @@ class AdvanceVerbs:
     _store: Store
     _clock: Clock
     _registry: Registry
-    _crew: Crew
+    _runtime: Runtime
     coordinator: Coordinator
 
     @property
     def at_work(self) -> int:
         """How many ticks have their handlers called here just now."""
-        return self._crew.keeper.count
+        return self._runtime.keeper.count
 
     async def advance(
         self,
@@ -79,7 +79,7 @@ class AdvanceVerbs:
             raise InvalidValue("a dry run shows the next tick of one run; name it with run_id")
         if max_ticks is not None or clog_ids is not None:
             raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
-        return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
+        return await self._advanced([], await dry_run_tick(self._runtime, run_id, hard_ms))
 
     async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
         """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""
@@ -127,7 +127,7 @@ class AdvanceVerbs:
 
     async def agenda(self) -> Agenda:
         """What is due for the clogs of this instance, without doing any of it."""
-        return await self._store.agenda(self._crew.claimable(None).keys())
+        return await self._store.agenda(self._runtime.claimable(None).keys())
 
     async def _advanced(self, results: list[TickResult], shown: DryRun | None = None) -> AdvanceResult:
         agenda = await self.agenda()

@@ -4,7 +4,8 @@ from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ocean.kernel.store import Behind, ClaimAsk, ClaimOrder, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, Request
+from ocean.kernel.store.claims import ClaimAsk, ClaimOrder, LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun
+from ocean.kernel.store.runs import Behind, Request
 from ocean.state.effects import ABSENT, StoredRow
 from ocean.state.records import Claim, Lock, RunStatus
 from ocean.stores.postgres.client.batches import WriteBatches
@@ -22,7 +23,7 @@ class Claims(ABC):
         return PostgresClaimOrder(self.batches, claim_payload(ask), claimed) if ask.limit > 0 else None
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
-        if ask.is_along:
+        if ask.piggyback:
             # A separate claim is sent at the same time, and is done sooner than one under the writers' lock.
             return []
         return [claim_from(claim) for claim in await self._claim(claim_payload(ask))]

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.claims import Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone
 from ocean.state.counters import Take, Taken
 from ocean.state.outcomes import ErrorInfo, Retry
 from ocean.state.records import RunStatus

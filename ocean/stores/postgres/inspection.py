@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import asyncpg
 
-from ocean.state.facts import StoreFacts
+from ocean.state.records import StoreFacts
 from ocean.stores.postgres.client.connection import LOST, without_password
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.migrate import OLDEST, migrations, schema_version

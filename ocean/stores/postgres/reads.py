@@ -3,8 +3,9 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ocean.kernel.store import ClaimAsk, NotClaimable, Request, RowsAnswer, RowsAsk
-from ocean.state.access import ApiKey, Standing
+from ocean.kernel.store.claims import ClaimAsk, NotClaimable, RowsAnswer, RowsAsk
+from ocean.kernel.store.runs import Request
+from ocean.state.access import ApiKey, RunOwner
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import ABSENT, RowKey, StoredRow
 from ocean.state.eligibility import FullKey, Surroundings
@@ -159,11 +160,11 @@ class Reads(Lists):
         key = None if found is None else api_key_from(found)
         return key if key and is_live(key, now) else None
 
-    async def standing(self, run_id: str) -> Standing | None:
+    async def standing(self, run_id: str) -> RunOwner | None:
         found = await self._read("standing", run_id=run_id)
         return None if found is None else standing_from(found)
 
-    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+    async def standing_of_lease(self, lease_hash: str) -> RunOwner | None:
         found = await self._read("standing_of_lease", lease_hash=lease_hash)
         return None if found is None else standing_from(found)
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.metrics import Histogram
-from ocean.kernel.store import Request, SweepAsk
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.access import ApiKey
 from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ocean.kernel.store import ClaimAsk, NotClaimable
+from ocean.kernel.store.claims import ClaimAsk, NotClaimable
 from ocean.state.eligibility import FullKey, Surroundings, holds_of_its_own, is_lapsed_lease, kernel_end
 from ocean.state.records import WAKE, Agenda, Claim, ClogRecord, Input, Lock, Run, RunInfo
 from ocean.state.transitions import EndNow, claimed

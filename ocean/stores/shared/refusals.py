@@ -24,8 +24,8 @@ from ocean.state.errors import (
     SignalRefused,
     StoreFailed,
     UnknownClog,
+    near_name,
 )
-from ocean.state.names import near_name
 from ocean.state.records import RunStatus
 from ocean.state.transitions import refuse_if_ended, refuse_unless_held
 from ocean.state.values import decode

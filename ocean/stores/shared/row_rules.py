@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.access import ApiKey
 from ocean.state.counters import Counter, Take, Taken, decide
 from ocean.state.eligibility import kernel_end

@@ -8,7 +8,7 @@ from dataclasses import make_dataclass
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar, cast
 
-from ocean.state.access import ApiKey, Standing
+from ocean.state.access import ApiKey, RunOwner
 from ocean.state.counters import Counter, CounterKind
 from ocean.state.records import (
     GENERIC_VERBS,
@@ -104,8 +104,8 @@ def clog_from(row: Row) -> ClogRecord:
     return ClogRecord(row["clog_id"], row["version"], allows=_allowed(row), **flags)
 
 
-def standing_from(row: Row) -> Standing:
-    return Standing(row["run_id"], row["session_id"], row["clog_id"], _allowed(row))
+def standing_from(row: Row) -> RunOwner:
+    return RunOwner(row["run_id"], row["session_id"], row["clog_id"], _allowed(row))
 
 
 def _allowed(row: Row) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ocean.kernel.store import Request
-from ocean.state.access import ApiKey, Standing
+from ocean.kernel.store.runs import Request
+from ocean.state.access import ApiKey, RunOwner
 from ocean.state.values import encode
 from ocean.stores.shared.row_rules import is_live
 from ocean.stores.shared.rows import api_key_from, standing_from
@@ -81,11 +81,11 @@ class SqliteAccessStore(UnitExecutor):
     async def end_web_session(self, hash: str) -> bool:
         return await self._write(lambda u: u.do("end_web_session", hash=hash) > 0)
 
-    async def standing(self, run_id: str) -> Standing | None:
+    async def standing(self, run_id: str) -> RunOwner | None:
         row = await self._read(lambda u: u.one("standing_of_run", run_id=run_id))
         return None if row is None else standing_from(row)
 
-    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+    async def standing_of_lease(self, lease_hash: str) -> RunOwner | None:
         row = await self._read(lambda u: u.one("standing_of_lease", lease_hash=lease_hash))
         return None if row is None else standing_from(row)
 

@@ -3,20 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 
-from ocean.kernel.store import (
-    Behind,
-    CallCommit,
-    CallConflict,
-    CallDone,
-    ClaimAsk,
-    ClaimOrder,
-    NotClaimable,
-    Request,
-    RowsAnswer,
-    RowsAsk,
-    TickAnswer,
-    TickCommit,
-)
+from ocean.kernel.store.claims import ClaimAsk, ClaimOrder, NotClaimable, RowsAnswer, RowsAsk, TickAnswer, TickCommit
+from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, RowKey
 from ocean.state.errors import LockLost
@@ -39,7 +27,7 @@ class SqliteClaimStore(UnitExecutor):
         for _ in range(claim_plan.MOST_ROUNDS):
             # A transaction is about to be made in any case: no need to read first.
             is_due = self._transactions.is_about_to_write
-            if not is_due and not ask.is_along:
+            if not is_due and not ask.piggyback:
                 is_due = await self._read(lambda u: claiming.has_work(u, ask))
             claims = await self._write(lambda u: claiming.claim_due(u, ask)) if is_due else []
             if claims or not is_due:

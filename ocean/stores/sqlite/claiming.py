@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ocean.kernel.store import ClaimAsk, NotClaimable
+from ocean.kernel.store.claims import ClaimAsk, NotClaimable
 from ocean.state.claim_order import pick
 from ocean.state.eligibility import Surroundings, holds
 from ocean.state.records import Agenda, Claim, Run, RunStatus

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any, assert_never
 
-from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.claims import Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Taken
 from ocean.state.effects import NewEvent

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ocean.kernel.store import SweepAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.filters import FeedFilter
 from ocean.state.records import Event, SweepResult
 from ocean.stores.shared.rows import event_from

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from ocean.state.facts import StoreFacts
+from ocean.state.records import StoreFacts
 from ocean.stores.sqlite.engine.connection import OLDEST_SQLITE
 from ocean.stores.sqlite.migrate import migrations
 

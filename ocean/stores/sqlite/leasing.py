@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Sequence
 
-from ocean.kernel.store import (
-    Behind,
+from ocean.kernel.store.claims import (
+from ocean.kernel.store.runs import Behind, Request
     ClaimableClog,
     ClaimAsk,
     Committed,
@@ -15,6 +15,7 @@ from ocean.kernel.store import (
     Request,
     TickCommit,
 )
+from ocean.kernel.store.runs import Behind
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Retry

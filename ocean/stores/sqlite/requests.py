@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.stores.shared.row_rules import kept_answer
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 

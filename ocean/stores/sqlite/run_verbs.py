@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import NewRun, NewSignal
 from ocean.state.eligibility import Surroundings
 from ocean.state.filters import RunFilter

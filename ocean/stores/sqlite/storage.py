@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, assert_never
 
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import ABSENT, RowKey, RowWrite, StoredRow
 from ocean.state.records import RunStatus
 from ocean.stores.shared import refusals

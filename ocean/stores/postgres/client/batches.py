@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 
 from ocean.kernel.metrics import BATCHES, Histogram
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.errors import StoreBusy, StoreFailed
 from ocean.stores.postgres.client.connection import BUSY, ConnectionPool
 from ocean.stores.postgres.client.exactly_once import TokenStatement, send_once

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
 
-from ocean.kernel.store import ClaimAsk, LeaseAsk, LeaseCompletion, Request, TickCommit
+from ocean.kernel.store.claims import ClaimAsk, LeaseAsk, LeaseCompletion, TickCommit
+from ocean.kernel.store.runs import Request
 from ocean.state.attributes import sort_key
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take

@@ -1,4 +1,4 @@
-"""Making tools of functions: names, parameters, schemas in the forms of models' APIs, and every refusal."""
+"""Tools from functions: names, parameters, schemas in the forms of models' APIs, and every refusal."""
 
 import json
 import re
@@ -91,13 +91,13 @@ def test_a_name_is_taken_by_model_apis_and_found_again(name: str) -> None:
     ["", "a b", "a__b", "_a", "a_", "a._b", "a_.b", "a..b", ".a", "a.", "1a", "ä", "x" * 65, "a" * 32 + "." + "b" * 31],
 )
 def test_a_name_that_no_api_would_take_is_refused(name: str) -> None:
-    with pytest.raises(InvalidValue, match=r"a tool's name is like 'weather\.lookup'|tools of functions"):
+    with pytest.raises(InvalidValue, match=r"a tool's name must be like 'weather\.lookup'|tools of functions"):
         tool(name=name or " ")(lookup.fn)
 
 
 @pytest.mark.parametrize("name", ["ocean", "ocean.mine"])
 def test_the_houses_names_are_the_houses(name: str) -> None:
-    with pytest.raises(InvalidValue, match="cannot begin with 'ocean'"):
+    with pytest.raises(InvalidValue, match="must not begin with 'ocean'"):
         tool(name=name)(lookup.fn)
 
 
@@ -129,17 +129,17 @@ def strange(thing: Strange) -> None:
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "nothing said": (silent, {}, "does not say what it does: give it a docstring, or description="),
-    "no type": (untyped, {}, "parameter 'city' has no type; write city: str"),
-    "any number": (catching, {}, "parameter 'cities' must have a name to be given by"),
-    "no names": (unnamed, {}, "parameter 'city' must have a name to be given by"),
-    "types that are not there": (odd, {}, "the types of its parameters cannot be read: name 'Missing'"),
+    "nothing said": (silent, {}, "must have a docstring or description="),
+    "no type": (untyped, {}, "parameter 'city' must have a type, as city: str"),
+    "any number": (catching, {}, "parameter 'cities' must be passed by name"),
+    "no names": (unnamed, {}, "parameter 'city' must be passed by name"),
+    "types that are not there": (odd, {}, "the types of its parameters cannot be resolved: name 'Missing'"),
     "types that pydantic does not know": (strange, {}, "pydantic cannot check its parameters"),
     "an effect that there is not": (lookup.fn, {"effect": "inside"}, "effect of tool 'lookup'"),
-    "dangerous without effect": (lookup.fn, {"effect": "none", "dangerous": True}, "needs no human"),
-    "no time": (lookup.fn, {"timeout_ms": 0}, "timeout_ms of tool 'lookup' is an integer from 1"),
-    "credentials as a text": (lookup.fn, {"credentials": "mail"}, "credentials of tool 'lookup' are a list"),
-    "a tool of a tool": (lookup, {}, "@tool is for functions"),
+    "dangerous without effect": (lookup.fn, {"effect": "none", "dangerous": True}, "needs no approval"),
+    "no time": (lookup.fn, {"timeout_ms": 0}, "timeout_ms of tool 'lookup' must be an integer from 1"),
+    "credentials as a text": (lookup.fn, {"credentials": "mail"}, "credentials of tool 'lookup' must be a list"),
+    "a tool of a tool": (lookup, {}, "@tool needs a function"),
 }
 
 
@@ -154,7 +154,7 @@ def test_the_forms_of_model_apis() -> None:
     said = {"name": "weather__lookup", "description": lookup.description}
     assert described(spec(lookup), "openai") == {"type": "function", "function": said | {"parameters": schema}}
     assert described(spec(lookup), "anthropic") == said | {"input_schema": schema}
-    with pytest.raises(InvalidValue, match="format is 'openai' or 'anthropic'"):
+    with pytest.raises(InvalidValue, match="format must be 'openai' or 'anthropic'"):
         described(spec(lookup), "gemini")  # type: ignore[arg-type]
 
 
@@ -162,14 +162,16 @@ def test_names_are_unique_in_a_box_and_in_an_instance() -> None:
     with pytest.raises(InvalidValue, match=r"tool box 'weather' has a tool 'weather.lookup' already"):
         weather.tool(lookup.fn)
     other = tool(name="weather.lookup")(lookup.fn)
-    with pytest.raises(InvalidValue, match=r"two tools are called 'weather\.lookup'"):
+    with pytest.raises(
+        InvalidValue, match=r"tool names must be unique within an instance, got 'weather\.lookup' twice"
+    ):
         Toolset([weather, other])
     assert list(Toolset([weather, lookup]).own) == ["weather.lookup", "weather.report"]
 
 
 @pytest.mark.parametrize("wrong", ["weather.lookup", lookup, 7, [lookup.fn]])
 def test_what_is_no_list_of_tools_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidValue, match=r"tools are a list of tools|each of tools is made by @tool"):
+    with pytest.raises(InvalidValue, match=r"tools must be a list of tools|each of tools must be made by @tool"):
         Toolset(wrong)
 
 
@@ -181,7 +183,9 @@ async def test_a_clog_lists_tools_that_the_instance_has() -> None:
         names = [each["function"]["name"] for each in w.ocean.tool_schemas(clog_id="c")]
         assert "weather__lookup" in names
         assert all(API_NAME.fullmatch(name) for name in names)
-    with pytest.raises(UnknownTool, match=r"clog 'c' lists the tool 'weather\.look'; did you mean 'weather\.lookup'"):
+    with pytest.raises(
+        UnknownTool, match=r"clog 'c' lists an unknown tool 'weather\.look'; did you mean 'weather\.lookup'"
+    ):
         async with world([Clog("c", toolbox=["weather.look"])], tools=[weather]):
             pass
 
@@ -204,7 +208,7 @@ def test_patterns_deny_and_are_named() -> None:
     }
     assert {each.name: each.denied for each in denying.specs() if each.denied} == denying.denied
     assert Toolset([weather], ["mail.*"]).denied == {}, "another instance may have it"
-    with pytest.raises(UnknownTool, match=r"deny_tools has 'ocean\.http\.fetc'; did you mean 'ocean\.http\.fetch'"):
+    with pytest.raises(UnknownTool, match=r"unknown tool 'ocean\.http\.fetc'; did you mean 'ocean\.http\.fetch'"):
         Toolset((), ["ocean.http.fetc"])
 
 

@@ -1,4 +1,4 @@
-"""What looks like a secret is not shown, what does not is, and a large value is shown in part."""
+"""What looks like a secret is hidden, other text is shown, and a large value is shown in part."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ocean import CredentialRef, InvalidValue, redacted
 from ocean.state.outcomes import error_info
-from ocean.state.redact import HIDDEN, MOST_TEXT, SHAPES, is_telling, looks_secret, redacted_text
+from ocean.state.redact import HIDDEN, MOST_TEXT, PATTERNS, is_secret_name, looks_secret, redacted_text
 from ocean.tools.credentials import Scrubber
 
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0In0" + ".sflKxwRJSMeKKF2QT4"
@@ -68,9 +68,9 @@ PIECES = [
 @example("pwd=abc")
 def test_a_quick_look_never_passes_over_what_a_shape_would_find(text: str) -> None:
     shown = text
-    for shape in SHAPES:
-        assert shape.may_be_in(shown) or not shape.pattern.search(shown)
-        shown = shape.pattern.sub(shape.instead, shown)
+    for secret in PATTERNS:
+        assert secret.may_be_in(shown) or not secret.pattern.search(shown)
+        shown = secret.pattern.sub(secret.instead, shown)
     assert redacted_text(text, None) == shown
 
 
@@ -108,8 +108,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", [*NAMES, *LONG_NAMES])
-def test_a_name_tells(name: str) -> None:
-    assert is_telling(name)
+def test_a_secret_is_recognised_by_its_name(name: str) -> None:
+    assert is_secret_name(name)
     assert redacted({name: "hunter22"}) == {name: HIDDEN}
     assert redacted({name: {"in": ["hunter22"]}}) == {name: HIDDEN}
 
@@ -157,7 +157,7 @@ def test_a_bounded_tree_of_lists_is_bounded_as_a_whole() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:12])
 def test_hostile_texts_are_looked_through_once(text: str) -> None:
-    """A pattern that went back and forth over them would take minutes."""
+    """A pattern with backtracking would take minutes."""
     assert len(redacted_text(text, None)) <= 2 * len(text)
 
 
@@ -167,11 +167,11 @@ def test_the_text_of_an_exception_is_stored_without_secrets() -> None:
 
 
 def test_a_credential_is_named_and_never_given() -> None:
-    with pytest.raises(InvalidValue, match="looks like one itself") as refused:
+    with pytest.raises(InvalidValue, match="looks like the value itself") as refused:
         CredentialRef("sk-abcdefghijklmnopqrst")
     assert "abcdefgh" not in str(refused.value)
     for wrong in ("", "has space", "1st", "x" * 65, 7):
-        with pytest.raises(InvalidValue, match="a credential's name is like 'mail'"):
+        with pytest.raises(InvalidValue, match="a credential's name must be like 'mail'"):
             CredentialRef(wrong)  # type: ignore[arg-type]
 
 

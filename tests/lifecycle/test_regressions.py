@@ -1,4 +1,4 @@
-"""Stories that once went wrong: what a second look at the kernel found."""
+"""Cases that once failed, found in reviews of the kernel."""
 
 import asyncio
 import sqlite3
@@ -91,7 +91,7 @@ ENDS_OF_LIFE: dict[str, Callable[[World], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("end", ENDS_OF_LIFE)
 async def test_a_run_id_used_again_is_another_run_to_the_outside_world(end: str) -> None:
-    """Keys that the first life has told somebody must not be told again: they stand for effects of their own."""
+    """Idempotency keys of the first life must not be used again: they stand for its own effects."""
     told: list[tuple[int, str, str, str]] = []
 
     async def bear(tick: Tick) -> Outcome:
@@ -120,7 +120,7 @@ async def test_a_run_id_used_again_is_another_run_to_the_outside_world(end: str)
         assert [event.type for event in events].count("run.created") == 2
 
 
-async def test_a_run_deleted_at_work_has_told_the_key_of_its_open_tick() -> None:
+async def test_a_run_deleted_during_a_tick_does_not_reuse_the_key_of_that_tick() -> None:
     """No event of that tick was committed, and yet its number is used up."""
     told: list[tuple[int, str]] = []
 
@@ -202,7 +202,7 @@ async def test_a_nested_clog_cannot_delete_what_is_its_caller_s(what: str, refus
 
 
 async def test_a_nested_clog_can_delete_a_session_of_its_own_runs() -> None:
-    """Here a call on a clog: it has no run in the session that would stand in the way."""
+    """A call on a clog has no run in the session that would prevent it."""
     caller, other = Clog("c"), Script(clog_id="o")
 
     @caller.method
@@ -240,7 +240,7 @@ async def test_one_dedupe_key_twice_in_a_tick_is_one_run() -> None:
 
 
 async def test_runs_of_a_clog_without_a_handler_are_not_due_here() -> None:
-    """Whoever pokes until nothing is due would never end."""
+    """A caller that pokes until nothing is due would never end."""
     async with stage(Clog("c")) as w:
         await start(w)
         w.clock.advance(10)
@@ -305,7 +305,7 @@ async def test_what_does_not_fit_the_state_model_fails_the_attempt_that_wrote_it
         await w.drain()
         run = await look(w, run_id)
         assert (run.status, run.attempt) == ("pending", 1)
-        assert "the run row of clog 'c' does not fit Count: 1 errors, first at n" in message_of(run)
+        assert "the run row of clog 'c' must be a Count: 1 errors, first at n" in message_of(run)
         assert (await dump(w))["ocean_storage_run"] == []
         w.clock.advance(1_000)
         await w.drain()
@@ -324,13 +324,13 @@ async def test_a_direct_call_that_does_not_fit_the_state_model_is_refused(kind: 
 
     async with stage(script) as w:
         before = await dump(w)
-        with pytest.raises(InvalidValue, match="the session row of clog 'c' does not fit Count"):
+        with pytest.raises(InvalidValue, match="the session row of clog 'c' must be a Count"):
             await w.ocean.call_clog(clog_id="c", session_id="s", method="put", payload={"n": "many"})
         assert await dump(w) == before
 
 
 async def test_the_result_of_a_parent_is_reached_by_finishing_its_children() -> None:
-    """In a single process nobody else would: the one who waits pokes what it waits for."""
+    """In a single process there is no other poke: the waiting caller pokes what it waits for."""
 
     async def add_up(tick: Tick) -> Outcome:
         if tick.child is not None:
@@ -347,7 +347,7 @@ async def test_the_result_of_a_parent_is_reached_by_finishing_its_children() -> 
 
 
 def unbindable(db: Transaction) -> None:
-    """The driver's own refusal, which carries no code of SQLite's."""
+    """The driver's own error, without an SQLite code."""
     with pytest.raises(sqlite3.Error) as refusal:
         db.execute("SELECT ?", ({},))
     assert not hasattr(refusal.value, "sqlite_errorcode")
@@ -380,7 +380,7 @@ async def outcome_of(asked: Awaitable[None]) -> BaseException | None:
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_a_unit_that_breaks_fails_alone_and_everybody_is_answered(how: str) -> None:
+async def test_a_unit_that_breaks_fails_alone_and_all_callers_get_a_result(how: str) -> None:
     breaks, error = BROKEN[how]
     entered, let_go = threading.Event(), threading.Event()
 
@@ -406,8 +406,8 @@ async def test_a_unit_that_breaks_fails_alone_and_everybody_is_answered(how: str
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_a_thread_that_waits_for_a_broken_unit_is_answered(how: str) -> None:
-    """The one that renews locks: if it hung, every lock of the instance would lapse."""
+async def test_a_thread_that_waits_for_a_broken_unit_gets_its_error(how: str) -> None:
+    """The thread that renews locks: if it hung, every lock of the instance would expire."""
     breaks, error = BROKEN[how]
     raised: list[BaseException] = []
     async with stage() as w:

@@ -1,4 +1,4 @@
-"""Whatever runs there are and whatever is asked: `list_runs` shows what a plain filter and sort would."""
+"""For any runs and any query, `list_runs` returns what a plain filter and sort would."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,7 +37,7 @@ runs = st.lists(
 
 
 def perhaps(what: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Seldom enough that most queries mean some runs."""
+    """Rare enough that most queries select some runs."""
     return st.integers(0, 3).flatmap(lambda n: what if n == 0 else st.none())
 
 
@@ -102,7 +102,7 @@ async def populate(w: World, wanted: list[dict[str, Any]]) -> list[str]:
 
 
 def asked(query: dict[str, Any], ids: list[str], start: int) -> dict[str, Any]:
-    """The query as a caller would say it, made to make sense."""
+    """The query as a caller would write it, valid."""
     said = {name: query[name] for name in ("clog_id", "session_id", "status") if query[name] is not None}
     if query["parent"] is not None:
         said["parent_run_id"] = [ids[n] if n < len(ids) else "nobody" for n in query["parent"]]

@@ -1,4 +1,4 @@
-"""A dry run foretells: the real call made right after it answers, says and writes the same."""
+"""A dry run predicts: the real call made right after it returns, emits and writes the same."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ocean import CLEAR, Abort, Clog, Continue, Done, DryRun, Failed, Key, Ok, Outcome, Refuse, Retry, Tick, Wait
-from ocean.kernel.arguments import KERNEL_EVENTS, RunOptions
-from ocean.kernel.store import RowsAsk
+from ocean.kernel.arguments import KERNEL_EVENTS
+from ocean.kernel.new_runs import RunOptions
+from ocean.kernel.store.claims import RowsAsk
 from ocean.state.effects import RowKey
 from ocean.state.outcomes import error_info, outcome_name
 from ocean.state.values import decode
@@ -201,7 +202,7 @@ def a_ledger() -> Clog:
 
 
 @pytest.mark.parametrize("act", HANDLERS, ids=lambda act: act.__name__)
-async def test_a_real_call_does_what_the_dry_run_said(act: Handler) -> None:
+async def test_a_real_call_does_what_the_dry_run_showed(act: Handler) -> None:
     async with stage(Script(act), a_ledger()) as w:
         await start_idle(w, run_id="other")
         run_id = await start(w, "first", dedupe_key="mine", attributes={"gone": True})
@@ -262,7 +263,7 @@ async def assert_told(w: World, shown: DryRun) -> None:
 
 
 async def assert_took(w: World, shown: DryRun) -> None:
-    """From the counters, and for the runs that start later."""
+    """Takes from counters, and for runs that start later."""
     took = Counter[str]()
     for take in (*shown.takes, *(new.rate for new in shown.runs if new.rate)):
         took[take.key] += take.n
@@ -307,7 +308,7 @@ async def test_earlier_ticks_that_would_be_deleted_are_named() -> None:
         assert [tick.tick for tick in await w.ocean.list_ticks(run_id)] == [2]
 
 
-async def test_a_session_that_would_be_deleted_is_said_to_be() -> None:
+async def test_a_session_that_would_be_deleted_is_shown() -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.read(session=True)
         await tick.write(delete_session=True)

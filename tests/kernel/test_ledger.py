@@ -1,11 +1,11 @@
-"""The ledger of one tick: one read, one write, and only what was read exactly."""
+"""The ledger of one tick: one read, one write, and only of rows that were read."""
 
 from collections.abc import Sequence
 
 import pytest
 
 from ocean.kernel.ledger import Ledger
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import ABSENT, RowKey, StoredRow
 from ocean.state.errors import NotRead, ReadSpent, WriteSpent
 
@@ -32,7 +32,7 @@ def answer(*keys: RowKey) -> RowsAnswer:
 
 
 def having_read(first: RowsAsk, *found: RowKey) -> Ledger:
-    """A ledger after its clog's one read; `found` are rows that came by key or by tick."""
+    """A ledger after its clog's one read; `found` are rows read by key or by tick."""
     ledger = Ledger()
     assert ledger.answer_for(first) is None
     ledger.record_read(first, answer(*first.keys, *found))
@@ -55,7 +55,7 @@ COVERED: dict[str, tuple[RowsAsk, RowsAsk]] = {
 
 
 @pytest.mark.parametrize(("first", "second"), COVERED.values(), ids=COVERED)
-def test_a_second_read_of_rows_already_read_is_answered_from_the_ledger(first: RowsAsk, second: RowsAsk) -> None:
+def test_a_second_read_of_the_same_rows_uses_the_ledger(first: RowsAsk, second: RowsAsk) -> None:
     ledger = having_read(first)
     known = ledger.answer_for(first)
     assert known is not None
@@ -120,7 +120,7 @@ NAMED = {
 def test_a_row_that_was_not_read_cannot_be_written_and_is_named(name: str, key: RowKey) -> None:
     read = [other for other in (RUN, OTHER_RUN, SESSION, GLOBAL, TICK) if other != key]
     for ledger in (Ledger(), having_read(ask(*read)), having_read(ask(history=9))):
-        with pytest.raises(NotRead, match=f"clog 'c' writes the {name} without having read exactly it"):
+        with pytest.raises(NotRead, match=f"clog 'c' must read the {name} in this tick before it writes it"):
             ledger.record_write("c", [key], [])
 
 
@@ -140,15 +140,15 @@ def test_an_absent_row_that_was_read_may_be_written() -> None:
 
 def test_a_tick_may_be_deleted_only_if_it_was_read_whole() -> None:
     ledger = having_read(ask(RUN, ticks=[1]))
-    with pytest.raises(NotRead, match=r"deletes tick 2 without having read it with ticks=\[2\]"):
+    with pytest.raises(NotRead, match=r"must read tick 2 with ticks=\[2\] before it deletes it"):
         ledger.record_write("c", [], [1, 2])
     ledger.record_write("c", [], [1])
 
 
 def test_history_unlocks_no_tick() -> None:
-    with pytest.raises(NotRead, match="deletes tick 1"):
+    with pytest.raises(NotRead, match="must read tick 1 "):
         having_read(ask(history=9)).record_write("c", [], [1])
-    with pytest.raises(NotRead, match="deletes tick 1"):
+    with pytest.raises(NotRead, match="must read tick 1 "):
         Ledger().record_write("c", [], [1])
 
 
@@ -188,7 +188,7 @@ def test_a_write_that_was_rolled_back_can_be_made_again() -> None:
         (("d", "s", "free"), False),
     ],
 )
-def test_a_key_is_known_to_be_free_where_the_one_read_has_said_so(asked: tuple[str, str, str], is_free: bool) -> None:
+def test_a_key_is_known_to_be_free_if_the_one_read_found_it_free(asked: tuple[str, str, str], is_free: bool) -> None:
     ledger = Ledger()
     ledger.record_read(ask(dedupe_keys=["free", "held"]), RowsAnswer({}, {"free": None, "held": "r-2"}, ()))
     assert ledger.has_read_as_free(*asked) is is_free

@@ -1,19 +1,19 @@
-"""JSON text is read strictly, at a cost that grows with its length only."""
+"""JSON text is parsed strictly, at a cost linear in its length."""
 
 from typing import Any
 
 import pytest
 
-from ocean.state import json_text
-from ocean.state.json_text import strict_json
+from ocean.state import values
+from ocean.state.values import strict_json
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ('{"a": {"b": 1, "c": 2, "b": 1}}', "an object has 'b' twice"),
-        ("[NaN]", "NaN is no JSON number"),
-        ("-Infinity", "-Infinity is no JSON number"),
+        ("[NaN]", "NaN is not a JSON number"),
+        ("-Infinity", "-Infinity is not a JSON number"),
         ("[" * 100_000, "it is nested too deeply"),
         ("{", "Expecting property name"),
     ],
@@ -24,7 +24,7 @@ def test_what_others_would_not_read_alike_is_refused(text: str, told: str) -> No
         strict_json(text)
 
 
-def test_everything_else_is_what_it_says() -> None:
+def test_every_other_text_is_parsed_as_usual() -> None:
     assert strict_json('{"a": [1, 1.5, null, "x", {}], "b": {"a": true}}') == {
         "a": [1, 1.5, None, "x", {}],
         "b": {"a": True},
@@ -45,5 +45,5 @@ def test_a_name_that_is_there_twice_is_found_by_one_look_at_each() -> None:
 
     names = [Name(f"{n:04}") for n in range(1_000)]
     with pytest.raises(ValueError, match="'0999' twice"):
-        json_text._object([(name, 0) for name in (*names, Name("0999"))])
+        values._object([(name, 0) for name in (*names, Name("0999"))])
     assert looks < 100

@@ -1,4 +1,4 @@
-"""Who goes first among the due."""
+"""The order of claims."""
 
 from collections import Counter
 
@@ -79,8 +79,8 @@ def test_a_run_that_keeps_continuing_goes_to_the_back_even_within_one_millisecon
     assert order == ["greedy", "second", "third"] * 2
 
 
-def test_nobody_starves_behind_urgent_runs_that_always_continue() -> None:
-    """Eight urgent runs that are due again at once, and three patient ones: the patient get one call in eight."""
+def test_no_run_starves_behind_urgent_runs_that_always_continue() -> None:
+    """With eight urgent runs that are always due and three of low priority, the latter get one call in eight."""
     runs = {f"urgent-{number}": due(f"urgent-{number}", 0) for number in range(8)}
     runs |= {f"patient-{number}": due(f"patient-{number}", 9) for number in range(3)}
     calls: Counter[str] = Counter()
