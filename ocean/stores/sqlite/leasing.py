@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import Sequence
 
 from ocean.kernel.store.claims import (
-from ocean.kernel.store.runs import Behind, Request
     ClaimableClog,
     ClaimAsk,
     Committed,
@@ -12,10 +11,9 @@ from ocean.kernel.store.runs import Behind, Request
     LeaseCompletion,
     LeaseDone,
     LeasedRun,
-    Request,
     TickCommit,
 )
-from ocean.kernel.store.runs import Behind
+from ocean.kernel.store.runs import Behind, Request
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Retry
