@@ -137,7 +137,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"clog_id": "raeder"}, "unknown_clog", "did you mean 'reader'?"),
     ({"clog_id": "kept"}, "not_generic", "keeps 'create'"),
     ({"run_id": "elsewhere"}, "invalid_value", "there is no run 'elsewhere' in this session"),
-    ({"url": "ftp://files.example/"}, "fetch_refused", "neither http nor https"),
+    ({"url": "ftp://files.example/"}, "fetch_refused", "must be http or https"),
     ({"url": "http://127.0.0.1:1/"}, "fetch_refused", "the operator may allow"),
 ]
 

@@ -208,5 +208,5 @@ def test_a_command_is_registered_once_and_answers_as_agreed() -> None:
         return CommandAnswer("fine")
 
     assert clog.commands == {"look": look}
-    with pytest.raises(Exception, match="has a command 'look' already"):
+    with pytest.raises(Exception, match="got 'look' twice"):
         clog.command(look)
