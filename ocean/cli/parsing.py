@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ocean import UNSET, InvalidValue, Within
+from ocean.cli.options import Selection
 from ocean.kernel.run_query import RunQuery
 from ocean.state.json_text import strict_json
 
@@ -112,29 +113,17 @@ def attribute_filters(conditions: Sequence[str] | None) -> dict[str, Any]:
     return {**equal, **{name: Within(**sides) for name, sides in ranges.items()}}
 
 
-def run_query(
-    now: int,
-    *,
-    clog: list[str] | None,
-    status: list[str] | None,
-    session: list[str] | None,
-    parent: list[str] | None,
-    attr: list[str] | None,
-    created_since: str | None,
-    created_until: str | None,
-    ended_since: str | None,
-    ended_until: str | None,
-) -> RunQuery:
-    """Only what was said: an option that was left out means any."""
-    said: dict[str, Any] = {
-        "clog_id": clog or None,
-        "status": status or None,
-        "session_id": session or None,
-        "parent_run_id": parent or None,
-        "attributes": attribute_filters(attr) or None,
-        "created_from": time_at(created_since, "--created-since", now, ago=True),
-        "created_until": time_at(created_until, "--created-until", now, ago=True),
-        "ended_from": time_at(ended_since, "--ended-since", now, ago=True),
-        "ended_until": time_at(ended_until, "--ended-until", now, ago=True),
+def run_query(now: int, selection: Selection) -> RunQuery:
+    """The query that a selection means. An option that was not given is left out."""
+    query: dict[str, Any] = {
+        "clog_id": selection.clog or None,
+        "status": selection.status or None,
+        "session_id": selection.session or None,
+        "parent_run_id": selection.parent or None,
+        "attributes": attribute_filters(selection.attr) or None,
+        "created_from": time_at(selection.created_since, "--created-since", now, ago=True),
+        "created_until": time_at(selection.created_until, "--created-until", now, ago=True),
+        "ended_from": time_at(selection.ended_since, "--ended-since", now, ago=True),
+        "ended_until": time_at(selection.ended_until, "--ended-until", now, ago=True),
     }
-    return cast(RunQuery, {name: value for name, value in said.items() if value is not None})
+    return cast(RunQuery, {name: value for name, value in query.items() if value is not None})

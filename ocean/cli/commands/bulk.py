@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -12,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ocean import BulkProgress, BulkResult, InvalidValue, Ocean, RunStatus
 from ocean.access.guard import Guard
+from ocean.cli.options import BulkOptions
 from ocean.cli.output import Screen
 from ocean.cli.runner import REFUSED
 from ocean.cli.tables import bulk_line
@@ -25,44 +25,36 @@ MEANT: dict[str, tuple[RunStatus, ...] | None] = {"cancel": LIVE, "signal": LIVE
 PAST = {"cancel": "cancelled", "signal": "signalled", "retry": "retried", "delete": "deleted"}
 
 
-@dataclass(frozen=True, slots=True)
-class Many:
-    """Which runs, and how to go about them."""
-
-    query: RunQuery
-    everything: bool
-    yes: bool
-    rate: int | None
-    most: int | None
-    actor: str | None
-
-
-async def act_on_many(
-    ocean: Ocean, screen: Screen, verb: GenericVerb, many: Many, act: Callable[..., Awaitable[BulkResult]], **extra: Any
+async def act_on_selection(
+    ocean: Ocean,
+    screen: Screen,
+    verb: GenericVerb,
+    query: RunQuery,
+    options: BulkOptions,
+    act: Callable[..., Awaitable[BulkResult]],
 ) -> None:
-    """Count, ask, act. A query without a status means what the verb can do something to."""
-    if not many.query and not many.everything:
+    """Count the runs, ask, act. A query without a status means the runs that the verb applies to."""
+    if not query and not options.everything:
         raise InvalidValue(f"say which runs to {verb}: ids, filters such as --clog, or --everything")
-    if many.query and many.everything:
+    if query and options.everything:
         raise InvalidValue("--everything goes without filters; leave one of them out")
     # Clogs that keep the verb to themselves are left out, and then it is no longer everything.
-    narrowed = await Guard(ocean).meant(RunQuery(**many.query), verb)
-    query: dict[str, Any] = dict(narrowed)
-    if "status" not in query and MEANT[verb] is not None:
-        query["status"] = MEANT[verb]
-    found = await ocean.count_runs(cap=CAP, **query)
-    count = found.count if many.most is None else min(found.count, many.most)
+    narrowed = await Guard(ocean).meant(query, verb)
+    counted: dict[str, Any] = dict(narrowed)
+    if "status" not in counted and MEANT[verb] is not None:
+        counted["status"] = MEANT[verb]
+    found = await ocean.count_runs(cap=CAP, **counted)
+    count = found.count if options.most is None else min(found.count, options.most)
     if count:
-        _confirm(verb, f"{'at least ' if found.is_capped and many.most is None else ''}{count}", many.yes)
+        _confirm(verb, f"{'at least ' if found.is_capped and options.most is None else ''}{count}", options.yes)
     with _progress(screen, verb, count) as (tell, _):
         done = await act(
-            everything=many.everything and not narrowed,
-            per_second=many.rate,
-            most=many.most,
-            actor=many.actor,
+            everything=options.everything and not narrowed,
+            per_second=options.rate,
+            most=options.most,
+            actor=options.actor,
             on_progress=tell,
             **narrowed,
-            **extra,
         )
     if screen.is_json:
         screen.json(done)

@@ -6,32 +6,25 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from ocean.cli.options import (
+    ANY_RUN,
+    BULK_DEFAULTS,
     Actor,
-    AttrFilter,
-    ClogFilter,
+    BulkOptions,
     Clogs,
-    CreatedSince,
-    CreatedUntil,
     Db,
-    EndedSince,
-    EndedUntil,
-    Everything,
     Input,
     Json,
-    Most,
-    ParentFilter,
     PausedIds,
-    Rate,
     RequestKey,
     RunIds,
-    SessionFilter,
-    StatusFilter,
-    Yes,
+    Selection,
+    expand_options,
 )
 
 BulkVerb = Literal["signal", "cancel", "retry", "delete"]
 
 
+@expand_options(without=("ended_since", "ended_until"))
 def signal(
     run_ids: RunIds = None,
     input: Input = None,
@@ -40,19 +33,8 @@ def signal(
         str | None, typer.Option("--at", metavar="WHEN", help="Deliver then: 10m from now, or an ISO time.")
     ] = None,
     if_idle: Annotated[bool, typer.Option("--if-idle", help="Refused unless the run is idle.")] = False,
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -61,123 +43,87 @@ def signal(
     from ocean import InvalidValue, Ocean
     from ocean.cli.parsing import json_input, time_at
 
-    filters = _filters(clog, status, session, parent, attr, created_since, created_until, None, None)
-
     def options(ocean: Ocean) -> dict[str, Any]:
         return {
             "input": json_input(input),
             "signal_id": signal_id,
-            "request_key": request_key,
+            "request_key": bulk.request_key,
             "deliver_at": time_at(at, "--at", ocean.clock.now(), ago=False),
         }
 
     async def one(ocean: Ocean, run_id: str, said: dict[str, Any]) -> Any:
-        return await ocean.signal(run_id, if_idle=if_idle, actor=actor, **said)
+        return await ocean.signal(run_id, if_idle=if_idle, actor=bulk.actor, **said)
 
     def many(ocean: Ocean, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         if if_idle:
             raise InvalidValue("--if-idle is for runs named by id; by filters, say --status idle")
         return lambda **how: ocean.signal_runs(**said, **how)
 
-    how = (everything, yes, rate, most, actor)
-    _act("signal", run_ids, filters, request_key, how, one, many, db, clogs, is_json, options)
+    _act("signal", run_ids, selection, bulk, one, many, db, clogs, is_json, options)
 
 
+@expand_options(without=("ended_since", "ended_until"))
 def cancel(
     run_ids: RunIds = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Kept in the run's error.")] = None,
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
     """End runs as failed, code `cancelled`. By filters: those that have not ended."""
-    filters = _filters(clog, status, session, parent, attr, created_since, created_until, None, None)
 
     async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
-        return await ocean.cancel_run(run_id, reason=reason, actor=actor, request_key=request_key)
+        return await ocean.cancel_run(run_id, reason=reason, actor=bulk.actor, request_key=bulk.request_key)
 
     def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         return lambda **how: ocean.cancel_runs(reason=reason, **how)
 
-    _act("cancel", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("cancel", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
+@expand_options(without=("status",))
 def retry(
     run_ids: RunIds = None,
-    clog: ClogFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    ended_since: EndedSince = None,
-    ended_until: EndedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
     """Create failed runs anew, each once. By filters: those that failed."""
-    filters = _filters(clog, None, session, parent, attr, created_since, created_until, ended_since, ended_until)
 
     async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
-        return await ocean.retry_run(run_id, actor=actor, request_key=request_key)
+        return await ocean.retry_run(run_id, actor=bulk.actor, request_key=bulk.request_key)
 
     def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         return ocean.retry_runs  # type: ignore[no-any-return]
 
-    _act("retry", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("retry", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
+@expand_options()
 def delete(
     run_ids: RunIds = None,
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    ended_since: EndedSince = None,
-    ended_until: EndedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
     """Remove runs with their children and rows. Their events stay. By filters: of any status."""
-    filters = _filters(clog, status, session, parent, attr, created_since, created_until, ended_since, ended_until)
 
     async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
-        return {"runId": run_id, "deleted": await ocean.delete_run(run_id, actor=actor, request_key=request_key)}
+        return {
+            "runId": run_id,
+            "deleted": await ocean.delete_run(run_id, actor=bulk.actor, request_key=bulk.request_key),
+        }
 
     def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         return ocean.delete_runs  # type: ignore[no-any-return]
 
-    _act("delete", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("delete", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
 def pause(
@@ -206,30 +152,6 @@ def resume(
     _set_paused("resume", run_ids, clog, actor, request_key, db, clogs, is_json)
 
 
-def _filters(
-    clog: list[str] | None,
-    status: list[str] | None,
-    session: list[str] | None,
-    parent: list[str] | None,
-    attr: list[str] | None,
-    created_since: str | None,
-    created_until: str | None,
-    ended_since: str | None,
-    ended_until: str | None,
-) -> dict[str, Any]:
-    return {
-        "clog": clog,
-        "status": status,
-        "session": session,
-        "parent": parent,
-        "attr": attr,
-        "created_since": created_since,
-        "created_until": created_until,
-        "ended_since": ended_since,
-        "ended_until": ended_until,
-    }
-
-
 def _check_key(verb: str, run_ids: list[str] | None, request_key: str | None) -> None:
     """A request key has one answer, so it speaks of one run; a signal to many makes its id of it."""
     from ocean import InvalidValue
@@ -242,9 +164,8 @@ def _check_key(verb: str, run_ids: list[str] | None, request_key: str | None) ->
 def _act(
     verb: BulkVerb,
     run_ids: list[str] | None,
-    filters: dict[str, Any],
-    request_key: str | None,
-    how: tuple[bool, bool, int | None, int | None, str | None],
+    selection: Selection,
+    bulk: BulkOptions,
     one: Callable[[Any, str, dict[str, Any]], Awaitable[Any]],
     many: Callable[[Any, dict[str, Any]], Callable[..., Awaitable[Any]]],
     db: str | None,
@@ -255,18 +176,18 @@ def _act(
     """On each run named; or else on all that the filters mean."""
     from ocean import InvalidValue, Ocean
     from ocean.access.guard import Guard
-    from ocean.cli.commands.bulk import PAST, Many, act_on_many
+    from ocean.cli.commands.bulk import PAST, act_on_selection
     from ocean.cli.output import Screen
     from ocean.cli.parsing import run_query
     from ocean.cli.runner import run
 
     async def work(ocean: Ocean, screen: Screen) -> None:
-        _check_key(verb, run_ids, request_key)
-        query = run_query(ocean.clock.now(), **filters)
+        _check_key(verb, run_ids, bulk.request_key)
+        query = run_query(ocean.clock.now(), selection)
         said = options(ocean)
         if not run_ids:
-            return await act_on_many(ocean, screen, verb, Many(query, *how), many(ocean, said))
-        if query or how[0]:
+            return await act_on_selection(ocean, screen, verb, query, bulk, many(ocean, said))
+        if query or bulk.everything:
             raise InvalidValue(f"{verb} takes run ids or filters, not both")
         answers = []
         for run_id in run_ids:

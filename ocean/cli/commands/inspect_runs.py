@@ -5,33 +5,12 @@ from typing import Annotated
 
 import typer
 
-from ocean.cli.options import (
-    AttrFilter,
-    ClogFilter,
-    Clogs,
-    CreatedSince,
-    CreatedUntil,
-    Db,
-    EndedSince,
-    EndedUntil,
-    Json,
-    ParentFilter,
-    RunId,
-    SessionFilter,
-    StatusFilter,
-)
+from ocean.cli.options import ANY_RUN, Clogs, Db, Json, RunId, Selection, expand_options
 
 
+@expand_options()
 def ps(
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    ended_since: EndedSince = None,
-    ended_until: EndedUntil = None,
+    selection: Selection = ANY_RUN,
     order: Annotated[
         str | None, typer.Option("--order", help="newest, oldest; ascending, descending within an attribute's range.")
     ] = None,
@@ -50,18 +29,7 @@ def ps(
     from ocean.cli.tables import runs_table
 
     async def page(ocean: Ocean) -> RunPage:
-        query = run_query(
-            ocean.clock.now(),
-            clog=clog,
-            status=status,
-            session=session,
-            parent=parent,
-            attr=attr,
-            created_since=created_since,
-            created_until=created_until,
-            ended_since=ended_since,
-            ended_until=ended_until,
-        )
+        query = run_query(ocean.clock.now(), selection)
         return await ocean.list_runs(order=order, limit=limit, cursor=cursor, **query)  # type: ignore[arg-type]
 
     async def watching(ocean: Ocean, screen: Screen) -> None:
