@@ -200,6 +200,12 @@ ocean.testing.processes = ocean.testing.simulation.processes
 ocean.testing.virtual_clock = ocean.testing.simulation.virtual_clock
 ocean.testing.virtual_loop = ocean.testing.simulation.virtual_loop
 
+ocean.cli.usage = ocean.cli.command_group
+ocean.cli.demo.play = ocean.cli.demo.demo
+ocean.cli.commands.systemd = ocean.cli.commands.serve
+ocean.cli.commands.sse_parser = ocean.cli.commands.remote_log
+ocean.flows.register = ocean.flows.handlers
+
 tests.house = tests.project
 tests.house.test_house = tests.project.test_rules
 """

@@ -112,7 +112,7 @@ class Clog(Mounts):
         It is both handlers, `on_advance` and `on_end`; the run row is its journal, and a tick is given all that is due.
         """
         # Flows are made of what the kernel has, which knows nothing of them.
-        import_module("ocean.flows.register").register_flow(self, function)
+        import_module("ocean.flows.handlers").register_flow(self, function)
         return function
 
     def explains(self, teller: H) -> H:

@@ -66,7 +66,7 @@ def test_advance_until_idle_goes_on_past_its_budget(ocean: Shell) -> None:
 def test_a_dry_run_is_shown_and_changes_nothing(ocean: Shell) -> None:
     run_id = ocean.json("create", "shop", "--input", '{"do": "sell", "what": "tea"}')["runId"]
     assert ocean("advance", run_id, "--dry-run").out.splitlines() == [
-        "tick 1, call 1, because of created; nothing is committed",
+        "tick 1, call 1, reason created; nothing is committed",
         '  input      {"do": "sell", "what": "tea"}',
         '  event      sold  {"what": "tea"}',
         '  row        run of shop: new -> {"sold": "tea"}',
@@ -76,7 +76,7 @@ def test_a_dry_run_is_shown_and_changes_nothing(ocean: Shell) -> None:
     assert shown["outcome"] == {"type": "ok"}
     assert ocean.json("ps")["runs"][0]["status"] == "pending"
     ocean("advance")
-    assert ocean("advance", run_id, "--dry-run").out.startswith("It would not be claimed now.\n  idle: ")
+    assert ocean("advance", run_id, "--dry-run").out.startswith("The run would not be claimed now:\n  idle: ")
     assert ocean("advance", "--dry-run").code == 2
 
 
@@ -132,7 +132,7 @@ def test_runs_are_cancelled_paused_resumed_retried_and_deleted_by_id(ocean: Shel
     assert ocean("pause", run_id).out == f"paused {run_id}\n"
     assert "paused: the run is paused" in ocean("explain", run_id).out
     assert ocean.json("resume", run_id)["paused"] is False
-    assert ocean("explain", run_id).out == "It is due: the next advance here takes it.\n"
+    assert ocean("explain", run_id).out == "The run is due: the next advance here claims it.\n"
     assert ocean("cancel", run_id, "--reason", "closed").out == f"cancelled {run_id}\n"
     assert ocean.json("show", run_id)["run"]["error"]["message"] == "closed"
     again = ocean.json("retry", run_id)
@@ -171,7 +171,7 @@ def test_many_runs_are_acted_on_by_filters(ocean: Shell) -> None:
         ocean.create("fail")
     ocean.create("done", "--session", "other")
     asked = ocean("cancel", "--session", "default")
-    assert (asked.code, asked.err) == (2, "ocean: this would cancel 3 runs; say --yes to do it without being asked\n")
+    assert (asked.code, asked.err) == (2, "ocean: this would cancel 3 runs; use --yes to confirm\n")
     assert ocean.json("ps", "--status", "pending")["runs"].__len__() == 4
     assert ocean("cancel", "--session", "other", "--yes").out == "cancelled 1 run\n"
     ocean("advance")
@@ -208,7 +208,7 @@ def test_a_session_is_deleted_with_its_runs_and_rows(ocean: Shell) -> None:
     ocean("advance")
     refused = ocean("delete-session", "s 1")
     assert (refused.code, len(ocean.json("ps")["runs"])) == (2, 3)
-    assert "this would delete session 's 1' with 2 runs; say --yes" in refused.err
+    assert "this would delete session 's 1' with 2 runs; use --yes" in refused.err
     assert ocean("delete-session", "s 1", "--yes", "--actor", "ada").out == "deleted session s 1 with 2 runs\n"
     assert [run["sessionId"] for run in ocean.json("ps")["runs"]] == ["other"]
     again = ocean.json("delete-session", "other", "--yes", "--request-key", "k")
@@ -261,41 +261,41 @@ def test_whoever_forgot_to_name_clogs_is_told_how(ocean: Shell) -> None:
     assert (refused.code, refused.err) == (
         3,
         "ocean: no instance has registered a clog 'shop'; there are: none; "
-        "none is loaded here: name some with --clogs or OCEAN_CLOGS\n",
+        "no clogs are loaded: name them with --clogs or OCEAN_CLOGS\n",
     )
     assert "OCEAN_CLOGS" not in ocean("create", "shup").err
     assert "OCEAN_CLOGS" not in ocean("pause", "--clog", "shup").err
     ocean.create("wait")
-    assert "this would delete 1 run; say --yes" in ocean("delete", "--everything").err
+    assert "this would delete 1 run; use --yes" in ocean("delete", "--everything").err
 
 
 WRONG: list[tuple[list[Any], int, str]] = [
-    (["create", "shop", "--input", "{"], 2, "--input is no JSON"),
+    (["create", "shop", "--input", "{"], 2, "--input must be JSON"),
     (["create", "shop", "--input", '{"a": 1, "a": 2}'], 2, "an object has 'a' twice"),
     (["create", "shop", "--input", "[" * 50_000], 2, "it is nested too deeply"),
     (["create", "shop", "--attr", f"a={'[' * 50_000}"], 2, "attribute 'a'"),
-    (["create", "shop", "--input", "tea"], 2, "a string needs its quotes"),
+    (["create", "shop", "--input", "tea"], 2, "a string needs quotes"),
     (["create", "shop", "--input", "@nowhere.json"], 2, "cannot read 'nowhere.json'"),
-    (["create", "shop", "--attr", "size"], 2, "--attr is NAME=VALUE"),
-    (["create", "shop", "--deadline", "soon"], 2, "--deadline is 10m or 2h (from now)"),
+    (["create", "shop", "--attr", "size"], 2, "--attr must be NAME=VALUE"),
+    (["create", "shop", "--deadline", "soon"], 2, "--deadline must be 10m or 2h (from now)"),
     (["create", "shpo"], 3, "did you mean 'shop'?"),
     (["create", "shop", "--clogs", "nowhere:x"], 2, "there is no module 'nowhere'"),
-    (["advance", "--budget", "10"], 2, "--budget is a duration like 500ms"),
+    (["advance", "--budget", "10"], 2, "--budget must be a duration such as 500ms"),
     (["advance", "nobody"], 3, "there is no run 'nobody'"),
     (["ps", "--status", "asleep"], 2, "status is one of"),
     (["ps", "--attr", "size=1"], 2, "filter by clog_id too"),
-    (["ps", "--created-since", "yesterday"], 2, "--created-since is 10m or 2h (ago)"),
+    (["ps", "--created-since", "yesterday"], 2, "--created-since must be 10m or 2h (ago)"),
     (["ps", "--cursor", "x"], 2, "cursor"),
-    (["ps", "--watch"], 2, "--watch needs a terminal"),
+    (["ps", "--watch"], 2, "--watch must be used on a terminal"),
     (["explain", "nobody"], 3, "there is no run 'nobody'"),
     (["show", "nobody"], 3, "there is no run 'nobody'"),
     (["signal", "nobody"], 3, "'nobody'"),
-    (["cancel"], 2, "say which runs to cancel"),
+    (["cancel"], 2, "cancel must have run ids"),
     (["ps", "--db", "mysql://x"], 4, "is no database URL"),
     (["ps", "--db", "sqlite:///no/such/folder/x.db"], 4, "cannot open SQLite database"),
-    (["serve", "--host", "0.0.0.0"], 2, "there is no key to tell them apart"),
-    (["serve", "--host", "example.org"], 2, "there is no key to tell them apart"),
-    (["sweep", "--events", "old"], 2, "--events is a duration"),
+    (["serve", "--host", "0.0.0.0"], 2, "while there are no API keys"),
+    (["serve", "--host", "example.org"], 2, "while there are no API keys"),
+    (["sweep", "--events", "old"], 2, "--events must be a duration"),
 ]
 
 
@@ -382,10 +382,10 @@ def test_a_new_clog_is_not_written_over_anything(ocean: Shell) -> None:
     assert ocean("new", "clog", "mailer").code == 0
     before = {path: path.read_text() for path in Path("mailer").iterdir()}
     again = ocean("new", "clog", "mailer")
-    assert (again.code, again.err) == (1, "ocean: mailer exists already in this folder; nothing was written\n")
+    assert (again.code, again.err) == (1, "ocean: mailer already exists in this folder; nothing was written\n")
     assert {path: path.read_text() for path in Path("mailer").iterdir()} == before
     for name in ("json", "anyio"):
-        assert "would hide" in ocean("new", "clog", name).err
+        assert "would shadow" in ocean("new", "clog", name).err
     for name in ("Mailer", "my-mailer", "class", "../x", ""):
         assert ocean("new", "clog", name).code == 2
     assert sorted(path.name for path in ocean.folder.iterdir()) == ["mailer"]

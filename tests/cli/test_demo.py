@@ -51,7 +51,7 @@ def test_help_lists_the_demo_and_the_version_is_said() -> None:
         (["--runs", "many"], "--runs"),
         (["--db", "/dev/null/ocean.db"], "/dev/null/ocean.db"),
         (["--db", "no/such/folder/ocean.db"], "no/such/folder/ocean.db"),
-        (["--db", "."], ". exists already"),
+        (["--db", "."], ", but . exists"),
         (["--colour"], "--colour"),
     ],
 )
@@ -67,7 +67,7 @@ def test_a_database_that_exists_is_left_alone(tmp_path: Path) -> None:
     mine.write_text("dear diary")
     answer = ocean_command("demo", "--db", mine)
     assert answer.returncode == 2
-    assert answer.stderr == f"ocean demo: {mine} exists already; --db wants the name of a new file\n"
+    assert answer.stderr == f"ocean demo: --db must be a new file, but {mine} exists\n"
     assert mine.read_text() == "dear diary"
 
 
@@ -81,7 +81,7 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
     assert ": crash of worker-" in text
     assert "6 of 6 runs are done" in text
     assert "18 of 18 signals were consumed, each exactly once" in text
-    assert text.rstrip().endswith(f"Nothing lost, nothing doubled.\nThe database is kept: {path}")
+    assert text.rstrip().endswith(f"Nothing lost, nothing done twice.\nThe database is kept: {path}")
     assert ESCAPE not in text
     assert max(map(len, text.splitlines()[:-1])) <= 80
 
@@ -95,7 +95,7 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
             (run.run_id, parcel): 1 for run in runs for parcel in (1, 2, 3)
         }
         restarted = {(e.run_id, e.tick) for e in log if e.type == "tick.restarted"}
-        said = Counter((e.run_id, e.tick) for e in log if e.type == "courier.said")
+        said = Counter((e.run_id, e.tick) for e in log if e.type == "courier.spoke")
         assert restarted
         # A tick may have been killed between its claim and its first word.
         assert restarted >= {tick for tick, times in said.items() if times == 2}
@@ -129,9 +129,9 @@ class TestTheChecksSeeWhatIsWrong:
     HALF = HalfTick("r", 1, {"parcels": 0, "kilos": 0}, 1)
     LOG = (
         Event(1, 0, "run.created", {}, run_id="r", run_seq=1),
-        Event(2, 0, "courier.said", {"receipt": "x"}, run_id="r", run_seq=2, tick=1, call=1),
+        Event(2, 0, "courier.spoke", {"receipt": "x"}, run_id="r", run_seq=2, tick=1, call=1),
         Event(3, 0, "tick.restarted", {"because": "crash"}, run_id="r", run_seq=3, tick=1, call=2),
-        Event(4, 0, "courier.said", {"receipt": "x"}, run_id="r", run_seq=4, tick=1, call=2),
+        Event(4, 0, "courier.spoke", {"receipt": "x"}, run_id="r", run_seq=4, tick=1, call=2),
         Event(
             5, 0, "courier.delivered", {"receipt": "x", "parcels": 1, "kilos": 5}, run_id="r", run_seq=5, tick=1, call=2
         ),

@@ -62,7 +62,7 @@ def test_due_runs_that_nobody_pokes_are_late(ocean: Shell) -> None:
     change(ocean, "UPDATE runs SET ready_at = ready_at - 600000, due_at = due_at - 600000")
     late = examined(ocean, code=1)["due"]
     assert late["said"] == "1 run due, the oldest for 10m"
-    assert "nobody pokes" in late["advice"]
+    assert "nothing pokes" in late["advice"]
 
 
 def test_runs_of_clogs_that_are_not_here_name_their_clogs(ocean: Shell) -> None:

@@ -12,7 +12,7 @@ def test_a_key_is_printed_once_and_listed_without_its_secret(ocean: Shell) -> No
     made = ocean("keys", "create", "--actor", "ann", "--scope", "read", "--scope", "signal", "--role", "owner")
     key = made.out.strip()
     key_id = key.split("_")[1]
-    assert made.err == f"key {key_id} for ann: keep it, it cannot be shown again\n"
+    assert made.err == f"key {key_id} for ann; store it now, it cannot be shown again\n"
     listed = ocean("keys", "list", COLUMNS="200").out
     heading, row = listed.splitlines()
     assert heading.split() == ["KEY", "ACTOR", "SCOPES", "ROLES", "SESSIONS", "CREATED", "STATE"]
@@ -43,7 +43,7 @@ def test_a_revoked_key_is_said_so_and_an_unknown_one_is_missing(ocean: Shell) ->
 
 
 def test_no_keys_are_said_to_be_none(ocean: Shell) -> None:
-    assert ocean("keys", "list").out == "no keys: only this machine may ask\n"
+    assert ocean("keys", "list").out == "no keys: only this machine may use the HTTP API\n"
     assert ocean.json("keys", "list") == []
 
 

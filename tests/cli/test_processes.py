@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ocean import Event, StoreBusy
-from ocean.cli.commands.tail import follow_patiently
+from ocean.cli.commands.tail import follow_database
 from tests.cli.kit import PATIENCE_S, ROOT, SHOP, Shell
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -235,7 +235,7 @@ def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
         assert done.returncode == code, done.stderr
         assert b"Traceback" not in done.stderr
     assert sorted(run["runId"] for run in ocean.json("ps")["runs"]) == ["a", "b", "c"]
-    assert done.stderr == b"ocean: --input is to be read from standard input, which is closed\n"
+    assert done.stderr == b"ocean: --input: cannot read standard input: it is closed\n"
 
 
 def test_a_new_clog_passes_its_own_test_and_runs(ocean: Shell) -> None:
@@ -303,6 +303,6 @@ async def test_a_database_that_is_busy_is_followed_again_without_gap_or_double()
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    await follow_patiently(lambda: next(moods), None, None, {}, lambda event: said.append(event.seq), pause)
+    await follow_database(lambda: next(moods), None, None, {}, lambda event: said.append(event.seq), pause)
     assert said == [3, 4, 5, 6, 7]
     assert pauses == [0.2, 0.2, 0.4, 0.8]

@@ -106,7 +106,7 @@ def test_clogs_and_holds_and_pokes_are_lines() -> None:
     assert drawn(*holds_lines(held, NOW)) == "waiting: it sleeps (in 5s)\n"
     poked = AdvanceResult((TickResult("r", 1, "ok", RunStatus.IDLE),), 2, NOW, 61_000, 3)
     assert drawn(*advance_lines(poked, NOW), width=80) == (
-        "1 tick: 1 ok\n2 due now, the oldest for 1m\n3 due of clogs that are not loaded here; see ocean doctor\n"
+        "1 tick: 1 ok\n2 due now, the oldest for 1m\n3 due, but their clogs are not loaded here; see ocean doctor\n"
     )
 
 

@@ -13,12 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ocean.cli.commands.remote_log import Feed, Server, follow_server
-from ocean.cli.commands.sse_parser import LONGEST, Frame, Frames, NoFrames
+from ocean.cli.commands.remote_log import (
+    LONGEST_FRAME,
+    BadStream,
+    Feed,
+    RemoteServer,
+    SseFrame,
+    SseParser,
+    follow_server,
+)
 from tests.cli import recording
 from tests.cli.kit import PATIENCE_S, Shell
+from tests.cli.test_cli_document import without_times
 from tests.cli.test_processes import heard, started
-from tests.cli.test_the_document import without_times
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -117,7 +124,7 @@ def test_whatever_breaks_events_are_told_once_and_in_order() -> None:
         answer(204),
     ) as server:
         follow_server(
-            Server(server.url),
+            RemoteServer(server.url),
             Feed("/v1/runs/r/events", ("t", "u")),
             0,
             lambda event: said.append(event.seq),
@@ -160,7 +167,7 @@ def test_with_json_a_server_that_goes_and_comes_is_told_in_json(ocean: Shell) ->
     assert (back["status"], back["after"], back["message"]) == (
         "back",
         1,
-        f"{server.url} is back; going on after event 1",
+        f"{server.url} is back; continuing after event 1",
     )
 
 
@@ -173,15 +180,15 @@ REFUSED = '{"error": {"code": "forbidden", "message": "not with this key", "http
         (answer(403, REFUSED), 1, "not with this key"),
         (answer(400, REFUSED), 2, "not with this key"),
         (answer(404, REFUSED), 3, "not with this key"),
-        (answer(404, "<p>nothing here</p>"), 1, "is no Ocean: it answers 404"),
-        (answer(404, "[]"), 1, "is no Ocean: it answers 404"),
-        (answer(302, ""), 1, "is no Ocean: it answers 302"),
-        (answer(200, "<p>hello</p>", "text/html"), 1, "its answer is no stream"),
-        (stream("id: 1\ndata: hello\n\n"), 1, "what it streams are no events"),
-        (stream(event(1, ts="\x1b[2J")), 1, "what it streams are no events"),
-        (stream(event(1).replace("id: 1", "id: 2")), 1, "what it streams are no events"),
-        (stream("data: {}\n\n").replace(b"{}", b"\xff\xff"), 1, "what it streams are no events"),
-        (b"", 4, "does not answer"),
+        (answer(404, "<p>nothing here</p>"), 1, "is not an Ocean server: it responds with status 404"),
+        (answer(404, "[]"), 1, "is not an Ocean server: it responds with status 404"),
+        (answer(302, ""), 1, "is not an Ocean server: it responds with status 302"),
+        (answer(200, "<p>hello</p>", "text/html"), 1, "its response is not a stream"),
+        (stream("id: 1\ndata: hello\n\n"), 1, "its stream does not contain events"),
+        (stream(event(1, ts="\x1b[2J")), 1, "its stream does not contain events"),
+        (stream(event(1).replace("id: 1", "id: 2")), 1, "its stream does not contain events"),
+        (stream("data: {}\n\n").replace(b"{}", b"\xff\xff"), 1, "its stream does not contain events"),
+        (b"", 4, "does not respond"),
     ],
     ids=range(12),
 )
@@ -199,7 +206,7 @@ def test_a_page_that_is_none_is_told(ocean: Shell, page: str) -> None:
     with canned(answer(200, page)) as server:
         told = ocean("tail", "--no-follow", "--url", server.url)
     assert (told.code, told.out) == (1, "")
-    assert "its answer is no page of events" in told.err
+    assert "its response is not a page of events" in told.err
 
 
 @pytest.mark.parametrize(
@@ -218,7 +225,7 @@ def test_a_page_that_is_none_is_told(ocean: Shell, page: str) -> None:
 def test_an_address_that_is_none_is_refused(ocean: Shell, url: str) -> None:
     told = ocean("tail", "--url", url)
     assert (told.code, told.out) == (2, "")
-    assert "is no server's address" in told.err
+    assert "must be the address of a server" in told.err
 
 
 def test_an_address_with_a_secret_or_a_key_that_is_none_is_refused_without_saying_it(ocean: Shell) -> None:
@@ -229,9 +236,9 @@ def test_an_address_with_a_secret_or_a_key_that_is_none_is_refused_without_sayin
     assert ocean("tail", "--url", "http://x", "--db", "sqlite:///y.db").code == 2
 
 
-def frames_of(parts: list[bytes]) -> list[Frame]:
-    frames = Frames()
-    return [frame for part in parts for frame in frames.of(part)]
+def frames_of(parts: list[bytes]) -> list[SseFrame]:
+    frames = SseParser()
+    return [frame for part in parts for frame in frames.feed(part)]
 
 
 @given(
@@ -245,9 +252,9 @@ def test_frames_are_the_same_wherever_the_bytes_are_cut(said: list[Any], end: st
     frames = frames_of([sent[at : at + size] for at in range(0, len(sent), size)])
     whole = [frame for frame in frames if frame.data is not None]
     twice = [(seq, data, data.removeprefix(" ")) for seq, data in said]
-    assert whole == [Frame(str(seq), f"{data}\n{bare}") for seq, data, bare in twice]
+    assert whole == [SseFrame(str(seq), f"{data}\n{bare}") for seq, data, bare in twice]
 
 
 def test_a_frame_without_an_end_is_not_kept_for_ever() -> None:
-    with pytest.raises(NoFrames, match="longer than"):
-        frames_of([b"x" * 2**20] * (LONGEST // 2**20 + 1))
+    with pytest.raises(BadStream, match="must have at most"):
+        frames_of([b"x" * 2**20] * (LONGEST_FRAME // 2**20 + 1))

@@ -138,7 +138,7 @@ async def test_a_journal_that_grows_too_long_is_held_and_says_what_to_do() -> No
         info = await look(w, run_id)
         assert (info.status, info.attempt) == (RunStatus.WAITING, 0)
         (hold,) = (await w.ocean.explain(run_id)).holds
-        assert f"the flow remembers {MOST_ENTRIES} operations" in hold.message
+        assert f"a journal must have at most {MOST_ENTRIES} operations" in hold.message
         assert "return flow.again(state)" in hold.message
         ((_, held),) = await told(w, run_id, "flow.held")
         assert (held["code"], held["details"]["operations"]) == ("flow_too_long", MOST_ENTRIES)

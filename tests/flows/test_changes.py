@@ -43,7 +43,7 @@ async def test_a_renamed_step_is_named_with_what_is_remembered_and_its_place() -
         ((_, held),) = await told(w, run_id, "flow.held")
         assert held["code"] == "flow_changed"
         assert held["details"] == {"place": "0", "remembered": "step 'charge'", "asked": "step 'bill'"}
-        assert "at place 0 it remembers step 'charge', and the code comes to step 'bill'" in held["message"]
+        assert "at position 0 the journal has step 'charge', but the code has step 'bill'" in held["message"]
 
 
 async def test_a_held_run_keeps_everything_spends_no_attempt_and_explains_itself() -> None:
@@ -60,7 +60,7 @@ async def test_a_held_run_keeps_everything_spends_no_attempt_and_explains_itself
         info = await look(w, run_id)
         assert (info.status, info.attempt) == (RunStatus.WAITING, 0)
         (hold,) = (await bad.explain(run_id)).holds
-        assert "the flow is held: the code has changed under this run" in hold.message
+        assert "the flow is held: the code of this flow has changed" in hold.message
         assert len(await told(w, run_id, "flow.held")) == 1
         good = await deployed(w, new)
         w.clock.advance(300_000)

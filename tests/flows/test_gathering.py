@@ -174,7 +174,7 @@ async def test_what_cannot_be_gathered_or_started_is_named() -> None:
         await w.drain()
         gather, dedupe = (await look(w, run_id)).output
         assert gather.endswith("got 7")
-        assert "takes no dedupe_key" in dedupe
+        assert "must not have a dedupe_key" in dedupe
 
 
 async def test_the_events_of_a_flow_tell_its_story() -> None:

@@ -125,7 +125,7 @@ async def test_a_step_that_fails_waits_durably_and_is_tried_again_under_the_same
         info = await look(w, run_id)
         assert (info.status, info.attempt, info.wake_at) == (RunStatus.WAITING, 0, began + 1_000)
         (hold,) = (await w.ocean.explain(run_id)).holds
-        assert hold.message.endswith(f"step 'send', which is tried again at {began + 1_000} after 'OSError: line down'")
+        assert hold.message.endswith(f"step 'send', which is retried at {began + 1_000} after 'OSError: line down'")
         await w.wait(1_000)
         assert (await look(w, run_id)).wake_at == began + 61_000
         await w.wait(60_000)
@@ -249,7 +249,7 @@ async def test_abort_in_a_step_is_not_tried_again_and_is_the_runs_error() -> Non
 
 @pytest.mark.parametrize(
     ("result", "words"),
-    [({1, 2}, "is a set, which is not JSON"), ("x" * 300_000, "300002 bytes of JSON, over 262144: store it elsewhere")],
+    [({1, 2}, "is a set, which is not JSON"), ("x" * 300_000, "at most 262144 bytes of JSON, got 300002: store it elsewhere")],
 )
 async def test_a_result_that_cannot_be_remembered_fails_the_step_at_once(result: Any, words: str) -> None:
     calls: list[str] = []
@@ -285,7 +285,7 @@ async def test_operations_inside_a_step_are_refused_by_name() -> None:
         await w.drain()
         output = (await look(w, run_id)).output
         assert output["code"] == FlowMisused.code
-        assert "flow.sleep inside step 'outer'" in output["message"]
+        assert "flow.sleep must not be called inside step 'outer'" in output["message"]
 
 
 async def test_a_step_may_stream_and_what_it_returned_cannot_be_changed_behind_the_journal() -> None:
@@ -367,7 +367,7 @@ async def test_what_is_no_flow_is_refused_when_it_is_registered() -> None:
     async def fine(flow: Flow, input: Any) -> Any:
         return None
 
-    with pytest.raises(InvalidValue, match="a flow is an async function"):
+    with pytest.raises(InvalidValue, match="a flow must be an async function"):
         Clog("f").flow(plain)
     from pydantic import BaseModel
 
@@ -401,7 +401,7 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "the run row of a flow is its journal" in error["message"]
+        assert "the run row of a flow must be its journal" in error["message"]
         await w.wait(100_000)
         assert (await look(w, run_id)).status is RunStatus.FAILED
 
@@ -440,7 +440,7 @@ async def test_an_outcome_is_no_answer_of_a_flow() -> None:
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "a flow returns what is to be the run's output, or raises Abort; not Done(output=1)" in error["message"]
+        assert "a flow must return the output of the run, or raise Abort, got Done(output=1)" in error["message"]
 
 
 async def test_steps_may_wait_for_what_is_not_a_flows() -> None:

@@ -125,7 +125,7 @@ async def test_a_wait_that_times_out_says_so_and_says_the_same_again() -> None:
         await w.ocean.signal(run_id, {"type": "approve"})
         await w.wait(10)
         assert (await look(w, run_id)).output == "expired"
-        assert said == ["no signal 'approve' came within 5000 ms"] * 3
+        assert said == ["no signal 'approve' arrived within 5000 ms"] * 3
 
 
 async def test_a_signal_that_came_in_time_counts_however_late_the_poke() -> None:
@@ -177,7 +177,7 @@ async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() 
         await w.drain()
         heard, refused = (await look(w, run_id)).output
         assert heard == "orders/paid#1"
-        assert "are written by flows themselves" in refused
+        assert "which flows use themselves" in refused
 
 
 async def test_more_signals_than_the_row_can_hold_fail_the_flow_and_say_so() -> None:
@@ -191,7 +191,7 @@ async def test_more_signals_than_the_row_can_hold_fail_the_flow_and_say_so() -> 
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "the journal does not fit into its row, with 3 signals that nobody took" in error["message"]
+        assert "the journal does not fit into its row; 3 of its signals were never taken" in error["message"]
 
 
 async def test_a_run_created_without_input_begins_with_its_first_signal() -> None:

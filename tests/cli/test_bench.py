@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ocean import Ocean
-from ocean.cli.commands.bench import CLOG_ID, bench_clog, session_of_its_own
+from ocean.cli.commands.bench import CLOG_ID, bench_clog, private_session
 from tests.cli.kit import Shell
 
 FIGURES = {
@@ -34,12 +34,12 @@ def test_every_figure_has_a_line(ocean: Shell) -> None:
     assert answer.code == 0
     lines = answer.out.splitlines()
     assert [line.split("  ")[0] for line in lines[1:7]] == [
-        "runs, created and over in one tick",
-        "ticks, ten to a run",
-        "durable steps, ten to a tick",
-        "events that one handler streams",
-        "a signal and its tick, half of them within",
-        "a signal and its tick, 95 of 100 within",
+        "runs of one tick, created and done",
+        "ticks, ten in a run",
+        "durable steps, ten in a tick",
+        "events streamed by one handler",
+        "a signal and its tick, median",
+        "a signal and its tick, 95th percentile",
     ]
     assert "stay in the log" in lines[-1]
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_measured_says_why(ocean: Shell, args: list[str], reason:
 async def test_its_runs_are_removed_also_if_it_is_interrupted(url: str) -> None:
     async with Ocean.open(url, clogs=[bench_clog()]) as here:
         with anyio.CancelScope() as scope:
-            async with session_of_its_own(here) as session_id:
+            async with private_session(here) as session_id:
                 await here.create_run(session_id=session_id, clog_id=CLOG_ID, input={})
                 scope.cancel()
                 await anyio.sleep_forever()

@@ -43,7 +43,7 @@ def test_a_duration_is_ago_in_filters() -> None:
 
 @pytest.mark.parametrize("text", ["", "10", "-5s", "1.5h", "5 s", "5S", "1h30m", "9" * 13 + "s"])
 def test_a_duration_has_digits_and_a_unit(text: str) -> None:
-    with pytest.raises(InvalidValue, match="--budget is a duration like 500ms"):
+    with pytest.raises(InvalidValue, match="--budget must be a duration such as 500ms"):
         duration_ms(text, "--budget")
 
 
