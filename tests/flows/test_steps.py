@@ -249,7 +249,10 @@ async def test_abort_in_a_step_is_not_tried_again_and_is_the_runs_error() -> Non
 
 @pytest.mark.parametrize(
     ("result", "words"),
-    [({1, 2}, "is a set, which is not JSON"), ("x" * 300_000, "at most 262144 bytes of JSON, got 300002: store it elsewhere")],
+    [
+        ({1, 2}, "is a set, which is not JSON"),
+        ("x" * 300_000, "at most 262144 bytes of JSON, got 300002: store it elsewhere"),
+    ],
 )
 async def test_a_result_that_cannot_be_remembered_fails_the_step_at_once(result: Any, words: str) -> None:
     calls: list[str] = []
@@ -373,7 +376,7 @@ async def test_what_is_no_flow_is_refused_when_it_is_registered() -> None:
 
     with pytest.raises(InvalidValue, match="the run row of a flow is its journal"):
         Clog("f", run_state=BaseModel).flow(fine)
-    with pytest.raises(InvalidValue, match=r"which needs ocean\.storage\.write_scoped"):
+    with pytest.raises(InvalidValue, match=r"must include ocean\.storage\.write_scoped"):
         Clog("f", tools=["ocean.storage.read_scoped"]).flow(fine)
     clog = Clog("f")
     clog.flow(fine)

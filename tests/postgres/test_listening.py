@@ -83,7 +83,7 @@ async def test_what_was_committed_from_here_is_not_looked_for(real_database: str
             seen, looks = w.commits_seen(), w.looks
             for _ in range(8):
                 await w._link.reach(lambda db: db.execute(f"{EVENT}; NOTIFY ocean"))
-                # Answered after it is told.
+                # WorldResponse after it is told.
                 assert w._listening is not None
                 await w._ask(w._listening)
             await commit(real_database)

@@ -10,7 +10,7 @@ from anyio import lowlevel
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, Tick
 from ocean.testing import World, crash_everywhere
 from ocean.testing.crash_points import CALLED_AGAIN
-from ocean.testing.crashable import BEFORE_COMMIT, TOOLS, UNHEARD
+from ocean.testing.crashable import AFTER_COMMIT, BEFORE_COMMIT, TOOLS
 from tests.testing.shops import (
     CHARGE,
     Renewed,
@@ -31,17 +31,17 @@ async def test_a_clog_that_is_right_gives_the_same_result_after_a_crash_at_every
         "before tick.read",
         "before tick.step",
         "before tick.fetch",
-        f"after {CHARGE} had arrived, before its answer was heard",
+        f"after {CHARGE} had arrived, before its answer was received",
         "after the function of step 'c/charge' had ended, before its result was stored",
-        "after tick.step, before the handler went on",
+        "after tick.step, before the handler continued",
         "before tick.emit",
         "before tick.write",
         BEFORE_COMMIT,
         CALLED_AGAIN,
-        UNHEARD,
+        AFTER_COMMIT,
     ]
     assert (report.findings, report.left_out) == ((), ())
-    assert str(report) == "the result is the same after a crash at each of 11 places"
+    assert str(report) == "the result is the same after a crash at each of 11 points"
 
 
 async def test_nothing_of_a_killed_call_goes_on_until_everything_was_looked_at() -> None:
@@ -64,7 +64,7 @@ async def test_nothing_of_a_killed_call_goes_on_until_everything_was_looked_at()
         await one_run(w)
 
     report = await crash_everywhere([clog_of(cleans_up)], scenario, check=look)
-    assert whats(report) == ["before tick.emit", BEFORE_COMMIT, CALLED_AGAIN, UNHEARD]
+    assert whats(report) == ["before tick.emit", BEFORE_COMMIT, CALLED_AGAIN, AFTER_COMMIT]
     whole, killed = ["enter 1", "leave 1"], ["enter 1", "enter 2", "leave 2"]
     twice = ["enter 1", "leave 1", "enter 2", "leave 2"]
     assert seen == [whole, whole, killed, twice, twice, whole]
@@ -78,7 +78,7 @@ async def test_after_a_crash_it_is_another_attempt_and_after_being_given_back_it
         return Done()
 
     report = await crash_everywhere([clog_of(counts)], one_run)
-    assert whats(report) == [BEFORE_COMMIT, CALLED_AGAIN, UNHEARD]
+    assert whats(report) == [BEFORE_COMMIT, CALLED_AGAIN, AFTER_COMMIT]
     assert calls == [(1, 0), (1, 0), (1, 0), (2, 1), (1, 0), (2, 0), (1, 0)]
 
 
@@ -115,7 +115,7 @@ async def test_a_wait_for_something_of_ones_own_is_a_place_in_the_handler_in_a_s
         ("before tick.step", "waits"),
         ("while it waited", "look"),
         ("after the function of step 'c/look' had ended, before its result was stored", "waits"),
-        ("after tick.step, before the handler went on", "waits"),
+        ("after tick.step, before the handler continued", "waits"),
         ("before tick.call", "waits"),
         ("while it waited", "ask"),
         ("before tick.emit", "ask"),
@@ -146,11 +146,11 @@ async def test_a_plain_handler_is_killed_at_its_tools_and_its_mistake_found() ->
     assert whats(report) == [
         "before tick.read",
         "before the outside call 'charge'",
-        "after the outside call 'charge' had its effect, before its answer was heard",
+        "after the outside call 'charge' had its effect, before its answer was received",
         "before tick.write",
         BEFORE_COMMIT,
         CALLED_AGAIN,
-        UNHEARD,
+        AFTER_COMMIT,
     ]
     assert {point.place for point in report.killed} == {None}
     assert len(report.findings) == 4
@@ -177,7 +177,7 @@ async def test_tasks_that_a_killed_handler_had_started_stand_still_with_it() -> 
     found = {finding.point.what for finding in report.findings}
     assert "before tick.emit" in whats(report)
     assert "before tick.emit" not in found, "the other task went on after the process had died"
-    assert "after the outside call 'second' had its effect, before its answer was heard" in found
+    assert "after the outside call 'second' had its effect, before its answer was received" in found
 
 
 @pytest.mark.parametrize("kill_on_end", [False, True])
@@ -199,7 +199,7 @@ async def test_a_last_tick_is_killed_only_if_asked_for_since_it_is_called_once(k
     clog.on_end(cleans_up)
     report = await report_of([clog], scenario, kill_on_end=kill_on_end)
     killed = [point.what for point in report.killed if point.tick == 2]
-    assert killed == (["before tick.emit", BEFORE_COMMIT] if kill_on_end else []) + [CALLED_AGAIN, UNHEARD]
+    assert killed == (["before tick.emit", BEFORE_COMMIT] if kill_on_end else []) + [CALLED_AGAIN, AFTER_COMMIT]
     assert [finding.point.what for finding in report.findings] == killed[:-2]
 
 

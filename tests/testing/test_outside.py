@@ -72,7 +72,7 @@ async def test_a_repeated_key_gets_the_first_answer_and_with_another_body_a_refu
         return Done(said)
 
     async with world([clog_of(asks)], outside=outside) as w:
-        refusal = {"error": "this idempotency key has come before, with another body"}
+        refusal = {"error": "this idempotency key was used before with another body"}
         assert await ended(w) == [[200, {"n": 0}], [200, {"n": 0}], [409, refusal]]
     assert len(outside.effects()) == 1
 

@@ -62,7 +62,7 @@ async def body(ocean_world):
         await w.ocean.create_run(session_id="s", clog_id="c", input="fetch")
         await w.drain()
 """,
-        "the world has ended, but nobody answers GET https://nobody.example/",
+        "the world has ended, but no answer is defined for GET https://nobody.example/",
     ),
     "open": (
         """
