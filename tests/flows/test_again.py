@@ -7,7 +7,7 @@ import pytest
 from ocean import Flow, RunStatus
 from ocean.flows.journal import MOST_ENTRIES
 from ocean.testing import World
-from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, flow_clog, journal, look, stage, start, told
 
 pytestmark = pytest.mark.anyio
 

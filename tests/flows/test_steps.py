@@ -7,7 +7,7 @@ import pytest
 
 from ocean import Abort, Clog, Done, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed, StoreBusy
 from ocean.testing import world
-from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, flow_clog, journal, look, stage, start, told
 
 pytestmark = pytest.mark.anyio
 

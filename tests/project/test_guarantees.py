@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import judging, judging_lives
+from tests.simulation import final_checks as judging
+from tests.simulation import run_checks as judging_lives
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 
-from tests.simulation.grounds import GroundName
+from tests.simulation.databases import GroundName
 from tests.simulation.plan import DEEDS, ENDS, FAULTS, VERBS, VERBS_FOR_MANY
 from tests.simulation.world import Mode, Result, simulate
 

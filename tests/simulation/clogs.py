@@ -5,7 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ocean import Clog, Tick
-from tests.simulation.acting import Act, one_more, row_from
+from tests.simulation.actions import Act, one_more, row_from
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance

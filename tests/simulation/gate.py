@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.simulation import mutants, mutants_outside, mutants_postgres
 from tests.simulation.batches import mode_of
-from tests.simulation.grounds import GroundName
-from tests.simulation.mutating import Change
+from tests.simulation.databases import GroundName
+from tests.simulation.patching import Change
 from tests.simulation.world import simulate
 
 MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_outside.MUTANTS | mutants_postgres.MUTANTS

@@ -28,7 +28,7 @@ from ocean.stores.sqlite import (
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
-from tests.simulation.mutating import Change, put, put_everywhere
+from tests.simulation.patching import Change, put, put_everywhere
 
 MUTANTS: dict[str, Change] = {}
 

@@ -8,7 +8,7 @@ from ocean.kernel.verbs import bulk
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite import delaying, effects
 from ocean.stores.sqlite.store import SqliteStore
-from tests.simulation.mutating import Change, put
+from tests.simulation.patching import Change, put
 
 Wrap = Callable[[Callable[..., Any]], Any]
 

@@ -9,8 +9,8 @@ from functools import partial
 from importlib import resources
 
 from tests.postgres.server import altered_database, drop_database, empty_database
-from tests.simulation import grounds
-from tests.simulation.mutating import Change, put
+from tests.simulation import databases as grounds
+from tests.simulation.patching import Change, put
 
 FUNCTIONS = resources.files("ocean.stores").joinpath("sql", "postgres", "functions")
 MUTANTS: dict[str, Change] = {}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocean import Key, Ocean, RetryPolicy, RunInfo
 from ocean.state.records import Run, RunStatus
-from tests.simulation.acting import CAP, COUNTERS
+from tests.simulation.actions import CAP, COUNTERS
 from tests.simulation.history import Asked
 from tests.simulation.instances import is_rehearsal
 from tests.simulation.plan import VERBS_FOR_MANY

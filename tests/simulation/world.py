@@ -18,15 +18,18 @@ from ocean.state.ids import drawing_from
 from ocean.testing.simulation.processes import Process
 from ocean.testing.simulation.virtual_clock import VirtualClock
 from ocean.testing.simulation.virtual_loop import LostWakeUp, VirtualLoop
-from tests.simulation import clients, healing, judging, reading, workers
+from tests.simulation import clients, workers
+from tests.simulation import final_checks as judging
+from tests.simulation import liveness as healing
+from tests.simulation import readers as reading
 from tests.simulation.clogs import clogs_of
-from tests.simulation.deciding import Contest
-from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteGround
+from tests.simulation.commit_checks import Watcher
+from tests.simulation.databases import Ground, GroundName, PostgresGround, SqliteGround
+from tests.simulation.decisions import Contest
 from tests.simulation.history import History
 from tests.simulation.instances import Instance
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.threads import one_at_a_time
-from tests.simulation.watching import Watcher
 
 Mode = Literal["safety", "liveness"]
 

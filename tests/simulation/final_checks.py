@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ocean.events.tail import LAST_EVENTS
 from tests.linearizability.clients import ends_in, unexplained
 from tests.linearizability.decisions import OPEN
-from tests.simulation import judging_lives
-from tests.simulation.acting import CAP, COUNTERS
-from tests.simulation.story import Story
+from tests.simulation import run_checks as judging_lives
+from tests.simulation.actions import CAP, COUNTERS
+from tests.simulation.event_log import Story
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -5,8 +5,8 @@ from fractions import Fraction
 from math import ceil
 
 from ocean.state.retry_as_new import retry_id
+from tests.simulation.event_log import Story
 from tests.simulation.plan import VERBS_FOR_MANY
-from tests.simulation.story import Story
 from tests.simulation.verbs import LONGEST_REST_MS, RATE_LIMIT, RATE_PER_MS, REST_MS
 
 GIVE_BACKS = 2

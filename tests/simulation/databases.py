@@ -30,8 +30,8 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.testing.simulation.inline_database import InlineDatabase, private_connection
 from tests.postgres.server import fresh_database, return_database
 from tests.postgres.tables import copy
+from tests.simulation.faults import Storm
 from tests.simulation.instances import WatchedStore, is_rehearsal
-from tests.simulation.weather import Storm
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Abort, ChildFailed, Clog, Flow, InvalidValue, RetryPolicy, RunStatus, StepFailed
-from tests.flows.acting import Effects, Function, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, Function, flow_clog, journal, look, stage, start, told
 
 pytestmark = pytest.mark.anyio
 

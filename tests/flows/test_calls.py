@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ocean import Clog, Flow, Refuse, Tick
-from tests.flows.acting import Effects, journal, look, stage, start
+from tests.flows.kit import Effects, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from ocean import Clog, Ocean, Tick
 from ocean.state.clock import sleep
 from tests.linearizability.clients import History, anybody, drawn
 from tests.linearizability.decisions import decision
-from tests.simulation.acting import hiccup
+from tests.simulation.actions import hiccup
 from tests.simulation.clients import Request, ask
 from tests.simulation.history import Asked
 

@@ -7,7 +7,7 @@ import pytest
 
 from ocean import Abort, Flow, RetryPolicy, RunStatus, StepFailed
 from ocean.testing import World
-from tests.flows.acting import Effects, Function, flow_clog, look, stage, start, told
+from tests.flows.kit import Effects, Function, flow_clog, look, stage, start, told
 
 pytestmark = pytest.mark.anyio
 

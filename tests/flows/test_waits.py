@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ocean import Flow, Input, InvalidValue, RunStatus, SignalTimeout
-from tests.flows.acting import Effects, journal, look, stage, start, told
+from tests.flows.kit import Effects, journal, look, stage, start, told
 
 pytestmark = pytest.mark.anyio
 
@@ -253,7 +253,7 @@ async def test_what_is_emitted_sent_or_set_happens_once() -> None:
     async def listener(flow: Flow, input: Any) -> Any:
         return (await flow.wait_for_signal("told")).signal_id
 
-    from tests.flows.acting import flow_clog
+    from tests.flows.kit import flow_clog
 
     async with stage(teller, flow_clog(listener, "l")) as w:
         heard = await start(w, clog_id="l")
