@@ -13,7 +13,7 @@ FIGURES = {
 }
 
 
-def test_it_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
+def test_bench_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
     mine = ocean.create()
     measured = ocean.json("bench", "--runs", 20)
     assert set(measured["figures"]) == FIGURES
@@ -45,14 +45,14 @@ def test_every_figure_has_a_line(ocean: Shell) -> None:
 
 
 @pytest.mark.parametrize(("args", "reason"), [(["--runs", "9"], "--runs"), (["--db", "mysql://x"], "is no database")])
-def test_what_cannot_be_measured_says_why(ocean: Shell, args: list[str], reason: str) -> None:
+def test_a_bench_that_cannot_start_is_refused_with_the_reason(ocean: Shell, args: list[str], reason: str) -> None:
     answer = ocean("bench", *args)
     assert answer.code in (2, 4)
     assert reason in answer.err
 
 
 @pytest.mark.anyio
-async def test_its_runs_are_removed_also_if_it_is_interrupted(url: str) -> None:
+async def test_runs_of_the_bench_are_removed_also_if_it_is_interrupted(url: str) -> None:
     async with Ocean.open(url, clogs=[bench_clog()]) as here:
         with anyio.CancelScope() as scope:
             async with private_session(here) as session_id:

@@ -94,7 +94,7 @@ def test_signals_wake_a_run_and_repeat_without_effect(ocean: Shell) -> None:
     assert ocean.json("advance")["nextWakeAt"] is not None
 
 
-def test_a_call_answers_on_a_run_and_on_a_clog(ocean: Shell) -> None:
+def test_a_method_can_be_called_on_a_run_and_on_a_clog(ocean: Shell) -> None:
     run_id = ocean.create()
     assert ocean("call", run_id, "price", "--payload", '"tea"').json == {"price": 3, "of": "tea"}
     assert ocean.json("call", "price", "--clog", "shop") == {"price": 3, "of": None}
@@ -223,7 +223,7 @@ def test_migrate_makes_the_database_once(ocean: Shell) -> None:
     assert ocean("migrate").out == f"schema {first['to']}, up to date\n"
 
 
-def test_the_log_is_told_from_a_cursor(ocean: Shell) -> None:
+def test_the_log_is_printed_from_a_cursor(ocean: Shell) -> None:
     run_id = ocean.create()
     ocean("advance")
     lines = [json.loads(line) for line in ocean("tail", run_id, "--json").out.splitlines()]
@@ -249,14 +249,14 @@ def test_settings_are_the_flag_s_before_the_environment_s(ocean: Shell) -> None:
     assert made["output"] == {"n": 3}
 
 
-def test_commands_on_stored_runs_do_not_import_anybody_s_code(ocean: Shell) -> None:
+def test_commands_on_stored_runs_do_not_import_clogs(ocean: Shell) -> None:
     run_id = ocean.create("wait")
     (ocean.folder / "ruin.py").write_text("raise SystemExit('imported')\n")
     for args in (["ps"], ["cancel", run_id], ["limit", "list"], ["tail", "--no-follow"], ["sweep"]):
         assert ocean(*args, OCEAN_CLOGS="ruin:clog").code == 0
 
 
-def test_whoever_forgot_to_name_clogs_is_told_how(ocean: Shell) -> None:
+def test_without_clogs_the_error_explains_how_to_name_them(ocean: Shell) -> None:
     refused = ocean("create", "shop", OCEAN_CLOGS="")
     assert (refused.code, refused.err) == (
         3,
@@ -300,7 +300,7 @@ WRONG: list[tuple[list[Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("args", "code", "reason"), WRONG)
-def test_a_refusal_is_one_line_or_the_envelope_and_never_a_trace(
+def test_a_refusal_is_one_line_or_the_envelope_and_never_a_traceback(
     ocean: Shell, args: list[Any], code: int, reason: str
 ) -> None:
     told = ocean(*args)
@@ -314,7 +314,7 @@ def test_a_refusal_is_one_line_or_the_envelope_and_never_a_trace(
     assert set(envelope.error) == {"code", "message", "httpStatus", "retryable", "requestId", "details"}
 
 
-def test_text_from_the_database_cannot_steer_the_terminal(ocean: Shell) -> None:
+def test_text_from_the_database_cannot_control_the_terminal(ocean: Shell) -> None:
     bad = "\x1b[2J\x9b31m"
     body = json.dumps({"do": "done", "output": bad, "pad": 1})
     ocean("create", "shop", "--input", body, "--attr", f"name={bad}x", "--wait", "30s", "--session", "s\u202ex")
@@ -323,7 +323,7 @@ def test_text_from_the_database_cannot_steer_the_terminal(ocean: Shell) -> None:
         assert not any(c in ocean(*args).out for c in "\x1b\x9b\u202e")
 
 
-def test_a_worker_s_name_cannot_steer_the_terminal_either(ocean: Shell) -> None:
+def test_the_name_of_a_worker_cannot_control_the_terminal_either(ocean: Shell) -> None:
     async def lease() -> str:
         async with Ocean.open("sqlite:///ocean.db", clogs=both()) as opened:
             made = await opened.create_run(session_id="s", clog_id="porter", input={})
@@ -345,7 +345,7 @@ def test_a_worker_s_name_cannot_steer_the_terminal_either(ocean: Shell) -> None:
         (["limit", "set", "k"], "Missing argument 'N'"),
     ],
 )
-def test_wrong_usage_is_told_as_an_envelope_to_those_who_read_them(ocean: Shell, args: list[str], told: str) -> None:
+def test_wrong_usage_is_an_envelope_with_json(ocean: Shell, args: list[str], told: str) -> None:
     page = ocean(*args)
     assert (page.code, page.out) == (2, "")
     assert told in page.err

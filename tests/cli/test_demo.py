@@ -32,7 +32,7 @@ def ocean_command(*args: object, **environment: str) -> subprocess.CompletedProc
     )
 
 
-def test_help_lists_the_demo_and_the_version_is_said() -> None:
+def test_help_lists_the_demo_and_the_version_is_printed() -> None:
     answer = ocean_command("--help")
     assert answer.returncode == 0
     assert "demo" in answer.stdout
@@ -55,7 +55,7 @@ def test_help_lists_the_demo_and_the_version_is_said() -> None:
         (["--colour"], "--colour"),
     ],
 )
-def test_what_cannot_start_says_why_and_ends_with_two(args: list[str], reason: str) -> None:
+def test_a_demo_that_cannot_start_is_refused_with_the_reason_and_exit_two(args: list[str], reason: str) -> None:
     answer = CliRunner().invoke(app, ["demo", *args])
     assert answer.exit_code == 2
     assert answer.stdout == ""
@@ -72,7 +72,7 @@ def test_a_database_that_exists_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or_doubled(tmp_path: Path) -> None:
+async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or_repeated(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     answer = ocean_command("demo", "--db", path)
     assert (answer.returncode, answer.stderr) == (0, ""), answer.stdout
@@ -102,7 +102,7 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
         assert max(said.values()) == 2
 
 
-def test_with_json_it_says_only_what_came_of_it(tmp_path: Path) -> None:
+def test_with_json_the_demo_prints_only_its_results(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     answer = ocean_command("demo", "--runs", 1, "--db", path, "--json")
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -150,7 +150,7 @@ class TestTheChecksSeeWhatIsWrong:
         return {i for i, check in enumerate(await self.verdicts(log, half, kilos)) if check.faults}
 
     @pytest.mark.anyio
-    async def test_one_by_one(self) -> None:
+    async def test_each_fault_fails_its_check(self) -> None:
         log = list(self.LOG)
         assert await self.broken(log) == set()
         assert await self.broken(log, half=replace(self.HALF, row={"parcels": 1, "kilos": 5})) == {0}

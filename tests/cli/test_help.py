@@ -62,7 +62,7 @@ def test_the_help_of_a_command_names_its_options(ocean: Shell, name: str) -> Non
 
 
 @pytest.mark.parametrize("group", [[], ["keys"], ["limit"], ["new"], ["schedule"]])
-def test_the_list_of_commands_says_each_in_a_whole_line(ocean: Shell, group: list[str]) -> None:
+def test_the_list_of_commands_describes_each_in_one_line(ocean: Shell, group: list[str]) -> None:
     told = ocean(*group, "--help", COLUMNS="80")
     assert "Commands:" in told.out
     assert [line for line in told.out.splitlines() if line.endswith("...") and "Usage" not in line] == []

@@ -34,7 +34,7 @@ def test_keys_as_json(ocean: Shell) -> None:
     assert ocean("keys", "list", COLUMNS="200").out.splitlines()[1].split()[-1] == "revoked"
 
 
-def test_a_revoked_key_is_said_so_and_an_unknown_one_is_missing(ocean: Shell) -> None:
+def test_a_revoked_key_is_reported_and_an_unknown_one_is_missing(ocean: Shell) -> None:
     key_id = ocean.json("keys", "create", "--actor", "ann", "--scope", "read")["info"]["keyId"]
     assert ocean("keys", "revoke", key_id).out == f"revoked {key_id} of ann\n"
     missing = ocean("keys", "revoke", "nope")
@@ -42,7 +42,7 @@ def test_a_revoked_key_is_said_so_and_an_unknown_one_is_missing(ocean: Shell) ->
     assert ocean("keys", "list", DB="x").code == 0
 
 
-def test_no_keys_are_said_to_be_none(ocean: Shell) -> None:
+def test_an_empty_list_of_keys_is_reported(ocean: Shell) -> None:
     assert ocean("keys", "list").out == "no keys: only this machine may use the HTTP API\n"
     assert ocean.json("keys", "list") == []
 
@@ -58,7 +58,7 @@ def test_no_keys_are_said_to_be_none(ocean: Shell) -> None:
         ("--actor", "ann", "--scope", "read", "--expires", "yesterday"),
     ],
 )
-def test_a_key_that_makes_no_sense_is_refused(ocean: Shell, args: tuple[str, ...]) -> None:
+def test_an_invalid_key_is_refused(ocean: Shell, args: tuple[str, ...]) -> None:
     assert ocean("keys", "create", *args).code == 2
     assert ocean.json("keys", "list") == []
 

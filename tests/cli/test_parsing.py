@@ -33,7 +33,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (" 2w ", NOW + 1_209_600_000),
     ],
 )
-def test_a_moment_is_utc_unless_it_says_otherwise(text: str, at: int) -> None:
+def test_a_time_without_an_offset_is_utc(text: str, at: int) -> None:
     assert time_at(text, "--at", NOW, ago=False) == at
 
 

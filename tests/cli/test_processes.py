@@ -49,7 +49,7 @@ def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str]:
     return process.returncode, err
 
 
-def test_a_server_ticks_answers_and_stops_well_on_sigterm(ocean: Shell) -> None:
+def test_a_server_ticks_responds_and_stops_cleanly_on_sigterm(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
         told = heard(server)
         assert told["ticker"] is True
@@ -82,7 +82,7 @@ def asked(url: str, path: str, body: Any) -> HTTPConnection:
     return connection
 
 
-def test_a_server_that_stops_answers_those_who_wait(ocean: Shell) -> None:
+def test_a_server_that_stops_responds_to_waiting_requests(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
         url = heard(server)["url"]
         claim = {"clogId": "porter", "workerId": "w", "queues": ["other"], "waitMs": 60_000}
@@ -148,7 +148,7 @@ def test_a_server_logs_requests_and_ticks_as_json_and_traces_if_asked(ocean: She
     }
 
 
-def test_a_wrong_way_to_log_is_refused(ocean: Shell) -> None:
+def test_an_unknown_log_kind_is_refused(ocean: Shell) -> None:
     refused = ocean("serve", "--port", 0, "--log", "xml")
     assert (refused.code, "--log is text, json or off" in refused.err) == (2, True)
 
@@ -159,14 +159,14 @@ def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
         assert ended(server, signal.SIGINT) == (130, "")
 
 
-def test_a_port_that_is_taken_is_told(ocean: Shell) -> None:
+def test_a_port_in_use_is_reported(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
         port = heard(server)["url"].rsplit(":", 1)[1]
         refused = ocean("serve", "--port", port)
         assert (refused.code, f"port {port}: Address already in use" in refused.err) == (1, True)
 
 
-def test_a_log_is_followed_into_the_future_past_a_busy_writer_until_ctrl_c(ocean: Shell) -> None:
+def test_new_events_are_followed_past_a_busy_writer_until_ctrl_c(ocean: Shell) -> None:
     ocean("migrate")
     with closing(sqlite3.connect(ocean.folder / "ocean.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -179,7 +179,7 @@ def test_a_log_is_followed_into_the_future_past_a_busy_writer_until_ctrl_c(ocean
             assert (heard(tail)["runId"], ended(tail, signal.SIGINT)) == (run_id, (130, ""))
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(ocean: Shell) -> None:
     ocean.create()
     read, write = os.pipe()
     os.close(read)
@@ -192,7 +192,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_output_that_cannot_be_written_is_told_and_never_a_trace(ocean: Shell) -> None:
+def test_output_that_cannot_be_written_is_one_line_and_never_a_traceback(ocean: Shell) -> None:
     ocean.create()
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": ""}
     for extra in ([], ["--json"]):
@@ -224,7 +224,7 @@ def test_a_full_disk_is_one_line_and_exit_four(ocean: Shell) -> None:
     assert ocean.json("ps")["runs"] == []
 
 
-def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
+def test_a_command_works_with_closed_streams(ocean: Shell) -> None:
     command = f'{sys.executable} -W error -m ocean create shop --run-id "$0"'
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP}
     for run_id, closed, code in (("a", ">&- 2>&-", 0), ("b", ">&-", 0), ("c", "2>&-", 0), ("d", "--input - <&-", 2)):
@@ -295,7 +295,7 @@ class Moody:
 
 
 @pytest.mark.anyio
-async def test_a_database_that_is_busy_is_followed_again_without_gap_or_double() -> None:
+async def test_a_busy_database_is_followed_again_without_gaps_or_repeats() -> None:
     moods = iter([Moody(None), Moody(4), Moody(None), Moody(4), Moody(7)])
     said: list[int] = []
     pauses: list[float] = []

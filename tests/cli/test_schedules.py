@@ -62,7 +62,7 @@ def test_the_next_times_are_shown_without_a_schedule_too(ocean: Shell) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_in_a_line_and_nothing_is_made(
+def test_a_wrong_option_is_reported_in_one_line_and_nothing_is_created(
     ocean: Shell, words: list[str], code: int, said: str
 ) -> None:
     refused = add(ocean, "n", *words)

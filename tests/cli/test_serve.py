@@ -40,7 +40,7 @@ async def test_a_signal_that_comes_first_is_not_lost(
     assert (served, after) == (code, signal.SIG_IGN if number is signal.SIGTERM else before)
 
 
-def test_answers_do_not_wait_for_the_acknowledgement_of_those_before() -> None:
+def test_responses_do_not_wait_for_the_acknowledgement_of_earlier_ones() -> None:
     with listen("127.0.0.1", 0) as server, socket.create_connection(server.getsockname()):
         accepted, _ = server.accept()
         with accepted:

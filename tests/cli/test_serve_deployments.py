@@ -14,7 +14,7 @@ from tests.cli.test_processes import ended, heard, started
 pytestmark = pytest.mark.xdist_group("processes")
 
 
-def test_the_environment_says_where_to_listen(ocean: Shell) -> None:
+def test_the_environment_decides_where_to_listen(ocean: Shell) -> None:
     port = str(free_port())
     with started(ocean, "serve", "--json", OCEAN_HOST="localhost", PORT=port) as server:
         assert heard(server)["url"] == f"http://127.0.0.1:{port}"
@@ -43,7 +43,7 @@ def test_a_wrong_address_in_the_environment_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize(("poke", "status"), [("0s", "pending"), ("500ms", "done")])
-def test_work_behind_an_answer_is_done_before_the_server_ends_or_not_at_all(
+def test_work_after_a_response_is_done_before_the_server_ends_or_not_at_all(
     ocean: Shell, poke: str, status: str
 ) -> None:
     body = json.dumps({"runId": "r", "sessionId": "s", "clogId": "shop", "input": {"do": "done"}}).encode()
@@ -58,7 +58,7 @@ def test_work_behind_an_answer_is_done_before_the_server_ends_or_not_at_all(
 
 
 @pytest.mark.parametrize("is_abstract", [False, True], ids=["a file", "abstract"])
-def test_systemd_is_told_when_the_server_listens(ocean: Shell, tmp_path: Path, is_abstract: bool) -> None:
+def test_systemd_is_notified_when_the_server_listens(ocean: Shell, tmp_path: Path, is_abstract: bool) -> None:
     address = f"@{tmp_path}" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as waiting:
         waiting.bind(address.replace("@", "\0"))

@@ -79,7 +79,7 @@ def test_a_wide_table_has_a_line_a_run() -> None:
     )
 
 
-def test_a_run_is_shown_without_what_it_does_not_have() -> None:
+def test_a_run_is_shown_without_empty_fields() -> None:
     assert drawn(run_table(RUN, NOW)) == (
         "run         018bcfe5-6800-7000-8000-000000000001\n"
         "clog        counter\n"

@@ -30,13 +30,13 @@ from tests.cli.test_processes import heard, started
 pytestmark = pytest.mark.xdist_group("processes")
 
 
-def test_a_tail_outlives_its_server_as_the_document_shows(tmp_path: Path) -> None:
+def test_tail_continues_after_a_restart_of_its_server_as_documented(tmp_path: Path) -> None:
     """The server is killed for real; nothing is missing and nothing told twice."""
     (shown,) = recording.RECORDING.findall(recording.DOCUMENT.read_text())
     assert without_times(recording.recorded(tmp_path)).splitlines() == without_times(shown).splitlines()
 
 
-def test_a_server_s_log_is_told_as_the_database_s_own(ocean: Shell) -> None:
+def test_the_log_of_a_server_is_printed_like_that_of_the_database(ocean: Shell) -> None:
     run_id, sell = "a/b", '{"do": "sell", "what": "tea"}'
     ocean("create", "shop", "--input", sell, "--run-id", run_id, "--session", "s 1")
     ocean("advance")
@@ -108,7 +108,7 @@ def stream(*frames: str, breaks_off: bool = False) -> bytes:
     return f"{head}{chunks}{end}".encode()
 
 
-def test_whatever_breaks_events_are_told_once_and_in_order() -> None:
+def test_whatever_breaks_events_are_printed_once_and_in_order() -> None:
     said: list[int] = []
     notices: list[tuple[bool, int]] = []
     pauses: list[float] = []
@@ -146,7 +146,7 @@ def test_a_server_that_goes_away_after_the_run_s_end_is_not_waited_for(ocean: Sh
     assert "run.done" in told.out
 
 
-def test_a_whole_log_is_told_from_now_on_unless_a_cursor_is_named(ocean: Shell) -> None:
+def test_the_whole_log_is_printed_from_now_on_unless_a_cursor_is_given(ocean: Shell) -> None:
     latest = answer(200, '{"events": [], "nextCursor": 7}')
     with canned(latest, stream("id: 7\n\n", event(8, "run.done")), answer(403, REFUSED)) as server:
         told = ocean("tail", "--json", OCEAN_URL=server.url)
@@ -158,7 +158,7 @@ def test_a_whole_log_is_told_from_now_on_unless_a_cursor_is_named(ocean: Shell) 
     assert "Last-Event-ID: 3" in server.asked[0]
 
 
-def test_with_json_a_server_that_goes_and_comes_is_told_in_json(ocean: Shell) -> None:
+def test_with_json_a_server_that_goes_away_is_reported_in_json(ocean: Shell) -> None:
     with canned(stream(event(1), breaks_off=True), stream(event(2, "run.done")), answer(204)) as server:
         told = ocean("tail", "r", "--json", "--url", server.url)
     assert (told.code, len(told.out.splitlines())) == (0, 2)
@@ -192,7 +192,9 @@ REFUSED = '{"error": {"code": "forbidden", "message": "not with this key", "http
     ],
     ids=range(12),
 )
-def test_what_is_no_log_is_told_and_ends_it(ocean: Shell, given: bytes, code: int, said: str) -> None:
+def test_a_response_that_is_no_log_is_reported_and_ends_the_command(
+    ocean: Shell, given: bytes, code: int, said: str
+) -> None:
     with canned(given) as server:
         told = ocean("tail", "r", "--url", server.url, OCEAN_KEY="ok_secret")
     assert (told.code, told.out) == (code, "")
@@ -202,7 +204,7 @@ def test_what_is_no_log_is_told_and_ends_it(ocean: Shell, given: bytes, code: in
 
 
 @pytest.mark.parametrize("page", ["[]", "{}", '{"events": [{}], "nextCursor": 1}', '{"events": [], "nextCursor": "1"}'])
-def test_a_page_that_is_none_is_told(ocean: Shell, page: str) -> None:
+def test_a_response_that_is_no_page_is_reported(ocean: Shell, page: str) -> None:
     with canned(answer(200, page)) as server:
         told = ocean("tail", "--no-follow", "--url", server.url)
     assert (told.code, told.out) == (1, "")
@@ -222,13 +224,13 @@ def test_a_page_that_is_none_is_told(ocean: Shell, page: str) -> None:
         "http://[::1",
     ],
 )
-def test_an_address_that_is_none_is_refused(ocean: Shell, url: str) -> None:
+def test_an_invalid_address_is_refused(ocean: Shell, url: str) -> None:
     told = ocean("tail", "--url", url)
     assert (told.code, told.out) == (2, "")
     assert "must be the address of a server" in told.err
 
 
-def test_an_address_with_a_secret_or_a_key_that_is_none_is_refused_without_saying_it(ocean: Shell) -> None:
+def test_an_address_with_a_secret_or_an_invalid_key_is_refused_without_printing_it(ocean: Shell) -> None:
     for url, key in (("http://me:secret@x", ""), ("http://x?key=secret", ""), ("http://x", "sec\nret")):
         told = ocean("tail", "--url", url, OCEAN_KEY=key)
         assert (told.code, told.out) == (2, "")
@@ -255,6 +257,6 @@ def test_frames_are_the_same_wherever_the_bytes_are_cut(said: list[Any], end: st
     assert whole == [SseFrame(str(seq), f"{data}\n{bare}") for seq, data, bare in twice]
 
 
-def test_a_frame_without_an_end_is_not_kept_for_ever() -> None:
+def test_a_frame_without_an_end_is_refused_at_a_limit() -> None:
     with pytest.raises(BadStream, match="must have at most"):
         frames_of([b"x" * 2**20] * (LONGEST_FRAME // 2**20 + 1))

@@ -62,7 +62,7 @@ async def test_resuming_reads_the_same_at_step_10_and_at_step_1000() -> None:
         assert (await journal(w, run_id))["input"] == 2_000
 
 
-async def test_an_ordinary_resumption_is_one_read_however_many_steps_are_remembered() -> None:
+async def test_an_ordinary_resumption_is_one_read_however_many_steps_are_stored() -> None:
     async def long(flow: Flow, input: Any) -> Any:
         for n in range(200):
             await flow.step("n", Effects().do, n)
@@ -98,7 +98,7 @@ async def test_a_new_step_is_stored_without_a_look_for_it_and_a_repeated_call_lo
         assert (await look(w, run_id)).output == "done"
 
 
-async def test_a_new_generation_has_new_keys_and_keeps_what_nobody_has_taken() -> None:
+async def test_a_new_generation_has_new_keys_and_keeps_inputs_not_taken() -> None:
     effects = Effects()
 
     async def desk(flow: Flow, state: Any) -> Any:
@@ -123,7 +123,7 @@ async def test_a_new_generation_has_new_keys_and_keeps_what_nobody_has_taken() -
         assert generations == [1, 2]
 
 
-async def test_a_journal_that_grows_too_long_is_held_and_says_what_to_do() -> None:
+async def test_a_journal_that_grows_too_long_is_held_with_advice() -> None:
     async def endless(flow: Flow, input: Any) -> Any:
         while True:
             await flow.random()

@@ -45,7 +45,7 @@ def till() -> Clog:
     return clog
 
 
-async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_remembered() -> None:
+async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_stored() -> None:
     said: list[str] = []
 
     async def shop(flow: Flow, input: Any) -> Any:

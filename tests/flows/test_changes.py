@@ -30,7 +30,7 @@ def order(*names: str) -> tuple[Function, Effects]:
     return function, effects
 
 
-async def test_a_renamed_step_is_named_with_what_is_remembered_and_its_place() -> None:
+async def test_a_renamed_step_is_reported_with_its_position_and_the_journal_entry() -> None:
     old, _ = order("charge", "ship")
     new, effects = order("bill", "ship")
     async with stage(old) as w:
@@ -125,7 +125,7 @@ async def test_a_gather_of_another_size_and_a_changed_line_in_it_are_found() -> 
         ]
 
 
-async def test_no_except_of_the_flow_takes_a_change() -> None:
+async def test_no_except_of_the_flow_catches_a_change_of_its_code() -> None:
     async def swallows(flow: Flow, input: Any) -> Any:
         try:
             await flow.step("bill", Effects().do, 1)

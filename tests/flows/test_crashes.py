@@ -62,7 +62,7 @@ def booking() -> list[Clog]:
     return [trip, kid]
 
 
-async def test_a_crash_at_any_place_changes_nothing() -> None:
+async def test_a_crash_at_any_point_changes_nothing() -> None:
     async def scenario(w: World) -> Any:
         run = await w.ocean.create_run(session_id="s", clog_id="trip", input="first", retry=RetryPolicy(backoff_ms=0))
         await w.wait(1_000)

@@ -21,7 +21,7 @@ def square() -> Clog:
     return flow_clog(work, "square")
 
 
-async def test_a_child_is_started_once_and_its_answer_remembered() -> None:
+async def test_a_child_is_started_once_and_its_output_stored() -> None:
     async def lead(flow: Flow, input: Any) -> Any:
         answer = await flow.child("square", 3)
         await flow.sleep(1_000)
@@ -89,7 +89,7 @@ async def test_an_uncaught_failure_of_a_child_is_the_flows() -> None:
         assert error["details"]["error"]["code"] == "too_big"
 
 
-async def test_lines_of_several_operations_go_on_side_by_side_and_steps_run_at_once() -> None:
+async def test_branches_of_several_operations_run_side_by_side_and_steps_at_once() -> None:
     effects, met = Effects(), anyio.Event()
 
     async def wait_for_the_other(key: str, first: bool) -> bool:
@@ -177,7 +177,7 @@ async def test_what_cannot_be_gathered_or_started_is_named() -> None:
         assert "must not have a dedupe_key" in dedupe
 
 
-async def test_the_events_of_a_flow_tell_its_story() -> None:
+async def test_the_events_of_a_flow_show_its_progress() -> None:
     async def lead(flow: Flow, input: Any) -> Any:
         await flow.gather(flow.sleep(1), flow.wait_for_signal("go"))
 

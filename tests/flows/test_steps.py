@@ -12,7 +12,7 @@ from tests.flows.kit import Effects, flow_clog, journal, look, stage, start, tol
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_flow_runs_its_steps_in_order_and_answers_what_it_returns() -> None:
+async def test_a_flow_runs_its_steps_in_order_and_its_result_is_the_output() -> None:
     effects = Effects()
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -46,7 +46,7 @@ async def test_a_name_in_a_loop_is_numbered() -> None:
 
 
 @pytest.mark.parametrize("value", [0, False, None, "", [], {}, 0.0])
-async def test_a_result_is_remembered_as_it_was(value: Any) -> None:
+async def test_a_result_is_stored_unchanged(value: Any) -> None:
     async def order(flow: Flow, input: Any) -> Any:
         result = await flow.step("answer", Effects().do, value)
         await flow.sleep(10)
@@ -71,7 +71,7 @@ async def test_plain_functions_are_steps_too() -> None:
         assert (await look(w, run_id)).output == 3
 
 
-async def test_after_a_failed_call_the_steps_are_remembered_and_nothing_is_repeated() -> None:
+async def test_after_a_failed_call_the_stored_steps_are_not_repeated() -> None:
     effects, breaks = Effects(), [True, True]
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -87,7 +87,7 @@ async def test_after_a_failed_call_the_steps_are_remembered_and_nothing_is_repea
         assert effects.done == ["charged"]
 
 
-async def test_another_instance_goes_on_behind_the_last_stored_step_of_a_frozen_one() -> None:
+async def test_another_instance_continues_after_the_last_stored_step_of_a_frozen_one() -> None:
     effects, stuck = Effects(), anyio.Event()
 
     async def hang_once(key: str) -> str:
@@ -178,7 +178,7 @@ async def test_after_the_last_attempt_the_flow_can_catch_it_and_catches_the_same
         assert ("flow.step_failed", 2) in [(type, said.get("attempt")) for type, said in await told(w, run_id)]
 
 
-async def test_a_step_that_has_failed_for_good_stays_failed_whatever_breaks_after_it() -> None:
+async def test_a_step_that_has_failed_finally_stays_failed_whatever_breaks_after_it() -> None:
     effects, breaks = Effects(), [True]
     first = effects.failing(1)
 
@@ -254,7 +254,7 @@ async def test_abort_in_a_step_is_not_tried_again_and_is_the_runs_error() -> Non
         ("x" * 300_000, "at most 262144 bytes of JSON, got 300002: store it elsewhere"),
     ],
 )
-async def test_a_result_that_cannot_be_remembered_fails_the_step_at_once(result: Any, words: str) -> None:
+async def test_a_result_that_cannot_be_stored_fails_the_step_at_once(result: Any, words: str) -> None:
     calls: list[str] = []
 
     async def work(key: str) -> Any:
@@ -409,7 +409,7 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         assert (await look(w, run_id)).status is RunStatus.FAILED
 
 
-async def test_what_the_database_fails_is_no_attempt_of_the_step() -> None:
+async def test_a_failure_of_the_database_is_no_attempt_of_the_step() -> None:
     calls: list[str] = []
 
     async def work(key: str) -> str:
@@ -434,7 +434,7 @@ async def test_what_the_database_fails_is_no_attempt_of_the_step() -> None:
 
 
 @pytest.mark.sqlite
-async def test_an_outcome_is_no_answer_of_a_flow() -> None:
+async def test_a_flow_must_not_return_an_outcome() -> None:
     async def order(flow: Flow, input: Any) -> Any:
         return Done(1)
 

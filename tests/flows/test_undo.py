@@ -67,7 +67,7 @@ async def test_a_flow_that_fails_is_undone_in_reverse_and_ends_with_its_own_erro
         assert len(set(trip.effects.keys)) == 5
 
 
-async def test_a_step_that_failed_for_good_undoes_those_before_it_and_not_itself() -> None:
+async def test_a_step_that_failed_finally_undoes_those_before_it_and_not_itself() -> None:
     effects = Effects()
 
     async def undo(key: str, result: Any) -> None:
@@ -117,7 +117,7 @@ async def test_an_undo_that_fails_waits_durably_and_is_tried_again_before_the_ne
         assert (await look(w, run_id)).status is RunStatus.FAILED
 
 
-async def test_an_undo_that_fails_for_good_is_told_and_the_others_are_undone() -> None:
+async def test_an_undo_that_fails_finally_is_reported_and_the_others_are_undone() -> None:
     trip = Trip(fails)
     trip.broken_undos = {"hotel": 99}
     async with stage(trip.book) as w:
@@ -248,7 +248,7 @@ async def test_a_flow_cancelled_while_it_undoes_is_undone_to_the_end_and_nothing
         assert trip.effects.done[3:] == ["no hotel", "no flight"]
 
 
-async def test_a_cancelled_undo_run_says_what_it_leaves() -> None:
+async def test_a_cancelled_undo_run_lists_the_steps_it_leaves() -> None:
     trip = Trip(waits)
     trip.broken_undos = {"hotel": 99}
     async with stage(trip.book) as w:
@@ -295,7 +295,7 @@ async def test_an_undo_run_that_failed_is_retried_as_new_with_what_is_left() -> 
         assert trip.effects.done == ["flight", "hotel", "look", "no flight", "no hotel"]
 
 
-async def test_undoing_is_held_while_the_code_does_not_say_how() -> None:
+async def test_undoing_is_held_while_the_code_has_no_undo() -> None:
     effects = Effects()
 
     def order(names: tuple[str, ...], has_undo: bool) -> Function:

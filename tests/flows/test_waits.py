@@ -87,7 +87,7 @@ async def test_signals_that_do_not_fit_are_kept_in_order_for_later_waits() -> No
         assert (await look(w, run_id)).output == ["ada", "first", 30, 5]
 
 
-async def test_a_signal_comes_with_who_sent_it() -> None:
+async def test_a_signal_has_its_actor() -> None:
     seen: list[Input] = []
 
     async def approval(flow: Flow, input: Any) -> Any:
@@ -104,7 +104,7 @@ async def test_a_signal_comes_with_who_sent_it() -> None:
         assert [(each.signal_id, each.actor, each.body) for each in seen] == [("a-1", "kim", {"type": "approve"})] * 2
 
 
-async def test_a_wait_that_times_out_says_so_and_says_the_same_again() -> None:
+async def test_a_wait_that_times_out_raises_the_same_error_at_each_replay() -> None:
     said: list[str] = []
 
     async def approval(flow: Flow, input: Any) -> Any:
@@ -180,7 +180,7 @@ async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() 
         assert "which flows use themselves" in refused
 
 
-async def test_more_signals_than_the_row_can_hold_fail_the_flow_and_say_so() -> None:
+async def test_more_signals_than_the_row_can_hold_fail_the_flow_with_an_explanation() -> None:
     async def deaf(flow: Flow, input: Any) -> Any:
         await flow.wait_for_signal("never")
 
@@ -207,7 +207,7 @@ async def test_a_run_created_without_input_begins_with_its_first_signal() -> Non
         assert (await look(w, run.run_id)).output == ["hello", "more"]
 
 
-async def test_time_chance_and_ids_stay_what_they_were() -> None:
+async def test_time_randomness_and_ids_are_the_same_in_every_replay() -> None:
     seen: list[tuple[int, float, str, str]] = []
 
     async def draws(flow: Flow, input: Any) -> Any:
@@ -224,7 +224,7 @@ async def test_time_chance_and_ids_stay_what_they_were() -> None:
         assert all(0 <= each[1] < 1 and each[2] != each[3] for each in seen)
 
 
-async def test_the_time_is_remembered_although_its_tick_failed() -> None:
+async def test_the_time_is_stored_although_its_tick_failed() -> None:
     seen: list[int] = []
 
     async def draws(flow: Flow, input: Any) -> Any:

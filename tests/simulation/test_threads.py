@@ -69,7 +69,7 @@ def test_an_abandoned_thread_goes_on_to_its_next_tool_and_ends_there() -> None:
     assert said == ["begins", "is told"]
 
 
-def test_a_thread_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "PATIENCE_S", 0.05)
     end = threading.Event()
 

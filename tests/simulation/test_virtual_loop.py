@@ -49,7 +49,7 @@ def test_the_seed_decides_who_goes_first() -> None:
     assert len({run(seed, order_of("abcdef")) for seed in range(20)}) > 10
 
 
-def test_a_wake_up_that_never_comes_is_told() -> None:
+def test_a_lost_wake_up_is_reported() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 

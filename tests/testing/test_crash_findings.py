@@ -136,7 +136,7 @@ async def test_rows_of_every_scope_are_compared() -> None:
     assert names == ["global row of c", f"{run}: row 'a' of c in tick 1", f"{run}: row of c", "session row of c in s"]
 
 
-async def test_a_run_with_one_attempt_does_not_stand_a_crash() -> None:
+async def test_a_run_with_one_attempt_does_not_survive_a_crash() -> None:
     async def does_nothing(tick: Tick) -> Outcome:
         return Done()
 
@@ -151,7 +151,7 @@ async def test_a_run_with_one_attempt_does_not_stand_a_crash() -> None:
     assert (status.expected, status.found) == ("done", "failed")
 
 
-async def test_what_the_scenario_answers_is_compared() -> None:
+async def test_what_the_scenario_returns_is_compared() -> None:
     calls = 0
 
     async def counts(tick: Tick) -> Outcome:
@@ -192,7 +192,7 @@ async def test_names_that_may_differ_can_be_ignored() -> None:
     assert report.findings == ()
 
 
-async def test_a_difference_in_a_long_list_is_shown_without_what_is_alike() -> None:
+async def test_a_difference_in_a_long_list_is_shown_without_the_equal_items() -> None:
     told = str(Difference("events", [1, 2, 3, 4, 5], [1, 2, 9, 4, 5])).splitlines()
     assert told == [
         "events",

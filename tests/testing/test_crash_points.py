@@ -25,7 +25,7 @@ from tests.testing.shops import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_clog_that_is_right_gives_the_same_result_after_a_crash_at_every_place() -> None:
+async def test_a_correct_clog_gives_the_same_result_after_a_crash_at_every_point() -> None:
     report = await crash_everywhere([clog_of(charges_in_a_step)], one_run, outside=paying)
     assert whats(report) == [
         "before tick.read",
@@ -44,7 +44,7 @@ async def test_a_clog_that_is_right_gives_the_same_result_after_a_crash_at_every
     assert str(report) == "the result is the same after a crash at each of 11 points"
 
 
-async def test_nothing_of_a_killed_call_goes_on_until_everything_was_looked_at() -> None:
+async def test_a_killed_call_does_nothing_more_until_the_results_are_read() -> None:
     log: list[str] = []
     seen: list[list[str]] = []
 
@@ -82,7 +82,7 @@ async def test_after_a_crash_it_is_another_attempt_and_after_being_given_back_it
     assert calls == [(1, 0), (1, 0), (1, 0), (2, 1), (1, 0), (2, 0), (1, 0)]
 
 
-def test_every_tool_of_a_tick_is_a_place() -> None:
+def test_every_tool_of_a_tick_is_a_crash_point() -> None:
     tools = {name for name, each in inspect.getmembers(Tick, inspect.iscoroutinefunction) if not name.startswith("_")}
     assert tools == set(TOOLS)
 
@@ -91,7 +91,7 @@ async def somebody_elses() -> None:
     await lowlevel.checkpoint()
 
 
-async def test_a_wait_for_something_of_ones_own_is_a_place_in_the_handler_in_a_step_and_in_a_method() -> None:
+async def test_a_wait_of_the_clogs_own_is_a_point_in_the_handler_in_a_step_and_in_a_method() -> None:
     async def waits(tick: Tick) -> Outcome:
         await somebody_elses()
         await tick.step("look", look)
@@ -122,7 +122,7 @@ async def test_a_wait_for_something_of_ones_own_is_a_place_in_the_handler_in_a_s
     ]
 
 
-async def test_a_place_in_a_loop_is_one_place_for_each_time() -> None:
+async def test_a_line_in_a_loop_is_one_point_for_each_pass() -> None:
     async def loops(tick: Tick) -> Outcome:
         for number in range(3):
             await tick.emit("said", number)
@@ -223,7 +223,7 @@ async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
 
 
 @pytest.mark.parametrize("is_per_process", [True, False])
-async def test_a_lock_that_the_killed_call_still_holds_stops_no_test_for_ever(
+async def test_a_lock_that_a_killed_call_still_holds_ends_the_test_with_an_error(
     is_per_process: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ocean.testing.crashable.PATIENCE_SECONDS", 0.2)

@@ -118,7 +118,7 @@ def run_pytest(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_fixture_gives_worlds_and_tells_what_was_left_in_them(name: str, said: str) -> None:
+def test_the_fixture_opens_worlds_and_reports_what_was_left_in_them(name: str, said: str) -> None:
     complaint = CASES[name][1]
     verdict = "PASSED" if complaint in (None, CASES["open"][1]) else "FAILED"
     assert f"{verdict} test_{name}.py::test_it" in said
@@ -130,6 +130,6 @@ def test_the_fixture_can_be_imported_into_a_conftest_of_any_folder(said: str) ->
     assert "PASSED deep/test_imported.py::test_it" in said
 
 
-def test_no_entry_point_loads_it_where_nobody_asks_for_it() -> None:
+def test_no_entry_point_loads_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "pytest11" not in project.get("entry-points", {})
