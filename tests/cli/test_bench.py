@@ -1,4 +1,4 @@
-"""`ocean bench`: figures of one's own database, and nobody else's runs touched."""
+"""`ocean bench`: measures a database without touching other runs."""
 
 import anyio
 import pytest
@@ -25,8 +25,8 @@ def test_bench_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
     )
     assert [run["runId"] for run in ocean.json("ps")["runs"]] == [mine]
     assert ocean.json("show", mine)["run"]["status"] == "pending"
-    told = ocean("tail", "--clog", CLOG_ID, "--type", "run.done", "--after", 0, "--no-follow", "--json")
-    assert len(told.out.splitlines()) == 20 + 2 + 2 + 1, "of one tick, of ten, of ten steps, and the one that streams"
+    result = ocean("tail", "--clog", CLOG_ID, "--type", "run.done", "--after", 0, "--no-follow", "--json")
+    assert len(result.out.splitlines()) == 20 + 2 + 2 + 1, "of one tick, of ten, of ten steps, and the one that streams"
 
 
 def test_every_figure_has_a_line(ocean: Shell) -> None:

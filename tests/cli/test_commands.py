@@ -1,4 +1,4 @@
-"""The commands on runs, one after another as a person would type them."""
+"""The commands on runs, as they are typed."""
 
 import json
 import sqlite3
@@ -47,8 +47,8 @@ def test_a_run_that_fails_while_waited_for_is_exit_one(ocean: Shell) -> None:
 def test_inputs_are_text_a_file_or_standard_input(ocean: Shell, how: str) -> None:
     body = '{"do": "done", "output": "ä"}'
     (ocean.folder / "input.json").write_text(body, encoding="utf-8")
-    said = {"text": body, "file": "@input.json", "stdin": "-"}[how]
-    made = ocean.json("create", "shop", "--input", said, "--wait", "30s", input=body if how == "stdin" else None)
+    text = {"text": body, "file": "@input.json", "stdin": "-"}[how]
+    made = ocean.json("create", "shop", "--input", text, "--wait", "30s", input=body if how == "stdin" else None)
     assert made["output"] == "ä"
 
 
@@ -303,11 +303,11 @@ WRONG: list[tuple[list[Any], int, str]] = [
 def test_a_refusal_is_one_line_or_the_envelope_and_never_a_traceback(
     ocean: Shell, args: list[Any], code: int, reason: str
 ) -> None:
-    told = ocean(*args)
-    assert (told.code, told.out) == (code, "")
-    assert reason in told.err
-    assert told.err.startswith("ocean: ")
-    assert told.err.count("\n") == 1
+    result = ocean(*args)
+    assert (result.code, result.out) == (code, "")
+    assert reason in result.err
+    assert result.err.startswith("ocean: ")
+    assert result.err.count("\n") == 1
     envelope = ocean(*args, "--json")
     assert (envelope.code, envelope.out) == (code, "")
     assert reason in envelope.error["message"]
@@ -336,7 +336,7 @@ def test_the_name_of_a_worker_cannot_control_the_terminal_either(ocean: Shell) -
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "result"),
     [
         (["ps", "--nothing"], "No such option: --nothing"),
         (["show"], "Missing argument 'RUN_ID'"),
@@ -345,14 +345,14 @@ def test_the_name_of_a_worker_cannot_control_the_terminal_either(ocean: Shell) -
         (["limit", "set", "k"], "Missing argument 'N'"),
     ],
 )
-def test_wrong_usage_is_an_envelope_with_json(ocean: Shell, args: list[str], told: str) -> None:
+def test_wrong_usage_is_an_envelope_with_json(ocean: Shell, args: list[str], result: str) -> None:
     page = ocean(*args)
     assert (page.code, page.out) == (2, "")
-    assert told in page.err
+    assert result in page.err
     assert "Usage: ocean" in page.err
     envelope = ocean(*args, "--json")
     assert (envelope.code, envelope.out) == (2, "")
-    assert told in envelope.error["message"]
+    assert result in envelope.error["message"]
     assert {**envelope.error, "message": ""} == {
         "code": "wrong_usage",
         "message": "",
@@ -364,18 +364,18 @@ def test_wrong_usage_is_an_envelope_with_json(ocean: Shell, args: list[str], tol
 
 
 def test_help_is_help_also_with_json(ocean: Shell) -> None:
-    told = ocean("ps", "--json", "--help")
-    assert (told.code, told.err) == (0, "")
-    assert "Usage: ocean ps" in told.out
+    result = ocean("ps", "--json", "--help")
+    assert (result.code, result.err) == (0, "")
+    assert "Usage: ocean ps" in result.out
 
 
 def test_many_runs_that_a_busy_database_stopped_are_exit_four(ocean: Shell) -> None:
     ocean.create("wait")
     with closing(sqlite3.connect("ocean.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        told = ocean("cancel", "--everything", "--yes")
-    assert (told.code, told.out) == (4, "")
-    assert told.err.startswith("ocean: stopped after 0 of 1 runs: another process holds the database's write lock")
+        result = ocean("cancel", "--everything", "--yes")
+    assert (result.code, result.out) == (4, "")
+    assert result.err.startswith("ocean: stopped after 0 of 1 runs: another process holds the database's write lock")
 
 
 def test_a_new_clog_is_not_written_over_anything(ocean: Shell) -> None:

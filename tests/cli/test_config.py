@@ -1,4 +1,4 @@
-"""Settings: where they come from, which goes first, and what is said when they are wrong."""
+"""Settings: their sources, their precedence, and the errors when they are wrong."""
 
 import sys
 from collections.abc import Iterator

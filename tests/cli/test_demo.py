@@ -1,4 +1,4 @@
-"""`ocean demo` as a stranger runs it: a real process, on a real file, that really kills one."""
+"""`ocean demo` in a real process, on a real file, which kills a real worker process."""
 
 import json
 import os
@@ -95,20 +95,20 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
             (run.run_id, parcel): 1 for run in runs for parcel in (1, 2, 3)
         }
         restarted = {(e.run_id, e.tick) for e in log if e.type == "tick.restarted"}
-        said = Counter((e.run_id, e.tick) for e in log if e.type == "courier.spoke")
+        spoken = Counter((e.run_id, e.tick) for e in log if e.type == "courier.spoke")
         assert restarted
-        # A tick may have been killed between its claim and its first word.
-        assert restarted >= {tick for tick, times in said.items() if times == 2}
-        assert max(said.values()) == 2
+        # A tick may have been killed between its claim and its first event.
+        assert restarted >= {tick for tick, times in spoken.items() if times == 2}
+        assert max(spoken.values()) == 2
 
 
 def test_with_json_the_demo_prints_only_its_results(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     answer = ocean_command("demo", "--runs", 1, "--db", path, "--json")
     assert (answer.returncode, answer.stderr) == (0, "")
-    said = json.loads(answer.stdout)
-    assert (said["ok"], said["db"], len(said["checks"])) == (True, str(path), 8)
-    assert said["checks"][2] == {"promise": "1 of 1 runs are done", "faults": []}
+    document = json.loads(answer.stdout)
+    assert (document["ok"], document["db"], len(document["checks"])) == (True, str(path), 8)
+    assert document["checks"][2] == {"promise": "1 of 1 runs are done", "faults": []}
     again = ocean_command("demo", "--db", path, "--json")
     assert (again.returncode, again.stdout) == (2, "")
     assert json.loads(again.stderr)["error"]["code"] == "demo_refused"
@@ -122,8 +122,8 @@ def test_one_run_in_a_narrow_terminal_without_colour() -> None:
     assert "1 of 1 runs are done" in answer.stdout
 
 
-class TestTheChecksSeeWhatIsWrong:
-    """A small log that is right; each test spoils it in one way."""
+class TestChecksFindFaults:
+    """A small correct log, which the test breaks in one way at a time."""
 
     SENT = Sent({"r": "Ada"}, {"r": 5}, {("r", 1)})
     HALF = HalfTick("r", 1, {"parcels": 0, "kilos": 0}, 1)

@@ -8,14 +8,14 @@ from typing import Any
 from tests.cli.kit import Shell
 
 
-def found(told: Any) -> dict[str, Any]:
-    return {check["check"]: check for check in told["checks"]}
+def found(result: Any) -> dict[str, Any]:
+    return {check["check"]: check for check in result["checks"]}
 
 
 def examined(ocean: Shell, *args: object, code: int, **environ: str) -> dict[str, Any]:
-    told = ocean("doctor", "--json", *args, **environ)
-    assert (told.code, told.err) == (code, "")
-    answer = json.loads(told.out)
+    result = ocean("doctor", "--json", *args, **environ)
+    assert (result.code, result.err) == (code, "")
+    answer = json.loads(result.out)
     assert answer["ok"] is (code == 0)
     return found(answer)
 

@@ -1,4 +1,4 @@
-"""`ocean keys`: made once, shown once, listed, revoked; and a server that others can reach needs one."""
+"""`ocean keys`: create, list, revoke; and a server that others can reach needs a key."""
 
 import json
 
@@ -17,7 +17,7 @@ def test_a_key_is_printed_once_and_listed_without_its_secret(ocean: Shell) -> No
     heading, row = listed.splitlines()
     assert heading.split() == ["KEY", "ACTOR", "SCOPES", "ROLES", "SESSIONS", "CREATED", "STATE"]
     assert row.split()[:6] == [key_id, "ann", "read,", "signal", "owner", "all"]
-    assert row.split()[-1] == "good"
+    assert row.split()[-1] == "valid"
     assert key not in listed
     assert key not in (ocean.folder / "ocean.db").read_bytes().decode("latin-1")
 

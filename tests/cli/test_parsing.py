@@ -1,4 +1,4 @@
-"""What people type, made into values."""
+"""Typed text to values."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Commands as processes: a server that stops well, a log that is followed, Ctrl-C, a reader that goes away."""
+"""Commands as processes: a server that stops cleanly, a log that is followed, Ctrl-C, a closed pipe."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def started(ocean: Shell, *args: object, **environ: str) -> "Iterator[subprocess
 def heard(process: "subprocess.Popen[str]") -> Any:
     """The next line that it prints, as JSON."""
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it says nothing"
+    assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it prints nothing"
     line = process.stdout.readline()
     assert line, process.stderr.read() if process.stderr else ""
     return json.loads(line)
@@ -51,15 +51,15 @@ def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str]:
 
 def test_a_server_ticks_responds_and_stops_cleanly_on_sigterm(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        told = heard(server)
-        assert told["ticker"] is True
-        assert told["clogs"] == ["shop", "porter"]
+        result = heard(server)
+        assert result["ticker"] is True
+        assert result["clogs"] == ["shop", "porter"]
         # Another process's commit: the server's ticker sees it and does the work.
         run_id = ocean.create()
         assert [json.loads(line)["type"] for line in ocean("tail", run_id, "--json").out.splitlines()][-1] == "run.done"
         claim = json.dumps({"clogId": "porter", "workerId": "w"}).encode()
         request = urllib.request.Request(
-            f"{told['url']}/v1/leases", claim, {"Content-Type": "application/json"}, method="POST"
+            f"{result['url']}/v1/leases", claim, {"Content-Type": "application/json"}, method="POST"
         )
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert json.load(answer) == {"leases": []}
@@ -76,7 +76,7 @@ def test_a_server_runs_on_uvloop(ocean: Shell) -> None:
 
 
 def asked(url: str, path: str, body: Any) -> HTTPConnection:
-    """Sent, and not yet answered."""
+    """Send a request without reading the response."""
     connection = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     return connection
@@ -104,13 +104,13 @@ def is_listening(port: int) -> bool:
 
 
 def until_event(ocean: Shell, kind: str) -> None:
-    """Until some run has told of that."""
+    """Wait until a run has streamed that event."""
     with started(ocean, "tail", "--after", 0, "--type", kind, "--json") as tail:
         heard(tail)
 
 
 def ended_at_last(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Told to end again and again, until it has."""
+    """Send SIGTERM again and again until the process has ended."""
     while True:
         process.send_signal(signal.SIGTERM)
         try:
@@ -171,7 +171,7 @@ def test_new_events_are_followed_past_a_busy_writer_until_ctrl_c(ocean: Shell) -
     with closing(sqlite3.connect(ocean.folder / "ocean.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         with started(ocean, "tail", "--after", 0, "--json", OCEAN_CLOGS="") as tail:
-            # It opens and follows although somebody holds the write lock all the while.
+            # It opens and follows although another connection holds the write lock.
             writer.execute("INSERT INTO events (seq, ts, type, payload) VALUES (1, 1, 'told', '{}')")
             writer.execute("COMMIT")
             assert heard(tail)["type"] == "told"
@@ -297,12 +297,12 @@ class Moody:
 @pytest.mark.anyio
 async def test_a_busy_database_is_followed_again_without_gaps_or_repeats() -> None:
     moods = iter([Moody(None), Moody(4), Moody(None), Moody(4), Moody(7)])
-    said: list[int] = []
+    seqs: list[int] = []
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    await follow_database(lambda: next(moods), None, None, {}, lambda event: said.append(event.seq), pause)
-    assert said == [3, 4, 5, 6, 7]
+    await follow_database(lambda: next(moods), None, None, {}, lambda event: seqs.append(event.seq), pause)
+    assert seqs == [3, 4, 5, 6, 7]
     assert pauses == [0.2, 0.2, 0.4, 0.8]

@@ -1,4 +1,4 @@
-"""What `ocean serve` is told by the machine it runs on: an address, a port, who wants to know that it listens."""
+"""How `ocean serve` uses its environment: the address, the port, and systemd."""
 
 import json
 import signal
@@ -27,7 +27,7 @@ def test_flags_go_before_the_environment(ocean: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "result"),
     [
         ({"PORT": "tcp://10.0.0.1:80"}, "env var: 'PORT'"),
         ({"PORT": "65536"}, "env var: 'PORT'"),
@@ -36,10 +36,10 @@ def test_flags_go_before_the_environment(ocean: Shell) -> None:
     ids=lambda value: str(value),
 )
 def test_a_wrong_address_in_the_environment_is_refused_by_its_name(
-    ocean: Shell, environ: dict[str, str], told: str
+    ocean: Shell, environ: dict[str, str], result: str
 ) -> None:
     refused = ocean("serve", **environ)
-    assert (refused.code, told in refused.err) == (2, True), refused.err
+    assert (refused.code, result in refused.err) == (2, True), refused.err
 
 
 @pytest.mark.parametrize(("poke", "status"), [("0s", "pending"), ("500ms", "done")])

@@ -1,4 +1,4 @@
-"""What tables look like where there is little room. The moment is fixed."""
+"""Tables in a narrow terminal. The time is fixed."""
 
 from dataclasses import replace
 from io import StringIO

@@ -1,4 +1,4 @@
-"""Commands on a terminal: colours, live tables, questions."""
+"""Commands on a terminal: colours, live tables, confirmations."""
 
 import os
 import select
@@ -45,12 +45,12 @@ class Terminal:
         # What it still has to say must be read, or it waits for its reader.
         while select.select([self._mine], [], [], PATIENCE_S)[0]:
             try:
-                said = os.read(self._mine, 65_536)
+                text = os.read(self._mine, 65_536)
             except OSError:  # The other side is closed.
                 break
-            if not said:
+            if not text:
                 break
-            self.seen += said.decode()
+            self.seen += text.decode()
         return self.process.wait(PATIENCE_S)
 
     def ended_by_ctrl_c(self) -> int:

@@ -1,4 +1,4 @@
-"""A flow that goes on for ever: what it forgets, what it keeps, and that resuming it costs the same at any age."""
+"""`flow.again`: what is dropped, what is kept, and that resuming costs the same after any number of generations."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from ocean import Flow, RunStatus
 from ocean.flows.journal import MOST_ENTRIES
 from ocean.testing import World
-from tests.flows.kit import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_a_new_generation_has_new_keys_and_keeps_inputs_not_taken() -> Non
         await w.wait(3_000)
         assert (await look(w, run_id)).output == ["kept", 81]
         assert len(set(effects.keys)) == len(effects.keys) == 3
-        generations = [said["generation"] for _, said in await told(w, run_id, "flow.again")]
+        generations = [found["generation"] for _, found in await events_of(w, run_id, "flow.again")]
         assert generations == [1, 2]
 
 
@@ -140,7 +140,7 @@ async def test_a_journal_that_grows_too_long_is_held_with_advice() -> None:
         (hold,) = (await w.ocean.explain(run_id)).holds
         assert f"a journal must have at most {MOST_ENTRIES} operations" in hold.message
         assert "return flow.again(state)" in hold.message
-        ((_, held),) = await told(w, run_id, "flow.held")
+        ((_, held),) = await events_of(w, run_id, "flow.held")
         assert (held["code"], held["details"]["operations"]) == ("flow_too_long", MOST_ENTRIES)
 
 

@@ -1,4 +1,4 @@
-"""Counters and other clogs: part of the commit, and the flow goes on when that is made."""
+"""Counters and calls of other clogs: they are part of the commit, and the flow continues after it."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def till() -> Clog:
 
 
 async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_stored() -> None:
-    said: list[str] = []
+    found: list[str] = []
 
     async def shop(flow: Flow, input: Any) -> Any:
         first = await flow.call("till", "pay", 20)
@@ -54,7 +54,7 @@ async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_stored() -
         try:
             await flow.call("till", "pay", 60)
         except Refuse as refused:
-            said.append(f"{refused.code} {refused.http_status} {refused.details}")
+            found.append(f"{refused.code} {refused.http_status} {refused.details}")
         await flow.sleep(1_000)
         return [first, await flow.call("till", "pay", 5)]
 
@@ -66,4 +66,4 @@ async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_stored() -
         assert (await look(w, run_id)).output == [{"total": 21}, {"total": 85}]
         paid = await w.ocean.read_events(run_id, types=["paid"])
         assert [event.payload for event in paid] == [20, 60, 5]
-        assert set(said) == {"too_much 409 {'most': 50}"}
+        assert set(found) == {"too_much 409 {'most': 50}"}

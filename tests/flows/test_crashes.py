@@ -1,4 +1,4 @@
-"""A process may die at every await of a flow: what was stored is not done again, and the end is the same."""
+"""A process may be killed at every await of a flow: stored steps are not repeated, and the result is the same."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Steps: remembered once stored, tried again by their own policy while the run waits, and then the flow's to catch."""
+"""Steps: results are stored, failures are retried by the step's own policy, and the final error can be caught."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from ocean import Abort, Clog, Done, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed, StoreBusy
 from ocean.testing import world
-from tests.flows.kit import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def test_a_flow_runs_its_steps_in_order_and_its_result_is_the_output() -> 
         assert (info.status, info.output, info.tick) == (RunStatus.DONE, ["book", 40], 1)
         assert effects.done == ["book", 40]
         assert effects.keys == [f"{run_id}:1/reserve", f"{run_id}:1/charge"]
-        assert await told(w, run_id) == [
+        assert await events_of(w, run_id) == [
             ("flow.step", {"step": "reserve", "attempts": 1}),
             ("flow.step", {"step": "charge", "attempts": 1}),
         ]
@@ -133,7 +133,7 @@ async def test_a_step_that_fails_waits_durably_and_is_tried_again_under_the_same
         assert len(effects.keys) == 3
         assert len(set(effects.keys)) == 1
         error = {"code": "exception", "message": "OSError: line down", "details": None}
-        assert await told(w, run_id) == [
+        assert await events_of(w, run_id) == [
             ("flow.step_retrying", {"step": "send", "attempt": 1, "error": error, "next_at": began + 1_000}),
             ("flow.step_retrying", {"step": "send", "attempt": 2, "error": error, "next_at": began + 61_000}),
             ("flow.step", {"step": "send", "attempts": 3}),
@@ -175,7 +175,7 @@ async def test_after_the_last_attempt_the_flow_can_catch_it_and_catches_the_same
         await w.wait(1_000)
         assert (await look(w, run_id)).output == "went on"
         assert caught == [("send", 2, "OSError: line down", "step 'send' failed 2 times: OSError: line down")] * 2
-        assert ("flow.step_failed", 2) in [(type, said.get("attempt")) for type, said in await told(w, run_id)]
+        assert ("flow.step_failed", 2) in [(type, found.get("attempt")) for type, found in await events_of(w, run_id)]
 
 
 async def test_a_step_that_has_failed_finally_stays_failed_whatever_breaks_after_it() -> None:
@@ -306,7 +306,7 @@ async def test_a_step_may_stream_and_what_it_returned_cannot_be_changed_behind_t
     async with stage(order) as w:
         run_id = await start(w, {})
         await w.drain()
-        assert await told(w, run_id, "token") == [("token", "hm")]
+        assert await events_of(w, run_id, "token") == [("token", "hm")]
         kept = await journal(w, run_id)
         assert (kept["entries"]["0"]["value"], kept["input"]) == ([1], {})
         await w.wait(10)

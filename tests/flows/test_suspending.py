@@ -1,4 +1,4 @@
-"""A flow that is put away: its own cleaning up runs, its operations do not, and nothing of it is left behind."""
+"""A suspended flow: its clean-up code runs, its operations do not, and nothing of it is left behind."""
 
 import gc
 import warnings
@@ -9,7 +9,7 @@ import pytest
 
 from ocean import Flow, RetryPolicy, RunStatus
 from ocean.testing import world
-from tests.flows.kit import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ async def test_no_coroutine_is_left_without_being_awaited() -> None:
         async with stage(order) as w:
             run_id = await start(w)
             await w.wait(500)
-            assert await told(w, run_id, "never") == []
+            assert await events_of(w, run_id, "never") == []
             await w.ocean.cancel_run(run_id)
             await w.drain()
             gc.collect()

@@ -1,11 +1,11 @@
-"""Sleeping, waiting for signals, and values that stay the same: what a flow comes by again, it finds as it was."""
+"""Sleeping, waiting for signals, and values that are the same in every replay."""
 
 from typing import Any
 
 import pytest
 
 from ocean import Flow, Input, InvalidValue, RunStatus, SignalTimeout
-from tests.flows.kit import Effects, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -105,13 +105,13 @@ async def test_a_signal_has_its_actor() -> None:
 
 
 async def test_a_wait_that_times_out_raises_the_same_error_at_each_replay() -> None:
-    said: list[str] = []
+    found: list[str] = []
 
     async def approval(flow: Flow, input: Any) -> Any:
         try:
             await flow.wait_for_signal("approve", timeout_ms=5_000)
         except SignalTimeout as late:
-            said.append(str(late))
+            found.append(str(late))
         await flow.sleep(10)
         return "expired"
 
@@ -125,7 +125,7 @@ async def test_a_wait_that_times_out_raises_the_same_error_at_each_replay() -> N
         await w.ocean.signal(run_id, {"type": "approve"})
         await w.wait(10)
         assert (await look(w, run_id)).output == "expired"
-        assert said == ["no signal 'approve' arrived within 5000 ms"] * 3
+        assert found == ["no signal 'approve' arrived within 5000 ms"] * 3
 
 
 async def test_a_signal_that_came_in_time_counts_however_late_the_poke() -> None:
@@ -242,16 +242,16 @@ async def test_the_time_is_stored_although_its_tick_failed() -> None:
 
 async def test_what_is_emitted_sent_or_set_happens_once() -> None:
     async def teller(flow: Flow, input: Any) -> Any:
-        await flow.emit("told", {"n": 1})
+        await flow.emit("sent", {"n": 1})
         await flow.stream("seen", {"n": 1})
-        await flow.set_attributes(stage="told")
-        await flow.signal(input, {"type": "told"}, signal_id="once")
+        await flow.set_attributes(stage="sent")
+        await flow.signal(input, {"type": "sent"}, signal_id="once")
         await flow.sleep(1_000)
-        await flow.emit("told", {"n": 2})
+        await flow.emit("sent", {"n": 2})
         return "done"
 
     async def listener(flow: Flow, input: Any) -> Any:
-        return (await flow.wait_for_signal("told")).signal_id
+        return (await flow.wait_for_signal("sent")).signal_id
 
     from tests.flows.kit import flow_clog
 
@@ -260,6 +260,10 @@ async def test_what_is_emitted_sent_or_set_happens_once() -> None:
         run_id = await start(w, heard)
         await w.wait(1_000)
         info = await look(w, run_id)
-        assert (info.output, info.attributes) == ("done", {"stage": "told"})
-        assert await told(w, run_id, "told", "seen") == [("seen", {"n": 1}), ("told", {"n": 1}), ("told", {"n": 2})]
+        assert (info.output, info.attributes) == ("done", {"stage": "sent"})
+        assert await events_of(w, run_id, "sent", "seen") == [
+            ("seen", {"n": 1}),
+            ("sent", {"n": 1}),
+            ("sent", {"n": 2}),
+        ]
         assert (await look(w, heard)).output == "once"

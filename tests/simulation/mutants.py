@@ -1,4 +1,4 @@
-"""Kernels and SQLite stores with one fault each. A simulation that lets one of them pass is too weak."""
+"""Kernels and SQLite stores with one fault each. A simulation that does not detect one of them is too weak."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -46,7 +46,7 @@ def _function(name: str, old: Callable[..., Any], wrap: Callable[[Callable[..., 
 
 
 def _query(name: str, query: str, old: str, new: str) -> None:
-    assert old in QUERIES[query], f"{query} no longer says {old!r}"
+    assert old in QUERIES[query], f"{query} no longer contains {old!r}"
 
     def change(undo: ExitStack) -> None:
         undo.callback(QUERIES.__setitem__, query, QUERIES[query])
@@ -68,7 +68,7 @@ def _held_or_not(run: Run | None, epoch: int, run_id: str) -> Run:
 
 
 def _keeps(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """The run's field stays as it was, whatever else the transition changes."""
+    """Return a wrapper after which the run's field is unchanged, whatever else the transition changes."""
 
     def wrap(old: Callable[..., Any]) -> Any:
         def transition(run: Run, *args: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Kernels with one fault each, in what those outside meet: direct calls, feeds, rates, verbs for many runs."""
+"""Kernels with one fault each, in what clients use: direct calls, feeds, rates, verbs for many runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +18,12 @@ def _instead(place: Any, name: str, wrap: Wrap) -> Change:
 
 
 def _unless_decided(have_moved: Callable[..., bool]) -> Any:
-    """The versions of decisions are not compared."""
+    """Do not compare the versions of rows of decisions."""
     return lambda u, writes, *more: have_moved(u, [each for each in writes if each.key.clog_id != "decision"], *more)
 
 
 def _one_behind(read_rows: Callable[..., Any]) -> Any:
-    """As from a copy that is one read behind."""
+    """Return rows as of the read before, like a stale replica."""
     seen: dict[Any, Any] = {}
 
     async def read(self: SqliteStore, ask: Any) -> Any:

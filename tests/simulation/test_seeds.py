@@ -1,4 +1,4 @@
-"""CI's share of the seeds. The long mode: python -m tests.simulation --seeds 100000 --from N --jobs 2"""
+"""The seeds that CI runs. The long mode: python -m tests.simulation --seeds 100000 --from N --jobs 2"""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_no_seed_finds_a_fault_and_every_event_occurs(share: int) -> None:
 
 @pytest.mark.parametrize("share", range(2))
 def test_no_seed_finds_a_fault_on_postgres(share: int) -> None:
-    batch = run_batch(range(share, ON_POSTGRES, 2), ground="postgres")
+    batch = run_batch(range(share, ON_POSTGRES, 2), backend="postgres")
     assert not batch.failures, show(batch)
 
 

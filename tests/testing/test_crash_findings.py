@@ -1,4 +1,4 @@
-"""What `crash_everywhere` finds, and how it tells of it."""
+"""What `crash_everywhere` finds, and its report."""
 
 import inspect
 
@@ -46,12 +46,12 @@ async def test_a_charge_outside_of_a_step_is_found_and_the_report_names_the_awai
     assert [(each.what, each.expected, each.found) for each in first.differences] == [
         (f"effects of {CHARGE}", [{"amount": 40}], [{"amount": 40}, {"amount": 40}])
     ]
-    told = str(raised.value)
-    assert told.startswith("a crash changes the result at 5 of 8 points\n\nkilled after POST")
-    assert f"shops.py:{line} in charges_outside_of_a_step" in told
-    assert '    without a crash: [{"amount": 40}]\n    with it:         [{"amount": 40}, {"amount": 40}]' in told
-    assert told.count("without a crash") == 1, "what is alike is told once"
-    assert told.endswith(f"\n    killed {BEFORE_COMMIT}\n    {CALLED_AGAIN}")
+    text = str(raised.value)
+    assert text.startswith("a crash changes the result at 5 of 8 points\n\nkilled after POST")
+    assert f"shops.py:{line} in charges_outside_of_a_step" in text
+    assert '    without a crash: [{"amount": 40}]\n    with it:         [{"amount": 40}, {"amount": 40}]' in text
+    assert text.count("without a crash") == 1, "equal findings are reported once"
+    assert text.endswith(f"\n    killed {BEFORE_COMMIT}\n    {CALLED_AGAIN}")
 
 
 async def test_an_effect_that_a_crash_loses_is_found() -> None:
@@ -193,8 +193,8 @@ async def test_names_that_may_differ_can_be_ignored() -> None:
 
 
 async def test_a_difference_in_a_long_list_is_shown_without_the_equal_items() -> None:
-    told = str(Difference("events", [1, 2, 3, 4, 5], [1, 2, 9, 4, 5])).splitlines()
-    assert told == [
+    text = str(Difference("events", [1, 2, 3, 4, 5], [1, 2, 9, 4, 5])).splitlines()
+    assert text == [
         "events",
         "  without a crash: [after 2 equal and before 2 equal: 3]",
         "  with it:         [after 2 equal and before 2 equal: 9]",

@@ -1,4 +1,4 @@
-"""Where a process is killed, and what of it goes on: nothing."""
+"""The points at which a process is killed, and that nothing of it runs afterwards."""
 
 import inspect
 from typing import Any

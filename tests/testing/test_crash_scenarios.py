@@ -1,4 +1,4 @@
-"""Scenarios: the same each time, whatever they do."""
+"""Scenarios of `crash_everywhere`, which must do the same each time."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ async def test_a_request_without_an_answer_is_an_error_of_the_test() -> None:
 
 
 @pytest.mark.parametrize("ground", ["postgres"], indirect=True)
-async def test_bench_works_on_postgresql(ground: str) -> None:
+async def test_crash_everywhere_works_on_postgresql(ground: str) -> None:
     report = await report_of([clog_of(charges_outside_of_a_step)], outside=paying, most_points=3)
     assert [finding.point.what for finding in report.findings] == [
         f"after {CHARGE} had arrived, before its answer was received",

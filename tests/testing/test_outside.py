@@ -1,4 +1,4 @@
-"""`Outside`: it answers, keeps every call, tells effects from repeats, and can be recorded and played back."""
+"""`Outside`: responds, keeps every call, distinguishes effects from repeats, and can be recorded and replayed."""
 
 import threading
 from collections.abc import Iterator
@@ -65,11 +65,11 @@ async def test_a_repeated_key_gets_the_first_response_and_with_another_body_a_re
     outside.answer(CHARGE, lambda request: {"n": next(numbers)})
 
     async def asks(tick: Tick) -> Outcome:
-        said = []
+        responses = []
         for body in (b"1", b"1", b"2"):
             answer = await tick.fetch(URL, method="POST", headers={"Idempotency-Key": "k"}, body=body)
-            said.append([answer.status, answer.json()])
-        return Done(said)
+            responses.append([answer.status, answer.json()])
+        return Done(responses)
 
     async with world([clog_of(asks)], outside=outside) as w:
         refusal = {"error": "this idempotency key was used before with another body"}

@@ -1,4 +1,4 @@
-"""`World.wait`, and the world outside of a world."""
+"""`World.wait`, and the `Outside` of a world."""
 
 import pytest
 
