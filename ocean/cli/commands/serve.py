@@ -153,7 +153,7 @@ def _announce(screen: Screen, listening: socket.socket, has_ticker: bool, clog_i
     if screen.is_json:
         screen.json({"url": url, "pid": os.getpid(), "ticker": has_ticker, "clogs": clog_ids})
         return
-    ticking = "with a ticker" if has_ticker else "without a ticker: only requests poke"
+    ticking = "with a ticker" if has_ticker else "without a ticker: requests poke"
     screen.print(f"Ocean listens on {url}, {ticking}; clogs: {', '.join(clog_ids) or 'none'}")
 
 
