@@ -27,6 +27,7 @@ class DoctorCheck:
 
     @property
     def has_passed(self) -> bool:
+        """Whether nothing is to be done."""
         return not self.advice
 
 

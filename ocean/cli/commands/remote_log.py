@@ -72,7 +72,7 @@ def _frame(block: str) -> SseFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class EventPage:
+class LogPage:
     """Events, and the cursor after them."""
 
     events: list[Event]
@@ -82,7 +82,7 @@ class EventPage:
 CAMEL_CASE = ConfigDict(strict=True, alias_generator=to_camel)
 # Adapters of lists, because an adapter of a dataclass itself cannot be given a configuration.
 EVENTS = TypeAdapter(list[Event], config=CAMEL_CASE)
-PAGES = TypeAdapter(list[EventPage], config=CAMEL_CASE)
+PAGES = TypeAdapter(list[LogPage], config=CAMEL_CASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class RemoteServer:
         if parts.username or parts.password or parts.query or parts.fragment:
             raise InvalidValue("--url must be an address only, such as http://127.0.0.1:8080; put the key in OCEAN_KEY")
 
-    def page(self, feed: Feed, after: int | str) -> EventPage:
+    def page(self, feed: Feed, after: int | str) -> LogPage:
         """Return events after the cursor, and the next cursor."""
         with self._get(feed, {"Accept": "application/json"}, after=after, limit=PAGE) as response:
             with self._errors_as_away():

@@ -45,6 +45,7 @@ class OceanServer(uvicorn.Server):
         self._stopping = stopping
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, after waiting requests have been ended."""
         self._stopping.set()
         await super().shutdown(sockets)
 

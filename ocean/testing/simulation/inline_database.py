@@ -125,13 +125,16 @@ class InlineDatabase:
         return result
 
     def order(self, order: Ordered) -> None:
+        """Order a claim, to be made with the next write."""
         self._orders.put(order)
 
     def take_back(self, order: Ordered) -> bool:
+        """Take back an order; return whether it was still waiting."""
         return self._orders.take_back(order)
 
     @property
     def is_about_to_write(self) -> bool:
+        """Whether units of work are waiting."""
         return bool(self._queue)
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:

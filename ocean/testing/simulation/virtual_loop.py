@@ -31,7 +31,8 @@ IDLE_STEPS = 3
 class Draws(Protocol):
     """The part of `random.Random` that the loop uses."""
 
-    def randrange(self, stop: int, /) -> int: ...
+    def randrange(self, stop: int, /) -> int:
+        """Return a number from 0 to stop - 1."""
 
 
 class LostWakeUp(RuntimeError):
