@@ -193,6 +193,35 @@ ocean.testing.processes = ocean.testing.simulation.processes
 ocean.testing.virtual_clock = ocean.testing.simulation.virtual_clock
 ocean.testing.virtual_loop = ocean.testing.simulation.virtual_loop
 
+ocean.cli.usage = ocean.cli.command_group
+ocean.cli.demo.play = ocean.cli.demo.demo
+ocean.cli.commands.systemd = ocean.cli.commands.serve
+ocean.cli.commands.sse_parser = ocean.cli.commands.remote_log
+ocean.flows.register = ocean.flows.handlers
+
+tests.cli.test_saying = tests.cli.test_parsing
+tests.cli.test_benching = tests.cli.test_bench
+tests.cli.test_serving = tests.cli.test_serve
+tests.cli.test_serving_elsewhere = tests.cli.test_serve_deployments
+tests.cli.test_the_document = tests.cli.test_cli_document
+tests.flows.test_gathering = tests.flows.test_parallel
+tests.flows.test_asking = tests.flows.test_calls
+tests.flows.test_undoing = tests.flows.test_undo
+tests.flows.test_waiting = tests.flows.test_waits
+tests.flows.acting = tests.flows.kit
+tests.testing.test_crash_places = tests.testing.test_crash_points
+tests.simulation.judging = tests.simulation.final_checks
+tests.simulation.judging_lives = tests.simulation.run_checks
+tests.simulation.watching = tests.simulation.commit_checks
+tests.simulation.deciding = tests.simulation.decisions
+tests.simulation.grounds = tests.simulation.backends
+tests.simulation.healing = tests.simulation.liveness
+tests.simulation.story = tests.simulation.event_log
+tests.simulation.weather = tests.simulation.faults
+tests.simulation.mutating = tests.simulation.patching
+tests.simulation.reading = tests.simulation.readers
+tests.simulation.acting = tests.simulation.actions
+
 tests.house = tests.project
 tests.house.test_house = tests.project.test_rules
 

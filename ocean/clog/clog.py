@@ -113,7 +113,7 @@ class Clog(Mounts):
         It is both handlers, `on_advance` and `on_end`; the run row is its journal, and a tick gets all due inputs.
         """
         # Imported late: flows use the kernel, and the kernel does not import flows.
-        import_module("ocean.flows.register").register_flow(self, function)
+        import_module("ocean.flows.handlers").register_flow(self, function)
         return function
 
     def explains(self, explainer: H) -> H:

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which goes first, and what is said when they are wrong."""
+"""Settings: their sources, their precedence, and the errors when they are wrong."""
 
 import sys
 from collections.abc import Iterator
@@ -115,7 +115,7 @@ def test_a_place_is_a_clog_a_list_or_a_function_in_the_working_directory(folder:
         ("tea_wrong:one", "importing 'tea_wrong' failed: ZeroDivisionError: division by zero (tea_wrong.py:2)"),
     ],
 )
-def test_a_place_without_clogs_says_what_is_there_instead(folder: Path, place: str, reason: str) -> None:
+def test_a_place_without_clogs_is_refused_with_what_it_contains(folder: Path, place: str, reason: str) -> None:
     with pytest.raises(BadSettings) as refused:
         load(folder, place)
     assert refused.value.message.startswith("--clogs: ")

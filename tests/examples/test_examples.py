@@ -83,12 +83,12 @@ ESSENTIAL = {
     ],
     "charged_twice": [
         "hasty: an ordinary test sees 1 charge",
-        "hasty: a crash changes the result at 5 of 8 places",
+        "hasty: a crash changes the result at 5 of 8 points",
         '    response: FetchResponse = await tick.fetch(CHARGES, method="POST", headers=headers, body=body)',
         '    without a crash: [{"card": "ada\'s", "amount": 40}]',
         '    with it:         [{"card": "ada\'s", "amount": 40}, {"card": "ada\'s", "amount": 40}]',
         "careful: an ordinary test sees 1 charge",
-        "careful: the result is the same after a crash at each of 11 places",
+        "careful: the result is the same after a crash at each of 11 points",
     ],
     "loop": [
         "dry run: 200 active: would execute step 1, S1_PICK",

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ocean import Continue, Done, Failed, Ocean, Outcome, Tick
-from ocean.cli.commands.serve import traced_if_asked
+from ocean.cli.commands.serve import with_tracing
 from ocean.config import BadSettings
 from ocean.http.app import make_app
 from ocean.kernel.store.claims import TickAnswer, TickCommit
@@ -174,16 +174,16 @@ async def test_a_server_is_traced_only_on_request(monkeypatch: pytest.MonkeyPatc
         app = make_app(w.ocean)
         for asked in ("", "0"):
             monkeypatch.setenv("OCEAN_OTEL", asked)
-            assert traced_if_asked(w.ocean, app) is app
+            assert with_tracing(w.ocean, app) is app
         monkeypatch.setenv("OCEAN_OTEL", "1")
-        assert traced_if_asked(w.ocean, app) is not app
+        assert with_tracing(w.ocean, app) is not app
         monkeypatch.setenv("OCEAN_OTEL", "yes")
-        with pytest.raises(BadSettings, match="OCEAN_OTEL is 1 or 0"):
-            traced_if_asked(w.ocean, app)
+        with pytest.raises(BadSettings, match="OCEAN_OTEL must be 1 or 0"):
+            with_tracing(w.ocean, app)
         monkeypatch.setenv("OCEAN_OTEL", "1")
         monkeypatch.setitem(sys.modules, "ocean.tracing", None)
         with pytest.raises(BadSettings, match=r"pip install 'ocean-runtime\[otel\]'"):
-            traced_if_asked(w.ocean, app)
+            with_tracing(w.ocean, app)
 
 
 def test_nothing_loads_opentelemetry_unasked() -> None:

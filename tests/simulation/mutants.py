@@ -1,4 +1,4 @@
-"""Kernels and SQLite stores with one fault each. A simulation in which one of them passes is too weak."""
+"""Kernels and SQLite stores with one fault each. A simulation that does not detect one of them is too weak."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ from ocean.stores.sqlite import (
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
-from tests.simulation.mutating import Change, put, put_everywhere
+from tests.simulation.patching import Change, put, put_everywhere
 
 MUTANTS: dict[str, Change] = {}
 
@@ -68,7 +68,7 @@ def _held_or_not(run: Run | None, epoch: int, run_id: str) -> Run:
 
 
 def _keeps(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Wrap a transition so that it does not change this field."""
+    """Return a wrapper after which the run's field is unchanged, whatever else the transition changes."""
 
     def wrap(old: Callable[..., Any]) -> Any:
         def transition(run: Run, *args: Any, **more: Any) -> Any:

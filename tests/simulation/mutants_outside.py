@@ -1,4 +1,4 @@
-"""Kernels with one fault each in what clients use: direct calls, feeds, rates, bulk verbs."""
+"""Kernels with one fault each, in what clients use: direct calls, feeds, rates, verbs for many runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from ocean.kernel.verbs import bulk
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite import delaying, effects
 from ocean.stores.sqlite.store import SqliteStore
-from tests.simulation.mutating import Change, put
+from tests.simulation.patching import Change, put
 
 Wrap = Callable[[Callable[..., Any]], Any]
 
@@ -18,12 +18,12 @@ def _instead(place: Any, name: str, wrap: Wrap) -> Change:
 
 
 def _unless_decided(have_changed: Callable[..., bool]) -> Any:
-    """Do not compare the versions of decisions."""
+    """Do not compare the versions of rows of decisions."""
     return lambda u, writes, *more: have_changed(u, [each for each in writes if each.key.clog_id != "decision"], *more)
 
 
 def _one_behind(read_rows: Callable[..., Any]) -> Any:
-    """Return what the read before has found, like a stale replica."""
+    """Return rows as of the read before, like a stale replica."""
     seen: dict[Any, Any] = {}
 
     async def read(self: SqliteStore, ask: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A SQLite database without threads: units run on the event loop, as soon as its writer is drawn.
+"""A SQLite database without threads: units of work run on the event loop, when the loop draws the writer's task.
 
-Several of them may share one connection, each as the database of another process: units run whole, so that nothing
-of one is ever between the statements of another. `Weather` says what goes wrong.
+Several of them may share one connection, each as the database of another process: a unit runs without interruption, so
+that its statements are never mixed with those of another. `Weather` decides which faults happen.
 """
 
 import asyncio
@@ -35,25 +35,26 @@ GROUP_LIMIT = 128
 
 
 class Weather:
-    """What happens around units. This one is fair; a simulation's own lets them wait, fail, or be heard of too late."""
+    """The faults around units of work. This class has none; a simulation's own delays units, or lets them fail."""
 
     async def before_write(self, units: list[QueuedUnit]) -> None:
-        """An exception is what all of these are answered; nothing of them happens."""
+        """Called before units run. If it raises, all of them fail with that error and none runs."""
 
     async def after_write(self, units: list[QueuedUnit]) -> None:
-        """An exception is what all of these are answered; they have happened."""
+        """Called after units have committed. If it raises, their callers get that error, although they committed."""
 
     def before_blocking(self) -> None:
-        """The same as `before_write`, for a unit that a thread waits for."""
+        """Like `before_write`, for a unit that a thread waits for."""
 
     def after_commit(self) -> None:
-        """Called at once, before anybody else can do anything."""
+        """Called right after a commit, before any other task runs."""
 
-    async def before_read(self) -> None: ...
+    async def before_read(self) -> None:
+        """Called before a read."""
 
 
 def private_connection() -> sqlite3.Connection:
-    """A fresh database in memory, set up as a file would be."""
+    """Return a connection to a new database in memory, configured like one in a file."""
     db = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
     db.row_factory = sqlite3.Row
     db.deserialize(_fresh())
@@ -64,7 +65,7 @@ def private_connection() -> sqlite3.Connection:
 
 @cache
 def _fresh() -> bytes:
-    """A database without rows: to copy it is cheaper than to make it."""
+    """Return a database without rows. Copying it is faster than migrating a new one."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.row_factory = sqlite3.Row
         migrate(db)
@@ -72,7 +73,7 @@ def _fresh() -> bytes:
 
 
 class InlineDatabase:
-    """A SQLite database without threads, on which a test decides when each transaction happens."""
+    """A SQLite database without threads. The event loop of the test decides when each transaction runs."""
 
     def __init__(self, db: sqlite3.Connection, weather: Weather | None = None) -> None:
         self._db = db
@@ -89,12 +90,13 @@ class InlineDatabase:
         self.batch_sizes = Histogram(BATCHES)
 
     async def open(self) -> None:
+        """Start the writer."""
         self._is_open = True
         self._version = self._db.total_changes
-        self._writer = asyncio.create_task(self._write_for_ever())
+        self._writer = asyncio.create_task(self._write_loop())
 
     async def close(self) -> None:
-        """The connection is the caller's."""
+        """Stop the writer. The connection stays open: it belongs to the caller."""
         self._is_open = False
         if self._writer is not None:
             self._writer.cancel()
@@ -106,7 +108,7 @@ class InlineDatabase:
         self._note_commit()
 
     async def write(self, unit: TransactionBody[T]) -> T:
-        """The unit is run even if its caller is cancelled meanwhile, as on a thread."""
+        """Run a unit that writes. It runs even if the caller is cancelled meanwhile, as on a thread."""
         self._check_open()
         waiter = Waiter()
         queued = QueuedUnit(unit, waiter)
@@ -117,6 +119,7 @@ class InlineDatabase:
         return result
 
     def write_blocking(self, unit: TransactionBody[T]) -> T:
+        """Run a unit that writes, at once."""
         self._check_open()
         self._weather.before_blocking()
         queued = QueuedUnit(unit, threading.Event())
@@ -129,16 +132,20 @@ class InlineDatabase:
         return result
 
     def add_claim(self, claim: QueuedClaim) -> None:
+        """Queue a claim, to be made with the next write that makes something due."""
         self._claims.add(claim)
 
     def remove_claim(self, claim: QueuedClaim) -> bool:
+        """Withdraw a claim; return whether it was still queued."""
         return self._claims.remove(claim)
 
     @property
     def is_about_to_write(self) -> bool:
+        """Whether units of work are waiting."""
         return bool(self._queue)
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a unit that reads."""
         self._check_open()
         await self._weather.before_read()
         self._db.execute("BEGIN")
@@ -147,7 +154,7 @@ class InlineDatabase:
         finally:
             self._db.rollback()
 
-    async def _write_for_ever(self) -> None:
+    async def _write_loop(self) -> None:
         while True:
             await self._has_work.wait()
             units = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
@@ -181,10 +188,11 @@ class InlineDatabase:
             raise StoreUnusable("this Ocean is closed")
 
     def commits_seen(self) -> int:
+        """Return how many commits this database has noticed."""
         return self._commits
 
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:
-        """What this database commits is known at once; the others' commits are looked for every `look_ms`."""
+        """Wait for a commit. Its own commits are noticed at once, those of other databases every `look_ms`."""
         loop = asyncio.get_running_loop()
         while self._commits <= seen:
             self._check_open()

@@ -10,7 +10,7 @@ import anyio
 
 from clogs.loop import Facts, Loop, OnPaper, Sight, StepFailed, afu9
 from ocean.testing import World, world
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.invariants import check
 
 ISSUE = "AFU9-123"
@@ -68,12 +68,12 @@ class Town:
     w: World
     loop: Loop
     desk: Workbench
-    answers: list[Answered] = field(default_factory=list)
+    answers: list[WorldResponse] = field(default_factory=list)
 
     async def issue(self, facts: Mapping[str, Any] = OPEN, issue_id: str = ISSUE) -> None:
         await self.loop.create_issue(self.w.ocean, "mend the door", actor=ANN, issue_id=issue_id, facts=facts)
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> WorldResponse:
         """With the header of the contract, unless it is given as empty."""
         named = WHO | {name.replace("_", "-"): text for name, text in headers.items()}
         sent = {name: text for name, text in named.items() if text}
@@ -81,7 +81,7 @@ class Town:
             return await self.w.request(method, path, body=body, headers=sent)
         return await self.w.request(method, path, **({} if body is None else {"json": body}), headers=sent)
 
-    async def click(self, body: Any = None, *, issue_id: str = ISSUE, **headers: str) -> Answered:
+    async def click(self, body: Any = None, *, issue_id: str = ISSUE, **headers: str) -> WorldResponse:
         answer = await self.ask("POST", f"/api/loop/issues/{issue_id}/run-next-step", body, **headers)
         self.answers.append(answer)
         return answer
@@ -111,7 +111,7 @@ async def town(**facts: Any) -> AsyncIterator[Town]:
         await check(w)
 
 
-def error_of(answer: Answered, status: int, code: str) -> Any:
+def error_of(answer: WorldResponse, status: int, code: str) -> Any:
     """The error, once its envelope is found to be the contract's."""
     said = answer.json()
     assert (answer.status, said["error"]["code"]) == (status, code), said
@@ -121,5 +121,5 @@ def error_of(answer: Answered, status: int, code: str) -> Any:
     return said["error"]
 
 
-def text_of(answer: Answered) -> str:
+def text_of(answer: WorldResponse) -> str:
     return json.dumps(answer.json())

@@ -11,7 +11,7 @@ from clogs.loop import routes, running
 from clogs.loop.records import LoopStatus, RunStatus
 from clogs.loop.refusals import CODES
 from clogs.loop.shapes import StepStatus
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.clogs.loop.kit import ANN, CLICK, ISSUE, REFUSED, TYPES, Town, error_of, town
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ def is_uuid(text: str) -> bool:
     return str(uuid.UUID(text)) == text
 
 
-def success_of(answer: Answered) -> Any:
+def success_of(answer: WorldResponse) -> Any:
     said = answer.json()
     assert answer.status == 200, said
     assert set(said) >= RUN

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.clogs.loop.kit import town
 
 pytestmark = pytest.mark.anyio
@@ -13,7 +13,7 @@ HEADERS = {"x-afu9-sub": "user@example.com", "Content-Type": "application/json"}
 AT = "2023-11-14T22:13:20.000Z"
 
 
-def compared(answer: Answered, status: int, wanted: dict[str, Any]) -> None:
+def compared(answer: WorldResponse, status: int, wanted: dict[str, Any]) -> None:
     """The whole answer; ids are taken over from it, and the request's is also in the header."""
     said = answer.json()
     ids = {name: said[name] for name in ("requestId", "runId") if name in said}

@@ -9,7 +9,7 @@ from clogs.ops import Ops, OpsSettings, clogs
 from clogs.ops.events import Chance, even_chance
 from ocean import UNSET
 from ocean.testing import Outside, World, world
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.invariants import check
 
 MINUTE_MS = 60_000
@@ -25,7 +25,9 @@ class Loop:
     ops: Ops
     headers: dict[str, str] = field(default_factory=dict)
 
-    async def ask(self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None) -> Answered:
+    async def ask(
+        self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None
+    ) -> WorldResponse:
         sent = UNSET if method == "GET" else {} if json is None else json
         return await self.w.request(method, f"/api/ops/{path}", json=sent, headers={**self.headers, **(headers or {})})
 

@@ -1,4 +1,4 @@
-"""Readers that follow the log, or one run of it, and are cut off now and then."""
+"""Readers that follow the log, or one run of it, and are interrupted now and then."""
 
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SHARE = 0.15
-"""Of the seeds in which somebody follows single runs."""
+"""The share of seeds with readers of single runs."""
 
 
 async def reader(world: "World", instance: Instance) -> None:
-    """Follows the whole log; whoever cuts it off, it goes on after the last event it has seen."""
+    """Follow the whole log. After an interruption, continue after the last event seen."""
     seen = world.history.followed[instance.name]
 
     async def follow(ocean: Ocean) -> None:
@@ -31,13 +31,13 @@ async def reader(world: "World", instance: Instance) -> None:
         try:
             await instance.ask(follow)
         except Unreachable:
-            world.saw("fault dropped reader")
+            world.count_event("fault dropped reader")
         except OceanError as error:
-            world.saw(f"reader {error.code}")
+            world.count_event(f"reader {error.code}")
 
 
 async def run_reader(world: "World") -> None:
-    """Follows one run after another, each by its own feed, through whichever instance, until that feed ends."""
+    """Follow one run after another, each by its own feed, through any instance, until that feed ends."""
     chance = Random(f"{world.seed}-feeds")
     if chance.random() > SHARE:
         return
@@ -59,13 +59,13 @@ async def _follow(world: "World", feed: Feed, chance: Random) -> None:
             async for event in ocean.follow(feed.run_id, after=feed.seen[-1][0] if feed.seen else 0):
                 feed.seen.append((event.seq, event.type))
             feed.has_ended = True
-            world.saw("feed ended")
+            world.count_event("feed ended")
 
     try:
         await chance.choice(world.instances).ask(follow)
-        world.saw("feed resumed")
+        world.count_event("feed resumed")
     except Unreachable:
-        world.saw("feed dropped")
+        world.count_event("feed dropped")
         await sleep(world.clock, 100)
     except OceanError as error:
-        world.saw(f"feed {error.code}")
+        world.count_event(f"feed {error.code}")

@@ -1,4 +1,4 @@
-"""A flow that fails is undone, the last step first: by itself, or by a run of its own if the kernel has ended it."""
+"""A flow that fails is undone, the last step first: in its own run, or in another if the kernel has ended it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from ocean import Abort, Flow, RetryPolicy, RunStatus, StepFailed
 from ocean.testing import World
-from tests.flows.acting import Effects, Function, flow_clog, look, stage, start, told
+from tests.flows.kit import Effects, Function, events_of, flow_clog, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_a_flow_that_fails_is_undone_in_reverse_and_ends_with_its_own_erro
             {"code": "no_car", "message": "no car left", "details": None},
         )
         assert trip.effects.done == ["flight", "hotel", "look", "no hotel", "no flight"]
-        assert [(type, said.get("step") or said.get("steps")) for type, said in await told(w, run_id)][3:] == [
+        assert [(type, found.get("step") or found.get("steps")) for type, found in await events_of(w, run_id)][3:] == [
             ("flow.undoing", ["book hotel", "book flight"]),
             ("flow.undone", "book hotel"),
             ("flow.undone", "book flight"),
@@ -67,7 +67,7 @@ async def test_a_flow_that_fails_is_undone_in_reverse_and_ends_with_its_own_erro
         assert len(set(trip.effects.keys)) == 5
 
 
-async def test_a_step_that_failed_for_good_undoes_those_before_it_and_not_itself() -> None:
+async def test_a_step_that_failed_finally_undoes_those_before_it_and_not_itself() -> None:
     effects = Effects()
 
     async def undo(key: str, result: Any) -> None:
@@ -117,15 +117,15 @@ async def test_an_undo_that_fails_waits_durably_and_is_tried_again_before_the_ne
         assert (await look(w, run_id)).status is RunStatus.FAILED
 
 
-async def test_an_undo_that_fails_for_good_is_told_and_the_others_are_undone() -> None:
+async def test_an_undo_that_fails_finally_is_reported_and_the_others_are_undone() -> None:
     trip = Trip(fails)
     trip.broken_undos = {"hotel": 99}
     async with stage(trip.book) as w:
         run_id = await start(w)
         await w.wait(3_600_000)
         assert trip.effects.done[3:] == ["no flight"]
-        ((_, said),) = await told(w, run_id, "flow.undo_failed")
-        assert (said["step"], said["attempt"]) == ("book hotel", 10)
+        ((_, found),) = await events_of(w, run_id, "flow.undo_failed")
+        assert (found["step"], found["attempt"]) == ("book hotel", 10)
         error = (await look(w, run_id)).error
         assert error is not None
         assert error["code"] == "no_car"
@@ -150,15 +150,15 @@ async def test_a_flow_that_the_kernel_ends_is_undone_by_a_run_of_its_own(how: st
         assert trip.effects.done == ["flight", "hotel", "look", "no hotel", "no flight"]
         undoing = await undo_run(w, run_id)
         assert (await look(w, undoing)).output == {"undone": ["book hotel", "book flight"]}
-        ((_, said),) = await told(w, run_id, "flow.undoing")
-        assert (said["run_id"], said["steps"]) == (undoing, ["book hotel", "book flight"])
-        assert [type for type, _ in await told(w, undoing)] == [
+        ((_, found),) = await events_of(w, run_id, "flow.undoing")
+        assert (found["run_id"], found["steps"]) == (undoing, ["book hotel", "book flight"])
+        assert [type for type, _ in await events_of(w, undoing)] == [
             "flow.undo_retrying",
             "flow.undone",
             "flow.undone",
         ]
         code = {"cancel": "cancelled", "deadline": "deadline_exceeded", "exhausted": "exception"}[how]
-        assert (info.error or {})["code"] == said["error"]["code"] == code
+        assert (info.error or {})["code"] == found["error"]["code"] == code
 
 
 async def test_a_step_stored_in_a_tick_that_never_committed_is_undone_too() -> None:
@@ -248,7 +248,7 @@ async def test_a_flow_cancelled_while_it_undoes_is_undone_to_the_end_and_nothing
         assert trip.effects.done[3:] == ["no hotel", "no flight"]
 
 
-async def test_a_cancelled_undo_run_says_what_it_leaves() -> None:
+async def test_a_cancelled_undo_run_lists_the_steps_it_leaves() -> None:
     trip = Trip(waits)
     trip.broken_undos = {"hotel": 99}
     async with stage(trip.book) as w:
@@ -259,7 +259,7 @@ async def test_a_cancelled_undo_run_says_what_it_leaves() -> None:
         undoing = await undo_run(w, run_id)
         await w.ocean.cancel_run(undoing)
         await w.wait(100_000)
-        assert await told(w, undoing, "flow.undo_stopped") == [
+        assert await events_of(w, undoing, "flow.undo_stopped") == [
             ("flow.undo_stopped", {"steps": ["book hotel", "book flight"]})
         ]
         assert trip.effects.done[3:] == []
@@ -295,7 +295,7 @@ async def test_an_undo_run_that_failed_is_retried_as_new_with_what_is_left() -> 
         assert trip.effects.done == ["flight", "hotel", "look", "no flight", "no hotel"]
 
 
-async def test_undoing_is_held_while_the_code_does_not_say_how() -> None:
+async def test_undoing_is_held_while_the_code_has_no_undo() -> None:
     effects = Effects()
 
     def order(names: tuple[str, ...], has_undo: bool) -> Function:
@@ -317,8 +317,8 @@ async def test_undoing_is_held_while_the_code_does_not_say_how() -> None:
                 w.clock.advance(300_000)
             await w.drain(other)
         undoing = await undo_run(w, run_id)
-        said = [held["details"]["asked"] for _, held in await told(w, undoing, "flow.held")]
-        assert said == ["step 'b'", "no undo"]
+        found = [held["details"]["asked"] for _, held in await events_of(w, undoing, "flow.held")]
+        assert found == ["step 'b'", "no undo"]
         assert effects.done == ["a"]
         await w.wait(300_000)
         assert effects.done == ["a", "a"]
@@ -418,4 +418,4 @@ async def test_a_retried_run_with_such_an_input_is_no_undo_run_either() -> None:
         await w.drain()
         retried = await w.ocean.retry_run(run_id)
         await w.drain()
-        assert ("flow.step", {"step": "a", "attempts": 1}) in await told(w, retried.run_id)
+        assert ("flow.step", {"step": "a", "attempts": 1}) in await events_of(w, retried.run_id)

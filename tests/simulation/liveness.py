@@ -1,4 +1,4 @@
-"""Liveness: the faults are over, somebody pokes now and then, and everything that can end must end."""
+"""Liveness: after the faults have stopped, with regular pokes, every run that can end must end."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 LONGEST_MS = 600_000
 POKE_MS = 500
 ROUNDS = 200
-"""So many pokes that bring no further run to rest: a world with many runs behind few keys may need more in all."""
+"""The most pokes in a row after which no further run is at rest. Many runs behind few keys need more in all."""
 
 
 async def heal(world: "World") -> None:
     world.is_calm = True
-    world.say("from here on nothing goes wrong")
+    world.record("from here on there are no faults")
     for instance in world.instances:
         instance.clock.ahead_ms = 0
-    # Those that are down come up by themselves, those that are paused or blocked go on.
+    # Instances that are down start again, and those that are paused or blocked resume.
     await sleep(world.clock, 5_000)
     for clog_id in ("actor", "gatherer", "errand"):
         await _ask(world, lambda ocean: ocean.resume_clog(clog_id))  # noqa: B023
@@ -47,7 +47,7 @@ def _at_rest(world: "World") -> int:
 
 
 def _unfinished(world: "World") -> list[str]:
-    """Who has something to do, or a deadline."""
+    """Return the runs that have something to do, or a deadline."""
     sql = (
         "SELECT run_id FROM runs WHERE status IN ('pending', 'active', 'waiting')"
         " OR (deadline_at IS NOT NULL AND ended_at IS NULL) ORDER BY run_id"
@@ -56,7 +56,7 @@ def _unfinished(world: "World") -> list[str]:
 
 
 async def _free_kept_keys(world: "World") -> None:
-    """An idle run keeps by right what it holds for its life; others would wait for it for ever."""
+    """Cancel idle runs that hold a key for their whole life: other runs would wait for it without end."""
     sql = (
         "SELECT DISTINCT r.run_id FROM runs r JOIN ocean_run_keys k ON k.run_id = r.run_id"
         " WHERE k.hold = 'run' AND k.is_held = 1 AND r.status = 'idle' ORDER BY r.run_id"
@@ -69,6 +69,6 @@ async def _ask(world: "World", work: Any) -> Any:
     try:
         return await world.instances[0].ask(work)
     except Unreachable as error:
-        world.fail("liveness", f"an instance is away though nothing goes wrong: {error}")
+        world.fail("liveness", f"an instance is away although there are no faults: {error}")
     except OceanError as error:
         return error

@@ -1,11 +1,11 @@
-"""Sleeping, waiting for signals, and values that stay the same: what a flow comes by again, it finds as it was."""
+"""Sleeping, waiting for signals, and values that are the same in every replay."""
 
 from typing import Any
 
 import pytest
 
 from ocean import Flow, Input, InvalidValue, RunStatus, SignalTimeout
-from tests.flows.acting import Effects, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ async def test_signals_that_do_not_fit_are_kept_in_order_for_later_waits() -> No
         assert (await look(w, run_id)).output == ["ada", "first", 30, 5]
 
 
-async def test_a_signal_comes_with_who_sent_it() -> None:
+async def test_a_signal_has_its_actor() -> None:
     seen: list[Input] = []
 
     async def approval(flow: Flow, input: Any) -> Any:
@@ -104,14 +104,14 @@ async def test_a_signal_comes_with_who_sent_it() -> None:
         assert [(each.signal_id, each.actor, each.body) for each in seen] == [("a-1", "kim", {"type": "approve"})] * 2
 
 
-async def test_a_wait_that_times_out_says_so_and_says_the_same_again() -> None:
-    said: list[str] = []
+async def test_a_wait_that_times_out_raises_the_same_error_at_each_replay() -> None:
+    found: list[str] = []
 
     async def approval(flow: Flow, input: Any) -> Any:
         try:
             await flow.wait_for_signal("approve", timeout_ms=5_000)
         except SignalTimeout as late:
-            said.append(str(late))
+            found.append(str(late))
         await flow.sleep(10)
         return "expired"
 
@@ -125,7 +125,7 @@ async def test_a_wait_that_times_out_says_so_and_says_the_same_again() -> None:
         await w.ocean.signal(run_id, {"type": "approve"})
         await w.wait(10)
         assert (await look(w, run_id)).output == "expired"
-        assert said == ["no signal 'approve' came within 5000 ms"] * 3
+        assert found == ["no signal 'approve' arrived within 5000 ms"] * 3
 
 
 async def test_a_signal_that_came_in_time_counts_however_late_the_poke() -> None:
@@ -177,10 +177,10 @@ async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() 
         await w.drain()
         heard, refused = (await look(w, run_id)).output
         assert heard == "orders/paid#1"
-        assert "are written by flows themselves" in refused
+        assert "which flows use themselves" in refused
 
 
-async def test_more_signals_than_the_row_can_hold_fail_the_flow_and_say_so() -> None:
+async def test_more_signals_than_the_row_can_hold_fail_the_flow_with_an_explanation() -> None:
     async def deaf(flow: Flow, input: Any) -> Any:
         await flow.wait_for_signal("never")
 
@@ -191,7 +191,7 @@ async def test_more_signals_than_the_row_can_hold_fail_the_flow_and_say_so() -> 
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "the journal does not fit into its row, with 3 signals that nobody took" in error["message"]
+        assert "the journal does not fit into its row; 3 of its signals were never taken" in error["message"]
 
 
 async def test_a_run_created_without_input_begins_with_its_first_signal() -> None:
@@ -207,7 +207,7 @@ async def test_a_run_created_without_input_begins_with_its_first_signal() -> Non
         assert (await look(w, run.run_id)).output == ["hello", "more"]
 
 
-async def test_time_chance_and_ids_stay_what_they_were() -> None:
+async def test_time_randomness_and_ids_are_the_same_in_every_replay() -> None:
     seen: list[tuple[int, float, str, str]] = []
 
     async def draws(flow: Flow, input: Any) -> Any:
@@ -224,7 +224,7 @@ async def test_time_chance_and_ids_stay_what_they_were() -> None:
         assert all(0 <= each[1] < 1 and each[2] != each[3] for each in seen)
 
 
-async def test_the_time_is_remembered_although_its_tick_failed() -> None:
+async def test_the_time_is_stored_although_its_tick_failed() -> None:
     seen: list[int] = []
 
     async def draws(flow: Flow, input: Any) -> Any:
@@ -242,24 +242,28 @@ async def test_the_time_is_remembered_although_its_tick_failed() -> None:
 
 async def test_what_is_emitted_sent_or_set_happens_once() -> None:
     async def teller(flow: Flow, input: Any) -> Any:
-        await flow.emit("told", {"n": 1})
+        await flow.emit("sent", {"n": 1})
         await flow.stream("seen", {"n": 1})
-        await flow.set_attributes(stage="told")
-        await flow.signal(input, {"type": "told"}, signal_id="once")
+        await flow.set_attributes(stage="sent")
+        await flow.signal(input, {"type": "sent"}, signal_id="once")
         await flow.sleep(1_000)
-        await flow.emit("told", {"n": 2})
+        await flow.emit("sent", {"n": 2})
         return "done"
 
     async def listener(flow: Flow, input: Any) -> Any:
-        return (await flow.wait_for_signal("told")).signal_id
+        return (await flow.wait_for_signal("sent")).signal_id
 
-    from tests.flows.acting import flow_clog
+    from tests.flows.kit import flow_clog
 
     async with stage(teller, flow_clog(listener, "l")) as w:
         heard = await start(w, clog_id="l")
         run_id = await start(w, heard)
         await w.wait(1_000)
         info = await look(w, run_id)
-        assert (info.output, info.attributes) == ("done", {"stage": "told"})
-        assert await told(w, run_id, "told", "seen") == [("seen", {"n": 1}), ("told", {"n": 1}), ("told", {"n": 2})]
+        assert (info.output, info.attributes) == ("done", {"stage": "sent"})
+        assert await events_of(w, run_id, "sent", "seen") == [
+            ("seen", {"n": 1}),
+            ("sent", {"n": 1}),
+            ("sent", {"n": 2}),
+        ]
         assert (await look(w, heard)).output == "once"

@@ -1,7 +1,7 @@
-"""What a world stands on: SQLite on the loop itself, or a real PostgreSQL with one call in flight in the whole world.
+"""The databases of a simulation: SQLite on the virtual loop, or a real PostgreSQL with one call in flight at a time.
 
-A call to PostgreSQL is made by an event loop of its own, on a thread, while the simulation stands still: so it takes no
-virtual time, nothing comes between, and the order of calls is the seed's.
+A call to PostgreSQL runs on another event loop, in a thread, while the simulation stands still: so it takes no virtual
+time, no other task runs meanwhile, and the seed decides the order of calls.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.testing.simulation.inline_database import InlineDatabase, private_connection
 from tests.postgres.server import fresh_database, return_database
 from tests.postgres.tables import copy
-from tests.simulation.instances import WatchedStore, is_rehearsal
-from tests.simulation.weather import Storm
+from tests.simulation.faults import InjectedFaults
+from tests.simulation.instances import WatchedStore, is_dry_run
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
 
 T = TypeVar("T")
-GroundName = Literal["sqlite", "postgres"]
+BackendName = Literal["sqlite", "postgres"]
 
 READS = frozenset(
     {
@@ -67,13 +67,13 @@ READS = frozenset(
 
 @dataclass(frozen=True)
 class Claimed:
-    """Whom a claim takes, in which order, and what all runs are after it."""
+    """The runs that a claim takes, in order, and all runs after it."""
 
     ids: list[str]
     runs: dict[str, Run]
 
 
-class Ground(Protocol):
+class Backend(Protocol):
     @property
     def db(self) -> sqlite3.Connection:
         """The tables as they are after the last commit."""
@@ -81,17 +81,17 @@ class Ground(Protocol):
     def store(self, instance: "Instance") -> Store: ...
 
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
-        """What would come of a claim now. It is undone."""
+        """Return what a claim would take now. It is undone."""
 
     def close(self) -> None: ...
 
 
-class SqliteGround:
+class SqliteBackend:
     def __init__(self) -> None:
         self.db = private_connection()
 
     def store(self, instance: "Instance") -> Store:
-        return WatchedStore(instance, InlineDatabase(self.db, Storm(instance)), instance.clock)
+        return WatchedStore(instance, InlineDatabase(self.db, InjectedFaults(instance)), instance.clock)
 
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
         transaction = Transaction(self.db)
@@ -111,50 +111,50 @@ class SqliteGround:
 
 
 @cache
-def _elsewhere() -> asyncio.AbstractEventLoop:
-    """An event loop in real time, for as long as this process lasts."""
+def _real_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop in real time, which runs as long as this process."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="simulated-database", daemon=True).start()
     return loop
 
 
-def _done(work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run_coroutine_threadsafe(work, _elsewhere()).result()
+def _run_on_real_loop(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(work, _real_loop()).result()
 
 
-class PostgresGround:
-    """One time for all: it is the server's. So the clocks of instances agree here, however they are set."""
+class PostgresBackend:
+    """PostgreSQL. All instances use the time of the server, so their clocks agree, however they are set."""
 
     def __init__(self, clock: Clock) -> None:
         self._url = fresh_database()
         self.postgres = PostgresStore(self._url, clock, is_test=True)
-        _done(self.postgres.open())
-        self.db = _done(copy(self.postgres))
+        _run_on_real_loop(self.postgres.open())
+        self.db = _run_on_real_loop(copy(self.postgres))
 
     def store(self, instance: "Instance") -> Store:
         return cast(Store, OneAtATime(self, instance))
 
     def call(self, verb: str, *args: Any) -> Any:
-        return _done(getattr(self.postgres, verb)(*args))
+        return _run_on_real_loop(getattr(self.postgres, verb)(*args))
 
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
-        return _done(self.postgres.pool.read(partial(_tried, ask)))
+        return _run_on_real_loop(self.postgres.pool.read(partial(_try_claim, ask)))
 
     def renew(self, locks: list[Lock]) -> set[Lock]:
         words = [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks]
-        return {locks[place] for place in _done(self.postgres.batches.write("renew_locks", words))}
+        return {locks[place] for place in _run_on_real_loop(self.postgres.batches.write("renew_locks", words))}
 
     def look(self) -> None:
         self.db.close()
-        self.db = _done(copy(self.postgres))
+        self.db = _run_on_real_loop(copy(self.postgres))
 
     def close(self) -> None:
-        _done(self.postgres.close())
+        _run_on_real_loop(self.postgres.close())
         self.db.close()
         return_database(self._url)
 
 
-async def _tried(ask: ClaimAsk, db: Connection) -> Claimed:
+async def _try_claim(ask: ClaimAsk, db: Connection) -> Claimed:
     cursor = await db.fetchrow("SELECT last_value, is_called FROM ocean_cursor")
     assert cursor is not None
     undone = db.transaction()
@@ -167,22 +167,22 @@ async def _tried(ask: ClaimAsk, db: Connection) -> Claimed:
         )
     finally:
         await undone.rollback()
-        # A sequence is not undone with the rest.
+        # A rollback does not restore a sequence.
         await db.execute("SELECT setval('ocean_cursor', $1, $2)", *cursor)
 
 
 class OneAtATime:
-    """The store of one instance: every verb is one call, made whole, with the weather before and after it."""
+    """The store of one instance: every verb is one uninterrupted call, with injected faults before and after it."""
 
-    def __init__(self, ground: PostgresGround, instance: "Instance") -> None:
-        self._ground = ground
+    def __init__(self, backend: PostgresBackend, instance: "Instance") -> None:
+        self._backend = backend
         self._instance = instance
-        self._weather = Storm(instance)
+        self._faults = InjectedFaults(instance)
         self._commits = 0
-        self._seen = ground.postgres.commits_seen()
+        self._seen = backend.postgres.commits_seen()
         self._waiters: dict[asyncio.Future[None], None] = {}
         self.clock = instance.clock
-        self.batch_sizes = ground.postgres.batch_sizes
+        self.batch_sizes = backend.postgres.batch_sizes
         self.units: list[tuple[str, None]] = []
 
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -201,45 +201,45 @@ class OneAtATime:
             raise
 
     async def _read(self, verb: str, *args: Any) -> Any:
-        await self._weather.before_read()
-        return self._unfailing(verb, lambda: self._ground.call(verb, *args))
+        await self._faults.before_read()
+        return self._unless_it_fails(verb, lambda: self._backend.call(verb, *args))
 
     async def _write(self, verb: str, *args: Any) -> Any:
-        """As a task: it goes on if its caller is cancelled."""
-        if is_rehearsal.get() and verb not in ("claim_due", "lease_work"):
+        """Run in a task: it continues if its caller is cancelled."""
+        if is_dry_run.get() and verb not in ("claim_due", "lease_work"):
             self._instance.world.fail("dry run", f"a dry run writes: {verb}")
         task = asyncio.create_task(self._written(verb, *args))
         with anyio.CancelScope(shield=True):
             return await asyncio.shield(task)
 
     async def _written(self, verb: str, *args: Any) -> Any:
-        await self._weather.before_write([])
-        answer = self._noticing(verb, lambda: self._ground.call(verb, *args))
-        await self._weather.after_write([])
+        await self._faults.before_write([])
+        answer = self._noticing(verb, lambda: self._backend.call(verb, *args))
+        await self._faults.after_write([])
         return answer
 
     def renew_locks(self, locks: list[Lock]) -> set[Lock]:
-        self._weather.before_blocking()
-        lost: set[Lock] = self._noticing("renew_locks", lambda: self._ground.renew(locks))
+        self._faults.before_blocking()
+        lost: set[Lock] = self._noticing("renew_locks", lambda: self._backend.renew(locks))
         return lost
 
-    def _unfailing(self, verb: str, call: Callable[[], Any]) -> Any:
-        """What fails here is the weather. A server that does so itself was asked for something impossible."""
+    def _unless_it_fails(self, verb: str, call: Callable[[], Any]) -> Any:
+        """Fail the simulation if the server itself fails: all expected failures are injected."""
         try:
             return call()
         except (StoreBusy, StoreFailed) as error:
-            self._instance.world.fail("nobody expected", f"{verb} failed on the server: {error}")
+            self._instance.world.fail("unexpected error", f"{verb} failed on the server: {error}")
             raise
 
     def _noticing(self, verb: str, call: Callable[[], Any]) -> Any:
-        before = self._ground.postgres.commits_seen()
+        before = self._backend.postgres.commits_seen()
         try:
-            return self._unfailing(verb, call)
+            return self._unless_it_fails(verb, call)
         finally:
-            if self._ground.postgres.commits_seen() != before:
-                self._ground.look()
+            if self._backend.postgres.commits_seen() != before:
+                self._backend.look()
                 self.units.append((verb, None))
-                self._weather.after_commit()
+                self._faults.after_commit()
                 self._noticed()
 
     def commits_seen(self) -> int:
@@ -262,7 +262,7 @@ class OneAtATime:
         return self._commits
 
     def _look(self) -> None:
-        if self._ground.postgres.commits_seen() != self._seen:
+        if self._backend.postgres.commits_seen() != self._seen:
             self._commits += 1
         self._wake()
 
@@ -271,7 +271,7 @@ class OneAtATime:
         self._wake()
 
     def _wake(self) -> None:
-        self._seen = self._ground.postgres.commits_seen()
+        self._seen = self._backend.postgres.commits_seen()
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

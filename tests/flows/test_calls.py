@@ -1,11 +1,11 @@
-"""Counters and other clogs: part of the commit, and the flow goes on when that is made."""
+"""Counters and calls of other clogs: they are part of the commit, and the flow continues after it."""
 
 from typing import Any
 
 import pytest
 
 from ocean import Clog, Flow, Refuse, Tick
-from tests.flows.acting import Effects, journal, look, stage, start
+from tests.flows.kit import Effects, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -45,8 +45,8 @@ def till() -> Clog:
     return clog
 
 
-async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_remembered() -> None:
-    said: list[str] = []
+async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_stored() -> None:
+    found: list[str] = []
 
     async def shop(flow: Flow, input: Any) -> Any:
         first = await flow.call("till", "pay", 20)
@@ -54,7 +54,7 @@ async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_remembered
         try:
             await flow.call("till", "pay", 60)
         except Refuse as refused:
-            said.append(f"{refused.code} {refused.http_status} {refused.details}")
+            found.append(f"{refused.code} {refused.http_status} {refused.details}")
         await flow.sleep(1_000)
         return [first, await flow.call("till", "pay", 5)]
 
@@ -66,4 +66,4 @@ async def test_a_call_of_another_clog_happens_once_and_its_refusal_is_remembered
         assert (await look(w, run_id)).output == [{"total": 21}, {"total": 85}]
         paid = await w.ocean.read_events(run_id, types=["paid"])
         assert [event.payload for event in paid] == [20, 60, 5]
-        assert set(said) == {"too_much 409 {'most': 50}"}
+        assert set(found) == {"too_much 409 {'most': 50}"}

@@ -1,7 +1,7 @@
-"""One call of a handler, in stages: awaited one after another, or each asked for by a thread.
+"""One call of a handler, in stages, which are awaited one after another or run by a thread.
 
-What a tick is to do follows from its input, so that every call of it means the same; whether a call fails, from chance.
-Every committed call says `did` in its own log, so that the log tells what must have become of everything else.
+What a tick does follows from its input, so that every call of it does the same; whether a call fails is drawn. Every
+committed call emits `did`, so that the log contains what the rest of the tables must agree with.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 CAP = 2
-"""Of each counter that ticks and others take from."""
+"""The limit of each counter that ticks and clients take from."""
 COUNTERS = tuple(f"cap-{number}" for number in range(6))
 LONGEST_LIFE = 14
-"""Ticks after which a run answers nothing but done."""
+"""The number of ticks after which a run returns only `Done`."""
 
 
 def row_from(stored: Any) -> dict[str, int]:
@@ -31,20 +31,20 @@ def one_more(old: Any) -> Any:
     return (old or 0) + 1
 
 
-async def hiccup(instance: "Instance", chance: Random) -> None:
-    """Time passes between two things that a handler does, for it or for its whole process."""
+async def delay(instance: "Instance", chance: Random) -> None:
+    """Let time pass between two actions of a handler: for it alone, or for its whole process."""
     world, process = instance.world, instance.process
     await sleep(world.clock, chance.choice((0, 0, 5, 60)))
-    if world.strikes("block"):
+    if world.happens("block"):
         process.block(chance.randint(1, 3 * world.plan.lock_ms))
         await sleep(world.clock, 0)
-    elif world.strikes("pause"):
+    elif world.happens("pause"):
         process.pause(chance.randint(1, 5 * world.plan.lock_ms))
         await sleep(world.clock, 0)
 
 
-class Act:
-    """One call."""
+class HandlerCall:
+    """One call of a handler."""
 
     def __init__(self, instance: "Instance", tick: Tick) -> None:
         self._instance = instance
@@ -55,13 +55,13 @@ class Act:
         self._wants: dict[str, Any] = {}
         self._did: dict[str, Any] = {"deeds": self._deeds}
 
-    async def perform(self) -> Any:
+    async def run(self) -> Any:
         for stage in self._stages():
             await stage
         return self._outcome()
 
-    def perform_in_a_thread(self) -> Any:
-        self._world.saw("handler in a thread")
+    def run_in_a_thread(self) -> Any:
+        self._world.count_event("handler in a thread")
         for stage in self._stages():
             self._tick.block(stage)
         return self._outcome()
@@ -70,7 +70,7 @@ class Act:
         yield self._begin()
         for deed in self._deeds:
             yield self._do(deed)
-        yield self._suffer()
+        yield self._fail_perhaps()
         yield self._finish()
 
     async def _begin(self) -> None:
@@ -78,8 +78,8 @@ class Act:
         called = Called(tick.call_number, tick.reason, tuple(each.number for each in tick.inputs))
         if not tick._context.is_dry:
             world.history.calls[tick.run_id, tick.number].append(called)
-            world.say(f"{self._instance.process.name} calls {tick.run_id} {tick.number}.{called.call} {tick.reason}")
-        world.saw(f"reason {tick.reason}")
+            world.record(f"{self._instance.process.name} calls {tick.run_id} {tick.number}.{called.call} {tick.reason}")
+        world.count_event(f"reason {tick.reason}")
         does_bump, does_look = "bump" in self._deeds, "look" in self._deeds
         rows = await tick.read(
             run=True,
@@ -95,7 +95,7 @@ class Act:
         self._did |= {"seen": self._seen} if does_look else {}
 
     async def _do(self, deed: str) -> None:
-        self._world.saw(f"deed {deed}")
+        self._world.count_event(f"deed {deed}")
         if hasattr(self, f"_{deed}"):
             await getattr(self, f"_{deed}")()
 
@@ -105,24 +105,24 @@ class Act:
         await self._tick.write(run=self._row, **self._wants)
         await self._tick.emit("did", self._did)
 
-    async def _suffer(self) -> None:
-        """What may go wrong in the middle of a call."""
+    async def _fail_perhaps(self) -> None:
+        """Raise or time out, if this seed has that fault."""
         world = self._world
-        await hiccup(self._instance, world.chance)
-        if world.strikes("handler_raises"):
+        await delay(self._instance, world.chance)
+        if world.happens("handler_raises"):
             raise ValueError("the handler raises")
-        if world.strikes("handler_times_out"):
+        if world.happens("handler_times_out"):
             await sleep(world.clock, 10 * world.plan.tick_ms)
 
     def _outcome(self) -> Any:
         world = self._world
-        if world.strikes("handler_answers_nonsense"):
+        if world.happens("handler_answers_nonsense"):
             return "nonsense"
-        if world.strikes("handler_retries"):
+        if world.happens("handler_retries"):
             return Retry("once more", after_ms=world.chance.choice((None, 0, 100)))
         ends = world.plan.ends
         end = self._chance.choices(list(ends), list(ends.values()))[0] if self._row["ticks"] < LONGEST_LIFE else "done"
-        world.saw(f"end {end}")
+        world.count_event(f"end {end}")
         outcomes: dict[str, Outcome] = {
             "ok": Ok(),
             "wait": Wait(for_ms=self._chance.randint(0, 3_000)),
@@ -139,7 +139,7 @@ class Act:
         self._did["added"] = True
 
     async def _take(self) -> None:
-        # Runs of one age want the same: whoever comes when it is empty learns little.
+        # Runs with the same tick number take from the same counter, so that some find it empty.
         key = COUNTERS[self._tick.number % len(COUNTERS)]
         taken = await self._tick.take(key, limit=CAP)
         self._did["took"] = [key, taken.ok, taken.used]
@@ -169,7 +169,7 @@ class Act:
     async def _stream(self) -> None:
         for part in range(3):
             await self._tick.stream("part", {"part": part})
-            await hiccup(self._instance, self._world.chance)
+            await delay(self._instance, self._world.chance)
 
     async def _timer(self) -> None:
         await self._tick.set_timer(self._chance.choice("xy"), after_ms=self._chance.randint(0, 4_000), input={"t": "!"})
@@ -208,7 +208,7 @@ class Act:
             self._wants["delete_ticks"] = [self._tick.number - 1]
 
     async def _kin(self) -> None:
-        """Another run of the same name is answered, whoever has made it."""
+        """Create a run with a dedupe key: if there is one already, its id is returned."""
         kin: dict[str, Any] = {"clog_id": "actor", "session_id": "s1", "input": {"t": "kin"}, "dedupe_key": "kin"}
         self._did["kin"] = await self._tick.create_run(**kin)
 
@@ -219,7 +219,7 @@ class Act:
             await self._tick.signal(self._chance.choice(others), {"t": "later"}, deliver_at=at)
 
     async def _insist(self) -> None:
-        """If the other one has ended, this call fails with all that it did."""
+        """Signal a run with `required`: if it has ended, this call fails with all its effects."""
         others = self._world.history.runs
         if others and self._chance.random() < 0.3:
             await self._tick.signal(self._chance.choice(others), {"t": "insist"}, required=True)

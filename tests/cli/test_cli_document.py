@@ -1,4 +1,4 @@
-"""The session in docs/cli.md is typed as it stands there, and prints what is shown."""
+"""The session in docs/cli.md is executed and must print what the document shows."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Children, and several things at once: each line has places of its own, and nothing is left behind."""
+"""Children, and `flow.gather`: each branch has its own positions, and nothing is left behind."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Abort, ChildFailed, Clog, Flow, InvalidValue, RetryPolicy, RunStatus, StepFailed
-from tests.flows.acting import Effects, Function, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, Function, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ def square() -> Clog:
     return flow_clog(work, "square")
 
 
-async def test_a_child_is_started_once_and_its_answer_remembered() -> None:
+async def test_a_child_is_started_once_and_its_output_stored() -> None:
     async def lead(flow: Flow, input: Any) -> Any:
         answer = await flow.child("square", 3)
         await flow.sleep(1_000)
@@ -89,7 +89,7 @@ async def test_an_uncaught_failure_of_a_child_is_the_flows() -> None:
         assert error["details"]["error"]["code"] == "too_big"
 
 
-async def test_lines_of_several_operations_go_on_side_by_side_and_steps_run_at_once() -> None:
+async def test_branches_of_several_operations_run_side_by_side_and_steps_at_once() -> None:
     effects, met = Effects(), anyio.Event()
 
     async def wait_for_the_other(key: str, first: bool) -> bool:
@@ -161,23 +161,23 @@ async def test_gathers_may_be_nested_and_may_be_empty() -> None:
 @pytest.mark.sqlite
 async def test_what_cannot_be_gathered_or_started_is_named() -> None:
     async def wrong(flow: Flow, input: Any) -> Any:
-        said = []
+        found = []
         for ask in (lambda: flow.gather(flow.sleep(1), 7), lambda: flow.start("square", dedupe_key="k")):  # type: ignore[arg-type]
             try:
                 await ask()
             except InvalidValue as error:
-                said.append(str(error))
-        return said
+                found.append(str(error))
+        return found
 
     async with stage(wrong) as w:
         run_id = await start(w)
         await w.drain()
         gather, dedupe = (await look(w, run_id)).output
         assert gather.endswith("got 7")
-        assert "takes no dedupe_key" in dedupe
+        assert "must not have a dedupe_key" in dedupe
 
 
-async def test_the_events_of_a_flow_tell_its_story() -> None:
+async def test_the_events_of_a_flow_show_its_progress() -> None:
     async def lead(flow: Flow, input: Any) -> Any:
         await flow.gather(flow.sleep(1), flow.wait_for_signal("go"))
 
@@ -186,7 +186,7 @@ async def test_the_events_of_a_flow_tell_its_story() -> None:
         run_id = await start(w)
         began = w.clock.now()
         await w.drain()
-        waits = sorted((said["for"], said["until"]) for _, said in await told(w, run_id, "flow.waiting"))
+        waits = sorted((found["for"], found["until"]) for _, found in await events_of(w, run_id, "flow.waiting"))
         assert waits == [("signal", None), ("sleep", began + 1)]
         (hold,) = (await w.ocean.explain(run_id)).holds
         assert "sleep 'gather.0/sleep'" in hold.message

@@ -1,4 +1,4 @@
-"""Signals that come before uvicorn listens to them."""
+"""Signals that arrive before uvicorn handles them."""
 
 import signal
 import socket
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Impatient(Screen):
-    """Somebody who sends a signal as soon as the server says where it is, which is before uvicorn has begun."""
+    """Sends a signal as soon as the server announces its address, which is before uvicorn starts."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(is_json=True)
@@ -36,11 +36,11 @@ async def test_a_signal_that_comes_first_is_not_lost(
     with anyio.fail_after(20):
         served = await serve(Impatient(number), "sqlite:///ocean.db", None, "127.0.0.1", 0, False, 1_000)
     after = signal.signal(number, before)
-    # A process that was told to end is not told again on its way out.
+    # A process that is ending gets no second signal.
     assert (served, after) == (code, signal.SIG_IGN if number is signal.SIGTERM else before)
 
 
-def test_answers_do_not_wait_for_the_acknowledgement_of_those_before() -> None:
+def test_responses_do_not_wait_for_the_acknowledgement_of_earlier_ones() -> None:
     with listen("127.0.0.1", 0) as server, socket.create_connection(server.getsockname()):
         accepted, _ = server.accept()
         with accepted:

@@ -1,4 +1,4 @@
-"""The log of a simulation, read once, and what else its judges look at."""
+"""The log and the tables at the end of a simulation, for the final checks."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class Story:
-    """The log, read once."""
+class FinalState:
+    """The log, read once, with the history and the tables."""
 
     def __init__(self, world: "World") -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""Installing a fault, and removing it again."""
+"""Patches functions of Ocean with faults, and restores them."""
 
 import sys
 from collections.abc import Callable
@@ -9,6 +9,7 @@ Change = Callable[[ExitStack], None]
 
 
 def put(undo: ExitStack, place: Any, name: str, new: Any) -> None:
+    """Replace an attribute until `undo` is closed."""
     undo.callback(setattr, place, name, getattr(place, name))
     setattr(place, name, new)
 

@@ -1,6 +1,6 @@
-"""Those who compete for decisions: direct calls on a few runs, through several instances, whatever goes wrong.
+"""Clients that compete for decisions: direct calls on a few runs, through several instances, with all faults.
 
-What they ask is drawn apart from everything else, so that a seed's other clients ask what they would ask without them.
+Their requests are drawn separately, so that the other clients of a seed send the same requests as without them.
 """
 
 from collections.abc import Coroutine
@@ -12,7 +12,7 @@ from ocean import Clog, Ocean, Tick
 from ocean.state.clock import sleep
 from tests.linearizability.clients import History, anybody, drawn
 from tests.linearizability.decisions import decision
-from tests.simulation.acting import hiccup
+from tests.simulation.actions import delay
 from tests.simulation.clients import Request, ask
 from tests.simulation.history import Asked
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SHARE = 0.25
-"""Of the seeds."""
+"""The share of seeds with decisions."""
 
 
 class Contest:
@@ -35,7 +35,7 @@ class Contest:
 
     def clogs(self, instance: "Instance") -> list[Clog]:
         async def dawdle(tick: Tick) -> None:
-            await hiccup(instance, self._chance)
+            await delay(instance, self._chance)
 
         return [decision(dawdle)] if self.is_held else []
 
@@ -43,16 +43,16 @@ class Contest:
         return [self._decider(number) for number in range(self._deciders)] if self.is_held else []
 
     async def _decider(self, number: int) -> None:
-        """Whoever comes first makes the decisions that there are: the same id makes the same run."""
+        """Create the decisions, if no other client has (the same id makes the same run), and decide them."""
         world, chance = self._world, self._chance
         for run_id in self.runs:
             open_it = partial(Ocean.create_run, session_id="decisions", clog_id="decision", run_id=run_id)
             asked = Asked("open_decision", None, run_id)
-            while not asked.answers and not asked.refusals:
+            while not asked.results and not asked.refusals:
                 await ask(world, f"d{number}", Request(asked, open_it, is_repeatable=True))
         for call in range(self._calls):
             await sleep(world.clock, chance.choice((0, 0, 0, 3, 30)))
-            # Everybody is at the same one or two, and then at the next.
+            # All clients work on the same one or two decisions, and then on the next.
             place = call * len(self.runs) // self._calls + chance.randrange(2)
             await self._decide(f"d{number}", self.runs[place % len(self.runs)], drawn(chance, anybody(chance)))
 
@@ -64,11 +64,11 @@ class Contest:
         options: dict[str, Any] = {"run_id": run_id, "method": name, "payload": payload[0] if payload else None}
         place = self.history.asked(run_id, what)
         await ask(world, who, Request(asked, partial(Ocean.call_clog, **options, request_key=key), key is not None))
-        if asked.answers:
-            self.history.answered(run_id, place, asked.answers[0])
-            world.saw(f"decision {asked.answers[0][0]} {name}")
+        if asked.results:
+            self.history.answered(run_id, place, asked.results[0])
+            world.count_event(f"decision {asked.results[0][0]} {name}")
         elif asked.refusals and key is None:
-            # Nothing was done. Of one with a key that is not certain: it may have been sent twice.
+            # Nothing was done. With a key this is not certain: the request may have been sent twice.
             self.history.undone(run_id, place)
         else:
-            world.saw("decision unanswered")
+            world.count_event("decision unanswered")

@@ -1,6 +1,6 @@
-"""After every commit: what it has changed must be allowed, and what it has left must be whole.
+"""Checks after every commit: its changes must be allowed, and the tables must be consistent.
 
-Looked at is what the commit's units have touched; now and then, and at the end, everything is.
+Only what the units of the commit have touched is checked; now and then, and at the end, everything is.
 """
 
 import json
@@ -39,14 +39,14 @@ class Watcher:
         self.log: list[dict[str, Any]] = []
         self.rows: dict[str, Run] = {}
         self.rated: dict[int, bool | None] = {}
-        """Whether a creation, by its place in the log, was under a rate; None if the run is gone by its commit."""
+        """For each creation, by its cursor: whether it was under a rate; None if its commit also removed the run."""
         self.latest = world.clock.now()
-        """What the clock that is furthest ahead has shown: to the checks, nothing is due later than to anybody."""
+        """The time of the clock that is furthest ahead. The checks use it, so that nothing is due later for them."""
 
     def after_commit(self, instance: "Instance") -> None:
         if self._world.over.done() or self._world.failure is not None:
             return
-        # Of PostgreSQL it is not known what a unit has touched: it may be any run.
+        # With PostgreSQL it is unknown what a unit has touched: it may be any run.
         units: list[tuple[str, Unit | None]] = list(instance.store.units)  # type: ignore[attr-defined]
         instance.store.units.clear()  # type: ignore[attr-defined]
         now = instance.clock.now()
@@ -85,29 +85,29 @@ class Watcher:
         sql = "SELECT * FROM events WHERE seq > ? ORDER BY seq"
         events = [dict(row) for row in self._world.db.execute(sql, (self._last,)).fetchall()]
         self.log += events
-        said = "".join(
+        lines = "".join(
             f"\n{'':9}  {event['seq']} {event['type']} {event['run_id']} {event['run_seq']} "
             f"{event['tick']}.{event['call']} {event['payload']}"
             for event in events
         )
-        self._world.say(f"{instance.process.name} commits {'+'.join(verbs) or 'renewal'}{said}")
+        self._world.record(f"{instance.process.name} commits {'+'.join(verbs) or 'renewal'}{lines}")
         for event in events:
             self._last = event["seq"]
-            self._world.saw(f"event {event['type']}")
+            self._world.count_event(f"event {event['type']}")
             if event["type"] == "run.created":
                 self._see_delay(event)
             if event["type"] == "tick.restarted":
-                self._world.saw(f"again {json.loads(event['payload'])['because']}")
+                self._world.count_event(f"again {json.loads(event['payload'])['because']}")
         return events
 
     def _see_delay(self, created: dict[str, Any]) -> None:
-        self._world.saw(f"delay {json.loads(created['payload']).get('delayed_by')}")
+        self._world.count_event(f"delay {json.loads(created['payload']).get('delayed_by')}")
         sql = "SELECT rate FROM ocean_run_details WHERE run_id = ?"
         row = self._world.db.execute(sql, (created["run_id"],)).fetchone()
         self.rated[created["seq"]] = None if row is None else row["rate"] is not None
 
     def _check_log(self, events: list[dict[str, Any]]) -> None:
-        """Each run's log is dense, and what a call says comes with its commit."""
+        """The log of each run has no gaps, and the events of a call are in its commit."""
         committed = {
             (event["run_id"], event["tick"], event["call"]) for event in events if event["type"] == "tick.committed"
         }
@@ -123,15 +123,15 @@ class Watcher:
                 self._consumed.pop(run_id, None)
             if event["type"] in ("did", "nested") and event["tick"]:
                 place = (run_id, event["tick"], event["call"])
-                assert place in committed, f"atomic tick: {place} says {event['type']!r} and does not commit"
+                assert place in committed, f"atomic tick: {place} emits {event['type']!r} and does not commit"
 
     def _check_fence(self, events: list[dict[str, Any]]) -> None:
-        """What a call comes to is told under the epoch that the run had until then."""
+        """The outcome of a call has the epoch that the run had before."""
         for event in events:
             before = self.rows.get(event["run_id"])
             if event["type"] in OUTCOMES and before is not None:
                 epoch = json.loads(event["payload"])["epoch"]
-                assert epoch == before.lock_epoch, f"fencing: {event} is told of {before}"
+                assert epoch == before.lock_epoch, f"fencing: {event} does not fit {before}"
 
     def _check_give_backs(self, events: list[dict[str, Any]]) -> None:
         """Two of a tick are free."""
@@ -212,17 +212,17 @@ class Watcher:
         before = self._consumed.get(run_id, {})
         assert before.items() <= consumed.items(), f"no double delivery: {before} became {consumed} in {run_id}"
         fresh = sorted(consumed.keys() - before.keys())
-        assert fresh == sorted(numbers), f"consume at commit: {run_id} told {numbers}, consumed {fresh}"
+        assert fresh == sorted(numbers), f"consume at commit: {run_id} lists {numbers}, consumed {fresh}"
         self._consumed[run_id] = consumed
 
     def _check_claims(self, instance: "Instance", now: int) -> None:
-        """Explain ⇔ claim: who has nothing against it is claimed, and nobody else is. Then it is undone."""
+        """Explain ⇔ claim: exactly the runs without holds are claimed. The claim is undone afterwards."""
         u = Unit(Transaction(self._world.db), now)
         clogs = instance.ocean._runtime.claimable(None)
         runs = [run_from(row) for row in self._world.db.execute(UNENDED).fetchall()]
         free = {run.run_id: run for run in runs if not holds(run, surroundings(u, run, clogs), now)}
         has_ends = any(kernel_end(run, now) or is_lapsed_lease(run, now) for run in runs)
-        claimed = self._world.ground.try_claim(ClaimAsk(clogs, "watcher", 500), now)
+        claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 500), now)
         for run_id, run in free.items():
             after = claimed.runs.get(run_id)
             is_moved = after is None or (after.status, after.attempt, after.ending) != _place(run)
@@ -231,14 +231,14 @@ class Watcher:
         if not has_ends:
             odd = set(claimed.ids) - free.keys()
             assert not odd, f"explain ⇔ claim: {odd} are claimed, and should not be"
-        # The last ticks of a paused clog are claimed by age alone, and who waits for a key is not in this order.
+        # Last ticks of a paused clog are claimed by age alone, and runs that wait for a key are not in this order.
         if not has_ends and free and not any(run.key_count or run.ending for run in free.values()):
             self._check_order(clogs, list(free.values()), now)
 
     def _check_order(self, clogs: dict[str, ClaimableClog], free: list[Run], now: int) -> None:
-        """The urgent go first; every eighth time whoever has been due for longest."""
+        """Urgent runs are claimed first; every eighth claim takes the run that has been due for longest."""
         for slot, order in ((0, lambda run: (run.priority, *_age(run))), (FAIR_EVERY - 1, _age)):
-            claimed = self._world.ground.try_claim(ClaimAsk(clogs, "watcher", 1, slot), now)
+            claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 1, slot), now)
             first = min(free, key=order)
             assert claimed.ids == [first.run_id], f"order: {first} should be next of {free}"
 
@@ -252,7 +252,7 @@ def _age(run: Run) -> tuple[int, int, str]:
 
 
 def _check_of(error: AssertionError) -> str:
-    """The first words of a message name the invariant."""
+    """Return the name of the invariant: the first words of the message."""
     words = str(error).split("\n")[0]
     name = words.split(":")[0].split(" of ")[0]
     return name[:60] if words else "an invariant"

@@ -1,4 +1,4 @@
-"""A clog with one flow, a world that is checked when the test leaves it, and what its runs have said."""
+"""A clog with one flow, a world that is checked at its end, and the events of its runs."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ async def look(w: World, run_id: str) -> RunInfo:
     return info
 
 
-async def told(w: World, run_id: str, *types: str) -> list[tuple[str, Any]]:
+async def events_of(w: World, run_id: str, *types: str) -> list[tuple[str, Any]]:
     """The flow's own events, or those of these types: (type, payload)."""
     events = await w.ocean.read_events(run_id, limit=1_000)
     mine = [event for event in events if (event.type in types if types else event.type.startswith("flow."))]

@@ -1,4 +1,4 @@
-"""Where a process is killed, and what of it goes on: nothing."""
+"""The points at which a process is killed, and that nothing of it runs afterwards."""
 
 import inspect
 from typing import Any
@@ -10,7 +10,7 @@ from anyio import lowlevel
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, Tick
 from ocean.testing import World, crash_everywhere
 from ocean.testing.crash_points import CALLED_AGAIN
-from ocean.testing.crashable import BEFORE_COMMIT, TOOLS, UNHEARD
+from ocean.testing.crashable import AFTER_COMMIT, BEFORE_COMMIT, TOOLS
 from tests.testing.shops import (
     CHARGE,
     Renewed,
@@ -25,26 +25,26 @@ from tests.testing.shops import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_clog_that_is_right_gives_the_same_result_after_a_crash_at_every_place() -> None:
+async def test_a_correct_clog_gives_the_same_result_after_a_crash_at_every_point() -> None:
     report = await crash_everywhere([clog_of(charges_in_a_step)], one_run, outside=paying)
     assert whats(report) == [
         "before tick.read",
         "before tick.step",
         "before tick.fetch",
-        f"after {CHARGE} had arrived, before its answer was heard",
+        f"after {CHARGE} had arrived, before its answer was received",
         "after the function of step 'c/charge' had ended, before its result was stored",
-        "after tick.step, before the handler went on",
+        "after tick.step, before the handler continued",
         "before tick.emit",
         "before tick.write",
         BEFORE_COMMIT,
         CALLED_AGAIN,
-        UNHEARD,
+        AFTER_COMMIT,
     ]
     assert (report.findings, report.left_out) == ((), ())
-    assert str(report) == "the result is the same after a crash at each of 11 places"
+    assert str(report) == "the result is the same after a crash at each of 11 points"
 
 
-async def test_nothing_of_a_killed_call_goes_on_until_everything_was_looked_at() -> None:
+async def test_a_killed_call_does_nothing_more_until_the_results_are_read() -> None:
     log: list[str] = []
     seen: list[list[str]] = []
 
@@ -64,7 +64,7 @@ async def test_nothing_of_a_killed_call_goes_on_until_everything_was_looked_at()
         await one_run(w)
 
     report = await crash_everywhere([clog_of(cleans_up)], scenario, check=look)
-    assert whats(report) == ["before tick.emit", BEFORE_COMMIT, CALLED_AGAIN, UNHEARD]
+    assert whats(report) == ["before tick.emit", BEFORE_COMMIT, CALLED_AGAIN, AFTER_COMMIT]
     whole, killed = ["enter 1", "leave 1"], ["enter 1", "enter 2", "leave 2"]
     twice = ["enter 1", "leave 1", "enter 2", "leave 2"]
     assert seen == [whole, whole, killed, twice, twice, whole]
@@ -78,11 +78,11 @@ async def test_after_a_crash_it_is_another_attempt_and_after_being_given_back_it
         return Done()
 
     report = await crash_everywhere([clog_of(counts)], one_run)
-    assert whats(report) == [BEFORE_COMMIT, CALLED_AGAIN, UNHEARD]
+    assert whats(report) == [BEFORE_COMMIT, CALLED_AGAIN, AFTER_COMMIT]
     assert calls == [(1, 0), (1, 0), (1, 0), (2, 1), (1, 0), (2, 0), (1, 0)]
 
 
-def test_every_tool_of_a_tick_is_a_place() -> None:
+def test_every_tool_of_a_tick_is_a_crash_point() -> None:
     tools = {name for name, each in inspect.getmembers(Tick, inspect.iscoroutinefunction) if not name.startswith("_")}
     assert tools == set(TOOLS)
 
@@ -91,7 +91,7 @@ async def somebody_elses() -> None:
     await lowlevel.checkpoint()
 
 
-async def test_a_wait_for_something_of_ones_own_is_a_place_in_the_handler_in_a_step_and_in_a_method() -> None:
+async def test_a_wait_of_the_clogs_own_is_a_point_in_the_handler_in_a_step_and_in_a_method() -> None:
     async def waits(tick: Tick) -> Outcome:
         await somebody_elses()
         await tick.step("look", look)
@@ -115,14 +115,14 @@ async def test_a_wait_for_something_of_ones_own_is_a_place_in_the_handler_in_a_s
         ("before tick.step", "waits"),
         ("while it waited", "look"),
         ("after the function of step 'c/look' had ended, before its result was stored", "waits"),
-        ("after tick.step, before the handler went on", "waits"),
+        ("after tick.step, before the handler continued", "waits"),
         ("before tick.call", "waits"),
         ("while it waited", "ask"),
         ("before tick.emit", "ask"),
     ]
 
 
-async def test_a_place_in_a_loop_is_one_place_for_each_time() -> None:
+async def test_a_line_in_a_loop_is_one_point_for_each_pass() -> None:
     async def loops(tick: Tick) -> Outcome:
         for number in range(3):
             await tick.emit("said", number)
@@ -146,11 +146,11 @@ async def test_a_plain_handler_is_killed_at_its_tools_and_its_mistake_found() ->
     assert whats(report) == [
         "before tick.read",
         "before the outside call 'charge'",
-        "after the outside call 'charge' had its effect, before its answer was heard",
+        "after the outside call 'charge' had its effect, before its answer was received",
         "before tick.write",
         BEFORE_COMMIT,
         CALLED_AGAIN,
-        UNHEARD,
+        AFTER_COMMIT,
     ]
     assert {point.place for point in report.killed} == {None}
     assert len(report.findings) == 4
@@ -177,7 +177,7 @@ async def test_tasks_that_a_killed_handler_had_started_stand_still_with_it() -> 
     found = {finding.point.what for finding in report.findings}
     assert "before tick.emit" in whats(report)
     assert "before tick.emit" not in found, "the other task went on after the process had died"
-    assert "after the outside call 'second' had its effect, before its answer was heard" in found
+    assert "after the outside call 'second' had its effect, before its answer was received" in found
 
 
 @pytest.mark.parametrize("kill_on_end", [False, True])
@@ -199,7 +199,7 @@ async def test_a_last_tick_is_killed_only_if_asked_for_since_it_is_called_once(k
     clog.on_end(cleans_up)
     report = await report_of([clog], scenario, kill_on_end=kill_on_end)
     killed = [point.what for point in report.killed if point.tick == 2]
-    assert killed == (["before tick.emit", BEFORE_COMMIT] if kill_on_end else []) + [CALLED_AGAIN, UNHEARD]
+    assert killed == (["before tick.emit", BEFORE_COMMIT] if kill_on_end else []) + [CALLED_AGAIN, AFTER_COMMIT]
     assert [finding.point.what for finding in report.findings] == killed[:-2]
 
 
@@ -223,7 +223,7 @@ async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
 
 
 @pytest.mark.parametrize("is_per_process", [True, False])
-async def test_a_lock_that_the_killed_call_still_holds_stops_no_test_for_ever(
+async def test_a_lock_that_a_killed_call_still_holds_ends_the_test_with_an_error(
     is_per_process: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ocean.testing.crashable.PATIENCE_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""What goes wrong around the units of one instance's database."""
+"""The faults that a seed injects around units of work of one instance."""
 
 import sqlite3
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SLOW_READS = 0.2
 
 
-class Storm(Weather):
+class InjectedFaults(Weather):
     def __init__(self, instance: "Instance") -> None:
         self._instance = instance
         self._world = instance.world
@@ -25,15 +25,15 @@ class Storm(Weather):
         world, instance = self._world, self._instance
         if world.over.done():
             raise StoreUnusable("the simulation is over")
-        if world.strikes("crash_before_commit"):
+        if world.happens("crash_before_commit"):
             await instance.die()
-        if world.strikes("slow_commit"):
+        if world.happens("slow_commit"):
             await sleep(world.clock, world.chance.randint(1, 2 * world.plan.lock_ms))
-        if world.strikes("busy"):
+        if world.happens("busy"):
             raise StoreBusy("busy before the commit")
-        if world.strikes("error_before_commit"):
+        if world.happens("error_before_commit"):
             raise StoreFailed("failed before the commit")
-        if len(units) > 1 and world.strikes("broken_group"):
+        if len(units) > 1 and world.happens("broken_group"):
             broken = world.chance.choice(units)
             broken.unit = _failing_once(broken.unit)
 
@@ -42,29 +42,29 @@ class Storm(Weather):
 
     async def after_write(self, units: list[QueuedUnit]) -> None:
         world = self._world
-        if world.strikes("crash_after_commit"):
+        if world.happens("crash_after_commit"):
             await self._instance.die()
-        if world.strikes("commit_then_busy"):
+        if world.happens("commit_then_busy"):
             raise StoreBusy("busy after the commit")
-        if world.strikes("commit_then_error"):
+        if world.happens("commit_then_error"):
             raise StoreFailed("failed after the commit")
 
     def before_blocking(self) -> None:
         if self._world.over.done():
             raise StoreUnusable("the simulation is over")
-        if self._world.strikes("busy_renewal"):
+        if self._world.happens("busy_renewal"):
             raise StoreBusy("busy when locks were renewed")
 
     async def before_read(self) -> None:
         world = self._world
-        if world.strikes("crash"):
+        if world.happens("crash"):
             await self._instance.die()
         if world.chance.random() < SLOW_READS:
             await sleep(world.clock, 1)
 
 
 def _failing_once(unit: Callable[[Transaction], Any]) -> Callable[[Transaction], Any]:
-    """A unit that breaks its group: then each is tried alone."""
+    """Return a unit that fails once, and so breaks its group: then each unit runs alone."""
     has_failed = False
 
     def fail_once(transaction: Transaction) -> Any:

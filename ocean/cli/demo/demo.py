@@ -1,4 +1,4 @@
-"""`ocean demo`: runs, a worker process, kill -9 in the middle of a tick, another process, and the proof."""
+"""The sequence of `ocean demo`: start runs, kill -9 a worker in the middle of a tick, finish in another, check."""
 
 import json
 import subprocess
@@ -18,8 +18,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from ocean import Event, Ocean, OceanError, RunStatus
 from ocean.cli.demo.checks import Check, HalfTick, Sent, check_all
 from ocean.cli.demo.clog import CLOG_ID, courier_clog
-from ocean.cli.demo.screen import Screen, Unheard
+from ocean.cli.demo.screen import DemoScreen
 from ocean.cli.json_output import envelope, line
+from ocean.cli.output import OutputClosed, discard_output
 
 SESSION = "demo"
 PARCELS = 3
@@ -29,37 +30,40 @@ NAMES = ("Ada", "Bo", "Cleo", "Dov", "Edda", "Finn", "Gus", "Hana", "Ivo", "Juno
 
 
 class DemoBroken(Exception):
-    """Something other than a promise went wrong: a worker that could not work, or never came to its point."""
+    """The demo could not be finished: a worker failed, or did not reach the tick at which it is killed."""
 
 
 class DemoRefused(OceanError):
+    """The demo could not start, or could not be finished."""
+
     code = "demo_refused"
 
 
 def run_demo(db: Path | None, runs: int, is_json: bool = False) -> int:
-    """The exit code: 0 if every check held, 1 if one did not, 2 if the demo could not start."""
+    """Run the demo. Returns 0 if every check passed, 1 if one failed, 2 if the demo could not start."""
     try:
         if db is not None:
-            db.touch(exist_ok=False)  # an empty file is a new database; what exists already is somebody's
+            db.touch(exist_ok=False)  # an empty file is a new database; an existing one must not be touched
         with tempfile.TemporaryDirectory(prefix="ocean-demo-") as folder:
-            return anyio.run(_perform, (db or Path(folder, "ocean.db")).absolute(), db, runs, is_json)
+            return anyio.run(_run, (db or Path(folder, "ocean.db")).absolute(), db, runs, is_json)
     except BaseExceptionGroup as group:
-        return _explain(_first_of(group), is_json)
-    except (OceanError, OSError, DemoBroken, Unheard) as error:
-        return _explain(error, is_json)
+        return _code_for(_first_of(group), is_json)
+    except (OceanError, OSError, DemoBroken, OutputClosed) as error:
+        return _code_for(error, is_json)
 
 
-def _explain(error: BaseException, is_json: bool) -> int:
+def _code_for(error: BaseException, is_json: bool) -> int:
     match error:
         case FileExistsError():
-            return _refuse(f"{error.filename} exists already; --db wants the name of a new file", is_json)
+            return _refuse(f"--db must be a new file, but {error.filename} exists", is_json)
         case OSError() if error.filename is not None:
             return _refuse(f"cannot create {error.filename}: {error.strerror}", is_json)
         case OceanError() | OSError():
             return _refuse(str(error), is_json)
         case DemoBroken():
             return _refuse(str(error), is_json, code=1)
-        case Unheard():
+        case OutputClosed():
+            discard_output()
             return 1
         case _:
             raise error
@@ -75,43 +79,43 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-async def _perform(path: Path, kept: Path | None, runs: int, is_json: bool) -> int:
-    screen = Screen(is_silent=is_json)
+async def _run(path: Path, kept: Path | None, runs: int, is_json: bool) -> int:
+    screen = DemoScreen(is_silent=is_json)
     url = f"sqlite:///{path}"
     async with Ocean.open(url, clogs=[courier_clog()]) as ocean, anyio.create_task_group() as tasks:
-        couriers = "1 courier" if runs == 1 else f"{runs} couriers"
-        screen.title(f"Ocean demo: {couriers}, {PARCELS} parcels each, one SQLite file, no server.")
-        play = Play(ocean, screen, url, runs)
-        tasks.start_soon(play.show_live)
+        couriers = "1 run, a courier" if runs == 1 else f"{runs} runs, each a courier"
+        screen.title(f"Ocean demo: {couriers} with {PARCELS} parcels. One SQLite file, no server.")
+        demo = Demo(ocean, screen, url, runs)
+        tasks.start_soon(demo.show_live)
         with anyio.move_on_after(LIMIT_S):
-            checks = await play.perform()
+            checks = await demo.run()
             tasks.cancel_scope.cancel()
-            return _tell(checks, kept) if is_json else _conclude(screen, checks, kept)
+            return _print_json(checks, kept) if is_json else _conclude(screen, checks, kept)
         raise DemoBroken(f"not finished after {LIMIT_S} s")
     raise AssertionError("unreachable")
 
 
-def _conclude(screen: Screen, checks: list[Check], kept: Path | None) -> int:
+def _conclude(screen: DemoScreen, checks: list[Check], kept: Path | None) -> int:
     for check in checks:
         screen.check(check)
     failed = sum(1 for check in checks if check.faults)
-    text = f"{failed} of {len(checks)} promises were broken." if failed else "Nothing lost, nothing doubled."
+    text = f"{failed} of {len(checks)} checks failed." if failed else "Nothing lost, nothing done twice."
     screen.verdict(not failed, text)
     if kept:
         screen.path(f"The database is kept: {kept}")
     return 1 if failed else 0
 
 
-def _tell(checks: list[Check], kept: Path | None) -> int:
+def _print_json(checks: list[Check], kept: Path | None) -> int:
     is_ok = not any(check.faults for check in checks)
     typer.echo(line({"ok": is_ok, "checks": [asdict(check) for check in checks], "db": kept and str(kept)}))
     return 0 if is_ok else 1
 
 
-class Play:
-    """The story in five scenes; `sent` and the live events are what the checks need of it."""
+class Demo:
+    """The five parts of the demo. It keeps what was sent and the events of the live feed, for the checks."""
 
-    def __init__(self, ocean: Ocean, screen: Screen, url: str, runs: int) -> None:
+    def __init__(self, ocean: Ocean, screen: DemoScreen, url: str, runs: int) -> None:
         self._ocean = ocean
         self._screen = screen
         self._url = url
@@ -121,7 +125,7 @@ class Play:
         self._has_more = anyio.Event()
 
     async def show_live(self) -> None:
-        """Print the log as it grows. The commits are made by other processes."""
+        """Print the log as it grows. Other processes make the commits."""
         async for event in self._ocean.follow():
             self._live.append(event)
             if event.run_id in self._sent.names:
@@ -129,17 +133,18 @@ class Play:
             self._has_more.set()
             self._has_more = anyio.Event()
 
-    async def perform(self) -> list[Check]:
-        await self._hire()
-        half = await self._work_and_be_killed()
-        await self._signal_the_sleeping()
-        await self._finish_elsewhere()
-        self._screen.scene(5, "What the log says")
+    async def run(self) -> list[Check]:
+        """Run all parts and return the checks."""
+        await self._create_runs()
+        half = await self._kill_a_worker()
+        await self._signal_without_a_worker()
+        await self._finish_in_another_worker()
+        self._screen.part(5, "Checks of the event log")
         log = await self._whole_log()
         runs = [run for run_id in self._sent.names if (run := await self._ocean.get_run(run_id))]
         return check_all(self._sent, half, runs, log, self._live)
 
-    async def _hire(self) -> None:
+    async def _create_runs(self) -> None:
         for i in range(self._runs):
             run = await self._ocean.create_run(session_id=SESSION, clog_id=CLOG_ID)
             self._sent.names[run.run_id] = NAMES[i] if i < len(NAMES) else f"No. {i + 1}"
@@ -147,6 +152,7 @@ class Play:
             await self._send(number)
 
     async def _send(self, number: int) -> None:
+        """Signal each run with its parcel of this number. A repeat is recognised by its signal id."""
         for i, run_id in enumerate(self._sent.names):
             parcel = {"number": number, "kilos": 1 + (4 * i + 3 * number) % 9, "of": PARCELS}
             receipt = await self._ocean.signal(run_id, parcel, signal_id=f"parcel-{number}")
@@ -154,42 +160,46 @@ class Play:
                 self._sent.signals.add((run_id, receipt.number))
                 self._sent.kilos[run_id] = self._sent.kilos.get(run_id, 0) + parcel["kilos"]
 
-    async def _work_and_be_killed(self) -> HalfTick:
+    async def _kill_a_worker(self) -> HalfTick:
         halt_at = max(1, self._runs * (PARCELS - 1) * 2 // 3)
         async with self._worker(halt_at) as worker:
-            self._screen.scene(1, f"A process starts to work (pid {worker.pid}); the runs' events, live:")
+            self._screen.part(1, f"A worker process (pid {worker.pid}) starts. Live events of the runs:")
             self._screen.legend()
-            told = await _first_line(worker)
+            halted = await _first_line(worker)
             worker.kill()
             await worker.wait()
         await self._caught_up()
-        run_id, name = told["run_id"], self._sent.names[told["run_id"]]
-        half_open = await self._ocean.count_runs(session_id=SESSION, status=RunStatus.ACTIVE)
+        run_id, name = halted["run_id"], self._sent.names[halted["run_id"]]
+        half_done = await self._ocean.count_runs(session_id=SESSION, status=RunStatus.ACTIVE)
         row = await self._ocean.call_clog(run_id=run_id, method="bag")
         run = await self._ocean.get_run(run_id)
         assert run is not None
-        self._screen.scene(2, f"kill -9 {worker.pid}, in the middle of {name}'s tick {told['tick']}")
-        self._screen.note(f"The handler was through, the commit had not begun. Half-done ticks: {half_open.count}.")
+        self._screen.part(2, f"kill -9 {worker.pid}, in the middle of tick {halted['tick']} of {name}")
         self._screen.note(
-            f"Seen from outside, {name} has delivered {row['kilos']} kg so far, and the inbox still holds "
-            "the parcel of that tick."
+            f"The handler of {name} had finished, but its tick was not committed. Unfinished ticks: {half_done.count}."
         )
-        return HalfTick(run_id, told["tick"], row, run.pending_count)
+        self._screen.note(
+            f"{name}'s row still has {row['kilos']} kg, and the parcel of that tick is still in the inbox."
+        )
+        return HalfTick(run_id, halted["tick"], row, run.pending_count)
 
-    async def _signal_the_sleeping(self) -> None:
-        self._screen.scene(3, "Nobody is at work, and signals arrive all the same")
+    async def _signal_without_a_worker(self) -> None:
+        self._screen.part(3, "No worker is running; signals are accepted all the same")
         await self._send(PARCELS)
-        self._screen.note("One for each courier, on disk before its sender gets an answer.")
+        self._screen.note("Each courier gets one more parcel, stored before the sender gets a response.")
         await self._send(1)
-        self._screen.note("Earlier ones are sent again, as by a client in doubt: same id, not stored twice.")
+        self._screen.note(
+            "The first parcels are sent again, as a client does after a timeout. Their signal ids are the same, so "
+            "they are not stored twice."
+        )
 
-    async def _finish_elsewhere(self) -> None:
+    async def _finish_in_another_worker(self) -> None:
         async with self._worker() as worker:
-            self._screen.scene(4, f"Another process (pid {worker.pid}) pokes")
-            self._screen.note(f"The dead one's locks lapse by themselves, {LOCK_MS} ms after their last renewal.")
+            self._screen.part(4, f"Another worker process (pid {worker.pid}) takes over")
+            self._screen.note(f"The locks of the killed worker expire {LOCK_MS} ms after their last renewal.")
             await worker.wait()
             if worker.returncode:
-                raise DemoBroken(await _last_words(worker))
+                raise DemoBroken(await _last_error(worker))
         await self._caught_up()
 
     @asynccontextmanager
@@ -225,10 +235,10 @@ async def _first_line(worker: Process) -> Any:
     try:
         return json.loads(await BufferedByteReceiveStream(worker.stdout).receive_until(b"\n", 10_000))
     except (anyio.IncompleteRead, anyio.EndOfStream):
-        raise DemoBroken(await _last_words(worker)) from None
+        raise DemoBroken(await _last_error(worker)) from None
 
 
-async def _last_words(worker: Process) -> str:
+async def _last_error(worker: Process) -> str:
     assert worker.stderr is not None
-    said = b"".join([part async for part in worker.stderr]).decode(errors="replace").strip()
-    return f"the worker process {worker.pid} gave up: {said.splitlines()[-1] if said else 'without a word'}"
+    text = b"".join([part async for part in worker.stderr]).decode(errors="replace").strip()
+    return f"the worker process {worker.pid} failed: {text.splitlines()[-1] if text else 'it printed no error'}"

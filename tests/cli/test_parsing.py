@@ -1,4 +1,4 @@
-"""What people type, made into values."""
+"""Typed text to values."""
 
 import time
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (" 2w ", NOW + 1_209_600_000),
     ],
 )
-def test_a_moment_is_utc_unless_it_says_otherwise(text: str, at: int) -> None:
+def test_a_time_without_an_offset_is_utc(text: str, at: int) -> None:
     assert time_at(text, "--at", NOW, ago=False) == at
 
 
@@ -43,7 +43,7 @@ def test_a_duration_is_ago_in_filters() -> None:
 
 @pytest.mark.parametrize("text", ["", "10", "-5s", "1.5h", "5 s", "5S", "1h30m", "9" * 13 + "s"])
 def test_a_duration_has_digits_and_a_unit(text: str) -> None:
-    with pytest.raises(InvalidValue, match="--budget is a duration like 500ms"):
+    with pytest.raises(InvalidValue, match="--budget must be a duration such as 500ms"):
         duration_ms(text, "--budget")
 
 

@@ -1,10 +1,10 @@
-"""`ocean bench`: figures of one's own database, and nobody else's runs touched."""
+"""`ocean bench`: measures a database without touching other runs."""
 
 import anyio
 import pytest
 
 from ocean import Ocean
-from ocean.cli.commands.bench import CLOG_ID, bench_clog, session_of_its_own
+from ocean.cli.commands.bench import CLOG_ID, bench_clog, private_session
 from tests.cli.kit import Shell
 
 FIGURES = {
@@ -13,7 +13,7 @@ FIGURES = {
 }
 
 
-def test_it_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
+def test_bench_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
     mine = ocean.create()
     measured = ocean.json("bench", "--runs", 20)
     assert set(measured["figures"]) == FIGURES
@@ -25,8 +25,8 @@ def test_it_measures_and_leaves_other_runs_alone(ocean: Shell) -> None:
     )
     assert [run["runId"] for run in ocean.json("ps")["runs"]] == [mine]
     assert ocean.json("show", mine)["run"]["status"] == "pending"
-    told = ocean("tail", "--clog", CLOG_ID, "--type", "run.done", "--after", 0, "--no-follow", "--json")
-    assert len(told.out.splitlines()) == 20 + 2 + 2 + 1, "of one tick, of ten, of ten steps, and the one that streams"
+    result = ocean("tail", "--clog", CLOG_ID, "--type", "run.done", "--after", 0, "--no-follow", "--json")
+    assert len(result.out.splitlines()) == 20 + 2 + 2 + 1, "of one tick, of ten, of ten steps, and the one that streams"
 
 
 def test_every_figure_has_a_line(ocean: Shell) -> None:
@@ -34,28 +34,28 @@ def test_every_figure_has_a_line(ocean: Shell) -> None:
     assert answer.code == 0
     lines = answer.out.splitlines()
     assert [line.split("  ")[0] for line in lines[1:7]] == [
-        "runs, created and over in one tick",
-        "ticks, ten to a run",
-        "durable steps, ten to a tick",
-        "events that one handler streams",
-        "a signal and its tick, half of them within",
-        "a signal and its tick, 95 of 100 within",
+        "runs of one tick, created and done",
+        "ticks, ten in a run",
+        "durable steps, ten in a tick",
+        "events streamed by one handler",
+        "a signal and its tick, median",
+        "a signal and its tick, 95th percentile",
     ]
     assert "stay in the log" in lines[-1]
 
 
 @pytest.mark.parametrize(("args", "reason"), [(["--runs", "9"], "--runs"), (["--db", "mysql://x"], "is no database")])
-def test_what_cannot_be_measured_says_why(ocean: Shell, args: list[str], reason: str) -> None:
+def test_a_bench_that_cannot_start_is_refused_with_the_reason(ocean: Shell, args: list[str], reason: str) -> None:
     answer = ocean("bench", *args)
     assert answer.code in (2, 4)
     assert reason in answer.err
 
 
 @pytest.mark.anyio
-async def test_its_runs_are_removed_also_if_it_is_interrupted(url: str) -> None:
+async def test_runs_of_the_bench_are_removed_also_if_it_is_interrupted(url: str) -> None:
     async with Ocean.open(url, clogs=[bench_clog()]) as here:
         with anyio.CancelScope() as scope:
-            async with session_of_its_own(here) as session_id:
+            async with private_session(here) as session_id:
                 await here.create_run(session_id=session_id, clog_id=CLOG_ID, input={})
                 scope.cancel()
                 await anyio.sleep_forever()
