@@ -200,9 +200,55 @@ ocean.testing.processes = ocean.testing.simulation.processes
 ocean.testing.virtual_clock = ocean.testing.simulation.virtual_clock
 ocean.testing.virtual_loop = ocean.testing.simulation.virtual_loop
 
+clogs.agent.acting = clogs.agent.tool_calls
+clogs.agent.approving = clogs.agent.approvals
+clogs.agent.tasks = clogs.agent.records
+clogs.chat.turns = clogs.chat.records
+clogs.research.inquiries = clogs.research.records
+
+clogs.loop.looking = clogs.loop.queries
+clogs.loop.refusals = clogs.loop.errors
+clogs.loop.running = clogs.loop.api
+clogs.loop.shapes = clogs.loop.schemas
+clogs.loop.showing = clogs.loop.views
+
+clogs.models.aloud = clogs.models.streaming
+clogs.models.finding = clogs.models.registry
+
+clogs.ops.asking = clogs.ops.queries
+clogs.ops.columns = clogs.ops.tables
+clogs.ops.functions = clogs.ops.rpc
+clogs.ops.heart = clogs.ops.heartbeat
+clogs.ops.matrix = clogs.ops.patterns
+clogs.ops.operations = clogs.ops.api
+clogs.ops.refusals = clogs.ops.errors
+clogs.ops.rules = clogs.ops.policies
+clogs.ops.templates = clogs.ops.validation
+clogs.ops.working = clogs.ops.worker
+
+clogs.schedule.methods = clogs.schedule.api
+clogs.schedule.plan = clogs.schedule.times
+
 tests.house = tests.project
 tests.house.test_house = tests.project.test_rules
 """
+
+MERGED = """
+clogs.chat.speaking = clogs.chat
+clogs.loop.senders = clogs.loop.routes
+clogs.models.credentials = clogs.models.endpoint
+clogs.models.refusals = clogs.models.errors
+clogs.models.texts = clogs.models.chunks
+clogs.ops.commands = clogs.ops.routes
+clogs.ops.listing = clogs.ops.queries
+clogs.ops.policy = clogs.ops.policies
+clogs.ops.policy_asking = clogs.ops.queries
+clogs.ops.proposing = clogs.ops.validation
+clogs.ops.reactions = clogs.ops.events
+clogs.schedule.deciding = clogs.schedule.times
+clogs.schedule.firing = clogs.schedule.clog
+"""
+"""Modules whose contents are now in another one: names are rewritten, and no file is moved."""
 
 PACKAGES = {
     "ocean.state": "What Ocean's rules are about, pure: records, outcomes, and the functions that decide.",
@@ -226,8 +272,8 @@ ENDINGS = {".py", ".md", ".toml", ".json", ".sql", ".txt", ".sh", ".yml", ".yaml
 
 
 def table() -> dict[str, str]:
-    """Return the moves: old module, new module."""
-    pairs = (line.split(" = ") for line in MOVES.splitlines() if line)
+    """Return the moves and the merges: old module, new module."""
+    pairs = (line.split(" = ") for line in (MOVES + MERGED).splitlines() if line)
     return {old: new for old, new in pairs}  # noqa: C416
 
 
@@ -243,7 +289,11 @@ def move_files(moves: dict[str, str]) -> None:
         if not init.exists() and not path_of(package).exists():
             init.parent.mkdir(parents=True, exist_ok=True)
             init.write_text(f'"""{opening}"""\n')
-    waiting = [(path_of(old), path_of(new)) for old, new in moves.items() if path_of(old).is_file()]
+    waiting = [
+        (path_of(old), path_of(new))
+        for old, new in moves.items()
+        if path_of(old).is_file() and f"{old} = " not in MERGED
+    ]
     # A module whose old place is another's new one goes out of the way first.
     for number, (old, _) in enumerate(waiting):
         subprocess.run(["git", "mv", str(old), f".moving-{number}.py"], check=True)

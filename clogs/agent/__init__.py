@@ -22,28 +22,28 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from clogs.agent.acting import act
-from clogs.agent.approving import add_approvals, close
-from clogs.agent.tasks import (
+from clogs.agent.approvals import add_approvals, close
+from clogs.agent.records import (
     MOST_CALLS,
     MOST_TICKS,
     MOST_UNHEARD,
+    AgentMessage,
+    AgentSettings,
+    AgentState,
     Budget,
-    Said,
-    Settings,
-    Wanted,
-    Work,
+    PendingCall,
     added,
     ask_of,
     conversation,
     shown_call,
 )
+from clogs.agent.tool_calls import act
 from clogs.models import EnvironmentModels, Finder, Message, ModelError
-from clogs.models.aloud import Thought, think_aloud
+from clogs.models.streaming import StreamedAnswer, stream_answer
 from ocean import Abort, Clog, Continue, Done, Failed, Ok, Outcome, Retry, Rows, Tick, Tool, ToolBox, Wait
 
 ENDS = {"cancel": "cancelled", "deadline": "expired", "exhausted": "failed"}
-__all__ = ["Budget", "Said", "Settings", "agent", "make_agent"]
+__all__ = ["AgentMessage", "AgentSettings", "Budget", "agent", "make_agent"]
 
 
 def make_agent(
@@ -54,7 +54,7 @@ def make_agent(
     approver_role: str | None = None,
 ) -> Clog:
     """An agent with these models and tools. With `approver_role`, only callers who have it may decide."""
-    clog = Clog(clog_id, run_state=Work, toolbox=toolbox, tick_ms=600_000)
+    clog = Clog(clog_id, run_state=AgentState, toolbox=toolbox, tick_ms=600_000)
     add_approvals(clog, approver_role)
     offered = sorted(clog.toolbox)
 
@@ -63,7 +63,7 @@ def make_agent(
         rows = await tick.read(run=True, tick=["said"], history=MOST_TICKS)
         said: list[Message] = []
         try:
-            work: Work = rows.run or await _begun(tick, models, offered, said)
+            work: AgentState = rows.run or await _begun(tick, models, offered, said)
             ended = await _taken_in(tick, work, said)
         except ModelError as error:
             return Failed(error.info)
@@ -79,7 +79,7 @@ def make_agent(
     @clog.on_end
     async def end(tick: Tick) -> Outcome:
         """Whoever looks at an open request must see that it is over."""
-        work: Work = (await tick.read(run=True)).run
+        work: AgentState = (await tick.read(run=True)).run
         for wanted in work.asked if work else []:
             await close(tick, work, wanted, ENDS.get(tick.reason, tick.reason))
         return Ok()
@@ -87,8 +87,8 @@ def make_agent(
     return clog
 
 
-async def _begun(tick: Tick, models: Finder, offered: list[str], said: list[Message]) -> Work:
-    settings = Settings.model_validate(tick.input)
+async def _begun(tick: Tick, models: Finder, offered: list[str], said: list[Message]) -> AgentState:
+    settings = AgentSettings.model_validate(tick.input)
     settings.model = models.find(settings.model or models.default).name
     missing = sorted({*(settings.tools or ())} - {*offered})
     if missing:
@@ -96,17 +96,17 @@ async def _begun(tick: Tick, models: Finder, offered: list[str], said: list[Mess
     tools = offered if settings.tools is None else sorted({*settings.tools})
     said.append(Message(role="user", content=settings.task))
     await tick.emit("agent.began", {"model": settings.model, "tools": tools})
-    return Work(settings=settings, tools=tools)
+    return AgentState(settings=settings, tools=tools)
 
 
-async def _taken_in(tick: Tick, work: Work, said: list[Message]) -> Outcome | None:
+async def _taken_in(tick: Tick, work: AgentState, said: list[Message]) -> Outcome | None:
     """What has come: a word, a stop, a request that expired. What was decided is in the row already."""
     if tick.timer is not None:
         return await _expired(tick, work, tick.timer)
     if tick.reason != "signal" or tick.input is None:
         return None
     try:
-        word = Said.model_validate(tick.input)
+        word = AgentMessage.model_validate(tick.input)
     except ValidationError as error:
         await tick.emit("agent.refused", {"code": "bad_message", "message": _first(error)})
         return None
@@ -123,7 +123,7 @@ async def _taken_in(tick: Tick, work: Work, said: list[Message]) -> Outcome | No
     return None
 
 
-async def _expired(tick: Tick, work: Work, timer: str) -> Outcome | None:
+async def _expired(tick: Tick, work: AgentState, timer: str) -> Outcome | None:
     for wanted in work.asked:
         if wanted.timer == timer:
             await close(tick, work, wanted, "expired")
@@ -133,7 +133,7 @@ async def _expired(tick: Tick, work: Work, timer: str) -> Outcome | None:
     return None
 
 
-async def _acted(tick: Tick, work: Work, said: list[Message]) -> Outcome:
+async def _acted(tick: Tick, work: AgentState, said: list[Message]) -> Outcome:
     said += await act(tick, work)
     if work.asked:
         return Ok()
@@ -142,7 +142,7 @@ async def _acted(tick: Tick, work: Work, said: list[Message]) -> Outcome:
     return Continue()
 
 
-async def _thought(tick: Tick, models: Finder, work: Work, rows: Rows, said: list[Message]) -> Outcome:
+async def _thought(tick: Tick, models: Finder, work: AgentState, rows: Rows, said: list[Message]) -> Outcome:
     held = await _held(tick, work)
     if held is not None:
         return held
@@ -153,10 +153,10 @@ async def _thought(tick: Tick, models: Finder, work: Work, rows: Rows, said: lis
         is_aloud = True
         asked = ask_of(work, conversation(rows, said), tick.tools.schemas("openai", work.tools), key)
         model = models.find(work.settings.model or models.default)
-        return (await think_aloud(tick, model, asked, event="agent.token", is_interruptible=True)).model_dump()
+        return (await stream_answer(tick, model, asked, event="agent.token", is_interruptible=True)).model_dump()
 
     try:
-        thought = Thought.model_validate(await tick.step("think", ask))
+        thought = StreamedAnswer.model_validate(await tick.step("think", ask))
     except ModelError as error:
         if error.is_passing:
             await tick.stream("agent.error", error.info.as_json() | {"after_ms": error.after_ms})
@@ -167,7 +167,7 @@ async def _thought(tick: Tick, models: Finder, work: Work, rows: Rows, said: lis
     return await _concluded(tick, work, said, thought)
 
 
-async def _held(tick: Tick, work: Work) -> Outcome | None:
+async def _held(tick: Tick, work: AgentState) -> Outcome | None:
     """Why the model is not asked now: somebody spoke meanwhile, or there is nothing left to spend."""
     if await tick.pending(1):
         return Ok()
@@ -179,7 +179,7 @@ async def _held(tick: Tick, work: Work) -> Outcome | None:
     return None if settings.budget is None or work.is_funded else await _funded(tick, work, settings.budget)
 
 
-async def _funded(tick: Tick, work: Work, budget: Budget) -> Outcome:
+async def _funded(tick: Tick, work: AgentState, budget: Budget) -> Outcome:
     """Taken in one tick and spent in the next: a take is sure only when it is committed."""
     taken = await tick.take(budget.key, limit=budget.limit, per_ms=budget.per_ms)
     if taken:
@@ -191,7 +191,7 @@ async def _funded(tick: Tick, work: Work, budget: Budget) -> Outcome:
     return Wait(for_ms=taken.retry_after_ms)
 
 
-async def _concluded(tick: Tick, work: Work, said: list[Message], thought: Thought) -> Outcome:
+async def _concluded(tick: Tick, work: AgentState, said: list[Message], thought: StreamedAnswer) -> Outcome:
     work.turn += 1
     work.is_funded = False
     work.usage = added(work.usage, thought.usage)
@@ -213,7 +213,7 @@ async def _concluded(tick: Tick, work: Work, said: list[Message], thought: Thoug
         return Ok()
     if not calls:
         return Done(work.report(thought.text, "answered"))
-    work.wanted = [Wanted(approval_id=f"{work.turn}.{place}", call=call) for place, call in enumerate(calls, 1)]
+    work.wanted = [PendingCall(approval_id=f"{work.turn}.{place}", call=call) for place, call in enumerate(calls, 1)]
     return Continue()
 
 

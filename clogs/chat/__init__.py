@@ -15,16 +15,16 @@ and the new message is answered with it in the history.
 Streamed events carry the tick and the call: a reader keeps those of the highest call.
 """
 
-from typing import Any
+from typing import Any, assert_never
 
+import anyio
 from pydantic import ValidationError
 
-from clogs.chat.speaking import speak
-from clogs.chat.turns import MOST_TURNS, Said, Settings, Spoken, Turn, ask_of
-from clogs.models import EnvironmentModels, Finder, ModelError
+from clogs.chat.records import MOST_TURNS, ChatAnswer, ChatMessage, ChatSettings, Turn, ask_of
+from clogs.models import Ask, EnvironmentModels, Finder, Model, ModelEnd, ModelError, ModelToolCall, Text
 from ocean import UNSET, Clog, Done, Failed, InvalidValue, Ok, Outcome, Retry, Rows, Tick
 
-__all__ = ["Said", "Settings", "Turn", "chat", "make_chat"]
+__all__ = ["ChatMessage", "ChatSettings", "Turn", "chat", "make_chat"]
 
 IDLE = "chat.idle"
 
@@ -34,7 +34,7 @@ def make_chat(models: Finder, clog_id: str = "chat", lock_ms: int = 10_000) -> C
 
     `lock_ms` is how long a conversation waits for a server that died in the middle of an answer.
     """
-    clog = Clog(clog_id, run_state=Settings, tick_ms=600_000, lock_ms=lock_ms)
+    clog = Clog(clog_id, run_state=ChatSettings, tick_ms=600_000, lock_ms=lock_ms)
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
@@ -72,23 +72,23 @@ def make_chat(models: Finder, clog_id: str = "chat", lock_ms: int = 10_000) -> C
     return clog
 
 
-def _opened(tick: Tick, models: Finder) -> Settings:
+def _opened(tick: Tick, models: Finder) -> ChatSettings:
     """A model that is not there fails the run before anything is said."""
-    given = Settings.model_validate((tick.input if tick.reason == "created" else None) or {})
+    given = ChatSettings.model_validate((tick.input if tick.reason == "created" else None) or {})
     return given.model_copy(update={"model": models.find(given.model or models.default).name})
 
 
-def _said(tick: Tick, settings: Settings) -> Said:
+def _said(tick: Tick, settings: ChatSettings) -> ChatMessage:
     match tick.reason:
         case "created":
-            return Said(text=settings.text or "")
+            return ChatMessage(text=settings.text or "")
         case "signal":
-            return Said.model_validate(tick.input)
+            return ChatMessage.model_validate(tick.input)
         case _:
-            return Said()
+            return ChatMessage()
 
 
-async def _turn(tick: Tick, models: Finder, settings: Settings, rows: Rows, text: str) -> Turn | Retry:
+async def _turn(tick: Tick, models: Finder, settings: ChatSettings, rows: Rows, text: str) -> Turn | Retry:
     """The answer is a step: once it is there, it is neither asked for nor paid for again."""
     await tick.stream("chat.heard", {"text": text, "signal_id": tick.signal_id})
     turn = Turn(text=text, model=settings.model or "", signal_id=tick.signal_id)
@@ -103,7 +103,7 @@ async def _turn(tick: Tick, models: Finder, settings: Settings, rows: Rows, text
         return (await speak(tick, models.find(turn.model), ask, settings.answer_chars)).model_dump()
 
     try:
-        spoken = Spoken.model_validate(await tick.step("answer", answer))
+        spoken = ChatAnswer.model_validate(await tick.step("answer", answer))
     except ModelError as error:
         return await _unanswered(tick, turn, error)
     if spoken.text and not is_said:
@@ -135,3 +135,50 @@ async def _refused(tick: Tick, error: ValidationError) -> Outcome:
 
 
 chat = make_chat(EnvironmentModels())
+
+
+async def speak(tick: Tick, model: Model, ask: Ask, most_chars: int) -> ChatAnswer:
+    """The answer as far as it came: to its end, to `most_chars`, or until another signal waits for this run."""
+    if any(each.kind == "signal" for each in await tick.pending()):
+        return ChatAnswer(is_interrupted=True)
+    spoken = ChatAnswer()
+
+    async def stop_when_spoken_to() -> None:
+        await tick.next_signal()
+        spoken.is_interrupted = spoken.reason is None
+        tasks.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop_when_spoken_to)
+            await _say(tick, model, ask, most_chars, spoken)
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    return spoken
+
+
+async def _say(tick: Tick, model: Model, ask: Ask, most_chars: int, spoken: ChatAnswer) -> None:
+    async with model.answer(ask) as pieces:
+        async for piece in pieces:
+            match piece:
+                case Text():
+                    heard = piece.text[: most_chars - len(spoken.text)]
+                    spoken.text += heard
+                    await tick.stream("chat.token", {"text": heard})
+                    if len(spoken.text) >= most_chars:
+                        spoken.reason = "length"
+                        return
+                case ModelEnd():
+                    spoken.reason, spoken.usage = piece.reason, piece.usage
+                case ModelToolCall():
+                    # A chat offers no tools; a call that a model makes anyway is dropped.
+                    pass
+                case _:
+                    assert_never(piece)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """A failure is told by its kind, which a group would hide."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

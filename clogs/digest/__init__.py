@@ -20,7 +20,7 @@ MOST_FAILURES = 50
 DELIVERY = RetryPolicy(max_attempts=8, backoff_ms=10_000, backoff_max_ms=3_600_000, jitter=0.2)
 
 
-class Told(BaseModel):
+class DigestSettings(BaseModel):
     """`clogs`: whose ends are counted. A digest with nothing in it is written only with `when_empty`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -31,8 +31,8 @@ class Told(BaseModel):
     when_empty: bool = False
 
 
-class Notes(BaseModel):
-    told: Told
+class DigestState(BaseModel):
+    told: DigestSettings
     since: int
     items: list[Any] = []
     more_items: int = 0
@@ -41,7 +41,7 @@ class Notes(BaseModel):
 
 digest = Clog(
     "digest",
-    run_state=Notes,
+    run_state=DigestState,
     inputs="all",
     tools=[
         "ocean.storage.read_scoped",
@@ -59,16 +59,16 @@ digest = Clog(
 async def advance(tick: Tick) -> Outcome:
     if tick.run.parent_run_id is not None and isinstance(tick.input, dict) and "deliver" in tick.input:
         return await deliver(tick, **tick.input["deliver"])
-    notes: Notes | None = (await tick.read(run=True)).run
+    notes: DigestState | None = (await tick.read(run=True)).run
     inputs = [each.body for each in tick.inputs]
     if notes is None:
         try:
-            told = Told.model_validate(inputs.pop(0) if tick.reason == "created" else {})
+            told = DigestSettings.model_validate(inputs.pop(0) if tick.reason == "created" else {})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "input"
             return Failed({"code": InvalidValue.code, "message": f"digest: {where}: {first['msg']}"})
-        notes = Notes(told=told, since=tick.run.created_at)
+        notes = DigestState(told=told, since=tick.run.created_at)
     for body in inputs:
         said = body if isinstance(body, dict) else {"item": body}
         if said.get("write") is True:
@@ -81,7 +81,7 @@ async def advance(tick: Tick) -> Outcome:
     return Ok()
 
 
-async def write_up(tick: Tick, notes: Notes, until: int) -> None:
+async def write_up(tick: Tick, notes: DigestState, until: int) -> None:
     """One digest of what has come since the last one, before `until`."""
     is_asked = notes.told.clogs and until > notes.since
     ended = await _ended(tick, notes.told.clogs, notes.since, until) if is_asked else {}
@@ -121,7 +121,7 @@ async def deliver(tick: Tick, url: str, made: dict[str, Any]) -> Outcome:
 @digest.method
 async def last(tick: Tick, payload: Any) -> dict[str, Any] | None:
     """The digest that was written last, and the same as text."""
-    notes: Notes | None = (await tick.read(run=True)).run
+    notes: DigestState | None = (await tick.read(run=True)).run
     return None if notes is None or notes.last is None else {**notes.last, "text": as_text(notes.last)}
 
 

@@ -23,7 +23,7 @@ HOPELESS = {"url", "request", "blocked"}
 """Refusals of `fetch` that no later look will mend."""
 
 
-class Told(BaseModel):
+class PollerSettings(BaseModel):
     """`clog_id`: create a run of it upon a change; `run_id`: signal that one. With `first`, also for the first look."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -42,8 +42,8 @@ class Told(BaseModel):
         return self
 
 
-class Seen(BaseModel):
-    told: Told
+class PollerState(BaseModel):
+    told: PollerSettings
     digest: str | None = None
     etag: str | None = None
     modified: str | None = None
@@ -53,7 +53,7 @@ class Seen(BaseModel):
 
 http_poller = Clog(
     "http-poller",
-    run_state=Seen,
+    run_state=PollerState,
     tools=[
         "ocean.storage.read_scoped",
         "ocean.storage.write_scoped",
@@ -73,7 +73,7 @@ http_poller = Clog(
 @http_poller.on_advance
 async def advance(tick: Tick) -> Outcome:
     """Any signal makes it look at once."""
-    seen: Seen | None = (await tick.read(run=True)).run
+    seen: PollerState | None = (await tick.read(run=True)).run
     if seen is None:
         try:
             seen = await begin(tick)
@@ -97,26 +97,26 @@ async def advance(tick: Tick) -> Outcome:
     return await rest(tick, seen, seen.told.every_ms)
 
 
-async def begin(tick: Tick) -> Seen:
+async def begin(tick: Tick) -> PollerState:
     try:
-        told = Told.model_validate(tick.input)
+        told = PollerSettings.model_validate(tick.input)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "input"
         raise InvalidValue(f"http-poller: {where}: {first['msg']}") from None
     if told.clog_id is not None or told.run_id is not None:
         await check_target(tick, clog_id=told.clog_id, run_id=told.run_id)
-    return Seen(told=told)
+    return PollerState(told=told)
 
 
-async def rest(tick: Tick, seen: Seen, after_ms: int) -> Outcome:
+async def rest(tick: Tick, seen: PollerState, after_ms: int) -> Outcome:
     await tick.set_timer(TIMER, after_ms=after_ms)
     await tick.set_attributes(changes=seen.changes, failures=seen.failures)
     await tick.write(run=seen)
     return Ok()
 
 
-async def _get(tick: Tick, seen: Seen) -> dict[str, Any]:
+async def _get(tick: Tick, seen: PollerState) -> dict[str, Any]:
     """What is needed of the answer, and no more: a step's result is stored."""
     asked = {"If-None-Match": seen.etag, "If-Modified-Since": seen.modified}
     headers = seen.told.headers | {name: value for name, value in asked.items() if value is not None}
@@ -133,7 +133,7 @@ async def _get(tick: Tick, seen: Seen) -> dict[str, Any]:
     }
 
 
-async def _changed(tick: Tick, seen: Seen, answer: dict[str, Any]) -> bool:
+async def _changed(tick: Tick, seen: PollerState, answer: dict[str, Any]) -> bool:
     """Tell of it; False if there is nobody any more to be told."""
     is_first = seen.digest is None
     seen.digest = answer["digest"]
@@ -152,7 +152,7 @@ async def _changed(tick: Tick, seen: Seen, answer: dict[str, Any]) -> bool:
     return True
 
 
-async def _failed(tick: Tick, seen: Seen, answer: dict[str, Any]) -> int:
+async def _failed(tick: Tick, seen: PollerState, answer: dict[str, Any]) -> int:
     """How long to wait: doubling with each failure, up to an hour or its own interval, or as long as it is asked to."""
     seen.failures += 1
     if seen.failures == 1:

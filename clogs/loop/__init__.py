@@ -6,9 +6,9 @@ outlives its holder. `docs/loop-api.md` has the contract, `docs/decisions/0032-l
 """
 
 from clogs.loop.afu9 import Desk, OnPaper, afu9
-from clogs.loop.plans import HOLD, Blocked, Facts, Plan, Sight, Step, StepFailed
-from clogs.loop.running import Loop
-from clogs.loop.shapes import EventShown, IssueShown, NextStep, RunNextStepAnswer, RunShown, StepExecuted
+from clogs.loop.api import Loop
+from clogs.loop.plans import HOLD, Blocked, Facts, LoopPlan, LoopStepFailed, Sight, Step
+from clogs.loop.schemas import EventShown, IssueShown, NextStep, RunNextStepAnswer, RunShown, StepExecuted
 
 __all__ = [
     "HOLD",
@@ -18,15 +18,15 @@ __all__ = [
     "Facts",
     "IssueShown",
     "Loop",
+    "LoopPlan",
+    "LoopStepFailed",
     "NextStep",
     "OnPaper",
-    "Plan",
     "RunNextStepAnswer",
     "RunShown",
     "Sight",
     "Step",
     "StepExecuted",
-    "StepFailed",
     "afu9",
     "clogs",
     "loop",

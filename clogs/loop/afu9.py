@@ -2,14 +2,14 @@
 
 from typing import Any, Literal, Protocol
 
-from clogs.loop.plans import HOLD, Blocked, Facts, Plan, Sight, Step, StepFailed
+from clogs.loop.plans import HOLD, Blocked, Facts, LoopPlan, LoopStepFailed, Sight, Step
 
 
 class Desk(Protocol):
     """What the plan asks of the outside. The first four only look; the others act, and are given a key.
 
-    An act under a key that it has seen before answers the first result and does nothing. It raises `StepFailed` if it
-    is refused for good, and anything else if it does not know.
+    An action under a key that was used before does nothing and returns the first result. It raises `LoopStepFailed` if
+    it is refused permanently, and any other exception if the result is unknown.
     """
 
     async def spec(self, sight: Sight) -> str | None:
@@ -60,7 +60,7 @@ class OnPaper:
         return {"remediatedUnder": key}
 
 
-def afu9(desk: Desk) -> Plan:
+def afu9(desk: Desk) -> LoopPlan:
     """S1 to S8, and S9 for what fails after the review."""
 
     async def pick(sight: Sight) -> Facts:
@@ -84,7 +84,7 @@ def afu9(desk: Desk) -> Plan:
             case "deployed":
                 return {"observedAt": sight.now}
             case "failed":
-                raise StepFailed("DEPLOYMENT_FAILED", "what was merged could not be deployed")
+                raise LoopStepFailed("DEPLOYMENT_FAILED", "what was merged could not be deployed")
             case _:
                 return Blocked("DEPLOYMENT_PENDING", "what was merged is not deployed yet")
 
@@ -93,11 +93,11 @@ def afu9(desk: Desk) -> Plan:
             case "green":
                 return None
             case "red":
-                raise StepFailed("VERDICT_RED", "what is deployed does not do what it should")
+                raise LoopStepFailed("VERDICT_RED", "what is deployed does not do what it should")
             case _:
                 return Blocked("VERDICT_PENDING", "nobody has given a verdict yet")
 
-    return Plan(
+    return LoopPlan(
         "afu9",
         [
             Step(number=1, type="S1_PICK", state="CREATED", to="CREATED", gate=pick),

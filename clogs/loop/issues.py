@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clogs.loop.plans import HOLD, Plan
-from clogs.loop.records import Held, Issue, order_of, result_of, settled
+from clogs.loop.plans import HOLD, LoopPlan
+from clogs.loop.records import Issue, IssueLock, order_of, result_of, settled
 from ocean import Clog, Ok, Outcome, Refuse, RetryPolicy, Tick
 
 ISSUES = "loop"
@@ -34,7 +34,7 @@ class Click(BaseModel):
     takes_kept: bool = True
 
 
-def issue_clog(plans: dict[str, Plan], lock_ms: int, **mounts: Any) -> Clog:
+def issue_clog(plans: dict[str, LoopPlan], lock_ms: int, **mounts: Any) -> Clog:
     # Issues may be deleted by an operator. Whatever else changes one goes through the methods.
     clog = Clog(ISSUES, run_state=Issue, generic=["delete"], **mounts)
     _frees_itself(clog)
@@ -64,7 +64,7 @@ def _frees_itself(clog: Clog) -> None:
         return Ok()
 
 
-def _is_made(clog: Clog, plans: dict[str, Plan]) -> None:
+def _is_made(clog: Clog, plans: dict[str, LoopPlan]) -> None:
     @clog.method
     async def create(tick: Tick, payload: Any) -> str:
         """A new issue, with its row; answers its id."""
@@ -98,7 +98,7 @@ def _is_made(clog: Clog, plans: dict[str, Plan]) -> None:
         return {issue_id: row.model_dump(mode="json") for issue_id, row in rows.items() if row is not None}
 
 
-def _is_clicked(clog: Clog, plans: dict[str, Plan], lock_ms: int) -> None:
+def _is_clicked(clog: Clog, plans: dict[str, LoopPlan], lock_ms: int) -> None:
     @clog.method
     async def begin(tick: Tick, payload: Any) -> dict[str, Any]:
         """Lock the issue and create its execution; or name the run whose answer is kept for this request."""
@@ -125,14 +125,14 @@ def _is_clicked(clog: Clog, plans: dict[str, Plan], lock_ms: int) -> None:
             retry=RetryPolicy(max_attempts=MOST_ATTEMPTS),
             attributes=_attributes(click, issue, step.type if step else None),
         )
-        lock = Held(run_id=run_id, owner=click.actor, expires_at=expires_at, tags=click.tags)
+        lock = IssueLock(run_id=run_id, owner=click.actor, expires_at=expires_at, tags=click.tags)
         await tick.emit(CREATED, {"runId": run_id, "step": issue.next, "stateBefore": issue.state,
                                   "requestId": click.request_id})  # fmt: skip
         await tick.write(run=issue.model_copy(update={"lock": lock}))
         return {"begun": run_id}
 
 
-def _is_changed(clog: Clog, plans: dict[str, Plan]) -> None:
+def _is_changed(clog: Clog, plans: dict[str, LoopPlan]) -> None:
     @clog.method
     async def note(tick: Tick, payload: Any) -> int:
         """Facts that somebody reports; null forgets one. Answers the version."""

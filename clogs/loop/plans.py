@@ -34,7 +34,7 @@ class Blocked:
     message: str
 
 
-class StepFailed(Exception):
+class LoopStepFailed(Exception):
     """Raised by a gate or an effect that knows its answer: it is no, and nothing has happened outside.
 
     Any other exception may have happened after the effect: the step is tried again under the same key.
@@ -76,11 +76,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class PlanFinished:
     """The plan has no further step."""
 
 
-class Plan:
+class LoopPlan:
     """Steps in their order; each begins in the state that the one before it has led to."""
 
     def __init__(self, name: str, steps: Iterable[Step], *, remedy: Step | None = None) -> None:
@@ -120,14 +120,14 @@ class Plan:
         return self.steps[place] if place < len(self.steps) else None
 
 
-def next_of(plan: Plan | None, state: str, number: int | None) -> Step | Blocked | Finished:
+def next_of(plan: LoopPlan | None, state: str, number: int | None) -> Step | Blocked | PlanFinished:
     """What a click has to do for an issue in this state, before any gate is asked."""
     if plan is None:
         return Blocked("PLAN_UNKNOWN", "the issue's plan is not registered here; start this server with it")
     if number is None and state == HOLD:
         return Blocked("ISSUE_ON_HOLD", "the issue is on hold; resume it when it is remedied")
     if number is None:
-        return Finished()
+        return PlanFinished()
     step = plan.find(number)
     if step is None:
         return Blocked("STEP_UNKNOWN", f"plan {plan.name!r} has no step {number} any more; put it back")

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from clogs.loop.plans import HOLD, Plan, Step
+from clogs.loop.plans import HOLD, LoopPlan, Step
 from ocean import ChildEnd
 
 KEPT_MS = 3_600_000
@@ -18,7 +18,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Held(Record):
+class IssueLock(Record):
     """Whose execution the issue is locked for. `tags` say by which headers its answer may be asked for again."""
 
     run_id: str
@@ -27,7 +27,7 @@ class Held(Record):
     tags: tuple[str, ...] = ()
 
 
-class Kept(Record):
+class KeptResult(Record):
     run_id: str
     until: int
 
@@ -49,17 +49,17 @@ class Issue(Record):
     version: int = 1
     visit: int = 1
     failed_step: int | None = None
-    lock: Held | None = None
-    answers: dict[str, Kept] = {}
+    lock: IssueLock | None = None
+    answers: dict[str, KeptResult] = {}
 
 
-class Ahead(Record):
+class UpcomingStep(Record):
     number: int
     type: str
     estimated_ms: int | None = None
 
 
-class Order(Record):
+class StepOrder(Record):
     """What an execution is told: the issue as it was when it was locked."""
 
     issue_id: str
@@ -81,14 +81,14 @@ class Result(Record):
     state: str
     next: int | None
     failed_step: int | None = None
-    ahead: Ahead | None = None
+    ahead: UpcomingStep | None = None
     facts: dict[str, Any] = {}
     blocker: str | None = None
     message: str | None = None
 
 
-def order_of(issue_id: str, issue: Issue, actor: str) -> Order:
-    return Order(
+def order_of(issue_id: str, issue: Issue, actor: str) -> StepOrder:
+    return StepOrder(
         issue_id=issue_id,
         title=issue.title,
         plan=issue.plan,
@@ -102,11 +102,11 @@ def order_of(issue_id: str, issue: Issue, actor: str) -> Order:
     )
 
 
-def ahead_of(step: Step | None) -> Ahead | None:
-    return None if step is None else Ahead(number=step.number, type=step.type, estimated_ms=step.estimated_ms)
+def ahead_of(step: Step | None) -> UpcomingStep | None:
+    return None if step is None else UpcomingStep(number=step.number, type=step.type, estimated_ms=step.estimated_ms)
 
 
-def done(plan: Plan, step: Step, order: Order, facts: dict[str, Any]) -> Result:
+def done(plan: LoopPlan, step: Step, order: StepOrder, facts: dict[str, Any]) -> Result:
     following = plan.after(step)
     is_held = following is None and step.to == HOLD
     return Result(
@@ -121,7 +121,7 @@ def done(plan: Plan, step: Step, order: Order, facts: dict[str, Any]) -> Result:
     )
 
 
-def failed(plan: Plan, step: Step, order: Order, code: str, message: str) -> Result:
+def failed(plan: LoopPlan, step: Step, order: StepOrder, code: str, message: str) -> Result:
     """A failure for good. Its remedy is the next step if it has one, else the same step."""
     following = plan.remedy if step.remedied and plan.remedy is not None else step
     return Result(
@@ -135,7 +135,7 @@ def failed(plan: Plan, step: Step, order: Order, code: str, message: str) -> Res
     )
 
 
-def blocked(order: Order, step: Step | None, code: str, message: str) -> Result:
+def blocked(order: StepOrder, step: Step | None, code: str, message: str) -> Result:
     return Result(
         status="blocked",
         loop_status="paused",
@@ -148,7 +148,7 @@ def blocked(order: Order, step: Step | None, code: str, message: str) -> Result:
     )
 
 
-def finished(order: Order) -> Result:
+def finished(order: StepOrder) -> Result:
     message = "the loop is completed; there is no further step"
     return Result(status="completed", loop_status="completed", state=order.state, next=None, message=message)
 
@@ -166,7 +166,7 @@ def settled(issue: Issue, result: Result | None, now: int) -> Issue:
     if result is None:
         return issue.model_copy(update=change)
     if result.status == "completed" and issue.lock is not None:
-        answer = Kept(run_id=issue.lock.run_id, until=now + KEPT_MS)
+        answer = KeptResult(run_id=issue.lock.run_id, until=now + KEPT_MS)
         change["answers"] = kept | dict.fromkeys(issue.lock.tags, answer)
     before = (issue.state, issue.next, issue.facts)
     after = (result.state, result.next, issue.facts | result.facts)

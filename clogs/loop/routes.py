@@ -4,26 +4,25 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from clogs.loop.refusals import REQUEST_ID, refused, request_id_of
-from clogs.loop.senders import actor_of
-from clogs.loop.shapes import (
+from clogs.loop.errors import REQUEST_ID, refused, request_id_of
+from clogs.loop.schemas import (
     EVENTS_V1,
     ISSUES_V1,
     RUNS_V1,
     ChangedFacts,
-    EventPage,
-    IssuePage,
+    EmptyRequest,
+    EventListQuery,
+    IssueListQuery,
     IssueShown,
     NewIssue,
-    Nothing,
-    Page,
+    RunListQuery,
     RunNextStep,
 )
-from clogs.loop.showing import step_of
+from clogs.loop.views import step_of
 from ocean import Incoming, Reply
 
 if TYPE_CHECKING:
-    from clogs.loop.running import Loop
+    from clogs.loop.api import Loop
 
 ISSUE = "/api/loop/issues/{issueId}"
 RUN = "/api/loop/runs/{runId}"
@@ -73,9 +72,9 @@ def _mount_issues(loop: "Loop") -> None:
         )
         return _issue(incoming, made, 201)
 
-    @route("GET", "/api/loop/issues", query=IssuePage, summary="List issues, newest first", **reads)
+    @route("GET", "/api/loop/issues", query=IssueListQuery, summary="List issues, newest first", **reads)
     async def list_issues(incoming: Incoming) -> Reply:
-        asked: IssuePage = incoming.query
+        asked: IssueListQuery = incoming.query
         found, cursor = await loop.list_issues(
             incoming.ocean,
             project=asked.project,
@@ -101,7 +100,7 @@ def _mount_changes(loop: "Loop") -> None:
         changed = await loop.note_facts(incoming.ocean, incoming.path["issueId"], incoming.body.facts, **_who(incoming))
         return _issue(incoming, changed)
 
-    @route("POST", ISSUE + "/resume", body=Nothing, summary="Go on with an issue that is on hold", **changes)
+    @route("POST", ISSUE + "/resume", body=EmptyRequest, summary="Go on with an issue that is on hold", **changes)
     async def resume(incoming: Incoming) -> Reply:
         return _issue(incoming, await loop.resume(incoming.ocean, incoming.path["issueId"], **_who(incoming)))
 
@@ -110,9 +109,9 @@ def _mount_runs(loop: "Loop") -> None:
     route = loop.issues.route
     reads: Any = {"access": "read", "session": "checked", "check": actor_of}
 
-    @route("GET", ISSUE + "/runs", query=Page, summary="The executions of an issue, newest first", **reads)
+    @route("GET", ISSUE + "/runs", query=RunListQuery, summary="The executions of an issue, newest first", **reads)
     async def list_runs(incoming: Incoming) -> Reply:
-        asked: Page = incoming.query
+        asked: RunListQuery = incoming.query
         found, cursor = await loop.list_runs(
             incoming.ocean,
             incoming.path["issueId"],
@@ -122,9 +121,11 @@ def _mount_runs(loop: "Loop") -> None:
         )
         return _told(incoming, RUNS_V1, {"runs": [each.wire() for each in found], "nextCursor": cursor})
 
-    @route("GET", ISSUE + "/events", query=EventPage, summary="What has happened to an issue, newest first", **reads)
+    @route(
+        "GET", ISSUE + "/events", query=EventListQuery, summary="What has happened to an issue, newest first", **reads
+    )
     async def list_events(incoming: Incoming) -> Reply:
-        asked: EventPage = incoming.query
+        asked: EventListQuery = incoming.query
         found = await loop.list_events(
             incoming.ocean,
             incoming.path["issueId"],
@@ -176,3 +177,21 @@ def _told(
     told = {name: value for name, value in said.items() if value is not None}
     body = {"schemaVersion": schema, "requestId": request_id} | told
     return Reply(body, status, {REQUEST_ID: request_id} | (headers or {}))
+
+
+SUB = "x-afu9-sub"
+ROLE = "sub:"
+"""A key with the role `sub:ann` may speak for ann, one with `sub:*` for anybody."""
+LONGEST = 256
+
+
+def actor_of(incoming: Incoming) -> str:
+    """Without keys, on the server's own machine, the header is all that is known, and so it is required."""
+    named, own = incoming.headers.get(SUB), incoming.access.actor
+    if named is None and own is not None:
+        return own
+    if named is None or not named.strip() or len(named) > LONGEST or not named.isprintable():
+        raise refused("UNAUTHORIZED", f"the header {SUB} says who asks; it is missing, or no name")
+    if own is not None and named != own and not {f"{ROLE}{named}", f"{ROLE}*"} & {*incoming.access.roles}:
+        raise refused("UNAUTHORIZED", f"this key may not speak for the actor that {SUB} names")
+    return named

@@ -8,39 +8,39 @@
 """
 
 from clogs.models.errors import ModelError
-from clogs.models.finding import EnvironmentModels, Finder, Models
 from clogs.models.messages import (
-    Answer,
     Ask,
-    End,
     Message,
     Model,
+    ModelAnswer,
+    ModelEnd,
+    ModelToolCall,
     Offer,
     Piece,
     Text,
-    ToolCall,
     Usage,
     whole_answer,
 )
-from clogs.models.offline import OfflineModel, Reply, Rule, by_rules, by_script, small_talk
+from clogs.models.offline import ModelReply, OfflineModel, Rule, by_rules, by_script, small_talk
+from clogs.models.registry import EnvironmentModels, Finder, Models
 
 __all__ = [
-    "Answer",
     "Ask",
-    "End",
     "EnvironmentModels",
     "Finder",
     "Message",
     "Model",
+    "ModelAnswer",
+    "ModelEnd",
     "ModelError",
+    "ModelReply",
+    "ModelToolCall",
     "Models",
     "Offer",
     "OfflineModel",
     "Piece",
-    "Reply",
     "Rule",
     "Text",
-    "ToolCall",
     "Usage",
     "by_rules",
     "by_script",

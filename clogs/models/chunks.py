@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clogs.models.errors import ModelError
-from clogs.models.messages import Ask, End, Message, Piece, Text, ToolCall, Usage
-from clogs.models.texts import clean, ends_in_half
+from clogs.models.messages import Ask, Message, ModelEnd, ModelToolCall, Piece, Text, Usage
 
 MOST_CALLS = 128
 
@@ -109,12 +108,12 @@ class Assembly:
         if any(not call.name for call in self._calls):
             raise _bad("a tool call without a name")
         calls = [
-            ToolCall(
+            ModelToolCall(
                 id=clean(call.id) or f"call_{place}", name=clean(call.name), arguments=clean(call.arguments) or "{}"
             )
             for place, call in enumerate(self._calls, 1)
         ]
-        return [*calls, End(reason=clean(self._reason), usage=self._usage)]
+        return [*calls, ModelEnd(reason=clean(self._reason), usage=self._usage)]
 
 
 def _usage(told: Any) -> Usage | None:
@@ -132,3 +131,15 @@ def _bad(what: str) -> ModelError:
 def _told(error: Any) -> ModelError:
     text = error.get("message") if isinstance(error, dict) else error
     return ModelError("broken_answer", f"the endpoint broke the answer off: {text}", is_passing=True)
+
+
+def clean(text: str) -> str:
+    """Without NUL; halves of a character that belong together are joined, and lone ones replaced."""
+    if text.isascii():
+        return text.replace("\x00", "")
+    return text.replace("\x00", "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def ends_in_half(text: str) -> bool:
+    """Endpoints may cut an answer within a character, and send its second half with the next chunk."""
+    return "\ud800" <= text[-1:] <= "\udbff"

@@ -1,6 +1,8 @@
 """A model behind any OpenAI-compatible endpoint: `POST {base_url}/chat/completions`, streamed."""
 
 import json
+import os
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -10,12 +12,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
-from clogs.models.chunks import Assembly, request_body
-from clogs.models.credentials import checked_reference, resolved
-from clogs.models.errors import ModelError
+from clogs.models.chunks import Assembly, clean, request_body
+from clogs.models.errors import ModelError, refusal
 from clogs.models.messages import Ask, Piece
-from clogs.models.refusals import refusal
-from clogs.models.texts import clean
 
 MOST_EVENT_BYTES = 1_048_576
 MOST_BODY_BYTES = 4 * 1_048_576
@@ -156,3 +155,23 @@ def _fit_to_keep(error: ModelError, secret: str) -> ModelError:
         after_ms=error.after_ms,
         details=error.details and {name: fit(told) for name, told in error.details.items()},
     )
+
+
+REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+PRINTABLE = re.compile(r"[\x21-\x7e]+")
+
+
+def checked_reference(reference: str) -> str:
+    if not REFERENCE.fullmatch(reference):
+        raise ValueError("a key is given as env:NAME, the variable that holds it; what was given is not shown")
+    return reference
+
+
+def resolved(reference: str) -> str:
+    name = reference.removeprefix("env:")
+    secret = os.environ.get(name, "").strip()
+    if not secret:
+        raise ModelError("no_credential", f"the environment has no {name}: set it to the endpoint's key")
+    if not PRINTABLE.fullmatch(secret):
+        raise ModelError("no_credential", f"{name} holds spaces or other characters that no key has: set it again")
+    return secret

@@ -1,5 +1,10 @@
 """What can go wrong with a model, and what a tick answers then."""
 
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ocean import ErrorInfo, Failed, Retry
@@ -32,3 +37,68 @@ class ModelError(Exception):
     def outcome(self) -> Retry | Failed:
         """What passes is tried again, when the model says or the run's policy does; the rest fails the run."""
         return Retry(self.info, after_ms=self.after_ms) if self.is_passing else Failed(self.info)
+
+
+PASSING = frozenset({408, 409, 425, 429})
+SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+MOST_AFTER_MS = 3_600_000
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """`headers` by their names in small letters."""
+    said, own_code = _said(body)
+    details = {"status": status} | ({"endpoint_code": own_code} if own_code else {})
+    told = f": {said}" if said else ""
+    if status == 429 and own_code in SPENT:
+        return ModelError("quota_spent", f"the endpoint's quota is spent{told}", details=details)
+    if status in PASSING or status >= 500:
+        code = "rate_limited" if status == 429 else "unavailable"
+        text = f"the endpoint answered {status}{told}"
+        return ModelError(code, text, is_passing=True, after_ms=after_ms(headers), details=details)
+    if status in (401, 403):
+        return ModelError("not_authorized", f"the endpoint takes no such key ({status}){told}", details=details)
+    return ModelError("refused", f"the endpoint refused the request ({status}){told}", details=details)
+
+
+def after_ms(headers: Mapping[str, str]) -> int | None:
+    """How long the endpoint asks to be left alone, at most an hour; a date counts from the answer's own."""
+    if (exact := _number(headers.get("retry-after-ms"))) is not None:
+        return _bounded(exact)
+    told = headers.get("retry-after", "").strip()
+    if (seconds := _number(told)) is not None:
+        return _bounded(seconds * 1000)
+    until, since = _date(told), _date(headers.get("date", ""))
+    return None if until is None or since is None else _bounded((until - since).total_seconds() * 1000)
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text.strip()) else None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return None if date.tzinfo is None else date
+
+
+def _bounded(ms: float) -> int:
+    return max(0, min(round(ms), MOST_AFTER_MS))
+
+
+def _said(body: bytes) -> tuple[str, str]:
+    """The message and the code in an error's body; whatever text it is, if it is not that."""
+    text = body.decode("utf-8", errors="replace")
+    try:
+        error: Any = json.loads(text)
+    except ValueError:
+        return _shown(text), ""
+    error = error.get("error", error) if isinstance(error, dict) else error
+    if not isinstance(error, dict):
+        return _shown(str(error)), ""
+    return _shown(str(error.get("message") or "")), _shown(str(error.get("code") or error.get("type") or ""))
+
+
+def _shown(text: str) -> str:
+    return re.sub(r"[\s\x00-\x1f\x7f]+", " ", text).strip()

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(_Frozen):
+class ModelToolCall(_Frozen):
     """A model asks for a tool. `arguments` is the text it wrote, which need not be JSON: `parsed` finds out."""
 
     id: str
@@ -39,7 +39,7 @@ class Message(_Frozen):
 
     role: Role
     content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ModelToolCall, ...] = ()
     tool_call_id: str | None = None
 
 
@@ -72,21 +72,21 @@ class Text(_Frozen):
     text: str
 
 
-class End(_Frozen):
+class ModelEnd(_Frozen):
     """The last piece: why the model stopped (`stop`, `length`, `tool_calls`, or the provider's own word)."""
 
     reason: str
     usage: Usage | None = None
 
 
-Piece = Text | ToolCall | End
+Piece = Text | ModelToolCall | ModelEnd
 
 
-class Answer(_Frozen):
+class ModelAnswer(_Frozen):
     """All the pieces of one answer."""
 
     text: str
-    tool_calls: tuple[ToolCall, ...]
+    tool_calls: tuple[ModelToolCall, ...]
     reason: str
     usage: Usage | None = None
 
@@ -96,7 +96,7 @@ class Answer(_Frozen):
 
 
 class Model(Protocol):
-    """Whoever can answer. The pieces are texts and tool calls, then one `End`; a failing answer raises `ModelError`.
+    """A source of answers: an iterator of texts and tool calls, then one `ModelEnd`. A failure raises `ModelError`.
 
     Leaving the context drops the rest of the answer and frees what it held.
     """
@@ -107,17 +107,21 @@ class Model(Protocol):
     def answer(self, ask: Ask) -> AbstractAsyncContextManager[AsyncIterator[Piece]]: ...
 
 
-async def whole_answer(model: Model, ask: Ask) -> Answer:
+async def whole_answer(model: Model, ask: Ask) -> ModelAnswer:
     """The answer when it is complete, for callers that do not stream; `model_dump()` makes it a step's result."""
     texts: list[str] = []
-    calls: list[ToolCall] = []
+    calls: list[ModelToolCall] = []
     async with model.answer(ask) as pieces:
         async for piece in pieces:
             match piece:
                 case Text():
                     texts.append(piece.text)
-                case ToolCall():
+                case ModelToolCall():
                     calls.append(piece)
-                case End():
-                    return Answer(text="".join(texts), tool_calls=tuple(calls), reason=piece.reason, usage=piece.usage)
+                case ModelEnd():
+                    return ModelAnswer(
+                        text="".join(texts), tool_calls=tuple(calls), reason=piece.reason, usage=piece.usage
+                    )
+                case _:
+                    assert_never(piece)
     raise ModelError("broken_answer", f"model {model.name!r} stopped without an end", is_passing=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clogs.models.errors import ModelError
-from clogs.models.messages import Ask, End, Message, Piece, Text, ToolCall, Usage
+from clogs.models.messages import Ask, Message, ModelEnd, ModelToolCall, Piece, Text, Usage
 
 WORD = re.compile(r"\s*\S+\s*")
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     """What to answer: words, then tool calls as (name, arguments). With `error`, it is raised after the words."""
 
     say: str = ""
@@ -27,16 +27,16 @@ class Rule:
     """If `pattern` is found in the last message, the reply; `{0}`, `{1}` … in its words are what was found."""
 
     pattern: str
-    reply: Reply = field(default_factory=Reply)
+    reply: ModelReply = field(default_factory=ModelReply)
 
 
-Replying = Callable[[Ask], Reply]
+Responder = Callable[[Ask], ModelReply]
 
 
-def by_rules(*rules: Rule, otherwise: Replying | None = None) -> Replying:
+def by_rules(*rules: Rule, otherwise: Responder | None = None) -> Responder:
     """The first rule that fits the last message; without one, `otherwise`, or the small talk below."""
 
-    def replying(ask: Ask) -> Reply:
+    def replying(ask: Ask) -> ModelReply:
         last = _last(ask).content
         for rule in rules:
             if found := re.search(rule.pattern, last, re.IGNORECASE):
@@ -46,28 +46,28 @@ def by_rules(*rules: Rule, otherwise: Replying | None = None) -> Replying:
     return replying
 
 
-def by_script(*replies: Reply) -> Replying:
+def by_script(*replies: ModelReply) -> Responder:
     """The n-th reply to an ask with n - 1 answers in it; after the last reply, that one for ever."""
     if not replies:
         raise ValueError("a script has at least one reply")
 
-    def replying(ask: Ask) -> Reply:
+    def replying(ask: Ask) -> ModelReply:
         answers = sum(message.role == "assistant" for message in ask.messages)
         return replies[min(answers, len(replies) - 1)]
 
     return replying
 
 
-def small_talk(ask: Ask) -> Reply:
+def small_talk(ask: Ask) -> ModelReply:
     """Enough to see a conversation work: it greets, and says back what it heard and how much it remembers."""
     last = _last(ask)
     if last.role == "tool":
-        return Reply(f"The tool answered: {last.content}")
+        return ModelReply(f"The tool answered: {last.content}")
     if re.match(r"\W*(hi|hello|hey)\b", last.content, re.IGNORECASE):
-        return Reply("Hello! I am the offline model. I need no network, and I say back what you tell me.")
+        return ModelReply("Hello! I am the offline model. I need no network, and I say back what you tell me.")
     earlier = sum(message.role == "user" for message in ask.messages) - 1
     remembered = f" I remember {earlier} earlier message{'s' if earlier != 1 else ''} of yours." if earlier > 0 else ""
-    return Reply(f"You said: {last.content}{remembered}")
+    return ModelReply(f"You said: {last.content}{remembered}")
 
 
 class OfflineModel:
@@ -75,7 +75,7 @@ class OfflineModel:
 
     def __init__(
         self,
-        replying: Replying = small_talk,
+        replying: Responder = small_talk,
         *,
         name: str = "offline",
         pause: Callable[[], Awaitable[object]] | None = None,
@@ -89,7 +89,7 @@ class OfflineModel:
         async with aclosing(self._pieces(ask, self._replying(ask))) as pieces:
             yield pieces
 
-    async def _pieces(self, ask: Ask, reply: Reply) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, ask: Ask, reply: ModelReply) -> AsyncGenerator[Piece, None]:
         for word in words(reply.say):
             if self._pause is not None:
                 await self._pause()
@@ -98,10 +98,10 @@ class OfflineModel:
             raise reply.error
         answers = sum(message.role == "assistant" for message in ask.messages)
         for place, (name, arguments) in enumerate(reply.calls, 1):
-            yield ToolCall(id=f"call_{answers + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
+            yield ModelToolCall(id=f"call_{answers + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
         heard = sum(len(words(message.content)) for message in ask.messages)
         usage = Usage(input_tokens=heard, output_tokens=len(words(reply.say)))
-        yield End(reason="tool_calls" if reply.calls else "stop", usage=usage)
+        yield ModelEnd(reason="tool_calls" if reply.calls else "stop", usage=usage)
 
 
 def words(text: str) -> list[str]:
@@ -113,8 +113,8 @@ def _last(ask: Ask) -> Message:
     return ask.messages[-1] if ask.messages else Message(role="user")
 
 
-def _filled(reply: Reply, found: Sequence[str]) -> Reply:
-    return Reply(
+def _filled(reply: ModelReply, found: Sequence[str]) -> ModelReply:
+    return ModelReply(
         _fill(reply.say, found), [(name, _fill(dict(given), found)) for name, given in reply.calls], reply.error
     )
 

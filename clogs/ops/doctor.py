@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from clogs.ops.matrix import Pattern, matches
-from clogs.ops.operations import Ops
+from clogs.ops.api import Ops
+from clogs.ops.patterns import Pattern, matches
+from clogs.ops.policies import auto_approve_of, patterns_of
 from clogs.ops.records import EVENTS, MISSIONS, POLICY, PROPOSALS, REACTIONS, STEPS, Row
-from clogs.ops.rules import auto_approve_of, patterns_of
-from clogs.ops.templates import RISKS, risk_of, step_kinds
+from clogs.ops.validation import RISKS, risk_of, step_kinds
 
 MOST_LOOKED_AT = 200
 LATE_MS = 10 * 60_000
@@ -18,7 +18,7 @@ OWN_TYPES = ("step:", "mission:", "proposal:")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class OpsFinding:
     """`advice` is empty if all is well."""
 
     code: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 Found = tuple[str, str] | None
-Check = Callable[["Patient"], Awaitable[Found]]
+Check = Callable[["DoctorContext"], Awaitable[Found]]
 CHECKS: list[tuple[str, str, Check]] = []
 
 
@@ -44,18 +44,18 @@ def check(code: str, name: str) -> Callable[[Check], Check]:
     return register
 
 
-async def examine(ops: Ops) -> list[Finding]:
+async def examine(ops: Ops) -> list[OpsFinding]:
     """All ten, in order. Only reads."""
-    patient = Patient(ops, await ops.call(POLICY, "values"))
+    patient = DoctorContext(ops, await ops.call(POLICY, "values"))
     findings = []
     for code, name, function in CHECKS:
         found = await function(patient)
-        findings.append(Finding(code, name, *found) if found else Finding(code, name))
+        findings.append(OpsFinding(code, name, *found) if found else OpsFinding(code, name))
     return findings
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class DoctorContext:
     ops: Ops
     policies: dict[str, Any]
 
@@ -75,7 +75,7 @@ class Patient:
 
 
 @check("OPS_001", "Reaction Pattern Matching Failed")
-async def patterns_match(patient: Patient) -> Found:
+async def patterns_match(patient: DoctorContext) -> Found:
     events = [row for _, _, row in await patient.stored(EVENTS, processed=True) if row and not row["is_own"]]
     idle = [p for p in patterns_of(patient.policies) if p.enabled and not any(_is_meant(p, row) for row in events)]
     if not events or not idle:
@@ -90,7 +90,7 @@ def _is_meant(pattern: Pattern, event: Row) -> bool:
 
 
 @check("OPS_002", "Template Rendering Failed")
-async def templates_render(patient: Patient) -> Found:
+async def templates_render(patient: DoctorContext) -> Found:
     reactions = [row["payload"] for _, _, row in await patient.stored(REACTIONS) if row]
     for payload in reactions:
         if "error" in payload:
@@ -102,7 +102,7 @@ async def templates_render(patient: Patient) -> Found:
 
 
 @check("OPS_003", "Auto-Approval Rejected")
-async def approvals_happen(patient: Patient) -> Found:
+async def approvals_happen(patient: DoctorContext) -> Found:
     waiting = [(id, row) for id, _, row in await patient.stored(PROPOSALS, state="pending") if row]
     mild = [(id, row) for id, row in waiting if risk_of(row["template"]) != "high"]
     if not mild:
@@ -126,7 +126,7 @@ def _why_not(row: Row) -> str:
 
 
 @check("OPS_004", "Lease Expiration Loop")
-async def leases_hold(patient: Patient) -> Found:
+async def leases_hold(patient: DoctorContext) -> Found:
     steps = [
         (id, row)
         for state in ("queued", "running")
@@ -141,7 +141,7 @@ async def leases_hold(patient: Patient) -> Found:
 
 
 @check("OPS_005", "Stale Step Detection")
-async def steps_progress(patient: Patient) -> Found:
+async def steps_progress(patient: DoctorContext) -> Found:
     limit = patient.now - patient.ops.settings.stale_step_minutes * 60_000
     running = await patient.stored(STEPS, is_oldest=True, state="running")
     stale = [id for id, _, row in running if row and row["renewed_at"] < limit]
@@ -152,14 +152,14 @@ async def steps_progress(patient: Patient) -> Found:
 
 
 @check("OPS_006", "Proposal Cap Blocking")
-async def caps_leave_room(patient: Patient) -> Found:
+async def caps_leave_room(patient: DoctorContext) -> Found:
     sources = (None, "api", "trigger", "reaction", "manual")
     refused = [reason for source in sources if (reason := await patient.ops.call(PROPOSALS, "gate", source))]
     return (refused[0], "raise the limit in proposal_caps, or wait for midnight UTC") if refused else None
 
 
 @check("OPS_007", "Mission Finalization Stuck")
-async def missions_end(patient: Patient) -> Found:
+async def missions_end(patient: DoctorContext) -> Found:
     for state in ("approved", "running"):
         for id, _, row in await patient.stored(MISSIONS, is_oldest=True, state=state):
             if not row or "steps" not in row:
@@ -172,7 +172,7 @@ async def missions_end(patient: Patient) -> Found:
 
 
 @check("OPS_008", "Dedupe Key Collision")
-async def keys_are_unique(patient: Patient) -> Found:
+async def keys_are_unique(patient: DoctorContext) -> Found:
     times, last, after = 0, None, 0
     while page := await patient.ops.ocean.read_events(
         session_id=patient.ops.settings.project, types=["proposal.collided"], after=after, limit=MOST_LOOKED_AT
@@ -185,7 +185,7 @@ async def keys_are_unique(patient: Patient) -> Found:
 
 
 @check("OPS_009", "Reaction Queue Buildup")
-async def reactions_are_processed(patient: Patient) -> Found:
+async def reactions_are_processed(patient: DoctorContext) -> Found:
     late = [id for id, age, _ in await patient.stored(REACTIONS, is_oldest=True, state="queued") if age > LATE_MS]
     return (
         (f"{len(late)} reactions are queued for over 10 minutes", "nobody pokes: call the heartbeat") if late else None
@@ -193,7 +193,7 @@ async def reactions_are_processed(patient: Patient) -> Found:
 
 
 @check("OPS_010", "Event Processing Backlog")
-async def events_are_processed(patient: Patient) -> Found:
+async def events_are_processed(patient: DoctorContext) -> Found:
     late = [id for id, age, _ in await patient.stored(EVENTS, is_oldest=True, processed=False) if age > LATE_MS]
     if late:
         return f"{len(late)} events wait for over 10 minutes", "nobody pokes: call the heartbeat"

@@ -4,10 +4,22 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from clogs.ops.matrix import Pattern, TooMuch, matches, rendered
-from clogs.ops.records import EVENTS, MISSIONS, POLICY, REACTIONS, Row, count, new_event, record_clog, state_of
-from clogs.ops.refusals import NO_SUCH_REFERENCE
-from clogs.ops.rules import patterns_of
+from clogs.ops.errors import BAD_TEMPLATE, NO_SUCH_REFERENCE, violates
+from clogs.ops.heartbeat import count
+from clogs.ops.patterns import Pattern, RenderedTooLarge, matches, rendered, unfilled
+from clogs.ops.policies import patterns_of
+from clogs.ops.records import (
+    EVENTS,
+    MISSIONS,
+    POLICY,
+    PROPOSALS,
+    REACTIONS,
+    Row,
+    new_event,
+    record_clog,
+    state_of,
+)
+from clogs.ops.validation import proposed
 from ocean import Clog, Done, Outcome, Refuse, Tick
 
 Chance = Callable[[str], float]
@@ -63,7 +75,7 @@ async def _react(tick: Tick, pattern: Pattern, event: Row) -> None:
         payload["proposal_template"] = rendered(pattern.template, seen)
         if pattern.dedupe_key is not None:
             payload["dedupe_key"] = rendered(pattern.dedupe_key, seen)
-    except TooMuch as error:
+    except RenderedTooLarge as error:
         payload["error"] = str(error)
     row = {"event_id": tick.run_id, "status": "queued", "payload": payload, "created_at": tick.now}
     attributes = {"state": "queued", "event_id": tick.run_id, "pattern_id": pattern.id}
@@ -89,3 +101,30 @@ async def insert(tick: Tick, given: list[Row]) -> list[str]:
         made = new_event(event["type"], event["data"], event["mission_id"], event["dedupe_key"])
         ids.append(await tick.create_run(clog_id=EVENTS, dedupe_key=event["dedupe_key"], **made))
     return ids
+
+
+reactions = record_clog(REACTIONS)
+
+
+@reactions.on_advance
+async def advance(tick: Tick) -> Outcome:
+    row, _ = await state_of(tick)
+    payload = dict(row["payload"])
+    try:
+        if "error" in payload:
+            raise violates(payload["error"])
+        asked = proposed(payload.get("dedupe_key"), payload["proposal_source"], payload["proposal_template"])
+        made = await tick.call(PROPOSALS, "create", asked)
+    except Refuse as refusal:
+        status = "failed"
+        payload |= {"error": refusal.message, "code": BAD_TEMPLATE}
+    else:
+        status = "done"
+        payload["result"] = {name: made[name] for name in ("proposal_id", "status", "reason") if name in made}
+        await count(tick, "created", int(made["is_new"]))
+    if left := unfilled(payload["proposal_template"]):
+        payload["unfilled"] = left
+    await count(tick, "processed")
+    await tick.write(run={**row, "status": status, "payload": payload, "updated_at": tick.now})
+    await tick.set_attributes(state=status)
+    return Done({"status": status})

@@ -1,6 +1,6 @@
 """Executors: what a worker does with a step. `noop`, `http` and `shell-allowlist` are here; others register by name.
 
-An executor is a function of an Ocean and a `Task`. What it returns is the step's result; `StepFailed` reports a
+An executor is a function of an Ocean and a `Task`. What it returns is the step's result; `OpsStepFailed` reports a
 failure. It may be called again for the same step after a crash, always under the same `idempotency_key`.
 """
 
@@ -25,7 +25,7 @@ MOST_SECONDS = 3_600
 PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-class StepFailed(Exception):
+class OpsStepFailed(Exception):
     """The step was done and did not succeed; `result` is what there is of one."""
 
     def __init__(self, message: str, result: Any = None) -> None:
@@ -62,7 +62,7 @@ async def http(ocean: Ocean, task: Task) -> Any:
         body = json.dumps(params["json"])
         headers.setdefault("Content-Type", "application/json")
     if body is not None and not isinstance(body, str):
-        raise StepFailed("params.body is a text; send other JSON as params.json")
+        raise OpsStepFailed("params.body is a text; send other JSON as params.json")
     try:
         answer = await ocean.fetch(
             str(params.get("url")),
@@ -72,10 +72,10 @@ async def http(ocean: Ocean, task: Task) -> Any:
             timeout_ms=_seconds(params.get("timeout_seconds", 30)) * 1_000,
         )
     except FetchRefused as error:
-        raise StepFailed(error.message) from None
+        raise OpsStepFailed(error.message) from None
     said = {"status": answer.status, "body": _said(answer)}
     if answer.status >= 400:
-        raise StepFailed(f"the server answered {answer.status}", said)
+        raise OpsStepFailed(f"the server answered {answer.status}", said)
     return said
 
 
@@ -98,11 +98,11 @@ def shell_allowlist(programs: Sequence[str]) -> Executor:
         command, args = params.get("command"), params.get("args", [])
         if command not in allowed:
             listed = ", ".join(sorted(allowed)) or "nothing"
-            raise StepFailed(f"{command!r} is not on the list of OPS_SHELL_ALLOWLIST, which has {listed}")
+            raise OpsStepFailed(f"{command!r} is not on the list of OPS_SHELL_ALLOWLIST, which has {listed}")
         if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
-            raise StepFailed("params.args is a list of texts")
+            raise OpsStepFailed("params.args is a list of texts")
         if sum(len(arg.encode()) for arg in args) > MOST_ARGUMENT_BYTES:
-            raise StepFailed(f"params.args is over {MOST_ARGUMENT_BYTES} bytes")
+            raise OpsStepFailed(f"params.args is over {MOST_ARGUMENT_BYTES} bytes")
         seconds = _seconds(params.get("timeout_seconds", 300))
         return await _run(ocean, [command, *args], seconds, task.idempotency_key)
 
@@ -115,7 +115,7 @@ async def _run(ocean: Ocean, command: list[str], seconds: int, key: str) -> Any:
     try:
         process = await anyio.open_process(command, env=environment, stdin=DEVNULL, start_new_session=True)
     except OSError as error:
-        raise StepFailed(f"{command[0]} cannot be started: {error.strerror}") from None
+        raise OpsStepFailed(f"{command[0]} cannot be started: {error.strerror}") from None
     out, err = bytearray(), bytearray()
     with anyio.CancelScope() as limit:
         cancel = ocean.clock.call_later(seconds * 1_000, limit.cancel)
@@ -131,9 +131,9 @@ async def _run(ocean: Ocean, command: list[str], seconds: int, key: str) -> Any:
                 await _end(process)
     said = {"exit_code": process.returncode, "stdout": _text(out), "stderr": _text(err)}
     if limit.cancelled_caught:
-        raise StepFailed(f"{command[0]} took longer than {seconds} seconds and was stopped", said)
+        raise OpsStepFailed(f"{command[0]} took longer than {seconds} seconds and was stopped", said)
     if process.returncode:
-        raise StepFailed(f"{command[0]} ended with exit code {process.returncode}", said)
+        raise OpsStepFailed(f"{command[0]} ended with exit code {process.returncode}", said)
     return said
 
 
@@ -153,19 +153,19 @@ async def _end(process: Process) -> None:
 def _known(params: Row, *names: str) -> Row:
     for name in params:
         if name not in names:
-            raise StepFailed(f"params has no {name!r}; it has {', '.join(names)}")
+            raise OpsStepFailed(f"params has no {name!r}; it has {', '.join(names)}")
     return params
 
 
 def _texts(value: Any, name: str) -> Mapping[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise StepFailed(f"params.{name} is an object of texts")
+        raise OpsStepFailed(f"params.{name} is an object of texts")
     return value
 
 
 def _seconds(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SECONDS:
-        raise StepFailed(f"params.timeout_seconds is a whole number from 1 to {MOST_SECONDS}")
+        raise OpsStepFailed(f"params.timeout_seconds is a whole number from 1 to {MOST_SECONDS}")
     return value
 
 

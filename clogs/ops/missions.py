@@ -3,9 +3,9 @@
 import uuid
 from typing import Any
 
+from clogs.ops.policies import worker_policy_of
 from clogs.ops.records import MISSIONS, STEPS, Row, publish, record_clog, state_of
-from clogs.ops.rules import worker_policy_of
-from clogs.ops.templates import executor_of
+from clogs.ops.validation import executor_of
 from ocean import Done, Failed, Ok, Outcome, Tick
 
 KEPT_OPEN_MS = 30 * 86_400_000

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from clogs.ops.columns import TABLES
-from clogs.ops.listing import shown
+from clogs.ops.errors import not_found, wrong
+from clogs.ops.queries import shown
 from clogs.ops.records import STEPS, Row
-from clogs.ops.refusals import not_found, wrong
 from clogs.ops.settings import OpsSettings
+from clogs.ops.tables import TABLES
 from ocean import Caller, Ocean, RunInfo
 
 MOST_ROUNDS = 4

@@ -3,11 +3,18 @@
 import uuid
 from typing import Any
 
-from clogs.ops.policy import snapshot
+from clogs.ops.errors import not_now, wrong
+from clogs.ops.policies import (
+    CAP_REACHED,
+    ProposalCaps,
+    auto_approve_of,
+    caps_of,
+    is_auto_approvable,
+    snapshot,
+    voting_of,
+)
 from clogs.ops.records import MISSIONS, POLICY, PROPOSALS, Row, publish, record_clog, state_of
-from clogs.ops.refusals import not_now, wrong
-from clogs.ops.rules import CAP_REACHED, ProposalCaps, auto_approve_of, caps_of, is_auto_approvable, voting_of
-from clogs.ops.templates import risk_of
+from clogs.ops.validation import risk_of
 from ocean import Done, Ok, Outcome, Refuse, Tick
 
 DAY_MS = 86_400_000
@@ -32,7 +39,7 @@ async def create(tick: Tick, payload: Row) -> Row:
     reason = None
     try:
         await tick.call(PROPOSALS, "take_its_place", source)
-    except Capped as capped:
+    except CapReached as capped:
         reason = str(capped)
     is_approved = reason is None and is_auto_approvable(auto_approve_of(policies), template)
     status = "rejected" if reason else "auto_approved" if is_approved else "pending"
@@ -63,10 +70,10 @@ async def take_its_place(tick: Tick, source: str) -> None:
     """A call of its own: if one cap refuses, what was taken of the other is not taken."""
     reason = await _refused(tick, caps_of(await tick.call(POLICY, "values")), source, 1)
     if reason is not None:
-        raise Capped(reason)
+        raise CapReached(reason)
 
 
-class Capped(Exception):
+class CapReached(Exception):
     """There is no room for another proposal today."""
 
 

@@ -12,9 +12,6 @@ POLICY, PROPOSALS, MISSIONS, STEPS = "ops-policy", "ops-proposals", "ops-mission
 ATTEMPTS, EVENTS, REACTIONS, DEAD_LETTERS = "ops-attempts", "ops-events", "ops-reactions", "ops-dead-letters"
 HEART = "ops-heart"
 
-TOTALS = ("events", "queued", "processed", "created", "requeued", "failed", "stale")
-"""What is counted, by whoever does it."""
-
 Row = dict[str, Any]
 
 
@@ -40,16 +37,6 @@ async def keep(tick: Tick) -> Outcome:
     row, _ = await state_of(tick)
     await tick.write(run=row)
     return Done()
-
-
-async def count(tick: Tick, what: str, n: int = 1) -> None:
-    """Add to a total, with this commit."""
-    if n:
-        await tick.take(total_key(tick.session_id, what), n)
-
-
-def total_key(project: str, what: str) -> str:
-    return f"ops:{project}:total:{what}"
 
 
 async def publish(tick: Tick, type: str, data: Row, mission_id: str | None = None, *, is_own: bool = False) -> str:

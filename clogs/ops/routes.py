@@ -1,82 +1,37 @@
 """The routes of the Ops-Loop, with the paths, bodies and error shape of its contract."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from clogs.ops.columns import TABLE_NAMES
-from clogs.ops.operations import Ops
-from clogs.ops.refusals import NO_FUNCTION, WRONG_PARAMETER, wrong
+from clogs.ops.api import Ops
+from clogs.ops.doctor import OpsFinding, examine
+from clogs.ops.errors import NO_FUNCTION, WRONG_PARAMETER, wrong
+from clogs.ops.schemas import (
+    ClaimBody,
+    CompleteBody,
+    DecisionBody,
+    EmptyBody,
+    GateBody,
+    MissionIdBody,
+    ProposalBody,
+    ProposalIdBody,
+    RenewBody,
+    StaleStepsBody,
+    TemplateBody,
+    VoteBody,
+)
 from clogs.ops.settings import OpsSettings
-from ocean import Clog, Incoming, KeyIsLimited, OceanError, Refuse, Reply
+from clogs.ops.tables import TABLE_NAMES
+from clogs.ops.worker import Worker
+from ocean import Clog, CommandAnswer, Incoming, KeyIsLimited, Ocean, OceanError, Refuse, Reply
 
 ROOT = "/api/ops"
 NEXT_CURSOR = "Ocean-Next-Cursor"
 MOST_AT_ONCE = 100
 UNKNOWN_TABLE = "ops_{other}"
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Nothing(_Body):
-    pass
-
-
-class NewProposal(_Body):
-    p_dedupe_key: Any = None
-    p_source: Any = None
-    p_template: Any = None
-
-
-class Gated(_Body):
-    p_template: Any = None
-    p_source: str | None = None
-
-
-class OfTemplate(_Body):
-    p_template: Any = None
-
-
-class OfProposal(_Body):
-    p_proposal_id: str
-
-
-class OfMission(_Body):
-    p_mission_id: str
-
-
-class Stale(_Body):
-    p_threshold_minutes: Any = None
-
-
-class Claim(_Body):
-    p_lease_minutes: Any = None
-    p_executor: str | list[str] | None = None
-    p_worker_id: str | None = None
-
-
-class Decision(_Body):
-    reason: str | None = None
-
-
-class Vote(_Body):
-    vote: str
-    role: str | None = None
-
-
-class Renewal(_Body):
-    lease_id: str
-    lease_minutes: Any = None
-
-
-class Report(_Body):
-    lease_id: str
-    status: str
-    result: Any = None
-    last_error: str | None = None
 
 
 def errors(refusal: OceanError, incoming: Incoming) -> Reply:
@@ -109,14 +64,14 @@ def route_clog(settings: OpsSettings) -> Clog:
     return front
 
 
-Asking = Callable[[Incoming], Ops]
+OpsFactory = Callable[[Incoming], Ops]
 
 
-def _functions(front: Clog, ops: Asking) -> None:
+def _functions(front: Clog, ops: OpsFactory) -> None:
     def rpc(name: str, access: Any, body: type[BaseModel], keyed: bool = False) -> Callable[[Any], Any]:
         return front.route("POST", f"{ROOT}/rpc/{name}", access=access, session="checked", body=body, keyed=keyed)
 
-    @rpc("ops_create_proposal_and_maybe_autoapprove", "signal", NewProposal, keyed=True)
+    @rpc("ops_create_proposal_and_maybe_autoapprove", "signal", ProposalBody, keyed=True)
     async def create(incoming: Incoming) -> Any:
         given = incoming.body
         return await ops(incoming).ops_create_proposal_and_maybe_autoapprove(
@@ -131,15 +86,15 @@ def _functions(front: Clog, ops: Asking) -> None:
 
         rpc(name, access, body)(called)
 
-    plain("ops_gate_proposal", "read", Gated)
-    plain("ops_is_auto_approvable", "read", OfTemplate)
-    plain("ops_extract_step_kinds", "read", OfTemplate)
-    plain("ops_create_mission_from_proposal", "signal", OfProposal)
-    plain("ops_maybe_finalize_mission", "advance", OfMission)
-    plain("ops_recover_stale_steps", "advance", Stale)
-    plain("ops_recover_expired_leases", "advance", Nothing)
+    plain("ops_gate_proposal", "read", GateBody)
+    plain("ops_is_auto_approvable", "read", TemplateBody)
+    plain("ops_extract_step_kinds", "read", TemplateBody)
+    plain("ops_create_mission_from_proposal", "signal", ProposalIdBody)
+    plain("ops_maybe_finalize_mission", "advance", MissionIdBody)
+    plain("ops_recover_stale_steps", "advance", StaleStepsBody)
+    plain("ops_recover_expired_leases", "advance", EmptyBody)
 
-    @rpc("ops_claim_next_step", "work", Claim)
+    @rpc("ops_claim_next_step", "work", ClaimBody)
     async def claim(incoming: Incoming) -> Any:
         given = incoming.body
         worker = given.p_worker_id or incoming.caller.actor or "worker"
@@ -150,12 +105,12 @@ def _functions(front: Clog, ops: Asking) -> None:
         name = incoming.path["name"]
         raise Refuse(f"function {name} does not exist", code=NO_FUNCTION, http_status=404)
 
-    @front.route("POST", f"{ROOT}/heartbeat", access="advance", session="checked", body=Nothing)
+    @front.route("POST", f"{ROOT}/heartbeat", access="advance", session="checked", body=EmptyBody)
     async def heartbeat(incoming: Incoming) -> Any:
         return await ops(incoming).heartbeat()
 
 
-def _tables(front: Clog, ops: Asking) -> None:
+def _tables(front: Clog, ops: OpsFactory) -> None:
     def listed(table: str) -> None:
         @front.route("GET", f"{ROOT}/{table}", access="read", session="checked")
         async def rows(incoming: Incoming) -> Reply:
@@ -199,23 +154,23 @@ def _change(given: dict[str, Any]) -> dict[str, Any]:
     return {"key": given["key"], "value": given["value"], "version": version}
 
 
-def _decisions(front: Clog, ops: Asking) -> None:
+def _decisions(front: Clog, ops: OpsFactory) -> None:
     proposal = f"{ROOT}/ops_mission_proposals/{{id}}"
 
-    @front.route("POST", f"{proposal}/approve", access="admin", session="checked", body=Decision, keyed=True)
+    @front.route("POST", f"{proposal}/approve", access="admin", session="checked", body=DecisionBody, keyed=True)
     async def approve(incoming: Incoming) -> Any:
         return await ops(incoming).approve(incoming.path["id"], incoming.body.reason, **_by(incoming))
 
-    @front.route("POST", f"{proposal}/reject", access="admin", session="checked", body=Decision, keyed=True)
+    @front.route("POST", f"{proposal}/reject", access="admin", session="checked", body=DecisionBody, keyed=True)
     async def reject(incoming: Incoming) -> Any:
         return await ops(incoming).reject(incoming.path["id"], incoming.body.reason, **_by(incoming))
 
-    @front.route("POST", f"{proposal}/vote", access="signal", session="checked", body=Vote, keyed=True)
+    @front.route("POST", f"{proposal}/vote", access="signal", session="checked", body=VoteBody, keyed=True)
     async def vote(incoming: Incoming) -> Any:
         return await ops(incoming).vote(incoming.path["id"], incoming.body.vote, incoming.body.role, **_by(incoming))
 
     @front.route(
-        "POST", f"{ROOT}/ops_step_dead_letters/{{id}}/redrive", access="admin", session="checked", body=Nothing,
+        "POST", f"{ROOT}/ops_step_dead_letters/{{id}}/redrive", access="admin", session="checked", body=EmptyBody,
         keyed=True,
     )  # fmt: skip
     async def redrive(incoming: Incoming) -> Any:
@@ -226,16 +181,46 @@ def _by(incoming: Incoming) -> dict[str, Any]:
     return {"caller": incoming.caller, "request_key": incoming.request_key}
 
 
-def _leases(front: Clog, ops: Asking) -> None:
+def _leases(front: Clog, ops: OpsFactory) -> None:
     step = f"{ROOT}/ops_mission_steps/{{id}}"
 
-    @front.route("POST", f"{step}/renew", access="work", session="checked", body=Renewal)
+    @front.route("POST", f"{step}/renew", access="work", session="checked", body=RenewBody)
     async def renew(incoming: Incoming) -> Any:
         return await ops(incoming).renew(incoming.path["id"], incoming.body.lease_id, incoming.body.lease_minutes)
 
-    @front.route("POST", f"{step}/complete", access="work", session="checked", body=Report)
+    @front.route("POST", f"{step}/complete", access="work", session="checked", body=CompleteBody)
     async def complete(incoming: Incoming) -> Any:
         given = incoming.body
         return await ops(incoming).complete(
             incoming.path["id"], given.lease_id, given.status, given.result, given.last_error
         )
+
+
+def add_commands(front: Clog, settings: OpsSettings) -> None:
+    @front.command
+    async def doctor(ocean: Ocean) -> CommandAnswer:
+        """Look for the ten OPS_ codes."""
+        findings = await examine(Ops(ocean, settings))
+        is_good = all(found.is_good for found in findings)
+        told = [{**asdict(found), "ok": found.is_good, "advice": found.advice or None} for found in findings]
+        return CommandAnswer("\n".join(map(_line, findings)), {"ok": is_good, "checks": told}, is_good)
+
+    @front.command
+    async def heartbeat(ocean: Ocean) -> CommandAnswer:
+        """What `POST /api/ops/heartbeat` does, for cron where there is no server."""
+        beat = await Ops(ocean, settings).heartbeat()
+        return CommandAnswer("\n".join(f"{name} {value}" for name, value in beat.items()), beat)
+
+    @front.command
+    async def work(ocean: Ocean) -> CommandAnswer:
+        """Do the steps of the shipped executors until there is none left to claim."""
+        worker, done = Worker(Ops(ocean, settings), worker_id=ocean.instance_id), 0
+        while await worker.work_once():
+            done += 1
+        return CommandAnswer(f"{done} steps done", {"done": done})
+
+
+def _line(found: OpsFinding) -> str:
+    mark = "ok" if found.is_good else "NO"
+    line = f"{mark}  {found.code} {found.name}: {found.said}"
+    return line if found.is_good else f"{line}\n    -> {found.advice}"

@@ -6,18 +6,18 @@ comes to the step as an input, and the step decides whether there is another.
 
 from typing import Any
 
+from clogs.ops.errors import not_now
+from clogs.ops.heartbeat import count
 from clogs.ops.records import (
     ATTEMPTS,
     DEAD_LETTERS,
     STEPS,
     Row,
-    count,
     keep,
     publish,
     record_clog,
     state_of,
 )
-from clogs.ops.refusals import not_now
 from ocean import Done, Ok, Outcome, RetryPolicy, Tick
 
 LAPSED = "crashed"

@@ -19,13 +19,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clogs.models import Ask, EnvironmentModels, Finder, ModelError
-from clogs.models.aloud import Thought, think_aloud
-from clogs.research.inquiries import (
+from clogs.models.streaming import StreamedAnswer, stream_answer
+from clogs.research.records import (
     MOST_REPORT,
     ROW_BYTES,
-    Inquiry,
     Question,
-    Settings,
+    ResearchSettings,
+    ResearchState,
     answer_ask,
     lanes,
     plan_ask,
@@ -36,12 +36,12 @@ from clogs.research.inquiries import (
 )
 from ocean import Clog, Continue, Done, Failed, Key, Ok, Outcome, Tick
 
-__all__ = ["Settings", "make_research", "research"]
+__all__ = ["ResearchSettings", "make_research", "research"]
 
 OVER = "research.time"
 
 
-class Task(BaseModel):
+class QuestionInput(BaseModel):
     """What a question's run is created with; an agent's takes the same."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,12 +55,12 @@ def make_research(models: Finder, clog_id: str = "research", *, worker: str | No
 
     A worker is created with `{"task": …}` and perhaps a `model`, and ends with `{"answer": …}`, as an agent does.
     """
-    clog = Clog(clog_id, run_state=Inquiry, inputs="all", tick_ms=600_000)
+    clog = Clog(clog_id, run_state=ResearchState, inputs="all", tick_ms=600_000)
     asked = worker or f"{clog_id}-question"
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
-        inquiry: Inquiry | None = (await tick.read(run=True)).run
+        inquiry: ResearchState | None = (await tick.read(run=True)).run
         try:
             if inquiry is None:
                 return await _planned(tick, models, asked)
@@ -87,7 +87,7 @@ def _answering(models: Finder, clog_id: str) -> Clog:
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
         try:
-            task = Task.model_validate(tick.input)
+            task = QuestionInput.model_validate(tick.input)
             thought = await _asked(tick, models, task.model, "answer", lambda key: answer_ask(task.task, key))
         except ValidationError as error:
             return Failed({"code": "bad_settings", "message": _first(error)})
@@ -99,7 +99,7 @@ def _answering(models: Finder, clog_id: str) -> Clog:
 
 
 async def _planned(tick: Tick, models: Finder, worker: str) -> Outcome:
-    settings = Settings.model_validate(tick.input)
+    settings = ResearchSettings.model_validate(tick.input)
     if settings.model is not None:
         models.find(settings.model)
     questions = settings.questions
@@ -111,7 +111,7 @@ async def _planned(tick: Tick, models: Finder, worker: str) -> Outcome:
             {"code": "no_questions", "message": "the model named no questions; give them, or say the topic better"}
         )
     made = await _fanned_out(tick, settings, questions, worker)
-    await tick.write(run=Inquiry(settings=settings, questions=made))
+    await tick.write(run=ResearchState(settings=settings, questions=made))
     await tick.emit(
         "research.planned", {"questions": [each.model_dump(include={"question", "run_id"}) for each in made]}
     )
@@ -120,7 +120,7 @@ async def _planned(tick: Tick, models: Finder, worker: str) -> Outcome:
     return Ok()
 
 
-async def _fanned_out(tick: Tick, settings: Settings, questions: list[str], worker: str) -> list[Question]:
+async def _fanned_out(tick: Tick, settings: ResearchSettings, questions: list[str], worker: str) -> list[Question]:
     """A child for each question. Those of one lane share a key for their life: the lanes are the width."""
     made: list[Question] = []
     shared = [Key(settings.shared_key)] if settings.shared_key else []
@@ -137,7 +137,7 @@ async def _fanned_out(tick: Tick, settings: Settings, questions: list[str], work
     return made
 
 
-async def _taken_in(tick: Tick, inquiry: Inquiry) -> None:
+async def _taken_in(tick: Tick, inquiry: ResearchState) -> None:
     for each in tick.inputs:
         if each.kind == "child":
             await _joined(tick, inquiry, each.body)
@@ -149,7 +149,7 @@ async def _taken_in(tick: Tick, inquiry: Inquiry) -> None:
             await tick.emit("research.refused", {"code": "bad_message", "message": 'a signal is {"finish": true}'})
 
 
-async def _joined(tick: Tick, inquiry: Inquiry, end: dict[str, Any]) -> None:
+async def _joined(tick: Tick, inquiry: ResearchState, end: dict[str, Any]) -> None:
     found = inquiry.find(end["run_id"])
     if found is None or not found[1].is_open:
         return
@@ -159,13 +159,13 @@ async def _joined(tick: Tick, inquiry: Inquiry, end: dict[str, Any]) -> None:
     await tick.emit("research.answered", told)
 
 
-async def _closed(tick: Tick, inquiry: Inquiry, reason: str) -> None:
+async def _closed(tick: Tick, inquiry: ResearchState, reason: str) -> None:
     if not inquiry.is_complete:
         inquiry.is_closing = True
         await tick.emit("research.closing", {"reason": reason})
 
 
-async def _reported(tick: Tick, models: Finder, inquiry: Inquiry) -> Outcome:
+async def _reported(tick: Tick, models: Finder, inquiry: ResearchState) -> Outcome:
     least, settings = min(inquiry.settings.at_least, len(inquiry.questions)), inquiry.settings
     if len(inquiry.answered) < least:
         missing = [{"question": each.question, "error": each.error} for each in inquiry.unanswered]
@@ -175,7 +175,7 @@ async def _reported(tick: Tick, models: Finder, inquiry: Inquiry) -> Outcome:
     return Done(inquiry.output(thought.text, thought.usage))
 
 
-async def _asked(tick: Tick, models: Finder, model: str | None, step: str, ask: Callable[[str], Ask]) -> Thought:
+async def _asked(tick: Tick, models: Finder, model: str | None, step: str, ask: Callable[[str], Ask]) -> StreamedAnswer:
     """The model's answer, as a step: once it is there, it is neither asked for nor paid for again."""
     is_aloud = False
 
@@ -183,9 +183,9 @@ async def _asked(tick: Tick, models: Finder, model: str | None, step: str, ask: 
         nonlocal is_aloud
         is_aloud = True
         found = models.find(model or models.default)
-        return (await think_aloud(tick, found, ask(key), event="research.token", most_chars=MOST_REPORT)).model_dump()
+        return (await stream_answer(tick, found, ask(key), event="research.token", most_chars=MOST_REPORT)).model_dump()
 
-    thought = Thought.model_validate(await tick.step(step, think))
+    thought = StreamedAnswer.model_validate(await tick.step(step, think))
     if thought.text and not is_aloud:
         # An earlier call has said it and stopped. Readers drop what that call streamed.
         await tick.stream("research.token", {"text": thought.text})

@@ -4,7 +4,7 @@
 and however many instances poke, an intended time fires once. `docs/schedules.md` has the rest.
 """
 
-import clogs.schedule.methods  # noqa: F401, what may be asked is registered there
+import clogs.schedule.api  # noqa: F401, what may be asked is registered there
 from clogs.schedule.clog import schedule
 
 __all__ = ["schedule"]

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clogs.schedule.cron import OnGap, OnRepeat, read_cron
-from clogs.schedule.deciding import Missed, Overlap
-from clogs.schedule.plan import Plan
+from clogs.schedule.times import Missed, Overlap, Timetable
 from ocean import InvalidValue
 
 YEAR_3000 = 32_503_680_000_000
@@ -45,7 +44,7 @@ AttributeName = Annotated[str, AfterValidator(text_of(64))]
 AttributeValue = Annotated[str | bool | int | float, AfterValidator(checked_attribute)]
 
 
-class Told(BaseModel):
+class SpecModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @property
@@ -54,7 +53,7 @@ class Told(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Target(Told):
+class Target(SpecModel):
     """A run of `clog_id` for each time, or a signal to `run_id`; in the schedule's own session.
 
     Without `input` it is told the times. With `times_as` they are put into the input, an object, under that name.
@@ -87,7 +86,7 @@ class Target(Told):
         return self.input if "input" in self.model_fields_set else times
 
 
-class Spec(Told):
+class Spec(SpecModel):
     """`cron` in `zone`, or `every_ms` from `anchor_at`; from `start_at` on, before `end_at`, at most `limit` times."""
 
     name: Id | None = None
@@ -120,10 +119,10 @@ class Spec(Told):
             raise ValueError("overlap is for runs that are created, not for a signal")
         return self
 
-    def plan(self, created_at: int) -> Plan:
+    def plan(self, created_at: int) -> Timetable:
         """The times it means. An interval without an anchor counts from its start, or from its creation."""
         anchor_at = next(at for at in (self.anchor_at, self.start_at, created_at) if at is not None)
-        return Plan(
+        return Timetable(
             read_cron(self.cron, self.zone, self.on_gap, self.on_repeat) if self.cron is not None else None,
             self.every_ms or 0,
             anchor_at,

@@ -4,11 +4,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clogs.schedule.plan import Plan
 from clogs.schedule.spec import Spec, read_spec
+from clogs.schedule.times import Timetable
 
 
-class State(BaseModel):
+class ScheduleState(BaseModel):
     """Times up to `last_at` are settled, whether they fired or not: none of them can fire any more."""
 
     told: dict[str, Any]
@@ -24,7 +24,7 @@ class State(BaseModel):
         return read_spec(self.told)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Timetable:
         return self.spec.plan(self.created_at)
 
     @property
@@ -38,5 +38,5 @@ class State(BaseModel):
         return None if self.left == 0 else self.plan.next_after(self.last_at)
 
 
-def new_state(spec: Spec, created_at: int) -> State:
-    return State(told=spec.given, created_at=created_at, last_at=created_at)
+def new_state(spec: Spec, created_at: int) -> ScheduleState:
+    return ScheduleState(told=spec.given, created_at=created_at, last_at=created_at)

@@ -55,7 +55,7 @@ webhook_relay = Clog(
 )
 
 
-class NotReady(OceanError):
+class RelayNotReady(OceanError):
     """Nothing is kept of the webhook, not even its id: when it comes again, it is as new. A `Refuse` would be kept."""
 
     code = "not_ready"
@@ -76,9 +76,9 @@ async def take_in(tick: Tick, delivery: Delivery) -> dict[str, int]:
     """All deliveries are created with the webhook's id, in one commit: it cannot come in twice, or half."""
     targets = list(dict.fromkeys(os.environ.get(TARGETS, "").split()))
     if not targets:
-        raise NotReady(f"{TARGETS} names no target")
+        raise RelayNotReady(f"{TARGETS} names no target")
     if not os.environ.get(SECRET_OUT):
-        raise NotReady(f"the environment has no {SECRET_OUT}")
+        raise RelayNotReady(f"the environment has no {SECRET_OUT}")
     for url in targets:
         await tick.create_run(
             clog_id="webhook-relay",

@@ -8,15 +8,15 @@ import anyio
 import pytest
 
 from clogs.agent import make_agent
-from clogs.models import Ask, End, ModelError, Models, Piece, Reply, ToolCall
+from clogs.models import Ask, ModelEnd, ModelError, ModelReply, Models, ModelToolCall, Piece
 from ocean import RetryPolicy
 from ocean.testing import world
 from tests.clogs.agent.kit import WIPE, Stage, job
 
 pytestmark = pytest.mark.anyio
 
-LOOK = Reply("Let me look.", calls=[("disk__look", {"path": "/tmp"})])
-ANSWER = Reply("There are two files.")
+LOOK = ModelReply("Let me look.", calls=[("disk__look", {"path": "/tmp"})])
+ANSWER = ModelReply("There are two files.")
 
 
 async def test_it_calls_tools_until_it_answers() -> None:
@@ -53,7 +53,7 @@ async def test_several_calls_of_one_turn_are_made_in_order_and_failures_are_told
         ("ocean__events__emit", {"type": "mine"}),
         ("disk__look", {"path": "/long"}),
     ]
-    async with job(Stage([Reply(calls=calls), ANSWER])) as j:
+    async with job(Stage([ModelReply(calls=calls), ANSWER])) as j:
         told = j.stage.told()[2:]
         assert [role for role, _ in told] == ["tool"] * 6
         assert [content[:61] for _, content in told][:5] == [
@@ -84,9 +84,9 @@ class Mumbling:
 
     async def _pieces(self, number: int) -> AsyncIterator[Piece]:
         if number == 1:
-            yield ToolCall(id="a", name="disk__look", arguments='{"path": ')
-            yield ToolCall(id="b", name="disk__wipe", arguments='["/"]')
-        yield End(reason="stop")
+            yield ModelToolCall(id="a", name="disk__look", arguments='{"path": ')
+            yield ModelToolCall(id="b", name="disk__wipe", arguments='["/"]')
+        yield ModelEnd(reason="stop")
 
 
 async def test_arguments_that_are_no_json_are_told_to_the_model_and_to_no_human() -> None:
@@ -169,7 +169,7 @@ async def test_a_budget_that_never_comes_back_fails_the_run() -> None:
 
 async def test_a_model_that_fails_is_asked_again_and_at_last_fails_the_run() -> None:
     broken = ModelError("rate_limited", "slow down", is_passing=True, after_ms=5_000)
-    stage = Stage(replying=lambda ask: Reply("Hm", error=broken) if len(stage.asks) < 3 else ANSWER)
+    stage = Stage(replying=lambda ask: ModelReply("Hm", error=broken) if len(stage.asks) < 3 else ANSWER)
     async with job(stage) as j:
         await j.w.wait(20_000)
         assert (await j.result())["answer"] == "There are two files."
@@ -177,14 +177,14 @@ async def test_a_model_that_fails_is_asked_again_and_at_last_fails_the_run() -> 
         assert [each["code"] for each in errors] == ["rate_limited"] * 2
         assert [event.call for event in await j.events("agent.token")][-1] == 3
     wrong = ModelError("not_authorized", "no such key")
-    async with job(Stage(replying=lambda ask: Reply(error=wrong)), retry=RetryPolicy(max_attempts=5)) as j:
+    async with job(Stage(replying=lambda ask: ModelReply(error=wrong)), retry=RetryPolicy(max_attempts=5)) as j:
         error = (await j.look()).error
         assert error is not None
         assert (error["code"], len(j.stage.asks)) == ("not_authorized", 1)
 
 
 async def test_a_word_while_it_thinks_breaks_the_answer_off_and_is_heard() -> None:
-    stage = Stage([Reply("one two three four"), ANSWER], holds_at=3)
+    stage = Stage([ModelReply("one two three four"), ANSWER], holds_at=3)
     async with job(stage, drains=False) as j:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
@@ -230,7 +230,7 @@ async def test_a_signal_that_is_no_word_is_refused_and_changes_nothing() -> None
 async def test_many_long_results_of_one_turn_fit_in_its_row() -> None:
     calls = [("disk__look", {"path": "/long"})] * 32
     task = {"task": "x", "result_chars": 100_000}
-    async with job(Stage([Reply(calls=calls), ANSWER]), task) as j:
+    async with job(Stage([ModelReply(calls=calls), ANSWER]), task) as j:
         assert (await j.result())["turns"] == 2
         assert {len(content) for role, content in j.stage.told() if role == "tool"} == {
             6_250 + len("… (43750 more characters)")

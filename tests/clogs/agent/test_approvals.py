@@ -5,15 +5,15 @@ from typing import Any
 import anyio
 import pytest
 
-from clogs.models import Reply
+from clogs.models import ModelReply
 from ocean import CallRefused, RunEnded
 from tests.clogs.agent.kit import KIM, LEE, WIPE, Stage, job
 
 pytestmark = pytest.mark.anyio
 
-DONE = Reply("All is clean.")
+DONE = ModelReply("All is clean.")
 HOUR_MS = 3_600_000
-TWO = Reply(calls=[("disk__wipe", {"path": "/a"}), ("disk__look", {"path": "/b"}), ("disk__wipe", {"path": "/c"})])
+TWO = ModelReply(calls=[("disk__wipe", {"path": "/a"}), ("disk__look", {"path": "/b"}), ("disk__wipe", {"path": "/c"})])
 
 
 async def test_a_dangerous_call_waits_and_is_shown_without_secrets() -> None:

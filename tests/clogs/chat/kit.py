@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from clogs.chat import make_chat
-from clogs.models import Ask, Models, OfflineModel, Reply
+from clogs.models import Ask, ModelReply, Models, OfflineModel
 from clogs.models.offline import small_talk
 from ocean import Clog, Event
 from ocean.testing import World, world
@@ -21,14 +21,14 @@ PATIENCE_S = 30
 class Mind:
     """The model behind the chat. Before the word `holds_at` of an answer it waits, once, until `go_on`."""
 
-    replying: Callable[[Ask], Reply] = small_talk
+    replying: Callable[[Ask], ModelReply] = small_talk
     asks: list[Ask] = field(default_factory=list)
     holds_at: int | None = None
     is_holding: anyio.Event = field(default_factory=anyio.Event)
     go_on: anyio.Event = field(default_factory=anyio.Event)
     _words: int = 0
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: Ask) -> ModelReply:
         self.asks.append(ask)
         self._words = 0
         return self.replying(ask)
@@ -40,9 +40,9 @@ class Mind:
             await self.go_on.wait()
 
     def chat(self) -> Clog:
-        def reply_briefly(ask: Ask) -> Reply:
+        def reply_briefly(ask: Ask) -> ModelReply:
             self.asks.append(ask)
-            return Reply("I am the other one.")
+            return ModelReply("I am the other one.")
 
         other = OfflineModel(reply_briefly, name="other")
         return make_chat(Models([OfflineModel(self.reply, pause=self.pause), other]))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from clogs.chat import chat
-from clogs.chat.turns import INTERRUPTED, MOST_ANSWER, MOST_TEXT
-from clogs.models import Ask, ModelError, Reply, by_script
+from clogs.chat.records import INTERRUPTED, MOST_ANSWER, MOST_TEXT
+from clogs.models import Ask, ModelError, ModelReply, by_script
 from ocean import InvalidValue, RetryPolicy, RunFailed
 from ocean.testing import world
 from tests.clogs.chat.kit import Mind, Talk, talking
@@ -58,7 +58,7 @@ async def test_words_are_seen_while_the_model_still_speaks() -> None:
 
 
 async def test_the_model_is_told_the_system_prompt_and_the_window_of_the_history() -> None:
-    async with talking(Mind(lambda ask: Reply("ok")), system="be brief", window_turns=2) as talk:
+    async with talking(Mind(lambda ask: ModelReply("ok")), system="be brief", window_turns=2) as talk:
         for text in ("one", "two", "three", "four"):
             await talk.asked(text)
         assert talk.mind.told() == [
@@ -73,7 +73,7 @@ async def test_the_model_is_told_the_system_prompt_and_the_window_of_the_history
 
 
 async def test_the_window_is_bounded_by_size_too() -> None:
-    async with talking(Mind(lambda ask: Reply("ok")), window_chars=6) as talk:
+    async with talking(Mind(lambda ask: ModelReply("ok")), window_chars=6) as talk:
         for text in ("one", "four", "five"):
             await talk.asked(text)
         assert talk.mind.told() == [("user", "four"), ("assistant", "ok"), ("user", "five")]
@@ -138,8 +138,8 @@ async def test_a_message_that_comes_after_the_last_word_interrupts_nothing() -> 
 
 def failing(times: int, **error: Any) -> Mind:
     """A model that breaks off after a word, so many times."""
-    left = iter([Reply("Well, ", error=ModelError("unavailable", "the model is down", **error))] * times)
-    return Mind(lambda ask: next(left, Reply("Well, here I am.")))
+    left = iter([ModelReply("Well, ", error=ModelError("unavailable", "the model is down", **error))] * times)
+    return Mind(lambda ask: next(left, ModelReply("Well, here I am.")))
 
 
 async def test_a_model_that_fails_is_shown_and_asked_again_when_it_says() -> None:
@@ -203,7 +203,7 @@ async def test_a_new_message_during_the_back_off_takes_the_place_of_the_failed_o
 
 
 async def test_a_model_with_a_defect_fails_the_attempt_by_the_defects_own_name() -> None:
-    def replying(ask: Ask) -> Reply:
+    def replying(ask: Ask) -> ModelReply:
         raise KeyError("oops")
 
     async with talking(Mind(replying)) as talk:
@@ -237,7 +237,7 @@ async def test_a_conversation_without_settings_gets_the_first_model() -> None:
         ({"model": "othr"}, "unknown_model", "there is no model 'othr' here; did you mean 'other'?"),
         ({"sytem": "x"}, "bad_settings", "sytem: Extra inputs are not permitted"),
         ({"window_turns": 51}, "bad_settings", "window_turns: Input should be less than or equal to 50"),
-        ("hello", "bad_settings", "the input: Input should be a valid dictionary or instance of Settings"),
+        ("hello", "bad_settings", "the input: Input should be a valid dictionary or instance of ChatSettings"),
     ],
 )
 async def test_settings_that_do_not_fit_fail_the_run_and_name_the_place(input: Any, code: str, told: str) -> None:
@@ -292,13 +292,13 @@ async def test_without_a_limit_a_conversation_never_ends_by_itself() -> None:
 
 
 async def test_an_answer_without_end_is_cut() -> None:
-    async with talking(Mind(lambda ask: Reply("word " * 50)), answer_chars=12) as talk:
+    async with talking(Mind(lambda ask: ModelReply("word " * 50)), answer_chars=12) as talk:
         turn = await talk.asked("go on")
         assert (turn["answer"], turn["reason"], turn["is_interrupted"]) == ("word word wo", "length", False)
 
 
 async def test_the_longest_turn_of_the_widest_characters_can_be_kept() -> None:
-    async with talking(Mind(lambda ask: Reply("\x01" * MOST_ANSWER))) as talk:
+    async with talking(Mind(lambda ask: ModelReply("\x01" * MOST_ANSWER))) as talk:
         await talk.asked("\x01" * (MOST_TEXT - 1) + "x")
         assert len((await talk.turns())[0]["answer"]) == MOST_ANSWER
 
@@ -343,12 +343,12 @@ async def test_the_chat_that_ships_needs_no_network(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_script_of_the_offline_model_goes_by_the_conversation() -> None:
-    replies: Any = by_script(Reply("one"), Reply("two"))
+    replies: Any = by_script(ModelReply("one"), ModelReply("two"))
     asked: list[Ask] = []
 
-    def replying(ask: Ask) -> Reply:
+    def replying(ask: Ask) -> ModelReply:
         asked.append(ask)
-        reply: Reply = replies(ask)
+        reply: ModelReply = replies(ask)
         return reply
 
     async with talking(Mind(replying)) as talk:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clogs.models import Reply
+from clogs.models import ModelReply
 from ocean.testing import World, crash_everywhere
 from tests.clogs.chat.kit import Mind
 
@@ -29,7 +29,7 @@ async def readers_have_the_whole_answer(w: World) -> None:
 async def test_a_conversation_is_the_same_after_a_crash_at_any_place() -> None:
     # An answer that is kept already is told in one piece: the events differ, and their text does not.
     report = await crash_everywhere(
-        [Mind(lambda ask: Reply("two words")).chat()],
+        [Mind(lambda ask: ModelReply("two words")).chat()],
         conversation,
         check=readers_have_the_whole_answer,
         ignore=["events of run *"],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clogs.chat.turns import INTERRUPTED, Settings, Turn, ask_of, window
+from clogs.chat.records import INTERRUPTED, ChatSettings, Turn, ask_of, window
 from clogs.models import Message
 
 
@@ -42,7 +42,7 @@ def test_a_model_is_told_who_said_what_and_what_was_broken_off() -> None:
         Turn(text="three", is_interrupted=True),
         Turn(text="four", error={"code": "x", "message": "y"}),
     ]
-    ask = ask_of(Settings(system="be brief"), earlier, "five", "key-1")
+    ask = ask_of(ChatSettings(system="be brief"), earlier, "five", "key-1")
     assert [(each.role, each.content) for each in ask.messages] == [
         ("system", "be brief"),
         ("user", "one"),
@@ -57,4 +57,4 @@ def test_a_model_is_told_who_said_what_and_what_was_broken_off() -> None:
 
 
 def test_without_a_system_prompt_there_is_none() -> None:
-    assert ask_of(Settings(), [], "hi", "k").messages == (Message(role="user", content="hi"),)
+    assert ask_of(ChatSettings(), [], "hi", "k").messages == (Message(role="user", content="hi"),)

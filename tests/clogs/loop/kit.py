@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from clogs.loop import Facts, Loop, OnPaper, Sight, StepFailed, afu9
+from clogs.loop import Facts, Loop, LoopStepFailed, OnPaper, Sight, afu9
 from ocean.testing import World, world
 from ocean.testing.requests import Answered
 from tests.invariants import check
@@ -60,7 +60,7 @@ class Workbench(OnPaper):
         return {"mergeSha": self.merged[key]}
 
 
-REFUSED = StepFailed("MERGE_REFUSED", "the branch has conflicts")
+REFUSED = LoopStepFailed("MERGE_REFUSED", "the branch has conflicts")
 
 
 @dataclass

@@ -7,10 +7,11 @@ from typing import Any, get_args
 import anyio
 import pytest
 
-from clogs.loop import routes, running
+from clogs.loop import api as running
+from clogs.loop import routes
+from clogs.loop.errors import CODES
 from clogs.loop.records import LoopStatus, RunStatus
-from clogs.loop.refusals import CODES
-from clogs.loop.shapes import StepStatus
+from clogs.loop.schemas import StepStatus
 from ocean.testing.requests import Answered
 from tests.clogs.loop.kit import ANN, CLICK, ISSUE, REFUSED, TYPES, Town, error_of, town
 

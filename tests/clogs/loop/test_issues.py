@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from clogs.loop import HOLD, Blocked, Facts, Loop, OnPaper, Plan, Sight, Step, StepFailed, afu9
-from clogs.loop.plans import Finished, next_of
+from clogs.loop import HOLD, Blocked, Facts, Loop, LoopPlan, LoopStepFailed, OnPaper, Sight, Step, afu9
+from clogs.loop.plans import PlanFinished, next_of
 from ocean import CallRefused, InvalidValue
 from ocean.testing import world
 from tests.clogs.loop.kit import ANN, ISSUE, error_of, town
@@ -122,17 +122,17 @@ def a_step(number: int = 1, state: str = "A", to: str = "B", **more: Any) -> Ste
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Plan("x", []), "has no steps"),
-        (lambda: Plan("X", [a_step()]), "a plan's name is like"),
-        (lambda: Plan("x", [a_step(), a_step(state="B")]), "the same number"),
-        (lambda: Plan("x", [a_step(), a_step(2)]), "step 1 leads to B, but step 2 begins in A"),
-        (lambda: Plan("x", [a_step(remedied=True)]), "has no remedy"),
-        (lambda: Plan("x", [a_step()], remedy=a_step(9)), "leads to HOLD"),
+        (lambda: LoopPlan("x", []), "has no steps"),
+        (lambda: LoopPlan("X", [a_step()]), "a plan's name is like"),
+        (lambda: LoopPlan("x", [a_step(), a_step(state="B")]), "the same number"),
+        (lambda: LoopPlan("x", [a_step(), a_step(2)]), "step 1 leads to B, but step 2 begins in A"),
+        (lambda: LoopPlan("x", [a_step(remedied=True)]), "has no remedy"),
+        (lambda: LoopPlan("x", [a_step()], remedy=a_step(9)), "leads to HOLD"),
         (lambda: a_step(0), "the number of a step is a whole number, got 0"),
         (lambda: a_step(True), "got True"),
         (lambda: a_step(estimated_ms=-1), "the estimated_ms of a step"),
         (lambda: Step(number=1, type="do it", state="A", to="B"), "the type of step 1 is a word in capitals"),
-        (lambda: StepFailed("oh no", "x"), "the code of a failed step is a word"),
+        (lambda: LoopStepFailed("oh no", "x"), "the code of a failed step is a word"),
         (lambda: Loop(), "a Loop has plans"),
         (lambda: Loop(afu9(OnPaper()), afu9(OnPaper())), "a name of its own"),
     ],
@@ -148,7 +148,7 @@ def test_what_is_next_is_a_pure_function_of_plan_state_and_number() -> None:
     for step in plan.steps:
         assert next_of(plan, step.state, step.number) is step
     assert next_of(plan, "DONE", 9) is plan.remedy
-    assert next_of(plan, "CLOSED", None) == Finished()
+    assert next_of(plan, "CLOSED", None) == PlanFinished()
     codes = [next_of(*asked) for asked in ((plan, HOLD, None), (None, "CREATED", 1), (plan, "CREATED", 44))]
     assert [found.code for found in codes if isinstance(found, Blocked)] == [
         "ISSUE_ON_HOLD", "PLAN_UNKNOWN", "STEP_UNKNOWN",
@@ -164,7 +164,7 @@ async def test_a_plan_of_ones_own_with_a_name_estimates_and_an_effect() -> None:
         rung.append(f"{sight.title} in {sight.project} for {sight.actor}")
         return {"rung": True}
 
-    bell = Plan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring, estimated_ms=50)])
+    bell = LoopPlan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring, estimated_ms=50)])
     loop = Loop(afu9(OnPaper()), bell)
     async with world(clogs=loop.clogs) as w:
         issue = await loop.create_issue(w.ocean, "the door", actor=ANN, plan="bell", project="house")
@@ -190,10 +190,10 @@ async def test_a_failure_for_good_without_a_remedy_is_tried_again_under_a_new_ke
     async def ring(sight: Sight, key: str) -> Facts:
         keys.append(key)
         if len(keys) < 3:
-            raise StepFailed("STUCK", "the bell is stuck")
+            raise LoopStepFailed("STUCK", "the bell is stuck")
         return {}
 
-    loop = Loop(Plan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring)]))
+    loop = Loop(LoopPlan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring)]))
     async with world(clogs=loop.clogs) as w:
         await loop.create_issue(w.ocean, "the door", actor=ANN, issue_id=ISSUE)
         answers = [await loop.run_next_step(w.ocean, ISSUE, actor=ANN) for _ in range(3)]

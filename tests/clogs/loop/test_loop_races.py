@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from clogs.loop import Facts, Loop, OnPaper, Plan, Sight, Step, afu9
+from clogs.loop import Facts, Loop, LoopPlan, OnPaper, Sight, Step, afu9
 from ocean.testing import Outside, World, crash_everywhere, world
 from tests.clogs.loop.kit import ANN, ISSUE, OPEN, WHO, Town, Workbench, error_of, town
 from tests.http.kit import house
@@ -154,7 +154,9 @@ async def test_a_crash_at_any_place_of_a_step_changes_nothing() -> None:
     service = Service()
     merge = afu9(service).find(5)
     assert merge is not None
-    loop = Loop(Plan("merge", [Step(number=5, type=merge.type, state=merge.state, to=merge.to, effect=merge.effect)]))
+    loop = Loop(
+        LoopPlan("merge", [Step(number=5, type=merge.type, state=merge.state, to=merge.to, effect=merge.effect)])
+    )
 
     async def until_done(w: World) -> Any:
         service.outside = w.outside

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from starlette.responses import Response, StreamingResponse
 
-from clogs.models import Answer, Ask, End, Message, ModelError, Text, ToolCall, Usage, whole_answer
+from clogs.models import Ask, Message, ModelAnswer, ModelEnd, ModelError, ModelToolCall, Text, Usage, whole_answer
 from clogs.models.endpoint import MOST_SHOWN, Endpoint
 from ocean import Failed, Retry
 from tests.clogs.models.speaking import DONE, HELLO, PATIENCE_S, WEATHER, Speaker, called, event, said, speaking
@@ -63,7 +63,7 @@ async def test_an_answer_arrives_while_the_endpoint_still_speaks(speaker: Speake
 async def test_the_request_says_everything_that_was_asked(speaker: Speaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", f" {SECRET}\n")
     speaker.streams(said("fine", "stop"), event(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 2}), DONE)
-    call = ToolCall(id="c1", name="weather", arguments='{"city": "Oslo"}')
+    call = ModelToolCall(id="c1", name="weather", arguments='{"city": "Oslo"}')
     ask = Ask(
         messages=(
             Message(role="system", content="be brief"),
@@ -77,7 +77,9 @@ async def test_the_request_says_everything_that_was_asked(speaker: Speaker, monk
         idempotency_key="run:3",
     )
     answer = await whole_answer(speaker.endpoint(key="env:SOME_KEY", extra={"seed": 1}), ask)
-    assert answer == Answer(text="fine", tool_calls=(), reason="stop", usage=Usage(input_tokens=7, output_tokens=2))
+    assert answer == ModelAnswer(
+        text="fine", tool_calls=(), reason="stop", usage=Usage(input_tokens=7, output_tokens=2)
+    )
     [(body, headers)] = speaker.heard
     assert body == {
         "model": "m-1",
@@ -123,9 +125,9 @@ async def test_tool_calls_are_joined_from_fragments_and_come_with_the_end(speake
     async with speaker.endpoint().answer(HELLO) as pieces:
         assert [piece async for piece in pieces] == [
             Text(text="let me see"),
-            ToolCall(id="a", name="weather", arguments='{"city": "Oslo"}'),
-            ToolCall(id="b", name="clock", arguments="{}"),
-            End(reason="tool_calls"),
+            ModelToolCall(id="a", name="weather", arguments='{"city": "Oslo"}'),
+            ModelToolCall(id="b", name="clock", arguments="{}"),
+            ModelEnd(reason="tool_calls"),
         ]
 
 
@@ -139,7 +141,7 @@ async def test_tool_calls_without_indexes_or_with_one_for_all_are_told_apart_by_
 
 async def test_a_tool_call_without_an_id_gets_one(speaker: Speaker) -> None:
     speaker.streams(said(tool_calls=[called(index=0, name="clock")], reason="tool_calls"), DONE)
-    assert (await whole_answer(speaker.endpoint(), HELLO)).tool_calls == (ToolCall(id="call_1", name="clock"),)
+    assert (await whole_answer(speaker.endpoint(), HELLO)).tool_calls == (ModelToolCall(id="call_1", name="clock"),)
 
 
 async def test_text_survives_any_cut_and_any_character(speaker: Speaker) -> None:

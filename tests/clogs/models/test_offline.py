@@ -9,16 +9,16 @@ import pytest
 
 from clogs.models import (
     Ask,
-    End,
     EnvironmentModels,
     Message,
+    ModelEnd,
     ModelError,
+    ModelReply,
     Models,
+    ModelToolCall,
     OfflineModel,
-    Reply,
     Rule,
     Text,
-    ToolCall,
     Usage,
     by_rules,
     by_script,
@@ -40,7 +40,7 @@ async def test_it_streams_word_by_word_and_its_words_are_the_text() -> None:
     async with OfflineModel().answer(asked("two  words\n")) as pieces:
         got = [piece async for piece in pieces]
     assert got == [Text(text="You "), Text(text="said: "), Text(text="two  "), Text(text="words\n"), got[-1]]
-    assert got[-1] == End(reason="stop", usage=Usage(input_tokens=2, output_tokens=4))
+    assert got[-1] == ModelEnd(reason="stop", usage=Usage(input_tokens=2, output_tokens=4))
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", " a  b\n\nc ", "\n"])
@@ -58,8 +58,11 @@ async def test_the_same_conversation_is_answered_alike_and_a_longer_one_is_remem
 async def test_rules_answer_by_what_was_said_and_may_ask_for_tools() -> None:
     model = OfflineModel(
         by_rules(
-            Rule(r"weather in (\w+)", Reply("Let me look.", calls=[("weather", {"city": "{1}", "days": [1, "{0}"]})])),
-            Rule("rain", Reply("It is wet.")),
+            Rule(
+                r"weather in (\w+)",
+                ModelReply("Let me look.", calls=[("weather", {"city": "{1}", "days": [1, "{0}"]})]),
+            ),
+            Rule("rain", ModelReply("It is wet.")),
         )
     )
     answer = await whole_answer(model, asked("The WEATHER in Oslo?"))
@@ -72,9 +75,9 @@ async def test_rules_answer_by_what_was_said_and_may_ask_for_tools() -> None:
 
 
 async def test_a_script_goes_by_the_answers_in_the_conversation() -> None:
-    model = OfflineModel(by_script(Reply("one", calls=[("clock", {})]), Reply("two")))
+    model = OfflineModel(by_script(ModelReply("one", calls=[("clock", {})]), ModelReply("two")))
     first = await whole_answer(model, asked("a"))
-    assert first.tool_calls == (ToolCall(id="call_1_1", name="clock", arguments="{}"),)
+    assert first.tool_calls == (ModelToolCall(id="call_1_1", name="clock", arguments="{}"),)
     assert [(await whole_answer(model, asked("a", "one", "b"))).text for _ in range(2)] == ["two", "two"]
     assert (await whole_answer(model, asked("a", "one", "b", "two", "c"))).text == "two"
     with pytest.raises(ValueError, match="at least one"):
@@ -86,7 +89,7 @@ async def test_a_reply_may_break_after_its_words() -> None:
     heard = []
 
     async def hear() -> None:
-        async with OfflineModel(by_script(Reply("half an", error=error))).answer(asked("?")) as pieces:
+        async with OfflineModel(by_script(ModelReply("half an", error=error))).answer(asked("?")) as pieces:
             async for piece in pieces:
                 heard.append(piece)
 
@@ -103,7 +106,7 @@ async def test_a_pause_is_taken_before_every_word() -> None:
         pauses += 1
         await anyio.lowlevel.checkpoint()
 
-    async with OfflineModel(by_script(Reply("one two")), pause=pause).answer(asked("?")) as pieces:
+    async with OfflineModel(by_script(ModelReply("one two")), pause=pause).answer(asked("?")) as pieces:
         await anext(aiter(pieces))
         assert pauses == 1
 
@@ -111,7 +114,7 @@ async def test_a_pause_is_taken_before_every_word() -> None:
 @pytest.mark.parametrize(("arguments", "told"), [("{oops", "no JSON"), ("[1]", "no object")])
 def test_arguments_that_are_no_object_are_an_error_to_tell_the_model(arguments: str, told: str) -> None:
     with pytest.raises(ModelError, match=told) as raised:
-        ToolCall(id="a", name="weather", arguments=arguments).parsed()
+        ModelToolCall(id="a", name="weather", arguments=arguments).parsed()
     assert raised.value.code == "bad_arguments"
 
 

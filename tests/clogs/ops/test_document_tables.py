@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from clogs.ops import Ops, OpsSettings
-from clogs.ops.columns import POLICY_COLUMNS, TABLE_NAMES, TABLES
-from clogs.ops.templates import checked_template
+from clogs.ops.tables import POLICY_COLUMNS, TABLE_NAMES, TABLES
+from clogs.ops.validation import checked_template
 from ocean import CallRefused, InvalidValue, Refuse
 from tests.clogs.ops.kit import EVERYTHING, HOUR_MS, MINUTE_MS, PROPOSE, Loop, loop
 

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from clogs.ops import Executor, Ops, OpsSettings, StepFailed, Task, Worker, clogs, shipped
+from clogs.ops import Executor, Ops, OpsSettings, OpsStepFailed, Task, Worker, clogs, shipped
 from ocean import Failed, FetchResponse, Ocean
 from ocean.testing import Outside, World, crash_everywhere
 from tests.clogs.ops.kit import EVERYTHING, MINUTE_MS, Loop, loop
@@ -89,13 +89,13 @@ async def test_shell_allowlist_runs_listed_programs_and_no_shell() -> None:
 @pytest.mark.sqlite
 async def test_a_program_that_takes_too_long_is_stopped() -> None:
     async with loop() as ops:
-        failures: list[StepFailed] = []
+        failures: list[OpsStepFailed] = []
 
         async def run() -> None:
             step = {"params": {"command": SLEEP, "args": ["1000"], "timeout_seconds": 60}}
             try:
                 await shipped([SLEEP])["shell-allowlist"](ops.w.ocean, Task(step, "key"))
-            except StepFailed as failed:
+            except OpsStepFailed as failed:
                 failures.append(failed)
 
         async with anyio.create_task_group() as tasks:
@@ -141,7 +141,7 @@ async def test_registered_executors_report_what_they_raise() -> None:
     async def picky(ocean: Ocean, task: Task) -> Any:
         if task.params.get("bug"):
             raise KeyError("oops")
-        raise StepFailed("not today", {"tried": task.idempotency_key})
+        raise OpsStepFailed("not today", {"tried": task.idempotency_key})
 
     executors: dict[str, Executor] = {"picky": picky}
     async with loop() as ops:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from clogs.ops import OpsSettings, clogs
-from clogs.ops.rules import AutoApprove, is_auto_approvable
+from clogs.ops.policies import AutoApprove, is_auto_approvable
 from ocean import Caller, CallRefused
 from tests.clogs.ops.kit import DAY_MS, EVERYTHING, HOUR_MS, PROPOSE, Loop, loop
 

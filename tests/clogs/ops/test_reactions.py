@@ -7,7 +7,7 @@ import pytest
 
 from clogs.ops import OpsSettings
 from clogs.ops.events import even_chance
-from clogs.ops.matrix import Pattern, matches, rendered, unfilled
+from clogs.ops.patterns import Pattern, matches, rendered, unfilled
 from tests.clogs.ops.kit import HOUR_MS, MINUTE_MS, Loop, loop
 
 pytestmark = pytest.mark.anyio

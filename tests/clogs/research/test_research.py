@@ -10,9 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from clogs.agent import make_agent
-from clogs.models import Ask, ModelError, Models, OfflineModel, Reply
+from clogs.models import Ask, ModelError, ModelReply, Models, OfflineModel
 from clogs.research import make_research
-from clogs.research.inquiries import cut, lanes, planned
+from clogs.research.records import cut, lanes, planned
 from ocean import Clog, Event, RunInfo
 from ocean.testing import World, crash_everywhere, world
 from tests.invariants import check
@@ -44,16 +44,16 @@ class Mind:
     most_at_once: int = 0
     gate: anyio.Event = field(default_factory=opened)
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: Ask) -> ModelReply:
         system, last = ask.messages[0].content, ask.messages[-1].content
         self.asks.append(last)
         if "plan research" in system:
-            return Reply("1. What is it?\n- Who needs it?\n\n3) What is it?\nWhat does it cost?")
+            return ModelReply("1. What is it?\n- Who needs it?\n\n3) What is it?\nWhat does it cost?")
         if "report" in system:
-            return Reply(f"A report of {last.count('Answer: ')} answers.")
+            return ModelReply(f"A report of {last.count('Answer: ')} answers.")
         if any(word in last for word in self.fails):
-            return Reply(error=ModelError("refused", "I will not say", is_passing=self.passing))
-        return Reply(f"Answer to {last.splitlines()[-1]}")
+            return ModelReply(error=ModelError("refused", "I will not say", is_passing=self.passing))
+        return ModelReply(f"Answer to {last.splitlines()[-1]}")
 
     async def pause(self) -> None:
         self.at_once += 1
@@ -232,7 +232,7 @@ async def test_what_cannot_be_begun_fails_at_once(input: Any, code: str, message
 
 
 async def test_a_plan_without_questions_fails() -> None:
-    model = OfflineModel(lambda ask: Reply("\n - \n"))
+    model = OfflineModel(lambda ask: ModelReply("\n - \n"))
     async with study(Mind(), clogs=make_research(Models([model]))) as s:
         error = (await s.look()).error
         assert error is not None
@@ -249,8 +249,8 @@ async def test_agents_can_answer_the_questions() -> None:
 
 
 async def test_long_answers_are_cut_to_fit_and_whole_in_their_children() -> None:
-    def reply(ask: Ask) -> Reply:
-        return Reply("Short.") if "report" in ask.messages[0].content else Reply("ä" * 90_000)
+    def reply(ask: Ask) -> ModelReply:
+        return ModelReply("Short.") if "report" in ask.messages[0].content else ModelReply("ä" * 90_000)
 
     async with study(Mind(), {"questions": SIX}, clogs=make_research(Models([OfflineModel(reply)]))) as s:
         output = (await s.look()).output
@@ -267,10 +267,10 @@ async def test_the_same_after_a_crash_at_any_place() -> None:
         await w.drain()
         return await w.ocean.result(run.run_id)
 
-    def in_a_word(ask: Ask) -> Reply:
+    def in_a_word(ask: Ask) -> ModelReply:
         """What is said again after a crash is said at once."""
         reply = Mind(fails=("two",)).reply(ask)
-        return Reply(reply.say.replace(" ", "_"), error=reply.error)
+        return ModelReply(reply.say.replace(" ", "_"), error=reply.error)
 
     def clogs() -> list[Clog]:
         return make_research(Models([OfflineModel(in_a_word)]))

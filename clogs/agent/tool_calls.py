@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from clogs.agent.tasks import Wanted, Work, offered_name, refusal_message, result_message
+from clogs.agent.records import AgentState, PendingCall, offered_name, refusal_message, result_message
 from clogs.models import Message, ModelError
 from ocean import Approval, Tick, ToolSpec, redacted
 
 
-async def act(tick: Tick, work: Work) -> list[Message]:
+async def act(tick: Tick, work: AgentState) -> list[Message]:
     """Do what can be done now, and answer what the model is told of it. Calls that need a human are asked for."""
     told: list[Message] = []
     specs = {spec.name: spec for spec in tick.tools.usable()}
@@ -21,7 +21,7 @@ async def act(tick: Tick, work: Work) -> list[Message]:
     return told
 
 
-async def _answered(tick: Tick, work: Work, wanted: Wanted, specs: dict[str, ToolSpec]) -> Message | None:
+async def _answered(tick: Tick, work: AgentState, wanted: PendingCall, specs: dict[str, ToolSpec]) -> Message | None:
     """None if a human is asked first."""
     name = offered_name(work.tools, wanted.call.name)
     if name is None:
@@ -42,13 +42,13 @@ async def _answered(tick: Tick, work: Work, wanted: Wanted, specs: dict[str, Too
     return result_message(wanted, result, work.room)
 
 
-def _unapproved(wanted: Wanted) -> str:
+def _unapproved(wanted: PendingCall) -> str:
     if wanted.standing == "expired":
         return "nobody approved this call in time; it was not made"
     return f"this call was rejected and not made{f': {wanted.reason}' if wanted.reason else ''}"
 
 
-async def _ask(tick: Tick, work: Work, wanted: Wanted, spec: ToolSpec, input: dict[str, Any]) -> None:
+async def _ask(tick: Tick, work: AgentState, wanted: PendingCall, spec: ToolSpec, input: dict[str, Any]) -> None:
     wanted.standing, wanted.tool = "asked", spec.name
     wanted.fingerprint = tick.tools.fingerprint(spec.name, input)
     wanted.expires_at = tick.now + work.settings.approval_ms

@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from clogs.ops.matrix import Name, Pattern, Policy, ReactionMatrix, Source
-from clogs.ops.refusals import BAD_PATTERN, check_size, violates
-from clogs.ops.templates import RISKS, Risk, is_valid, risk_of, step_kinds
-from ocean import Refuse
+from clogs.ops.errors import BAD_PATTERN, check_size, duplicate, not_now, violates
+from clogs.ops.patterns import Name, Pattern, PolicyModel, ReactionMatrix, Source
+from clogs.ops.records import POLICY, Row
+from clogs.ops.validation import RISKS, Risk, is_valid, risk_of, step_kinds
+from ocean import Clog, Refuse, Tick
 
 MOST_POLICY_BYTES = 128 * 1024
 CAP_REACHED = "Daily proposal cap reached"
@@ -15,7 +16,7 @@ CAP_REACHED = "Daily proposal cap reached"
 Count = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
 
 
-class AutoApprove(Policy):
+class AutoApprove(PolicyModel):
     """`allowed_step_kinds` None: all kinds. `max_risk_level`: nothing riskier without a human."""
 
     enabled: bool = False
@@ -23,7 +24,7 @@ class AutoApprove(Policy):
     max_risk_level: Risk | None = None
 
 
-class ProposalCaps(Policy):
+class ProposalCaps(PolicyModel):
     daily_limit: Count | None = None
     per_source_limits: dict[Source, Count] = Field(default_factory=dict)
 
@@ -31,7 +32,7 @@ class ProposalCaps(Policy):
         return next((limit for name, limit in self.per_source_limits.items() if name == source), None)
 
 
-class VotingPolicy(Policy):
+class VotingPolicy(PolicyModel):
     enabled: bool = False
     thresholds: dict[Risk, Annotated[int, Field(ge=1, le=100, strict=True)]] = Field(default_factory=dict)
 
@@ -39,13 +40,13 @@ class VotingPolicy(Policy):
         return self.thresholds.get(risk, RISKS.index(risk) + 1)
 
 
-class WorkerPolicy(Policy):
+class WorkerPolicy(PolicyModel):
     """What holds for steps that do not say it themselves."""
 
     max_retries: Annotated[int, Field(ge=1, strict=True)] | None = None
 
 
-POLICIES: dict[str, type[Policy] | None] = {
+POLICIES: dict[str, type[PolicyModel] | None] = {
     "reaction_matrix": ReactionMatrix,
     "auto_approve": AutoApprove,
     "proposal_caps": ProposalCaps,
@@ -104,3 +105,42 @@ def is_auto_approvable(policy: AutoApprove | None, template: Any) -> bool:
     if policy.max_risk_level is not None and RISKS.index(risk_of(template)) > RISKS.index(policy.max_risk_level):
         return False
     return policy.allowed_step_kinds is None or set(step_kinds(template) or ()) <= set(policy.allowed_step_kinds)
+
+
+policy = Clog(POLICY, generic=())
+
+UNSNAPPED = ("reaction_matrix",)
+"""Not part of a snapshot: it decides what is proposed, not what becomes of it, and may be large."""
+
+
+@policy.method
+async def rows(tick: Tick, payload: None) -> list[Row]:
+    kept = (await tick.read(session=True)).session or {}
+    return [{"key": key, **kept[key]} for key in sorted(kept)]
+
+
+@policy.method
+async def values(tick: Tick, payload: None) -> dict[str, Any]:
+    kept = (await tick.read(session=True)).session or {}
+    return {key: each["value"] for key, each in kept.items()}
+
+
+@policy.method
+async def put(tick: Tick, changes: list[Row]) -> list[Row]:
+    """Insert policies, or with a version replace exactly that version. All of them, or none."""
+    kept = dict((await tick.read(session=True)).session or {})
+    for change in changes:
+        key, before = change["key"], change["version"]
+        value = checked_policy(key, change["value"])
+        version = kept[key]["version"] if key in kept else 0
+        if before is None and version:
+            raise duplicate("ops_policy_key", f"Key (key)=({key}) already exists; to replace it, say its version")
+        if before is not None and before != version:
+            raise not_now(f"policy {key} is at version {version}, not {before}; read it, and put your change again")
+        kept[key] = {"value": value, "version": version + 1, "updated_at": tick.now}
+    await tick.write(session=kept)
+    return [{"key": change["key"], **kept[change["key"]]} for change in changes]
+
+
+def snapshot(policies: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in policies.items() if key not in UNSNAPPED}

@@ -3,9 +3,10 @@
 from contextlib import suppress
 from typing import Any
 
+from clogs.ops.errors import not_now, wrong
+from clogs.ops.policies import auto_approve_of, is_auto_approvable
 from clogs.ops.project import Project
 from clogs.ops.proposals import mission_id_of
-from clogs.ops.proposing import proposed
 from clogs.ops.records import (
     ATTEMPTS,
     DEAD_LETTERS,
@@ -18,9 +19,7 @@ from clogs.ops.records import (
     STEPS,
     Row,
 )
-from clogs.ops.refusals import not_now, wrong
-from clogs.ops.rules import auto_approve_of, is_auto_approvable
-from clogs.ops.templates import step_kinds
+from clogs.ops.validation import proposed, step_kinds
 from ocean import Caller, CallRefused, Failed, Lease, LeaseLost, OceanError, RunEnded
 
 MINUTE_MS = 60_000

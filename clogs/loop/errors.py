@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from clogs.loop.shapes import RUN_NEXT_STEP, iso
+from clogs.loop.schemas import RUN_NEXT_STEP, iso
 from ocean import CallRefused, Incoming, OceanError, Reply
 
 REQUEST_ID = "X-Request-Id"

@@ -5,15 +5,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from clogs.loop.errors import errors, refused
 from clogs.loop.executions import execution_clog, resolved, sight_of
 from clogs.loop.issues import CONFLICT, ISSUES, Click, issue_clog
-from clogs.loop.looking import Looking, Projects
-from clogs.loop.plans import Plan, Step
-from clogs.loop.records import Order, Result, ahead_of, order_of
-from clogs.loop.refusals import errors, refused
+from clogs.loop.plans import LoopPlan, Step
+from clogs.loop.queries import LoopQueries, Projects
+from clogs.loop.records import Result, StepOrder, ahead_of, order_of
 from clogs.loop.routes import mount
-from clogs.loop.shapes import IssueShown, Mode, RunNextStepAnswer, RunShown
-from clogs.loop.showing import answer_of, dry_answer
+from clogs.loop.schemas import IssueShown, Mode, RunNextStepAnswer, RunShown
+from clogs.loop.views import answer_of, dry_answer
 from ocean import Caller, Clog, InvalidValue, Ocean, RunStatus
 
 LOCK_MS = 300_000
@@ -21,10 +21,10 @@ PATIENCE_MS = 30_000
 """How long a click waits for an execution that another process works on, or that waits for its next attempt."""
 
 
-class Loop(Looking):
+class Loop(LoopQueries):
     """Plans, and the two clogs that carry them out. The first plan is that of issues which name none."""
 
-    def __init__(self, *plans: Plan, lock_ms: int = LOCK_MS) -> None:
+    def __init__(self, *plans: LoopPlan, lock_ms: int = LOCK_MS) -> None:
         super().__init__({plan.name: plan for plan in plans})
         if not plans or len(self.plans) < len(plans):
             raise InvalidValue(f"a Loop has plans, each with a name of its own; got {[plan.name for plan in plans]}")
@@ -141,7 +141,7 @@ class Loop(Looking):
         await ocean.advance(run_id=run_id, budget_ms=PATIENCE_MS)
         await ocean.settle(issue_id, timeout_ms=PATIENCE_MS)
 
-    async def _rehearsed(self, order: Order, project: str, now: int) -> Result | Step:
+    async def _rehearsed(self, order: StepOrder, project: str, now: int) -> Result | Step:
         plan = self.plans.get(order.plan)
         try:
             found = await resolved(plan, order, sight_of(order, project, now))

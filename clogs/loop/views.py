@@ -3,9 +3,9 @@
 from typing import Any
 
 from clogs.loop.issues import TIMELINE
-from clogs.loop.plans import Plan, Step, next_of
-from clogs.loop.records import Ahead, Issue, Result, ahead_of, result_of
-from clogs.loop.shapes import (
+from clogs.loop.plans import LoopPlan, Step, next_of
+from clogs.loop.records import Issue, Result, UpcomingStep, ahead_of, result_of
+from clogs.loop.schemas import (
     EventShown,
     IssueShown,
     LockShown,
@@ -21,7 +21,7 @@ PAYLOAD = ("runId", "step", "stateBefore", "stateAfter", "blockerCode", "request
 """What an event of the timeline may say."""
 
 
-def issue_shown(run: RunInfo, issue: Issue, plans: dict[str, Plan], now: int) -> IssueShown:
+def issue_shown(run: RunInfo, issue: Issue, plans: dict[str, LoopPlan], now: int) -> IssueShown:
     following = next_of(plans.get(issue.plan), issue.state, issue.next)
     lock = issue.lock if issue.lock is not None and issue.lock.expires_at > now else None
     return IssueShown(
@@ -126,7 +126,7 @@ def _result(run: RunInfo) -> Result | None:
     return result_of(ChildEnd(run.run_id, run.status, run.output, run.error)) if run.is_ended else None
 
 
-def _next(ahead: Ahead | None) -> NextStep | None:
+def _next(ahead: UpcomingStep | None) -> NextStep | None:
     if ahead is None:
         return None
     return NextStep(step_number=ahead.number, step_type=ahead.type, estimated_duration_ms=ahead.estimated_ms)

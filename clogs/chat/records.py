@@ -13,7 +13,7 @@ MOST_TEXT, MOST_ANSWER = 32_000, 100_000
 INTERRUPTED = "[interrupted by the user]"
 
 
-class Settings(BaseModel):
+class ChatSettings(BaseModel):
     """What a conversation is created with. `text` is its first message; the window bounds what the model is told."""
 
     model_config = ConfigDict(extra="forbid")
@@ -27,7 +27,7 @@ class Settings(BaseModel):
     idle_ms: int | None = Field(default=30 * 86_400_000, ge=1_000)
 
 
-class Said(BaseModel):
+class ChatMessage(BaseModel):
     """What somebody signals: a message, or `stop`, which only ends the answer that is being given."""
 
     model_config = ConfigDict(extra="forbid")
@@ -40,7 +40,7 @@ class Said(BaseModel):
         return bool(self.text.strip())
 
 
-class Spoken(BaseModel):
+class ChatAnswer(BaseModel):
     """An answer as far as it came."""
 
     text: str = ""
@@ -82,7 +82,7 @@ def window(turns: Sequence[Turn], most_turns: int, most_chars: int) -> Sequence[
     return turns[start:]
 
 
-def ask_of(settings: Settings, turns: Sequence[Turn], text: str, key: str) -> Ask:
+def ask_of(settings: ChatSettings, turns: Sequence[Turn], text: str, key: str) -> Ask:
     told = [Message(role="system", content=settings.system)] if settings.system else []
     for turn in window(turns, settings.window_turns, settings.window_chars):
         told += turn.messages

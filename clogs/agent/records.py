@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clogs.models import Ask, Message, Offer, ToolCall, Usage
+from clogs.models import Ask, Message, ModelToolCall, Offer, Usage
 from ocean import Rows, ToolResult, redacted
 
 DAY_MS = 86_400_000
@@ -30,7 +30,7 @@ class Budget(BaseModel):
     per_ms: int | None = Field(default=None, ge=1)
 
 
-class Settings(BaseModel):
+class AgentSettings(BaseModel):
     """What an agent's run is created with. `tools` narrows what the clog has."""
 
     model_config = ConfigDict(extra="forbid")
@@ -47,7 +47,7 @@ class Settings(BaseModel):
     budget: Budget | None = None
 
 
-class Said(BaseModel):
+class AgentMessage(BaseModel):
     """What somebody signals: a word to the agent, or `stop`, which ends its run with what there is."""
 
     model_config = ConfigDict(extra="forbid")
@@ -56,15 +56,15 @@ class Said(BaseModel):
     stop: bool = False
 
 
-Standing = Literal["open", "asked", "approved", "rejected", "expired", "answered"]
+CallStatus = Literal["open", "asked", "approved", "rejected", "expired", "answered"]
 
 
-class Wanted(BaseModel):
+class PendingCall(BaseModel):
     """A tool call of the current turn. One that needs a human is `asked` until it is decided, once."""
 
     approval_id: str
-    call: ToolCall
-    standing: Standing = "open"
+    call: ModelToolCall
+    standing: CallStatus = "open"
     tool: str = ""
     fingerprint: str = ""
     expires_at: int | None = None
@@ -76,24 +76,24 @@ class Wanted(BaseModel):
         return f"approval {self.approval_id}"
 
 
-class Decided(BaseModel):
+class ClosedApproval(BaseModel):
     """How a request ended, for whoever comes too late."""
 
     decision: str
     by: str | None = None
 
 
-class Work(BaseModel):
+class AgentState(BaseModel):
     """The run's row. What was said is in the rows of its ticks."""
 
-    settings: Settings
+    settings: AgentSettings
     tools: list[str]
     turn: int = 0
     usage: Usage = Usage()
-    wanted: list[Wanted] = []
+    wanted: list[PendingCall] = []
     unheard: list[str] = []
     """What was said to it while results were missing: a model is told these first."""
-    decided: dict[str, Decided] = {}
+    decided: dict[str, ClosedApproval] = {}
     is_funded: bool = False
     """Its budget has given it the next call of the model."""
 
@@ -102,7 +102,7 @@ class Work(BaseModel):
         return bool(self.wanted)
 
     @property
-    def asked(self) -> list[Wanted]:
+    def asked(self) -> list[PendingCall]:
         """What waits for a human."""
         return [each for each in self.wanted if each.standing == "asked"]
 
@@ -136,12 +136,12 @@ def conversation(rows: Rows, now: Sequence[Message]) -> list[Message]:
     return [*earlier, *now]
 
 
-def ask_of(work: Work, said: Iterable[Message], offers: Sequence[dict[str, Any]], key: str) -> Ask:
+def ask_of(work: AgentState, said: Iterable[Message], offers: Sequence[dict[str, Any]], key: str) -> Ask:
     told = (Message(role="system", content=work.settings.system), *said)
     return Ask(messages=told, tools=tuple(Offer(**each["function"]) for each in offers), idempotency_key=key)
 
 
-def result_message(wanted: Wanted, result: ToolResult, most_chars: int) -> Message:
+def result_message(wanted: PendingCall, result: ToolResult, most_chars: int) -> Message:
     """What the model is told: the output as JSON, cut if it is long, or what went wrong."""
     if result.error is not None:
         return refusal_message(wanted, result.error.code, result.error.message)
@@ -150,12 +150,12 @@ def result_message(wanted: Wanted, result: ToolResult, most_chars: int) -> Messa
     return Message(role="tool", content=cut, tool_call_id=wanted.call.id)
 
 
-def refusal_message(wanted: Wanted, code: str, message: str) -> Message:
+def refusal_message(wanted: PendingCall, code: str, message: str) -> Message:
     content = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False)
     return Message(role="tool", content=content, tool_call_id=wanted.call.id)
 
 
-def shown_call(call: ToolCall) -> dict[str, Any]:
+def shown_call(call: ModelToolCall) -> dict[str, Any]:
     """For events: without what looks like a secret."""
     try:
         return {"id": call.id, "tool": call.name, "input": redacted(json.loads(call.arguments or "{}"))}

@@ -2,22 +2,22 @@
 
 from collections.abc import Collection
 
+from clogs.loop.errors import refused
 from clogs.loop.issues import EXECUTIONS, ISSUES, TIMELINE
-from clogs.loop.plans import Plan
+from clogs.loop.plans import LoopPlan
 from clogs.loop.records import Issue
-from clogs.loop.refusals import refused
-from clogs.loop.shapes import EventShown, IssueShown, RunShown
-from clogs.loop.showing import event_shown, issue_shown, run_shown
+from clogs.loop.schemas import EventShown, IssueShown, RunShown
+from clogs.loop.views import event_shown, issue_shown, run_shown
 from ocean import Ocean, RunInfo
 
 Projects = Collection[str] | None
 """Those that somebody may see; None is all of them."""
 
 
-class Looking:
+class LoopQueries:
     """The verbs that only read."""
 
-    def __init__(self, plans: dict[str, Plan]) -> None:
+    def __init__(self, plans: dict[str, LoopPlan]) -> None:
         self.plans = plans
 
     async def get_issue(self, ocean: Ocean, issue_id: str, *, projects: Projects = None) -> IssueShown:

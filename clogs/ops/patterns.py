@@ -15,11 +15,11 @@ MOST_FILLED_IN = 256 * 1024
 VARIABLE = re.compile(r"{{ *([A-Za-z0-9_.-]{1,200}) *}}")
 
 
-class Policy(BaseModel):
+class PolicyModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Pattern(Policy):
+class Pattern(PolicyModel):
     """One line of the reaction matrix. `type` is another name for `event_type`; neither means any."""
 
     id: Name
@@ -54,7 +54,7 @@ class Pattern(Policy):
         return value
 
 
-class ReactionMatrix(Policy):
+class ReactionMatrix(PolicyModel):
     patterns: list[Pattern] = []
 
     @model_validator(mode="before")
@@ -100,7 +100,7 @@ def _is_like(wanted: str, event_type: str) -> bool:
     return event_type.endswith(parts[-1]) and len(event_type) - len(parts[-1]) >= at
 
 
-class TooMuch(Exception):
+class RenderedTooLarge(Exception):
     """A template would become larger than any proposal may be."""
 
 
@@ -128,7 +128,7 @@ class _Rendering:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         self.room -= len(text)
         if self.room < 0:
-            raise TooMuch(f"filled in, the template would be larger than {MOST_FILLED_IN} characters")
+            raise RenderedTooLarge(f"filled in, the template would be larger than {MOST_FILLED_IN} characters")
         return text
 
 

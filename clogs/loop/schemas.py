@@ -17,7 +17,7 @@ Count = Annotated[int, Field(ge=0)]
 Number = Annotated[int, Field(ge=1)]
 
 
-class Shape(BaseModel):
+class WireModel(BaseModel):
     """In Python by snake_case names, on the wire in camelCase and without what is absent."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
@@ -26,17 +26,17 @@ class Shape(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """What somebody sends. Only the contract's spelling is known, and no text is taken for a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class RunNextStep(Asked):
+class RunNextStep(RequestModel):
     mode: Mode = "execute"
 
 
-class NewIssue(Asked):
+class NewIssue(RequestModel):
     title: Annotated[str, Field(min_length=1, max_length=1_000)]
     issueId: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     project: Annotated[str, Field(min_length=1, max_length=256)] = "default"
@@ -44,11 +44,11 @@ class NewIssue(Asked):
     facts: dict[str, Any] = {}
 
 
-class ChangedFacts(Asked):
+class ChangedFacts(RequestModel):
     facts: dict[str, Any]
 
 
-class Nothing(Asked):
+class EmptyRequest(RequestModel):
     pass
 
 
@@ -60,22 +60,22 @@ Digits = Annotated[int, BeforeValidator(_whole)]
 Limit = Annotated[Digits, Field(ge=1, le=200)]
 
 
-class Page(Asked):
+class RunListQuery(RequestModel):
     limit: Limit = 50
     cursor: str | None = None
 
 
-class IssuePage(Page):
+class IssueListQuery(RunListQuery):
     project: str | None = None
     state: str | None = None
 
 
-class EventPage(Asked):
+class EventListQuery(RequestModel):
     limit: Limit = 50
     before: Digits | None = None
 
 
-class StepExecuted(Shape):
+class StepExecuted(WireModel):
     step_number: Number
     step_type: str
     status: StepStatus
@@ -84,13 +84,13 @@ class StepExecuted(Shape):
     duration_ms: Count | None = None
 
 
-class NextStep(Shape):
+class NextStep(WireModel):
     step_number: Number
     step_type: str
     estimated_duration_ms: Count | None = None
 
 
-class RunNextStepAnswer(Shape):
+class RunNextStepAnswer(WireModel):
     schema_version: Literal["loop.runNextStep.v1"] = RUN_NEXT_STEP
     request_id: str
     issue_id: str
@@ -101,13 +101,13 @@ class RunNextStepAnswer(Shape):
     message: str | None = None
 
 
-class LockShown(Shape):
+class LockShown(WireModel):
     run_id: str
     owner: str
     expires_at: str
 
 
-class IssueShown(Shape):
+class IssueShown(WireModel):
     issue_id: str
     project: str
     title: str
@@ -121,7 +121,7 @@ class IssueShown(Shape):
     created_by: str
 
 
-class RunShown(Shape):
+class RunShown(WireModel):
     """An execution. `status` is the run's: pending, running, then completed, failed or blocked."""
 
     run_id: str
@@ -143,7 +143,7 @@ class RunShown(Shape):
     duration_ms: Count | None = None
 
 
-class EventShown(Shape):
+class EventShown(WireModel):
     """`cursor` is what `before` takes."""
 
     event_id: str

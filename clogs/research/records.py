@@ -21,7 +21,7 @@ ANSWER = "You answer one question of a larger piece of research. Say what is kno
 REPORT = "You write the report of a piece of research from the answers below. Use nothing else. Name what is missing."
 
 
-class Settings(BaseModel):
+class ResearchSettings(BaseModel):
     """What a piece of research is created with. Without `questions`, the model is asked for them."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,10 +55,10 @@ class Question(BaseModel):
         return self.answer is None and self.error is None
 
 
-class Inquiry(BaseModel):
+class ResearchState(BaseModel):
     """The run's row. `is_closing`: no more answers are waited for."""
 
-    settings: Settings
+    settings: ResearchSettings
     questions: list[Question]
     is_closing: bool = False
 
@@ -107,7 +107,7 @@ def task_of(topic: str, question: str) -> str:
     return f"Topic: {topic}\n\nQuestion: {question}"
 
 
-def plan_ask(settings: Settings, key: str) -> Ask:
+def plan_ask(settings: ResearchSettings, key: str) -> Ask:
     return _ask(PLAN.format(most=settings.most_questions), f"Topic: {settings.topic}", key)
 
 
@@ -115,7 +115,7 @@ def answer_ask(task: str, key: str) -> Ask:
     return _ask(ANSWER, task, key)
 
 
-def report_ask(inquiry: Inquiry, key: str) -> Ask:
+def report_ask(inquiry: ResearchState, key: str) -> Ask:
     parts = [f"Topic: {inquiry.settings.topic}"]
     parts += [f"Question: {each.question}\nAnswer: {each.answer}" for each in inquiry.answered]
     parts += [f"Question: {each.question}\nNot answered." for each in inquiry.unanswered]

@@ -1,7 +1,10 @@
 """The heartbeat's memory: what was done since it was last told, whoever did it."""
 
-from clogs.ops.records import HEART, TOTALS, Row, publish, total_key
+from clogs.ops.records import HEART, Row, publish
 from ocean import Clog, Tick
+
+TOTALS = ("events", "queued", "processed", "created", "requeued", "failed", "stale")
+"""What is counted, by whoever does it."""
 
 heart = Clog(HEART, generic=())
 
@@ -25,3 +28,13 @@ async def told(tick: Tick, reader: str) -> Row:
         data = {"agent": "heartbeat", "thought": THOUGHT.format(**since), "tags": ["heartbeat"], **since}
         thought = await publish(tick, "agent:thought", data, is_own=True)
     return {**since, "thought": thought}
+
+
+async def count(tick: Tick, what: str, n: int = 1) -> None:
+    """Add to a total, with this commit."""
+    if n:
+        await tick.take(total_key(tick.session_id, what), n)
+
+
+def total_key(project: str, what: str) -> str:
+    return f"ops:{project}:total:{what}"

@@ -1,19 +1,21 @@
 """A model's answer with its tool calls, said aloud: an event for its words as they come. A signal may break it off."""
 
+from typing import assert_never
+
 import anyio
 from pydantic import BaseModel
 
-from clogs.models.messages import Ask, End, Message, Model, Text, ToolCall, Usage
+from clogs.models.messages import Ask, Message, Model, ModelEnd, ModelToolCall, Text, Usage
 from ocean import Tick
 
 INTERRUPTED = "[interrupted]"
 
 
-class Thought(BaseModel):
+class StreamedAnswer(BaseModel):
     """An answer as far as it came; what was broken off has no tool calls. Dumped, it is a step's result."""
 
     text: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[ModelToolCall, ...] = ()
     reason: str = ""
     usage: Usage = Usage()
     is_interrupted: bool = False
@@ -24,11 +26,11 @@ class Thought(BaseModel):
         return Message(role="assistant", content=said, tool_calls=self.calls)
 
 
-async def think_aloud(
+async def stream_answer(
     tick: Tick, model: Model, ask: Ask, *, event: str, most_chars: int = 100_000, is_interruptible: bool = False
-) -> Thought:
+) -> StreamedAnswer:
     """The answer to its end, to `most_chars`, or until a signal waits for this run. Words are streamed as `event`."""
-    thought = Thought()
+    thought = StreamedAnswer()
 
     async def stop_at_a_signal() -> None:
         await tick.next_signal()
@@ -47,7 +49,7 @@ async def think_aloud(
     return thought
 
 
-async def _say(tick: Tick, model: Model, ask: Ask, event: str, most_chars: int, thought: Thought) -> None:
+async def _say(tick: Tick, model: Model, ask: Ask, event: str, most_chars: int, thought: StreamedAnswer) -> None:
     async with model.answer(ask) as pieces:
         async for piece in pieces:
             match piece:
@@ -58,10 +60,12 @@ async def _say(tick: Tick, model: Model, ask: Ask, event: str, most_chars: int, 
                     if len(thought.text) >= most_chars:
                         thought.reason = "length"
                         return
-                case ToolCall():
+                case ModelToolCall():
                     thought.calls += (piece,)
-                case End():
+                case ModelEnd():
                     thought.reason, thought.usage = piece.reason or "stop", piece.usage or Usage()
+                case _:
+                    assert_never(piece)
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:

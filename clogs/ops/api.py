@@ -3,14 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from clogs.ops.asking import asked
-from clogs.ops.columns import POLICY_TABLE, TABLE_NAMES, TABLES, policy_row
-from clogs.ops.functions import MINUTE_MS, MOST_MINUTES, Functions, minutes
-from clogs.ops.listing import list_rows
-from clogs.ops.policy_asking import policy_asked
-from clogs.ops.proposing import checked_event
+from clogs.ops.errors import LEASE_LOST, NO_TABLE, WENT_STALE, check_size, duplicate, wrong
+from clogs.ops.queries import list_rows, parse_query, policy_query
 from clogs.ops.records import DEAD_LETTERS, EVENTS, POLICY, PROPOSALS, STEPS, Row
-from clogs.ops.refusals import LEASE_LOST, NO_TABLE, WENT_STALE, check_size, duplicate, wrong
+from clogs.ops.rpc import MINUTE_MS, MOST_MINUTES, Functions, minutes
+from clogs.ops.tables import POLICY_TABLE, TABLE_NAMES, TABLES, policy_row
+from clogs.ops.validation import checked_event
 from ocean import Caller, DedupeKeyReused, Done, ErrorInfo, Failed, LeaseLost, Refuse
 
 MOST_RESULT_BYTES = 256 * 1024
@@ -23,11 +21,11 @@ class Ops(Functions):
     async def rows(self, table: str, pairs: Iterable[tuple[str, str]] = ()) -> tuple[list[Row], str | None]:
         """A page of a table by the filters, order and columns of its GET, and the cursor of the next page."""
         if table == POLICY_TABLE:
-            return policy_asked([policy_row(row) for row in await self.call(POLICY, "rows")], pairs), None
+            return policy_query([policy_row(row) for row in await self.call(POLICY, "rows")], pairs), None
         if table not in TABLES:
             said = f'relation "{table}" does not exist; there are {", ".join(TABLE_NAMES)}'
             raise Refuse(said, code=NO_TABLE, http_status=404)
-        ask = asked(TABLES[table], pairs)
+        ask = parse_query(TABLES[table], pairs)
         found, cursor = await list_rows(self.ocean, self.settings.project, TABLES[table], ask)
         return [{name: row[name] for name in ask.select} if ask.select else row for row in found], cursor
 

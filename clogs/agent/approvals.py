@@ -4,11 +4,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clogs.agent.tasks import Decided, Wanted, Work
+from clogs.agent.records import AgentState, ClosedApproval, PendingCall
 from ocean import Clog, Refuse, Tick
 
 
-class Decision(BaseModel):
+class ApprovalDecision(BaseModel):
     """`fingerprint`, if given, must be the one of the request that was looked at."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -25,7 +25,7 @@ def add_approvals(clog: Clog, approver_role: str | None) -> None:
         if approver_role is not None and approver_role not in tick.caller.roles:
             raise Refuse(f"deciding needs the role {approver_role!r}", code="not_an_approver", http_status=403)
         decision = _read(payload)
-        work: Work = (await tick.read(run=True)).run
+        work: AgentState = (await tick.read(run=True)).run
         wanted = _found(work, decision)
         wanted.by, wanted.reason = tick.caller.actor, decision.reason
         await close(tick, work, wanted, verdict)
@@ -45,15 +45,15 @@ def add_approvals(clog: Clog, approver_role: str | None) -> None:
     @clog.method
     async def approvals(tick: Tick, payload: Any) -> list[Any]:
         """What waits for a decision: ids and when they expire. What is wanted is in `approval.requested`."""
-        work: Work | None = (await tick.read(run=True)).run
+        work: AgentState | None = (await tick.read(run=True)).run
         waiting = work.asked if work else []
         return [{"approval_id": each.approval_id, "tool": each.tool, "expires_at": each.expires_at} for each in waiting]
 
 
-async def close(tick: Tick, work: Work, wanted: Wanted, decision: str) -> None:
+async def close(tick: Tick, work: AgentState, wanted: PendingCall, decision: str) -> None:
     """The request is over: by somebody's decision, by time, or with the run. What is not decided on stays undone."""
     wanted.standing = "approved" if decision == "approved" else "expired" if decision == "expired" else "rejected"
-    work.decided[wanted.approval_id] = Decided(decision=decision, by=wanted.by)
+    work.decided[wanted.approval_id] = ClosedApproval(decision=decision, by=wanted.by)
     await tick.emit(
         "approval.decided",
         {
@@ -66,16 +66,16 @@ async def close(tick: Tick, work: Work, wanted: Wanted, decision: str) -> None:
     )
 
 
-def _read(payload: Any) -> Decision:
+def _read(payload: Any) -> ApprovalDecision:
     try:
-        return Decision.model_validate(payload)
+        return ApprovalDecision.model_validate(payload)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "payload"
         raise Refuse(f"{where}: {first['msg']}", code="bad_decision", http_status=400) from None
 
 
-def _found(work: Work | None, decision: Decision) -> Wanted:
+def _found(work: AgentState | None, decision: ApprovalDecision) -> PendingCall:
     asked = {each.approval_id: each for each in (work.asked if work else [])}
     if work is not None and (earlier := work.decided.get(decision.approval_id)):
         by = f" by {earlier.by}" if earlier.by else ""

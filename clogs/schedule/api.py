@@ -6,10 +6,9 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from clogs.schedule.clog import schedule
-from clogs.schedule.firing import TargetGone, arm, fire
+from clogs.schedule.clog import TargetGone, arm, fire, schedule
 from clogs.schedule.spec import TIMING, Spec, changed, read_spec
-from clogs.schedule.state import State, new_state
+from clogs.schedule.state import ScheduleState, new_state
 from clogs.targets import check_target
 from ocean import DedupeKeyReused, InvalidValue, Refuse, RetryPolicy, Tick
 
@@ -116,11 +115,11 @@ async def trigger(tick: Tick, payload: Any) -> dict[str, Any]:
     return {"run_id": run_id}
 
 
-async def _state(tick: Tick) -> State:
+async def _state(tick: Tick) -> ScheduleState:
     """What a schedule knows from its first tick on."""
     if not tick.has_run:
         raise InvalidValue("this is asked of a schedule's run, not of the clog")
-    state: State | None = (await tick.read(run=True)).run
+    state: ScheduleState | None = (await tick.read(run=True)).run
     if state is None:
         raise Refuse("the schedule has not begun; poke, and ask again", code="not_begun", http_status=409)
     return state

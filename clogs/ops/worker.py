@@ -5,11 +5,11 @@ from typing import Any
 
 import anyio
 
-from clogs.ops.executors import Executor, StepFailed, Task, http, noop, shell_allowlist
-from clogs.ops.functions import MINUTE_MS
-from clogs.ops.operations import Ops
+from clogs.ops.api import Ops
+from clogs.ops.errors import LEASE_LOST, WENT_STALE
+from clogs.ops.executors import Executor, OpsStepFailed, Task, http, noop, shell_allowlist
 from clogs.ops.records import Row
-from clogs.ops.refusals import LEASE_LOST, WENT_STALE
+from clogs.ops.rpc import MINUTE_MS
 from ocean import CallRefused, OceanError, Refuse
 
 LOOK_MS = 5_000
@@ -104,7 +104,7 @@ class Worker:
 async def _outcome(executor: Executor, ops: Ops, step: Row) -> Row:
     try:
         result: Any = await executor(ops.ocean, Task(step, step["id"]))
-    except StepFailed as failed:
+    except OpsStepFailed as failed:
         return {"status": "failed", "last_error": str(failed), "result": failed.result}
     except Exception as error:
         return {"status": "failed", "last_error": f"{type(error).__name__}: {error}"}
