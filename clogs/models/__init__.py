@@ -1,10 +1,12 @@
-"""Models that answer in a stream: any OpenAI-compatible endpoint, and one that needs no network.
+"""Streaming language models: any OpenAI-compatible endpoint, and an offline model that needs no network.
 
     async with model.answer(Ask(messages=(Message(role="user", content="hello"),))) as pieces:
-        async for piece in pieces:          # Text … ToolCall … and one End
+        async for piece in pieces:          # Text … ModelToolCall … and one ModelEnd
             ...
 
-`Endpoint` is in `clogs.models.endpoint`: it needs the extra `models`.
+Read `messages` first (requests, pieces of an answer, the `Model` protocol), then `errors`, `offline` and `registry`
+(models by name). `endpoint` and `chunks` implement the HTTP client; `Endpoint` is imported from `clogs.models.endpoint`
+because it needs the extra `models`. `streaming` publishes an answer as events of a run.
 """
 
 from clogs.models.errors import ModelError

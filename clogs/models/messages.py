@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back, in words that every provider shares. Dumped, it is plain JSON."""
+"""Requests to a model and the pieces of its answer, in terms that all providers share. They dump to plain JSON."""
 
 import json
 from collections.abc import AsyncIterator
@@ -17,25 +17,27 @@ class _Frozen(BaseModel):
 
 
 class ModelToolCall(_Frozen):
-    """A model asks for a tool. `arguments` is the text it wrote, which need not be JSON: `parsed` finds out."""
+    """A model's request to call a tool. `arguments` is the model's text, which may be invalid JSON; see `parsed`."""
 
     id: str
     name: str
     arguments: str = "{}"
 
     def parsed(self) -> dict[str, Any]:
-        """The arguments as an object, or a `ModelError` that says what is wrong: an answer for the model to mend."""
+        """Return the arguments as an object. The `ModelError` for invalid ones can be sent to the model to correct."""
         try:
             value = json.loads(self.arguments or "{}")
         except ValueError as error:
-            raise ModelError("bad_arguments", f"the arguments of {self.name!r} are no JSON: {error}") from error
+            raise ModelError("bad_arguments", f"the arguments of {self.name!r} must be JSON: {error}") from error
         if not isinstance(value, dict):
-            raise ModelError("bad_arguments", f"the arguments of {self.name!r} are no object: {self.arguments[:200]}")
+            raise ModelError(
+                "bad_arguments", f"the arguments of {self.name!r} must be a JSON object, got {self.arguments[:200]}"
+            )
         return value
 
 
 class Message(_Frozen):
-    """One turn. An assistant's may ask for tools; a tool's answers the call that `tool_call_id` names."""
+    """One message. An assistant's may contain tool calls; a tool's is the result of the call `tool_call_id`."""
 
     role: Role
     content: str = ""
@@ -44,7 +46,7 @@ class Message(_Frozen):
 
 
 class Offer(_Frozen):
-    """A tool that the model may ask for; `parameters` is a JSON Schema."""
+    """A tool that the model may call; `parameters` is a JSON Schema."""
 
     name: str
     description: str = ""
@@ -57,7 +59,7 @@ class Usage(_Frozen):
 
 
 class Ask(_Frozen):
-    """`idempotency_key` is handed on to endpoints that know how to answer a repeated request once."""
+    """A request to a model. `idempotency_key` is sent to the endpoint, which may use it to detect a repeat."""
 
     messages: tuple[Message, ...]
     tools: tuple[Offer, ...] = ()
@@ -67,13 +69,13 @@ class Ask(_Frozen):
 
 
 class Text(_Frozen):
-    """Some more of the answer's text."""
+    """The next part of the answer's text."""
 
     text: str
 
 
 class ModelEnd(_Frozen):
-    """The last piece: why the model stopped (`stop`, `length`, `tool_calls`, or the provider's own word)."""
+    """The last piece. `reason` is `stop`, `length`, `tool_calls`, or a value of the provider's own."""
 
     reason: str
     usage: Usage | None = None
@@ -83,7 +85,7 @@ Piece = Text | ModelToolCall | ModelEnd
 
 
 class ModelAnswer(_Frozen):
-    """All the pieces of one answer."""
+    """A complete answer."""
 
     text: str
     tool_calls: tuple[ModelToolCall, ...]
@@ -96,9 +98,9 @@ class ModelAnswer(_Frozen):
 
 
 class Model(Protocol):
-    """A source of answers: an iterator of texts and tool calls, then one `ModelEnd`. A failure raises `ModelError`.
+    """A language model. `answer` yields texts and tool calls, then one `ModelEnd`. A failure raises `ModelError`.
 
-    Leaving the context drops the rest of the answer and frees what it held.
+    Leaving the context drops the rest of the answer and releases its resources.
     """
 
     @property
@@ -108,7 +110,7 @@ class Model(Protocol):
 
 
 async def whole_answer(model: Model, ask: Ask) -> ModelAnswer:
-    """The answer when it is complete, for callers that do not stream; `model_dump()` makes it a step's result."""
+    """Return the complete answer, for callers that do not stream. Its `model_dump()` can be a step's result."""
     texts: list[str] = []
     calls: list[ModelToolCall] = []
     async with model.answer(ask) as pieces:
@@ -124,4 +126,4 @@ async def whole_answer(model: Model, ask: Ask) -> ModelAnswer:
                     )
                 case _:
                     assert_never(piece)
-    raise ModelError("broken_answer", f"model {model.name!r} stopped without an end", is_passing=True)
+    raise ModelError("broken_answer", f"model {model.name!r} stopped without a ModelEnd", is_passing=True)

@@ -1,4 +1,4 @@
-"""A model without a network: its answers follow from the conversation alone, so the same request is answered alike."""
+"""A model without a network. Its answer depends on the conversation only, so equal requests get the same one."""
 
 import json
 import re
@@ -15,7 +15,7 @@ WORD = re.compile(r"\s*\S+\s*")
 
 @dataclass(frozen=True)
 class ModelReply:
-    """What to answer: words, then tool calls as (name, arguments). With `error`, it is raised after the words."""
+    """An answer: text, then tool calls as (name, arguments). `error`, if given, is raised after the text."""
 
     say: str = ""
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -24,7 +24,7 @@ class ModelReply:
 
 @dataclass(frozen=True)
 class Rule:
-    """If `pattern` is found in the last message, the reply; `{0}`, `{1}` … in its words are what was found."""
+    """The reply to a last message that contains `pattern`; `{0}`, `{1}` … in its text are the match and its groups."""
 
     pattern: str
     reply: ModelReply = field(default_factory=ModelReply)
@@ -34,7 +34,7 @@ Responder = Callable[[Ask], ModelReply]
 
 
 def by_rules(*rules: Rule, otherwise: Responder | None = None) -> Responder:
-    """The first rule that fits the last message; without one, `otherwise`, or the small talk below."""
+    """Reply by the first rule that matches the last message; without a match by `otherwise`, or `small_talk`."""
 
     def replying(ask: Ask) -> ModelReply:
         last = _last(ask).content
@@ -47,31 +47,31 @@ def by_rules(*rules: Rule, otherwise: Responder | None = None) -> Responder:
 
 
 def by_script(*replies: ModelReply) -> Responder:
-    """The n-th reply to an ask with n - 1 answers in it; after the last reply, that one for ever."""
+    """Give the n-th reply to a request with n - 1 assistant messages; the last reply is repeated."""
     if not replies:
-        raise ValueError("a script has at least one reply")
+        raise ValueError("replies must contain at least one reply")
 
     def replying(ask: Ask) -> ModelReply:
-        answers = sum(message.role == "assistant" for message in ask.messages)
-        return replies[min(answers, len(replies) - 1)]
+        given = sum(message.role == "assistant" for message in ask.messages)
+        return replies[min(given, len(replies) - 1)]
 
     return replying
 
 
 def small_talk(ask: Ask) -> ModelReply:
-    """Enough to see a conversation work: it greets, and says back what it heard and how much it remembers."""
+    """Greet, or repeat the last message and the number of earlier ones: enough to see a conversation work."""
     last = _last(ask)
     if last.role == "tool":
-        return ModelReply(f"The tool answered: {last.content}")
+        return ModelReply(f"The tool returned: {last.content}")
     if re.match(r"\W*(hi|hello|hey)\b", last.content, re.IGNORECASE):
-        return ModelReply("Hello! I am the offline model. I need no network, and I say back what you tell me.")
+        return ModelReply("Hello! I am the offline model. I need no network, and I repeat what you write.")
     earlier = sum(message.role == "user" for message in ask.messages) - 1
-    remembered = f" I remember {earlier} earlier message{'s' if earlier != 1 else ''} of yours." if earlier > 0 else ""
-    return ModelReply(f"You said: {last.content}{remembered}")
+    remembered = f" I remember {earlier} earlier message{'s' if earlier != 1 else ''} from you." if earlier > 0 else ""
+    return ModelReply(f"You wrote: {last.content}{remembered}")
 
 
 class OfflineModel:
-    """Streams word by word. `pause` is awaited before each: a demo takes its time there, a test holds it."""
+    """Stream word by word. `pause` is awaited before each word, for demos and tests that control the pace."""
 
     def __init__(
         self,
@@ -96,16 +96,16 @@ class OfflineModel:
             yield Text(text=word)
         if reply.error is not None:
             raise reply.error
-        answers = sum(message.role == "assistant" for message in ask.messages)
+        given = sum(message.role == "assistant" for message in ask.messages)
         for place, (name, arguments) in enumerate(reply.calls, 1):
-            yield ModelToolCall(id=f"call_{answers + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
+            yield ModelToolCall(id=f"call_{given + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
         heard = sum(len(words(message.content)) for message in ask.messages)
         usage = Usage(input_tokens=heard, output_tokens=len(words(reply.say)))
         yield ModelEnd(reason="tool_calls" if reply.calls else "stop", usage=usage)
 
 
 def words(text: str) -> list[str]:
-    """The text in words, with the space around them: joined, they are the text."""
+    """Split the text into words that keep their surrounding space; joined, they are the text again."""
     return WORD.findall(text) or ([text] if text else [])
 
 

@@ -1,4 +1,4 @@
-"""Models by the names that runs are created with."""
+"""Find models by the names that runs are created with."""
 
 import difflib
 import os
@@ -14,7 +14,7 @@ OFFLINE = "offline"
 
 
 class Finder(Protocol):
-    """`default` is the name that a run gets which names none. A name without a model raises `ModelError`."""
+    """`default` is the name for runs that do not name a model. `find` raises `ModelError` for an unknown name."""
 
     @property
     def default(self) -> str: ...
@@ -23,12 +23,12 @@ class Finder(Protocol):
 
 
 class Models:
-    """The models you name, and no others; the first is the default."""
+    """A fixed list of models; the first is the default."""
 
     def __init__(self, models: Iterable[Model]) -> None:
         self._models: Mapping[str, Model] = {model.name: model for model in models}
         if not self._models:
-            raise ValueError("give at least one model")
+            raise ValueError("models must contain at least one model")
 
     @property
     def default(self) -> str:
@@ -37,15 +37,15 @@ class Models:
     def find(self, name: str) -> Model:
         if (model := self._models.get(name)) is None:
             near = difflib.get_close_matches(name, self._models, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(self._models))}"
-            raise ModelError("unknown_model", f"there is no model {name!r} here; {hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(sorted(self._models))}"
+            raise ModelError("unknown_model", f"there is no model {name!r}; {hint}")
         return model
 
 
 class EnvironmentModels:
-    """`offline`, and whatever the endpoint at `OCEAN_MODEL_URL` has, with the key in `OCEAN_MODEL_KEY`.
+    """`offline`, and every model of the endpoint at `OCEAN_MODEL_URL`, with the key in `OCEAN_MODEL_KEY`.
 
-    The environment is read when a model is needed, so that a clog may be made before it is set.
+    The environment is read when a model is needed, so a clog can be created before the variables are set.
     """
 
     @property
@@ -58,14 +58,14 @@ class EnvironmentModels:
         url = os.environ.get("OCEAN_MODEL_URL")
         if not url:
             raise ModelError(
-                "unknown_model", f"there is no endpoint for {name!r}: set OCEAN_MODEL_URL, or use 'offline'"
+                "unknown_model", f"there is no endpoint for {name!r}; set OCEAN_MODEL_URL, or use 'offline'"
             )
         return _endpoint(name, url, "env:OCEAN_MODEL_KEY" if os.environ.get("OCEAN_MODEL_KEY") else None)
 
 
 @lru_cache(maxsize=64)
 def _endpoint(name: str, url: str, key: str | None) -> Model:
-    """Kept, as one that is used again need not read the system's certificates again."""
+    """Return a cached endpoint, so that the system's certificates are read once."""
     try:
         from clogs.models.endpoint import Endpoint
     except ModuleNotFoundError:

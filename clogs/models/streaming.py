@@ -1,4 +1,4 @@
-"""A model's answer with its tool calls, said aloud: an event for its words as they come. A signal may break it off."""
+"""Stream a model's answer as events of a run. A signal to the run can interrupt it."""
 
 from typing import assert_never
 
@@ -12,7 +12,7 @@ INTERRUPTED = "[interrupted]"
 
 
 class StreamedAnswer(BaseModel):
-    """An answer as far as it came; what was broken off has no tool calls. Dumped, it is a step's result."""
+    """The part of an answer that was received; an interrupted one has no tool calls. Its dump is a step's result."""
 
     text: str = ""
     calls: tuple[ModelToolCall, ...] = ()
@@ -22,53 +22,56 @@ class StreamedAnswer(BaseModel):
 
     @property
     def message(self) -> Message:
-        said = f"{self.text.rstrip()} {INTERRUPTED}".strip() if self.is_interrupted else self.text
-        return Message(role="assistant", content=said, tool_calls=self.calls)
+        content = f"{self.text.rstrip()} {INTERRUPTED}".strip() if self.is_interrupted else self.text
+        return Message(role="assistant", content=content, tool_calls=self.calls)
 
 
 async def stream_answer(
     tick: Tick, model: Model, ask: Ask, *, event: str, most_chars: int = 100_000, is_interruptible: bool = False
 ) -> StreamedAnswer:
-    """The answer to its end, to `most_chars`, or until a signal waits for this run. Words are streamed as `event`."""
-    thought = StreamedAnswer()
+    """Stream the answer's text as `event` and return the answer.
 
-    async def stop_at_a_signal() -> None:
+    The answer stops at its end, after `most_chars`, or, if `is_interruptible`, when a signal for this run arrives.
+    """
+    answer = StreamedAnswer()
+
+    async def stop_on_signal() -> None:
         await tick.next_signal()
-        if not thought.reason:
-            thought.is_interrupted, thought.calls = True, ()
+        if not answer.reason:
+            answer.is_interrupted, answer.calls = True, ()
             tasks.cancel_scope.cancel()
 
     try:
         async with anyio.create_task_group() as tasks:
             if is_interruptible:
-                tasks.start_soon(stop_at_a_signal)
-            await _say(tick, model, ask, event, most_chars, thought)
+                tasks.start_soon(stop_on_signal)
+            await _stream(tick, model, ask, event, most_chars, answer)
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         raise _innermost(group) from None
-    return thought
+    return answer
 
 
-async def _say(tick: Tick, model: Model, ask: Ask, event: str, most_chars: int, thought: StreamedAnswer) -> None:
+async def _stream(tick: Tick, model: Model, ask: Ask, event: str, most_chars: int, answer: StreamedAnswer) -> None:
     async with model.answer(ask) as pieces:
         async for piece in pieces:
             match piece:
                 case Text():
-                    heard = piece.text[: most_chars - len(thought.text)]
-                    thought.text += heard
-                    await tick.stream(event, {"text": heard})
-                    if len(thought.text) >= most_chars:
-                        thought.reason = "length"
+                    text = piece.text[: most_chars - len(answer.text)]
+                    answer.text += text
+                    await tick.stream(event, {"text": text})
+                    if len(answer.text) >= most_chars:
+                        answer.reason = "length"
                         return
                 case ModelToolCall():
-                    thought.calls += (piece,)
+                    answer.calls += (piece,)
                 case ModelEnd():
-                    thought.reason, thought.usage = piece.reason or "stop", piece.usage or Usage()
+                    answer.reason, answer.usage = piece.reason or "stop", piece.usage or Usage()
                 case _:
                     assert_never(piece)
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The kernel tells failures by their kind, which a group would hide."""
+    """Return the first error inside the group: the kernel chooses an outcome by the type of the exception."""
     first = group.exceptions[0]
     return _innermost(first) if isinstance(first, BaseExceptionGroup) else first

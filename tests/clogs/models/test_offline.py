@@ -39,7 +39,7 @@ def asked(*texts: str) -> Ask:
 async def test_it_streams_word_by_word_and_its_words_are_the_text() -> None:
     async with OfflineModel().answer(asked("two  words\n")) as pieces:
         got = [piece async for piece in pieces]
-    assert got == [Text(text="You "), Text(text="said: "), Text(text="two  "), Text(text="words\n"), got[-1]]
+    assert got == [Text(text="You "), Text(text="wrote: "), Text(text="two  "), Text(text="words\n"), got[-1]]
     assert got[-1] == ModelEnd(reason="stop", usage=Usage(input_tokens=2, output_tokens=4))
 
 
@@ -48,14 +48,14 @@ def test_words_joined_are_the_text(text: str) -> None:
     assert "".join(words(text)) == text
 
 
-async def test_the_same_conversation_is_answered_alike_and_a_longer_one_is_remembered() -> None:
+async def test_equal_conversations_get_equal_answers_and_earlier_messages_count() -> None:
     model = OfflineModel()
     first = await whole_answer(model, asked("tea", "ok", "cake"))
     assert first == await whole_answer(model, asked("tea", "ok", "cake"))
-    assert first.text == "You said: cake I remember 1 earlier message of yours."
+    assert first.text == "You wrote: cake I remember 1 earlier message from you."
 
 
-async def test_rules_answer_by_what_was_said_and_may_ask_for_tools() -> None:
+async def test_rules_reply_by_the_last_message_and_may_call_tools() -> None:
     model = OfflineModel(
         by_rules(
             Rule(
@@ -69,12 +69,12 @@ async def test_rules_answer_by_what_was_said_and_may_ask_for_tools() -> None:
     assert (answer.text, answer.reason) == ("Let me look.", "tool_calls")
     assert answer.tool_calls[0].parsed() == {"city": "Oslo", "days": [1, "WEATHER in Oslo"]}
     assert (await whole_answer(model, asked("rain"))).text == "It is wet."
-    assert (await whole_answer(model, asked("snow"))).text == "You said: snow"
+    assert (await whole_answer(model, asked("snow"))).text == "You wrote: snow"
     tool = Ask(messages=(*asked("?").messages, answer.message, Message(role="tool", content="sun", tool_call_id="x")))
-    assert (await whole_answer(model, tool)).text == "The tool answered: sun"
+    assert (await whole_answer(model, tool)).text == "The tool returned: sun"
 
 
-async def test_a_script_goes_by_the_answers_in_the_conversation() -> None:
+async def test_a_script_replies_by_the_number_of_earlier_answers() -> None:
     model = OfflineModel(by_script(ModelReply("one", calls=[("clock", {})]), ModelReply("two")))
     first = await whole_answer(model, asked("a"))
     assert first.tool_calls == (ModelToolCall(id="call_1_1", name="clock", arguments="{}"),)
@@ -111,17 +111,17 @@ async def test_a_pause_is_taken_before_every_word() -> None:
         assert pauses == 1
 
 
-@pytest.mark.parametrize(("arguments", "told"), [("{oops", "no JSON"), ("[1]", "no object")])
-def test_arguments_that_are_no_object_are_an_error_to_tell_the_model(arguments: str, told: str) -> None:
-    with pytest.raises(ModelError, match=told) as raised:
+@pytest.mark.parametrize(("arguments", "details"), [("{oops", "must be JSON"), ("[1]", "must be a JSON object")])
+def test_arguments_that_are_not_an_object_are_an_error_for_the_model(arguments: str, details: str) -> None:
+    with pytest.raises(ModelError, match=details) as raised:
         ModelToolCall(id="a", name="weather", arguments=arguments).parsed()
     assert raised.value.code == "bad_arguments"
 
 
-def test_models_are_found_by_name_and_a_wrong_one_is_told_the_near() -> None:
+def test_models_are_found_by_name_and_a_wrong_name_suggests_the_nearest() -> None:
     models = Models([OfflineModel(), OfflineModel(name="other")])
     assert (models.default, models.find("other").name) == ("offline", "other")
-    for name, hint in (("ofline", "did you mean 'offline'?"), ("x", "there are: offline, other")):
+    for name, hint in (("ofline", "did you mean 'offline'?"), ("x", "available: offline, other")):
         with pytest.raises(ModelError, match=re.escape(hint)) as raised:
             models.find(name)
         assert not raised.value.is_passing
@@ -143,7 +143,7 @@ def test_the_environment_names_an_endpoint_for_every_other_name(monkeypatch: pyt
     assert models.find("big") is found
     assert repr(found) == "Endpoint('big', at 'http://127.0.0.1:9/v1/chat/completions')"
     monkeypatch.setenv("OCEAN_MODEL_URL", "nonsense")
-    with pytest.raises(ModelError, match="OCEAN_MODEL_URL: base_url is"):
+    with pytest.raises(ModelError, match="OCEAN_MODEL_URL: base_url must be"):
         models.find("big")
 
 
