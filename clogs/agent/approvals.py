@@ -1,4 +1,4 @@
-"""A human's part: each call that needs one is decided once, by name, before it expires."""
+"""Approval of dangerous tool calls: each is decided once, by a named caller, before it expires."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from ocean import Clog, Refuse, Tick
 
 
 class ApprovalDecision(BaseModel):
-    """`fingerprint`, if given, must be the one of the request that was looked at."""
+    """The payload of `approve` and `reject`. `fingerprint`, if given, must be that of the request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -19,18 +19,20 @@ class ApprovalDecision(BaseModel):
 
 
 def add_approvals(clog: Clog, approver_role: str | None) -> None:
-    """The methods `approve`, `reject` and `approvals`. With a role, only callers who have it may decide."""
+    """Add the methods `approve`, `reject` and `approvals`. With a role, only callers who have it may decide."""
 
     async def decide(tick: Tick, payload: Any, verdict: Literal["approved", "rejected"]) -> str:
         if approver_role is not None and approver_role not in tick.caller.roles:
-            raise Refuse(f"deciding needs the role {approver_role!r}", code="not_an_approver", http_status=403)
+            raise Refuse(
+                f"the caller must have the role {approver_role!r} to decide", code="not_an_approver", http_status=403
+            )
         decision = _read(payload)
-        work: AgentState = (await tick.read(run=True)).run
-        wanted = _found(work, decision)
-        wanted.by, wanted.reason = tick.caller.actor, decision.reason
-        await close(tick, work, wanted, verdict)
-        await tick.cancel_timer(wanted.timer)
-        await tick.write(run=work)
+        state: AgentState = (await tick.read(run=True)).run
+        call = _find_open(state, decision)
+        call.by, call.reason = tick.caller.actor, decision.reason
+        await close(tick, state, call, verdict)
+        await tick.cancel_timer(call.timer)
+        await tick.write(run=state)
         await tick.signal(tick.run_id)
         return verdict
 
@@ -44,24 +46,24 @@ def add_approvals(clog: Clog, approver_role: str | None) -> None:
 
     @clog.method
     async def approvals(tick: Tick, payload: Any) -> list[Any]:
-        """What waits for a decision: ids and when they expire. What is wanted is in `approval.requested`."""
-        work: AgentState | None = (await tick.read(run=True)).run
-        waiting = work.asked if work else []
+        """Return the open requests: id, tool and expiry. The tool's input is in the event `approval.requested`."""
+        state: AgentState | None = (await tick.read(run=True)).run
+        waiting = state.waiting if state else []
         return [{"approval_id": each.approval_id, "tool": each.tool, "expires_at": each.expires_at} for each in waiting]
 
 
-async def close(tick: Tick, work: AgentState, wanted: PendingCall, decision: str) -> None:
-    """The request is over: by somebody's decision, by time, or with the run. What is not decided on stays undone."""
-    wanted.standing = "approved" if decision == "approved" else "expired" if decision == "expired" else "rejected"
-    work.decided[wanted.approval_id] = ClosedApproval(decision=decision, by=wanted.by)
+async def close(tick: Tick, state: AgentState, call: PendingCall, decision: str) -> None:
+    """Close a request that was decided, that expired, or whose run ended. Only an approved call is made."""
+    call.standing = "approved" if decision == "approved" else "expired" if decision == "expired" else "rejected"
+    state.decided[call.approval_id] = ClosedApproval(decision=decision, by=call.by)
     await tick.emit(
         "approval.decided",
         {
-            "approval_id": wanted.approval_id,
-            "tool": wanted.tool,
+            "approval_id": call.approval_id,
+            "tool": call.tool,
             "decision": decision,
-            "by": wanted.by,
-            "reason": wanted.reason,
+            "by": call.by,
+            "reason": call.reason,
         },
     )
 
@@ -75,19 +77,23 @@ def _read(payload: Any) -> ApprovalDecision:
         raise Refuse(f"{where}: {first['msg']}", code="bad_decision", http_status=400) from None
 
 
-def _found(work: AgentState | None, decision: ApprovalDecision) -> PendingCall:
-    asked = {each.approval_id: each for each in (work.asked if work else [])}
-    if work is not None and (earlier := work.decided.get(decision.approval_id)):
+def _find_open(state: AgentState | None, decision: ApprovalDecision) -> PendingCall:
+    open_calls = {each.approval_id: each for each in (state.waiting if state else [])}
+    if state is not None and (earlier := state.decided.get(decision.approval_id)):
         by = f" by {earlier.by}" if earlier.by else ""
-        raise Refuse(f"already {earlier.decision}{by}", code="already_decided", details=earlier.model_dump())
-    wanted = asked.get(decision.approval_id)
-    if wanted is None:
         raise Refuse(
-            f"nothing waits for a decision under {decision.approval_id!r}; there are: {', '.join(asked) or 'none'}",
+            f"request {decision.approval_id!r} is already {earlier.decision}{by}",
+            code="already_decided",
+            details=earlier.model_dump(),
+        )
+    call = open_calls.get(decision.approval_id)
+    if call is None:
+        raise Refuse(
+            f"there is no open request {decision.approval_id!r}; open: {', '.join(open_calls) or 'none'}",
             code="unknown_approval",
             http_status=404,
-            details={"waiting": [*asked]},
+            details={"waiting": [*open_calls]},
         )
-    if decision.fingerprint not in (None, wanted.fingerprint):
-        raise Refuse("what is asked for is another call than the one decided on", code="another_call")
-    return wanted
+    if decision.fingerprint not in (None, call.fingerprint):
+        raise Refuse("fingerprint must be that of the open request; read approval.requested again", code="another_call")
+    return call

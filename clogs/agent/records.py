@@ -1,4 +1,4 @@
-"""PURE: what an agent is asked, where it stands, and what its model is told."""
+"""An agent's settings, the row of its run, and the messages to its model. Pure."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,14 @@ MOST_TICKS = 1_000
 MOST_TEXT = 32_000
 MOST_UNHEARD = 8
 RESULTS_CHARS = 200_000
-"""For all results of one turn together: they are one row, and a character may be four bytes."""
-SYSTEM = "You work on a task with the tools you are given. When you have what was asked for, answer without a tool."
+"""The limit for all results of one turn together: they are one row, and a character may be four bytes."""
+MESSAGES_ROW = "said"
+"""The name of the tick's row that holds the messages of that tick."""
+SYSTEM = "You work on a task with the tools you are given. When you have the result, answer without a tool call."
 
 
 class Budget(BaseModel):
-    """Calls of the model, from a counter that runs may share: `limit` in all, or in every `per_ms`."""
+    """A limit on calls of the model, from a counter that runs may share: `limit` in total, or in every `per_ms`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +33,7 @@ class Budget(BaseModel):
 
 
 class AgentSettings(BaseModel):
-    """What an agent's run is created with. `tools` narrows what the clog has."""
+    """The input of an agent's run. `tools` selects some of the clog's tools."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +50,7 @@ class AgentSettings(BaseModel):
 
 
 class AgentMessage(BaseModel):
-    """What somebody signals: a word to the agent, or `stop`, which ends its run with what there is."""
+    """A signal to an agent: a message, or `stop`, which ends the run with its current result."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +62,7 @@ CallStatus = Literal["open", "asked", "approved", "rejected", "expired", "answer
 
 
 class PendingCall(BaseModel):
-    """A tool call of the current turn. One that needs a human is `asked` until it is decided, once."""
+    """A tool call of the current turn. One that needs approval is `asked` until it is decided, once."""
 
     approval_id: str
     call: ModelToolCall
@@ -77,14 +79,14 @@ class PendingCall(BaseModel):
 
 
 class ClosedApproval(BaseModel):
-    """How a request ended, for whoever comes too late."""
+    """How a request ended, reported to later callers of `approve` and `reject`."""
 
     decision: str
     by: str | None = None
 
 
 class AgentState(BaseModel):
-    """The run's row. What was said is in the rows of its ticks."""
+    """The run's row. The messages are in the rows of its ticks."""
 
     settings: AgentSettings
     tools: list[str]
@@ -92,23 +94,23 @@ class AgentState(BaseModel):
     usage: Usage = Usage()
     wanted: list[PendingCall] = []
     unheard: list[str] = []
-    """What was said to it while results were missing: a model is told these first."""
+    """Messages that arrived before all results of a turn were known: the model gets the results first."""
     decided: dict[str, ClosedApproval] = {}
     is_funded: bool = False
-    """Its budget has given it the next call of the model."""
+    """Whether the next call of the model is taken from the budget."""
 
     @property
     def is_acting(self) -> bool:
         return bool(self.wanted)
 
     @property
-    def asked(self) -> list[PendingCall]:
-        """What waits for a human."""
+    def waiting(self) -> list[PendingCall]:
+        """The calls that wait for approval."""
         return [each for each in self.wanted if each.standing == "asked"]
 
     @property
-    def room(self) -> int:
-        """How long the result of a call may be."""
+    def most_result_chars(self) -> int:
+        """The longest result of a call that is sent to the model."""
         return min(self.settings.result_chars, RESULTS_CHARS // max(len(self.wanted), 1))
 
     @property
@@ -119,9 +121,9 @@ class AgentState(BaseModel):
         return {"status": status, "answer": answer, "turns": self.turn, "usage": self.usage.model_dump()}
 
 
-def offered_name(tools: Iterable[str], said: str) -> str | None:
-    """Which of the tools a model means. It may name any: only those it was offered count."""
-    return next((name for name in tools if said in (name, name.replace(".", "__"))), None)
+def offered_name(tools: Iterable[str], requested: str) -> str | None:
+    """Return the offered tool that the model requested, or None: a model may name a tool it was not offered."""
+    return next((name for name in tools if requested in (name, name.replace(".", "__"))), None)
 
 
 def added(first: Usage, second: Usage) -> Usage:
@@ -131,32 +133,32 @@ def added(first: Usage, second: Usage) -> Usage:
 
 
 def conversation(rows: Rows, now: Sequence[Message]) -> list[Message]:
-    """All that was said, in order; the rows of this tick are `now`."""
-    earlier = [Message.model_validate(each) for tick in rows.history for each in tick.rows.get("said", ())]
+    """Return all messages in order: those of earlier ticks, then `now`, those of this tick."""
+    earlier = [Message.model_validate(each) for tick in rows.history for each in tick.rows.get(MESSAGES_ROW, ())]
     return [*earlier, *now]
 
 
-def ask_of(work: AgentState, said: Iterable[Message], offers: Sequence[dict[str, Any]], key: str) -> Ask:
-    told = (Message(role="system", content=work.settings.system), *said)
-    return Ask(messages=told, tools=tuple(Offer(**each["function"]) for each in offers), idempotency_key=key)
+def ask_of(state: AgentState, messages: Iterable[Message], offers: Sequence[dict[str, Any]], key: str) -> Ask:
+    sent = (Message(role="system", content=state.settings.system), *messages)
+    return Ask(messages=sent, tools=tuple(Offer(**each["function"]) for each in offers), idempotency_key=key)
 
 
-def result_message(wanted: PendingCall, result: ToolResult, most_chars: int) -> Message:
-    """What the model is told: the output as JSON, cut if it is long, or what went wrong."""
+def result_message(call: PendingCall, result: ToolResult, most_chars: int) -> Message:
+    """Return the message to the model: the output as JSON, shortened if it is long, or the error."""
     if result.error is not None:
-        return refusal_message(wanted, result.error.code, result.error.message)
+        return refusal_message(call, result.error.code, result.error.message)
     text = result.output if isinstance(result.output, str) else json.dumps(result.output, ensure_ascii=False)
     cut = f"{text[:most_chars]}… ({len(text) - most_chars} more characters)" if len(text) > most_chars else text
-    return Message(role="tool", content=cut, tool_call_id=wanted.call.id)
+    return Message(role="tool", content=cut, tool_call_id=call.call.id)
 
 
-def refusal_message(wanted: PendingCall, code: str, message: str) -> Message:
+def refusal_message(call: PendingCall, code: str, message: str) -> Message:
     content = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False)
-    return Message(role="tool", content=content, tool_call_id=wanted.call.id)
+    return Message(role="tool", content=content, tool_call_id=call.call.id)
 
 
 def shown_call(call: ModelToolCall) -> dict[str, Any]:
-    """For events: without what looks like a secret."""
+    """Return the call as events show it, with secrets redacted."""
     try:
         return {"id": call.id, "tool": call.name, "input": redacted(json.loads(call.arguments or "{}"))}
     except ValueError:

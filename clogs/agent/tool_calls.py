@@ -1,4 +1,4 @@
-"""The tool calls of a turn: made, or shown to a human first. Each is a step of its tick."""
+"""The tool calls of a turn. Each is a step of its tick; a dangerous one first needs approval."""
 
 from typing import Any
 
@@ -7,61 +7,63 @@ from clogs.models import Message, ModelError
 from ocean import Approval, Tick, ToolSpec, redacted
 
 
-async def act(tick: Tick, work: AgentState) -> list[Message]:
-    """Do what can be done now, and answer what the model is told of it. Calls that need a human are asked for."""
-    told: list[Message] = []
+async def act(tick: Tick, state: AgentState) -> list[Message]:
+    """Make the calls that can be made now and return their results as messages. Request approval for the others."""
+    messages: list[Message] = []
     specs = {spec.name: spec for spec in tick.tools.usable()}
-    for wanted in work.wanted:
-        if wanted.standing in ("asked", "answered"):
+    for call in state.wanted:
+        if call.standing in ("asked", "answered"):
             continue
-        message = await _answered(tick, work, wanted, specs)
+        message = await _call_tool(tick, state, call, specs)
         if message is not None:
-            wanted.standing = "answered"
-            told.append(message)
-    return told
+            call.standing = "answered"
+            messages.append(message)
+    return messages
 
 
-async def _answered(tick: Tick, work: AgentState, wanted: PendingCall, specs: dict[str, ToolSpec]) -> Message | None:
-    """None if a human is asked first."""
-    name = offered_name(work.tools, wanted.call.name)
+async def _call_tool(tick: Tick, state: AgentState, call: PendingCall, specs: dict[str, ToolSpec]) -> Message | None:
+    """Make one call and return its result as a message; None if approval was requested instead."""
+    name = offered_name(state.tools, call.call.name)
     if name is None:
-        there_are = ", ".join(work.tools) or "none"
-        return refusal_message(wanted, "unknown_tool", f"there is no tool {wanted.call.name!r}; there are: {there_are}")
+        available = ", ".join(state.tools) or "none"
+        return refusal_message(call, "unknown_tool", f"there is no tool {call.call.name!r}; available: {available}")
     try:
-        input = wanted.call.parsed()
+        input = call.call.parsed()
     except ModelError as error:
-        return refusal_message(wanted, error.code, error.message)
-    if wanted.standing in ("rejected", "expired"):
-        return refusal_message(wanted, f"approval_{wanted.standing}", _unapproved(wanted))
+        return refusal_message(call, error.code, error.message)
+    if call.standing in ("rejected", "expired"):
+        return refusal_message(call, f"approval_{call.standing}", _why_not_made(call))
     spec = specs.get(name)
-    if spec is not None and spec.dangerous and wanted.standing == "open":
-        await _ask(tick, work, wanted, spec, input)
+    if spec is not None and spec.dangerous and call.standing == "open":
+        await _request_approval(tick, state, call, spec, input)
         return None
-    approval = Approval(wanted.by, wanted.fingerprint) if wanted.standing == "approved" else None
-    result = await tick.tools.attempt(name, input, step=f"call {wanted.approval_id}", approval=approval)
-    return result_message(wanted, result, work.room)
+    approval = Approval(call.by, call.fingerprint) if call.standing == "approved" else None
+    result = await tick.tools.attempt(name, input, step=f"call {call.approval_id}", approval=approval)
+    return result_message(call, result, state.most_result_chars)
 
 
-def _unapproved(wanted: PendingCall) -> str:
-    if wanted.standing == "expired":
-        return "nobody approved this call in time; it was not made"
-    return f"this call was rejected and not made{f': {wanted.reason}' if wanted.reason else ''}"
+def _why_not_made(call: PendingCall) -> str:
+    if call.standing == "expired":
+        return "this call was not approved in time and was not made"
+    return f"this call was rejected and not made{f': {call.reason}' if call.reason else ''}"
 
 
-async def _ask(tick: Tick, work: AgentState, wanted: PendingCall, spec: ToolSpec, input: dict[str, Any]) -> None:
-    wanted.standing, wanted.tool = "asked", spec.name
-    wanted.fingerprint = tick.tools.fingerprint(spec.name, input)
-    wanted.expires_at = tick.now + work.settings.approval_ms
-    await tick.set_timer(wanted.timer, at=wanted.expires_at)
+async def _request_approval(
+    tick: Tick, state: AgentState, call: PendingCall, spec: ToolSpec, input: dict[str, Any]
+) -> None:
+    call.standing, call.tool = "asked", spec.name
+    call.fingerprint = tick.tools.fingerprint(spec.name, input)
+    call.expires_at = tick.now + state.settings.approval_ms
+    await tick.set_timer(call.timer, at=call.expires_at)
     await tick.emit(
         "approval.requested",
         {
-            "approval_id": wanted.approval_id,
+            "approval_id": call.approval_id,
             "tool": spec.name,
             "description": spec.description,
             "input": redacted(input),
-            "fingerprint": wanted.fingerprint,
-            "expires_at": wanted.expires_at,
-            "on_expiry": work.settings.on_expiry,
+            "fingerprint": call.fingerprint,
+            "expires_at": call.expires_at,
+            "on_expiry": state.settings.on_expiry,
         },
     )

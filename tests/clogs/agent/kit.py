@@ -65,8 +65,8 @@ class Stage:
         model = OfflineModel(self.reply, pause=self.pause)
         return make_agent(Models([model]), self.box(), **options)
 
-    def told(self, which: int = -1) -> list[tuple[str, str]]:
-        """What the model was told, but for the system's words."""
+    def sent_messages(self, which: int = -1) -> list[tuple[str, str]]:
+        """Return the messages that the model got, without the system prompt."""
         return [(each.role, each.content) for each in self.asks[which].messages[1:]]
 
 

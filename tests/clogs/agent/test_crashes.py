@@ -13,7 +13,7 @@ TWO = ModelReply(calls=[("disk__look", {"path": "/b"}), ("disk__wipe", {"path": 
 
 @pytest.mark.anyio
 @pytest.mark.sqlite
-async def test_a_crash_at_any_place_changes_nothing_of_it() -> None:
+async def test_a_crash_at_any_place_changes_no_result() -> None:
     async def scenario(w: World) -> Any:
         run = await w.ocean.create_run(session_id="s", clog_id="agent", input={"task": "Tidy up."})
         await w.drain()
