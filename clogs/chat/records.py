@@ -1,4 +1,4 @@
-"""PURE: what a conversation is made of, and which part of it a model is told."""
+"""A conversation's settings and turns, and the part of them that is sent to the model. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from clogs.models import Ask, Message, Usage
 
 MOST_TURNS = 50
 MOST_TEXT, MOST_ANSWER = 32_000, 100_000
-"""Together less than a row may hold, whatever the characters."""
+"""Together they fit into a row, whatever the characters."""
 INTERRUPTED = "[interrupted by the user]"
 
 
 class ChatSettings(BaseModel):
-    """What a conversation is created with. `text` is its first message; the window bounds what the model is told."""
+    """The input of a conversation's run. `text` is the first message; the window limits what is sent to the model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,7 +28,7 @@ class ChatSettings(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """What somebody signals: a message, or `stop`, which only ends the answer that is being given."""
+    """A signal to a conversation: a message, or `stop`, which only ends the current answer."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,7 +41,7 @@ class ChatMessage(BaseModel):
 
 
 class ChatAnswer(BaseModel):
-    """An answer as far as it came."""
+    """The part of an answer that was received."""
 
     text: str = ""
     is_interrupted: bool = False
@@ -50,7 +50,7 @@ class ChatAnswer(BaseModel):
 
 
 class Turn(BaseModel):
-    """A message and its answer: the tick's row, and the event `chat.turn`."""
+    """A message and its answer: the row of the tick, and the event `chat.turn`."""
 
     text: str
     answer: str = ""
@@ -74,7 +74,7 @@ class Turn(BaseModel):
 
 
 def window(turns: Sequence[Turn], most_turns: int, most_chars: int) -> Sequence[Turn]:
-    """The newest turns that fit, oldest first. One that does not fit ends it: a conversation has no holes."""
+    """Return the newest turns that fit, oldest first, without gaps: the first that does not fit is the limit."""
     left, start = most_chars, len(turns)
     while start > max(0, len(turns) - most_turns) and turns[start - 1].size <= left:
         start -= 1
@@ -83,7 +83,7 @@ def window(turns: Sequence[Turn], most_turns: int, most_chars: int) -> Sequence[
 
 
 def ask_of(settings: ChatSettings, turns: Sequence[Turn], text: str, key: str) -> Ask:
-    told = [Message(role="system", content=settings.system)] if settings.system else []
+    sent = [Message(role="system", content=settings.system)] if settings.system else []
     for turn in window(turns, settings.window_turns, settings.window_chars):
-        told += turn.messages
-    return Ask(messages=(*told, Message(role="user", content=text)), idempotency_key=key)
+        sent += turn.messages
+    return Ask(messages=(*sent, Message(role="user", content=text)), idempotency_key=key)

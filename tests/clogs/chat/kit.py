@@ -1,4 +1,4 @@
-"""A chat whose model writes down what it was asked, and waits where a test says."""
+"""A chat whose model records its requests and waits where a test sets it to."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -47,7 +47,7 @@ class Mind:
         other = OfflineModel(reply_briefly, name="other")
         return make_chat(Models([OfflineModel(self.reply, pause=self.pause), other]))
 
-    def told(self, which: int = -1) -> list[tuple[str, str]]:
+    def sent_messages(self, which: int = -1) -> list[tuple[str, str]]:
         return [(each.role, each.content) for each in self.asks[which].messages]
 
 
@@ -71,12 +71,12 @@ class Talk:
     async def events(self, *types: str) -> list[Event]:
         return await self.w.ocean.read_events(self.run_id, types=list(types), limit=1_000)
 
-    async def said(self, tick: int, call: int = 1) -> list[str]:
+    async def streamed_texts(self, tick: int, call: int = 1) -> list[str]:
         tokens = await self.events("chat.token")
         return [each.payload["text"] for each in tokens if (each.tick, each.call) == (tick, call)]
 
     @asynccontextmanager
-    async def answering(self, at_word: int) -> AsyncIterator[None]:
+    async def during_answer(self, at_word: int) -> AsyncIterator[None]:
         """While a poke is at work whose model has come to this word, and waits; it ends by itself when left."""
         self.mind.holds_at = at_word
         with anyio.fail_after(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""What of a conversation a model is told."""
+"""The part of a conversation that is sent to the model."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def turns(*sizes: int) -> list[Turn]:
         ((1, 1, 1), 5, 0, 0),
         ((3, 2, 3), 5, 5, 2),
         ((3, 2, 3), 5, 4, 1),
-        ((1, 9, 1), 5, 5, 1),  # what does not fit ends the window: the older one is not told either
+        ((1, 9, 1), 5, 5, 1),  # a turn that does not fit ends the window: the older one is not sent either
     ],
 )
 def test_the_window_is_the_newest_turns_that_fit(
@@ -35,7 +35,7 @@ def test_answers_count_for_the_size_too() -> None:
     assert len(window([Turn(text="ab", answer="cde")], 1, 5)) == 1
 
 
-def test_a_model_is_told_who_said_what_and_what_was_broken_off() -> None:
+def test_messages_have_their_roles_and_mark_interrupted_answers() -> None:
     earlier = [
         Turn(text="one", answer="first"),
         Turn(text="two", answer="half an ", is_interrupted=True),
