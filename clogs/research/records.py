@@ -1,4 +1,4 @@
-"""PURE: what is researched, where it stands, and what models are told."""
+"""The settings of research, the row of its run, and the prompts. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ MOST_QUESTIONS = 50
 MOST_TEXT = 8_000
 MOST_WIDTH = 32
 ROW_BYTES = 500_000
-"""For all answers together: the row also has the questions, and the output the report."""
+"""The limit for all results together: the row also has the questions, and the output the report."""
 MOST_REPORT = 100_000
 BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s*")
 
-PLAN = "You plan research. Write the questions whose answers together cover the topic: at most {most}, one a line."
-ANSWER = "You answer one question of a larger piece of research. Say what is known, briefly; say so if you do not know."
-REPORT = "You write the report of a piece of research from the answers below. Use nothing else. Name what is missing."
+PLAN = "You plan research. Write the questions that together cover the topic: at most {most}, one per line."
+ANSWER = "You answer one question of a larger piece of research. State briefly what is known, or that you do not know."
+REPORT = "You write the report of a piece of research from the results below. Use nothing else. Name what is missing."
 
 
 class ResearchSettings(BaseModel):
-    """What a piece of research is created with. Without `questions`, the model is asked for them."""
+    """The input of a research run. Without `questions`, the model plans them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,7 +40,7 @@ class ResearchSettings(BaseModel):
     def _checked(cls, questions: list[str] | None) -> list[str] | None:
         for place, question in enumerate(questions or ()):
             if not question.strip() or len(question) > MOST_TEXT:
-                raise ValueError(f"question {place + 1} is empty, or longer than {MOST_TEXT} characters")
+                raise ValueError(f"question {place + 1} must have 1 to {MOST_TEXT} characters, not only spaces")
         return questions
 
 
@@ -56,18 +56,18 @@ class Question(BaseModel):
 
 
 class ResearchState(BaseModel):
-    """The run's row. `is_closing`: no more answers are waited for."""
+    """The run's row. `is_closing`: the run no longer waits for results."""
 
     settings: ResearchSettings
     questions: list[Question]
     is_closing: bool = False
 
     @property
-    def answered(self) -> list[Question]:
+    def with_result(self) -> list[Question]:
         return [each for each in self.questions if each.answer is not None]
 
     @property
-    def unanswered(self) -> list[Question]:
+    def without_result(self) -> list[Question]:
         return [each for each in self.questions if each.answer is None]
 
     @property
@@ -80,22 +80,22 @@ class ResearchState(BaseModel):
     def output(self, report: str, usage: Usage) -> dict[str, Any]:
         return {
             "report": report,
-            "answers": [{"question": each.question, "answer": each.answer} for each in self.answered],
-            "unanswered": [{"question": each.question, "error": each.error} for each in self.unanswered],
+            "answers": [{"question": each.question, "answer": each.answer} for each in self.with_result],
+            "unanswered": [{"question": each.question, "error": each.error} for each in self.without_result],
             "usage": usage.model_dump(),
         }
 
 
-def take_end(question: Question, end: dict[str, Any], room: int) -> None:
-    """How the run of a question ended: an answer, or what went wrong. An answer is cut to its room in the row."""
+def take_end(question: Question, end: dict[str, Any], most_bytes: int) -> None:
+    """Store how the run of a question ended: its answer, cut to `most_bytes`, or its error."""
     output = end["output"]
     answer = output.get("answer") if isinstance(output, dict) else None
     if end["error"] is not None:
         question.error = {"code": end["error"]["code"], "message": end["error"]["message"][:500]}
     elif not isinstance(answer, str) or not answer.strip():
-        question.error = {"code": "empty_answer", "message": "it ended without an answer"}
+        question.error = {"code": "empty_answer", "message": "the run ended without an answer"}
     else:
-        question.answer = cut(answer, room)
+        question.answer = cut(answer, most_bytes)
 
 
 def cut(text: str, most_bytes: int) -> str:
@@ -115,24 +115,24 @@ def answer_ask(task: str, key: str) -> Ask:
     return _ask(ANSWER, task, key)
 
 
-def report_ask(inquiry: ResearchState, key: str) -> Ask:
-    parts = [f"Topic: {inquiry.settings.topic}"]
-    parts += [f"Question: {each.question}\nAnswer: {each.answer}" for each in inquiry.answered]
-    parts += [f"Question: {each.question}\nNot answered." for each in inquiry.unanswered]
+def report_ask(state: ResearchState, key: str) -> Ask:
+    parts = [f"Topic: {state.settings.topic}"]
+    parts += [f"Question: {each.question}\nAnswer: {each.answer}" for each in state.with_result]
+    parts += [f"Question: {each.question}\nNo result." for each in state.without_result]
     return _ask(REPORT, "\n\n".join(parts), key)
 
 
 def _ask(system: str, text: str, key: str) -> Ask:
-    told = (Message(role="system", content=system), Message(role="user", content=text))
-    return Ask(messages=told, idempotency_key=key)
+    messages = (Message(role="system", content=system), Message(role="user", content=text))
+    return Ask(messages=messages, idempotency_key=key)
 
 
 def planned(text: str, most: int) -> list[str]:
-    """The questions in what a model wrote: a line each, without bullets, numbers and repeats."""
+    """Return the questions in a model's text: one per line, without bullets, numbers and repeats."""
     lines = (BULLET.sub("", line).strip()[:MOST_TEXT] for line in text.splitlines())
     return list(dict.fromkeys(line for line in lines if line))[:most]
 
 
 def lanes(count: int, width: int) -> Sequence[int]:
-    """Which lane each question is in; in a lane, one is answered after the other."""
+    """Return the lane of each question; the questions of a lane are worked on one after the other."""
     return [place % width for place in range(count)]
