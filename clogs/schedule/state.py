@@ -1,17 +1,22 @@
-"""What a schedule remembers between its times."""
+"""The row of a schedule's run."""
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from clogs.schedule.spec import Spec, read_spec
 from clogs.schedule.times import Timetable
 
 
 class ScheduleState(BaseModel):
-    """Times up to `last_at` are settled, whether they fired or not: none of them can fire any more."""
+    """Times up to `last_at` are settled, whether they fired or not: none of them can fire any more.
 
-    told: dict[str, Any]
+    `given` is the spec as the caller sent it; the alias is the name under which it is stored.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    given: dict[str, Any] = Field(validation_alias=AliasChoices("given", "told"), serialization_alias="told")
     created_at: int
     last_at: int
     fired: int = 0
@@ -21,7 +26,7 @@ class ScheduleState(BaseModel):
 
     @property
     def spec(self) -> Spec:
-        return read_spec(self.told)
+        return read_spec(self.given)
 
     @property
     def plan(self) -> Timetable:
@@ -29,7 +34,7 @@ class ScheduleState(BaseModel):
 
     @property
     def left(self) -> int | None:
-        """How many times may still fire, besides those in the queue; None if nothing limits them."""
+        """How many more times may fire, not counting the queue; None without a limit."""
         limit = self.spec.limit
         return None if limit is None else max(limit - self.fired - len(self.queue), 0)
 
@@ -39,4 +44,4 @@ class ScheduleState(BaseModel):
 
 
 def new_state(spec: Spec, created_at: int) -> ScheduleState:
-    return ScheduleState(told=spec.given, created_at=created_at, last_at=created_at)
+    return ScheduleState(given=spec.given, created_at=created_at, last_at=created_at)

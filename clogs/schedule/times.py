@@ -1,4 +1,4 @@
-"""When a schedule intends to fire. Pure."""
+"""The intended times of a schedule, and which of them fire now: missed times, and runs that overlap. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,11 +8,15 @@ from typing import Literal
 from clogs.schedule.cron import Cron
 
 MINUTE_MS = 60_000
+Missed = Literal["skip", "once", "all"]
+Overlap = Literal["allow", "skip", "queue"]
+MOST_COUNTED = 1_000
+MOST_QUEUED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """A cron expression, or every so many ms from an anchor; from `start_at` on, before `end_at`."""
+    """The times of a cron expression, or every `every_ms` from `anchor_at`; from `start_at` on, before `end_at`."""
 
     cron: Cron | None = None
     every_ms: int = 0
@@ -21,7 +25,7 @@ class Timetable:
     end_at: int | None = None
 
     def after(self, at: int) -> Iterator[int]:
-        """Every intended time after this one, in order."""
+        """Yield every intended time after this one, in order."""
         begin = max(at, self.start_at - 1)
         times = self.cron.after(begin) if self.cron else self._steps(begin)
         return takewhile(lambda time: self.end_at is None or time < self.end_at, times)
@@ -30,7 +34,7 @@ class Timetable:
         return next(self.after(at), None)
 
     def newest(self, most: int, after: int, until: int) -> list[int]:
-        """The last few intended times after one and up to the other, oldest first: however many came before them."""
+        """Return the last `most` intended times after `after` and up to `until`, oldest first."""
         window = MINUTE_MS
         while True:
             begin = max(after, until - window)
@@ -40,7 +44,7 @@ class Timetable:
             window *= 4
 
     def count(self, cap: int, after: int, until: int) -> int:
-        """How many there are after one and up to the other, counted no further than the cap."""
+        """Count the intended times after `after` and up to `until`, at most `cap`."""
         return sum(1 for _ in takewhile(lambda time: time <= until, islice(self.after(after), cap)))
 
     def _steps(self, after: int) -> Iterator[int]:
@@ -48,16 +52,9 @@ class Timetable:
         return (self.anchor_at + step * self.every_ms for step in count(first))
 
 
-Missed = Literal["skip", "once", "all"]
-Overlap = Literal["allow", "skip", "queue"]
-
-MOST_COUNTED = 1_000
-MOST_QUEUED = 100
-
-
 @dataclass(frozen=True, slots=True)
 class Due:
-    """`times` fire, oldest first. Everything up to `until` is settled; so many `missed` ones, or more, do not fire."""
+    """`times` fire, oldest first. Times up to `until` are settled; `missed` of them, or more, do not fire."""
 
     times: tuple[int, ...]
     until: int
@@ -66,11 +63,11 @@ class Due:
 
 
 def due(plan: Timetable, missed: Missed, grace_ms: int, catch_up: int, *, after: int, now: int) -> Due:
-    """What the time since `after` asks for.
+    """Decide which intended times since `after` fire now.
 
-    The newest intended time is on time within its grace. Everything older, and the newest if it is later than that, has
-    been missed: nobody poked, or the schedule was paused. Then `skip` lets them go, `once` fires the newest for all of
-    them, and `all` fires each, but at most the `catch_up` newest.
+    The newest intended time is on time within `grace_ms`. Older ones, and a newest that is later than that, were
+    missed: no process poked, or the schedule was paused. `skip` drops missed times, `once` fires the newest in place of
+    all of them, and `all` fires each, but at most the `catch_up` newest.
     """
     found = plan.newest(catch_up if missed == "all" else 1, after, now)
     if not found:
@@ -83,7 +80,7 @@ def due(plan: Timetable, missed: Missed, grace_ms: int, catch_up: int, *, after:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """`starts` begin now, `queue` waits for a run to end, `dropped` do not happen."""
+    """`starts` fire now, `queue` waits for a run to end, `dropped` never fire."""
 
     starts: tuple[int, ...]
     queue: tuple[int, ...] = ()
@@ -91,7 +88,7 @@ class Admitted:
 
 
 def admit(overlap: Overlap, *, is_busy: bool, queue: tuple[int, ...], times: tuple[int, ...]) -> Admitted:
-    """Which of the times begin, if a run of this schedule is still at work, or none is."""
+    """Decide which of the times fire, depending on whether a run of this schedule has not ended."""
     waiting = (*queue, *times)
     if overlap == "allow":
         return Admitted(waiting)
