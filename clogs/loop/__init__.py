@@ -1,8 +1,12 @@
-"""The Loop API: issues that go through a plan, one step a click, each step an execution of its own.
+"""The Loop API: an issue goes through the steps of a plan, one step per request, and each step is an execution.
 
-An issue is an idle run, an execution its child. A click locks the issue and creates the execution in one commit. The
-end of the execution, whoever makes it, is an input of the issue, which takes over the result and is free again: no lock
-outlives its holder. `docs/loop-api.md` has the contract, `docs/decisions/0032-loop-api.md` the choices.
+An issue is an idle run, an execution is its child. A request locks the issue and creates the execution in one commit.
+The end of the execution, for any reason, is an input of the issue, which stores the result and removes the lock: no
+lock outlives its holder. `docs/loop-api.md` has the contract, `docs/decisions/0032-loop-api.md` the choices.
+
+Read `plans` first (steps, gates, effects), then `records` (what is stored), `issues` and `executions` (the two clogs),
+`queries` and `api` (the verbs in Python), `views` and `schemas` (what is sent), `errors` and `routes`. `afu9` is the
+plan that ships.
 """
 
 from clogs.loop.afu9 import Desk, OnPaper, afu9
@@ -34,4 +38,4 @@ __all__ = [
 
 loop = Loop(afu9(OnPaper()))
 clogs = loop.clogs
-"""The plan that ships, without an outside: `ocean serve --clogs clogs.loop:clogs`."""
+"""The plan that ships, without external systems: `ocean serve --clogs clogs.loop:clogs`."""

@@ -1,4 +1,4 @@
-"""The Loop API in Python. The routes call these verbs, and have no rules of their own."""
+"""The Loop API in Python. The routes call these verbs and add no rules of their own."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from clogs.loop.errors import errors, refused
-from clogs.loop.executions import execution_clog, resolved, sight_of
+from clogs.loop.executions import execution_clog, resolve, sight_of
 from clogs.loop.issues import CONFLICT, ISSUES, Click, issue_clog
 from clogs.loop.plans import LoopPlan, Step
 from clogs.loop.queries import LoopQueries, Projects
@@ -17,17 +17,19 @@ from clogs.loop.views import answer_of, dry_answer
 from ocean import Caller, Clog, InvalidValue, Ocean, RunStatus
 
 LOCK_MS = 300_000
-PATIENCE_MS = 30_000
-"""How long a click waits for an execution that another process works on, or that waits for its next attempt."""
+WAIT_MS = 30_000
+"""How long a request waits for an execution that another process runs, or that waits for its next attempt."""
 
 
 class Loop(LoopQueries):
-    """Plans, and the two clogs that carry them out. The first plan is that of issues which name none."""
+    """Plans and the two clogs that execute them. The first plan is the default of new issues."""
 
     def __init__(self, *plans: LoopPlan, lock_ms: int = LOCK_MS) -> None:
         super().__init__({plan.name: plan for plan in plans})
         if not plans or len(self.plans) < len(plans):
-            raise InvalidValue(f"a Loop has plans, each with a name of its own; got {[plan.name for plan in plans]}")
+            raise InvalidValue(
+                f"a Loop must have at least one plan, and their names must differ; got {[plan.name for plan in plans]}"
+            )
         self.issues = issue_clog(self.plans, lock_ms, errors=errors)
         self.executions = execution_clog(self.plans)
         mount(self)
@@ -49,10 +51,10 @@ class Loop(LoopQueries):
         facts: Mapping[str, Any] | None = None,
         request_key: str | None = None,
     ) -> IssueShown:
-        """A new issue at the beginning of its plan. With a `request_key` a repeat answers the first one."""
+        """Create an issue at the start of its plan. A repeat with the same `request_key` returns the first issue."""
         name = next(iter(self.plans)) if plan is None else plan
         if name not in self.plans:
-            raise refused("INVALID_REQUEST", f"there is no plan {name!r}; there are {[*self.plans]}")
+            raise refused("INVALID_REQUEST", f"there is no plan {name!r}; available: {', '.join(self.plans)}")
         made = await ocean.call_clog(
             clog_id=ISSUES,
             session_id=project,
@@ -73,13 +75,13 @@ class Loop(LoopQueries):
         if_match: int | None = None,
         projects: Projects = None,
     ) -> IssueShown:
-        """What gates look at, and others find out; None forgets a fact."""
+        """Store facts, which gates read; None removes a fact."""
         return await self._change(ocean, issue_id, "note", {"facts": {**facts}}, actor, if_match, projects)
 
     async def resume(
         self, ocean: Ocean, issue_id: str, *, actor: str, if_match: int | None = None, projects: Projects = None
     ) -> IssueShown:
-        """From hold back to the step that has failed."""
+        """Continue an issue on hold with the step that failed."""
         return await self._change(ocean, issue_id, "resume", {}, actor, if_match, projects)
 
     async def run_next_step(
@@ -94,57 +96,57 @@ class Loop(LoopQueries):
         if_match: int | None = None,
         projects: Projects = None,
     ) -> RunNextStepAnswer:
-        """Execute the next step of the issue's plan and answer how it went; or what would be, in a dry run."""
+        """Execute the next step of the issue's plan and return the result; in a dry run, what would be executed."""
         if mode not in get_args(Mode):
-            raise refused("INVALID_REQUEST", f"mode is 'execute' or 'dryRun', got {mode!r}")
+            raise refused("INVALID_REQUEST", f"mode must be 'execute' or 'dryRun', got {mode!r}")
         request_id = request_id or ocean.new_id()
         run, issue = await self._read(ocean, issue_id, projects)
         if mode == "dryRun":
             if if_match not in (None, issue.version):
                 raise refused(CONFLICT, f"issue {issue_id!r} is at version {issue.version}, not {if_match}")
-            found = await self._rehearsed(order_of(issue_id, issue, actor), run.session_id, ocean.clock.now())
+            found = await self._dry_run(order_of(issue_id, issue, actor), run.session_id, ocean.clock.now())
             return dry_answer(request_id, issue_id, ocean.new_id(), found)
         if run.status is not RunStatus.IDLE:
-            # An execution has ended, and the issue has not been told yet.
-            await ocean.settle(issue_id, timeout_ms=PATIENCE_MS)
+            # An execution has ended, and the issue has not taken its result yet.
+            await ocean.settle(issue_id, timeout_ms=WAIT_MS)
         tags = [_tag("key", actor, idempotency_key)] if idempotency_key is not None else []
         tags += [_tag("version", actor, if_match)] if if_match is not None else []
-        # A new id is above all earlier ones, so that lists are in order within a millisecond.
+        # A new id sorts after all earlier ones, so lists are in order within a millisecond.
         click = Click(run_id=ocean.new_id(), actor=actor, request_id=request_id, tags=tuple(tags), version=if_match)
-        return answer_of(await self._executed(ocean, issue_id, click))
+        return answer_of(await self._execute(ocean, issue_id, click))
 
-    async def _executed(self, ocean: Ocean, issue_id: str, click: Click) -> RunShown:
-        told = await self._begin(ocean, issue_id, click)
-        if "expired" in told:
-            await self._end_expired(ocean, issue_id, told["expired"])
-            told = await self._begin(ocean, issue_id, click)
-        if "expired" in told:
-            raise refused(CONFLICT, f"issue {issue_id!r} is being freed, its lock has run out; ask again")
-        if "kept" in told:
-            kept = await ocean.get_run(told["kept"])
+    async def _execute(self, ocean: Ocean, issue_id: str, click: Click) -> RunShown:
+        begun = await self._begin(ocean, issue_id, click)
+        if "expired" in begun:
+            await self._end_expired(ocean, issue_id, begun["expired"])
+            begun = await self._begin(ocean, issue_id, click)
+        if "expired" in begun:
+            raise refused(CONFLICT, f"the lock of issue {issue_id!r} has expired and is being removed; retry")
+        if "kept" in begun:
+            kept = await ocean.get_run(begun["kept"])
             if kept is not None:
                 return await self._shown(ocean, kept)
-            return await self._executed(ocean, issue_id, click.model_copy(update={"takes_kept": False}))
-        run = await ocean.settle(told["begun"], timeout_ms=PATIENCE_MS)
+            return await self._execute(ocean, issue_id, click.model_copy(update={"takes_kept": False}))
+        run = await ocean.settle(begun["begun"], timeout_ms=WAIT_MS)
         if run.is_ended:
-            await ocean.settle(issue_id, timeout_ms=PATIENCE_MS)
+            await ocean.settle(issue_id, timeout_ms=WAIT_MS)
         return await self._shown(ocean, run)
 
     async def _begin(self, ocean: Ocean, issue_id: str, click: Click) -> dict[str, str]:
-        told: dict[str, str] = await ocean.call_clog(
+        begun: dict[str, str] = await ocean.call_clog(
             run_id=issue_id, method="begin", payload=click.model_dump(mode="json"), caller=Caller(click.actor)
         )
-        return told
+        return begun
 
     async def _end_expired(self, ocean: Ocean, issue_id: str, run_id: str) -> None:
-        """The lock has run out, and so has the execution's time: any poke ends it, and that frees the issue."""
-        await ocean.advance(run_id=run_id, budget_ms=PATIENCE_MS)
-        await ocean.settle(issue_id, timeout_ms=PATIENCE_MS)
+        """End an execution whose deadline, the expiry of the lock, has passed. Its end removes the lock."""
+        await ocean.advance(run_id=run_id, budget_ms=WAIT_MS)
+        await ocean.settle(issue_id, timeout_ms=WAIT_MS)
 
-    async def _rehearsed(self, order: StepOrder, project: str, now: int) -> Result | Step:
+    async def _dry_run(self, order: StepOrder, project: str, now: int) -> Result | Step:
         plan = self.plans.get(order.plan)
         try:
-            found = await resolved(plan, order, sight_of(order, project, now))
+            found = await resolve(plan, order, sight_of(order, project, now))
         except Exception as error:
             step = plan.find(order.next or 0) if plan else None
             message = f"{type(error).__name__}: {error}"
@@ -169,11 +171,11 @@ class Loop(LoopQueries):
         projects: Projects,
     ) -> IssueShown:
         await self._read(ocean, issue_id, projects)
-        said = payload | {"version": version}
-        await ocean.call_clog(run_id=issue_id, method=method, payload=said, caller=Caller(actor))
+        versioned = payload | {"version": version}
+        await ocean.call_clog(run_id=issue_id, method=method, payload=versioned, caller=Caller(actor))
         return await self.get_issue(ocean, issue_id)
 
 
 def _tag(kind: str, actor: str, value: str | int) -> str:
-    """Short, whatever was sent, and an actor's own."""
+    """Return a short tag for any value, different for each actor."""
     return hashlib.sha256(json.dumps([kind, actor, value]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Five codes, one envelope, and no more about what went wrong than its request's id."""
+"""The errors of the Loop API: five codes in one envelope. An internal error shows nothing but its request id."""
 
 import re
 from typing import Any
@@ -16,11 +16,11 @@ CODES = {
     "INTERNAL_ERROR": 500,
 }
 NEAREST = {401: "UNAUTHORIZED", 403: "UNAUTHORIZED", 404: "ISSUE_NOT_FOUND", 409: "LOOP_CONFLICT"}
-"""The code of a status; every other refusal is an invalid request, and what is unexpected an internal error."""
+"""The code of a status. Other 4xx are INVALID_REQUEST, 5xx are INTERNAL_ERROR."""
 
 
 def request_id_of(incoming: Incoming) -> str:
-    """The request's, if it is a UUID as the contract has it; the sender may have chosen something else."""
+    """Return the id of the request if it is a UUID, as the contract requires; otherwise a new one."""
     given = incoming.request_id
     return given if UUID.fullmatch(given) else incoming.ocean.new_id()
 
@@ -30,7 +30,7 @@ def refused(code: str, message: str, details: Any = None) -> CallRefused:
 
 
 def errors(refusal: OceanError, incoming: Incoming) -> Reply:
-    """Every refusal on these paths, whoever makes it. What the table of the contract has not keeps its status."""
+    """Return the response for any refusal on these paths. A status that the contract does not list is kept."""
     status = 500 if refusal.http_status >= 500 else 400 if refusal.http_status == 422 else refusal.http_status
     nearest = NEAREST.get(status, "INTERNAL_ERROR" if status == 500 else "INVALID_REQUEST")
     code = refusal.code if refusal.code in CODES else nearest
@@ -49,7 +49,7 @@ def errors(refusal: OceanError, incoming: Incoming) -> Reply:
 
 
 def _dated(details: Any) -> Any:
-    """Times are kept in milliseconds, and told as the contract tells them."""
+    """Return the details with `expiresAt` in ISO 8601, as the contract requires."""
     if isinstance(details, dict) and isinstance(details.get("expiresAt"), int):
         return details | {"expiresAt": iso(details["expiresAt"])}
     return details

@@ -1,4 +1,4 @@
-"""What there is to be seen of issues and their executions, for whoever may see it."""
+"""The read verbs of the Loop API: issues, their executions and events, limited to the projects of the caller."""
 
 from collections.abc import Collection
 
@@ -11,11 +11,11 @@ from clogs.loop.views import event_shown, issue_shown, run_shown
 from ocean import Ocean, RunInfo
 
 Projects = Collection[str] | None
-"""Those that somebody may see; None is all of them."""
+"""The projects that the caller may read; None for all."""
 
 
 class LoopQueries:
-    """The verbs that only read."""
+    """The verbs that only read, a base of `Loop`."""
 
     def __init__(self, plans: dict[str, LoopPlan]) -> None:
         self.plans = plans
@@ -34,11 +34,11 @@ class LoopQueries:
         cursor: str | None = None,
         projects: Projects = None,
     ) -> tuple[list[IssueShown], str | None]:
-        """Newest first, with the cursor of the next page."""
-        asked = projects if project is None else {project} & set(projects if projects is not None else {project})
+        """Return issues, newest first, and the cursor of the next page."""
+        sessions = projects if project is None else {project} & set(projects if projects is not None else {project})
         found = await ocean.list_runs(
             clog_id=ISSUES,
-            session_id=None if asked is None else sorted(asked),
+            session_id=None if sessions is None else sorted(sessions),
             attributes=None if state is None else {"state": state},
             order="newest",
             limit=limit,
@@ -52,14 +52,14 @@ class LoopQueries:
     async def get_run(self, ocean: Ocean, run_id: str, *, projects: Projects = None) -> RunShown:
         run = await ocean.get_run(run_id)
         is_execution = run is not None and run.clog_id == EXECUTIONS and run.parent_run_id is not None
-        if run is None or not is_execution or not _sees(projects, run):
-            raise refused("ISSUE_NOT_FOUND", f"there is no run {run_id!r} of an issue")
+        if run is None or not is_execution or not _may_read(projects, run):
+            raise refused("ISSUE_NOT_FOUND", f"there is no execution {run_id!r}")
         return await self._shown(ocean, run)
 
     async def list_runs(
         self, ocean: Ocean, issue_id: str, *, limit: int = 50, cursor: str | None = None, projects: Projects = None
     ) -> tuple[list[RunShown], str | None]:
-        """The issue's executions, newest first, with the cursor of the next page."""
+        """Return the issue's executions, newest first, and the cursor of the next page."""
         await self._read(ocean, issue_id, projects)
         found = await ocean.list_runs(
             clog_id=EXECUTIONS, parent_run_id=issue_id, order="newest", limit=limit, cursor=cursor
@@ -69,7 +69,7 @@ class LoopQueries:
     async def list_events(
         self, ocean: Ocean, issue_id: str, *, limit: int = 50, before: int | None = None, projects: Projects = None
     ) -> list[EventShown]:
-        """What has happened to the issue, newest first; the next page is `before` the last one's cursor."""
+        """Return the issue's events, newest first; the next page is `before` the cursor of the last one."""
         run, _ = await self._read(ocean, issue_id, projects)
         found = await ocean.read_newest_events(
             session_id=run.session_id,
@@ -82,11 +82,11 @@ class LoopQueries:
 
     async def _read(self, ocean: Ocean, issue_id: str, projects: Projects) -> tuple[RunInfo, Issue]:
         run = await ocean.get_run(issue_id)
-        if run is not None and run.clog_id == ISSUES and _sees(projects, run):
+        if run is not None and run.clog_id == ISSUES and _may_read(projects, run):
             rows = await self._rows(ocean, [issue_id])
             if issue_id in rows:
                 return run, rows[issue_id]
-        raise refused("ISSUE_NOT_FOUND", f"there is no issue {issue_id!r}; POST /api/loop/issues makes one")
+        raise refused("ISSUE_NOT_FOUND", f"there is no issue {issue_id!r}; create one with POST /api/loop/issues")
 
     async def _rows(self, ocean: Ocean, issue_ids: list[str]) -> dict[str, Issue]:
         if not issue_ids:
@@ -101,5 +101,5 @@ class LoopQueries:
         return run_shown(run, ticks[0].claimed_at if ticks else None)
 
 
-def _sees(projects: Projects, run: RunInfo) -> bool:
+def _may_read(projects: Projects, run: RunInfo) -> bool:
     return projects is None or run.session_id in projects

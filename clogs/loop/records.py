@@ -1,25 +1,25 @@
-"""What is stored of an issue and of an execution, and how the one changes the other: pure."""
+"""The stored records of issues and executions, and how the result of an execution changes its issue. Pure."""
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from clogs.loop.plans import HOLD, LoopPlan, Step
 from ocean import ChildEnd
 
 KEPT_MS = 3_600_000
-"""How long a success is answered again to whoever repeats its request."""
+"""How long a repeat of a successful request gets the same result."""
 
 RunStatus = Literal["pending", "running", "completed", "failed", "blocked"]
 LoopStatus = Literal["active", "completed", "failed", "paused"]
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
 
 class IssueLock(Record):
-    """Whose execution the issue is locked for. `tags` say by which headers its answer may be asked for again."""
+    """The lock of an issue for one execution. `tags` identify repeats of the request that created it."""
 
     run_id: str
     owner: str
@@ -28,6 +28,8 @@ class IssueLock(Record):
 
 
 class KeptResult(Record):
+    """The execution whose result a repeat of its request gets, until `until`."""
+
     run_id: str
     until: int
 
@@ -35,8 +37,9 @@ class KeptResult(Record):
 class Issue(Record):
     """`next` is the number of the next step. `version` rises when state, next step or facts change.
 
-    `visit` names what an effect is tried for: it stays while it is not known whether the effect has happened.
-    `failed_step` is what a remedy remedies, and where the issue goes on when it is resumed.
+    `visit` is part of the effect's key: it stays the same while it is unknown whether the effect has happened.
+    `failed_step` is the step that the remedy is for, and with which the issue continues when it is resumed. The alias
+    of `kept_results` is the name under which they are stored.
     """
 
     title: str
@@ -50,17 +53,21 @@ class Issue(Record):
     visit: int = 1
     failed_step: int | None = None
     lock: IssueLock | None = None
-    answers: dict[str, KeptResult] = {}
+    kept_results: dict[str, KeptResult] = Field(
+        default={}, validation_alias=AliasChoices("kept_results", "answers"), serialization_alias="answers"
+    )
 
 
 class UpcomingStep(Record):
+    """The step that follows, as a response shows it."""
+
     number: int
     type: str
     estimated_ms: int | None = None
 
 
 class StepOrder(Record):
-    """What an execution is told: the issue as it was when it was locked."""
+    """The input of an execution: the issue as it was when it was locked."""
 
     issue_id: str
     title: str
@@ -74,7 +81,7 @@ class StepOrder(Record):
 
 
 class Result(Record):
-    """How an execution went. `state`, `next` and `failed_step` are the issue's after it."""
+    """The result of an execution. `state`, `next` and `failed_step` are those of the issue after it."""
 
     status: Literal["completed", "failed", "blocked"]
     loop_status: LoopStatus
@@ -97,7 +104,7 @@ def order_of(issue_id: str, issue: Issue, actor: str) -> StepOrder:
         facts=issue.facts,
         failed_step=issue.failed_step,
         actor=actor,
-        # The time tells an issue from one of the same name that was deleted.
+        # The time distinguishes the issue from a deleted one with the same id.
         key=f"{issue_id}@{issue.created_at}:{issue.next}:{issue.visit}",
     )
 
@@ -117,12 +124,12 @@ def done(plan: LoopPlan, step: Step, order: StepOrder, facts: dict[str, Any]) ->
         failed_step=order.failed_step if is_held else None,
         ahead=ahead_of(following),
         facts=facts,
-        message=f"on hold after {step.type}; resume it when it is remedied" if is_held else None,
+        message=f"on hold after {step.type}; resume the issue when the problem is solved" if is_held else None,
     )
 
 
 def failed(plan: LoopPlan, step: Step, order: StepOrder, code: str, message: str) -> Result:
-    """A failure for good. Its remedy is the next step if it has one, else the same step."""
+    """Return the result of a permanent failure. The next step is the remedy if there is one, otherwise the same one."""
     following = plan.remedy if step.remedied and plan.remedy is not None else step
     return Result(
         status="failed",
@@ -149,25 +156,25 @@ def blocked(order: StepOrder, step: Step | None, code: str, message: str) -> Res
 
 
 def finished(order: StepOrder) -> Result:
-    message = "the loop is completed; there is no further step"
+    message = "the loop is completed; there are no more steps"
     return Result(status="completed", loop_status="completed", state=order.state, next=None, message=message)
 
 
 def result_of(child: ChildEnd) -> Result | None:
-    """What an execution said of itself; None if the kernel has ended it."""
-    said = child.output if child.error is None else child.error.get("details")
-    return Result.model_validate(said) if isinstance(said, dict) and "loop_status" in said else None
+    """Return the result that an execution stored; None if the kernel ended it."""
+    stored = child.output if child.error is None else child.error.get("details")
+    return Result.model_validate(stored) if isinstance(stored, dict) and "loop_status" in stored else None
 
 
-def settled(issue: Issue, result: Result | None, now: int) -> Issue:
-    """The issue after its execution has ended: free, and where the execution has left it."""
-    kept = {tag: answer for tag, answer in issue.answers.items() if answer.until > now}
-    change: dict[str, Any] = {"lock": None, "answers": kept}
+def after_execution(issue: Issue, result: Result | None, now: int) -> Issue:
+    """Return the issue after its execution has ended: without the lock, and changed by the result."""
+    kept = {tag: each for tag, each in issue.kept_results.items() if each.until > now}
+    change: dict[str, Any] = {"lock": None, "kept_results": kept}
     if result is None:
         return issue.model_copy(update=change)
     if result.status == "completed" and issue.lock is not None:
-        answer = KeptResult(run_id=issue.lock.run_id, until=now + KEPT_MS)
-        change["answers"] = kept | dict.fromkeys(issue.lock.tags, answer)
+        newest = KeptResult(run_id=issue.lock.run_id, until=now + KEPT_MS)
+        change["kept_results"] = kept | dict.fromkeys(issue.lock.tags, newest)
     before = (issue.state, issue.next, issue.facts)
     after = (result.state, result.next, issue.facts | result.facts)
     if result.status == "failed" or after != before:

@@ -1,4 +1,4 @@
-"""The contract's words: what is sent and answered, field by field. What does not fit is never sent."""
+"""The requests and responses of the contract, field by field. A response that does not fit is never sent."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
@@ -18,7 +18,7 @@ Number = Annotated[int, Field(ge=1)]
 
 
 class WireModel(BaseModel):
-    """In Python by snake_case names, on the wire in camelCase and without what is absent."""
+    """A response: snake_case in Python, camelCase on the wire, without absent fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, frozen=True)
 
@@ -27,7 +27,7 @@ class WireModel(BaseModel):
 
 
 class RequestModel(BaseModel):
-    """What somebody sends. Only the contract's spelling is known, and no text is taken for a number."""
+    """A request. Only the contract's field names are accepted, and a text is never converted to a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -122,7 +122,7 @@ class IssueShown(WireModel):
 
 
 class RunShown(WireModel):
-    """An execution. `status` is the run's: pending, running, then completed, failed or blocked."""
+    """An execution. `status` is pending or running, then completed, failed or blocked."""
 
     run_id: str
     issue_id: str
@@ -144,7 +144,7 @@ class RunShown(WireModel):
 
 
 class EventShown(WireModel):
-    """`cursor` is what `before` takes."""
+    """An event of an issue. `cursor` is a value for `before`."""
 
     event_id: str
     cursor: Number

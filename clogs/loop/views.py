@@ -1,4 +1,4 @@
-"""From what is stored to what is shown: pure, so that an answer given again is the same letter by letter."""
+"""Convert stored records to responses. Pure, so that a repeated response is identical."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from clogs.loop.schemas import (
 from ocean import ChildEnd, Event, RunInfo
 
 PAYLOAD = ("runId", "step", "stateBefore", "stateAfter", "blockerCode", "requestId", "prUrl", "reviewers")
-"""What an event of the timeline may say."""
+"""The fields that an event of the timeline may show."""
 
 
 def issue_shown(run: RunInfo, issue: Issue, plans: dict[str, LoopPlan], now: int) -> IssueShown:
@@ -40,31 +40,31 @@ def issue_shown(run: RunInfo, issue: Issue, plans: dict[str, LoopPlan], now: int
 
 
 def run_shown(run: RunInfo, claimed_at: int | None = None) -> RunShown:
-    """`claimed_at` is for a run that has not said yet, or never will, when it began."""
-    said = run.attributes
+    """`claimed_at` is the start of a run without the attribute `started_at`."""
+    attributes = run.attributes
     result = _result(run)
-    began: int | None = said.get("started_at", claimed_at)
-    ended = run.ended_at if began is not None else None
-    at_work: Any = "pending" if run.tick == 0 else "running"
+    started: int | None = attributes.get("started_at", claimed_at)
+    ended = run.ended_at if started is not None else None
+    unfinished: Any = "pending" if run.tick == 0 else "running"
     error = (run.error or {}) if run.is_ended and result is None else {}
     return RunShown(
         run_id=run.run_id,
         issue_id=run.parent_run_id or "",
-        status=result.status if result else "failed" if run.is_ended else at_work,
+        status=result.status if result else "failed" if run.is_ended else unfinished,
         loop_status=result.loop_status if result else "failed" if run.is_ended else "active",
-        step_number=said.get("step"),
-        step_type=said.get("step_type"),
-        state_before=said["state_before"],
-        state_after=result.state if result else said["state_before"] if run.is_ended else None,
+        step_number=attributes.get("step"),
+        step_type=attributes.get("step_type"),
+        state_before=attributes["state_before"],
+        state_after=result.state if result else attributes["state_before"] if run.is_ended else None,
         blocker_code=result.blocker if result else None,
         message=result.message if result else f"{error.get('code')}: {error.get('message')}" if error else None,
-        next_step=_next(result.ahead) if result else _same_step(said) if run.is_ended else None,
-        actor=said["actor"],
-        request_id=said["request_id"],
+        next_step=_next(result.ahead) if result else _same_step(attributes) if run.is_ended else None,
+        actor=attributes["actor"],
+        request_id=attributes["request_id"],
         created_at=iso(run.created_at),
-        started_at=None if began is None else iso(began),
+        started_at=None if started is None else iso(started),
         completed_at=None if run.ended_at is None else iso(run.ended_at),
-        duration_ms=None if began is None or ended is None else max(ended - began, 0),
+        duration_ms=None if started is None or ended is None else max(ended - started, 0),
     )
 
 
@@ -76,12 +76,12 @@ def answer_of(run: RunShown) -> RunNextStepAnswer:
         step_executed=step_of(run),
         next_step=run.next_step,
         loop_status=run.loop_status,
-        message=run.message or (None if run.completed_at else f"still at work: GET /api/loop/runs/{run.run_id}"),
+        message=run.message or (None if run.completed_at else f"still running: GET /api/loop/runs/{run.run_id}"),
     )
 
 
 def step_of(run: RunShown) -> StepExecuted | None:
-    """The step that the run has executed, or is at. A blocked one has executed none."""
+    """Return the step that the run has executed or is executing; None for a blocked one."""
     if run.step_number is None or run.step_type is None or run.status == "blocked":
         return None
     return StepExecuted(
@@ -95,7 +95,7 @@ def step_of(run: RunShown) -> StepExecuted | None:
 
 
 def dry_answer(request_id: str, issue_id: str, run_id: str, found: Result | Step) -> RunNextStepAnswer:
-    """What a click would do."""
+    """Return the response of a dry run."""
     if isinstance(found, Step):
         ahead, status, message = ahead_of(found), "active", f"would execute step {found.number}, {found.type}"
     else:
@@ -132,8 +132,8 @@ def _next(ahead: UpcomingStep | None) -> NextStep | None:
     return NextStep(step_number=ahead.number, step_type=ahead.type, estimated_duration_ms=ahead.estimated_ms)
 
 
-def _same_step(said: dict[str, Any]) -> NextStep | None:
-    """An execution that the kernel has ended leaves its step to be done."""
-    if "step" not in said:
+def _same_step(attributes: dict[str, Any]) -> NextStep | None:
+    """Return the execution's own step: it is still the next one if the kernel ended the execution."""
+    if "step" not in attributes:
         return None
-    return NextStep(step_number=said["step"], step_type=said["step_type"])
+    return NextStep(step_number=attributes["step"], step_type=attributes["step_type"])

@@ -68,7 +68,7 @@ class Town:
     w: World
     loop: Loop
     desk: Workbench
-    answers: list[Answered] = field(default_factory=list)
+    responses: list[Answered] = field(default_factory=list)
 
     async def issue(self, facts: Mapping[str, Any] = OPEN, issue_id: str = ISSUE) -> None:
         await self.loop.create_issue(self.w.ocean, "mend the door", actor=ANN, issue_id=issue_id, facts=facts)
@@ -83,7 +83,7 @@ class Town:
 
     async def click(self, body: Any = None, *, issue_id: str = ISSUE, **headers: str) -> Answered:
         answer = await self.ask("POST", f"/api/loop/issues/{issue_id}/run-next-step", body, **headers)
-        self.answers.append(answer)
+        self.responses.append(answer)
         return answer
 
     async def clicks(self, count: int) -> list[Any]:
@@ -113,12 +113,12 @@ async def town(**facts: Any) -> AsyncIterator[Town]:
 
 def error_of(answer: Answered, status: int, code: str) -> Any:
     """The error, once its envelope is found to be the contract's."""
-    said = answer.json()
-    assert (answer.status, said["error"]["code"]) == (status, code), said
-    assert set(said) == {"schemaVersion", "requestId", "error", "timestamp"}
-    assert set(said["error"]) <= {"code", "message", "details"}
-    assert (said["schemaVersion"], answer.headers["x-request-id"]) == ("loop.runNextStep.v1", said["requestId"])
-    return said["error"]
+    content = answer.json()
+    assert (answer.status, content["error"]["code"]) == (status, code), content
+    assert set(content) == {"schemaVersion", "requestId", "error", "timestamp"}
+    assert set(content["error"]) <= {"code", "message", "details"}
+    assert (content["schemaVersion"], answer.headers["x-request-id"]) == ("loop.runNextStep.v1", content["requestId"])
+    return content["error"]
 
 
 def text_of(answer: Answered) -> str:
