@@ -2,8 +2,13 @@
 
     event ──matrix──▶ reaction ──▶ proposal ──policy, human, vote──▶ mission ──▶ step ──▶ attempt (leased)
 
-Each of them is a run; the policies are a row, the caps and cooldowns counters. `clogs` makes all clogs of the system,
-with settings from the environment; `Ops(ocean)` is the system from Python, and its routes are under `/api/ops`.
+Each of them is a run; the policies are a row, the caps and cooldowns are counters. `clogs` makes all clogs of the
+system, with settings from the environment; `Ops(ocean)` is its Python interface, and its routes are under `/api/ops`.
+
+Read `records` first (names and rows), then the clogs in the order of the drawing: `events`, `proposals`, `missions`,
+`steps`, with `patterns`, `policies` and `validation` as their rules and `heartbeat` for totals. `project`, `rpc` and
+`api` are the Python interface, `tables` and `queries` read the tables, `schemas`, `errors` and `routes` are HTTP and
+the commands. `executors` and `worker` do the steps; `doctor` finds the ten OPS_ codes.
 """
 
 from clogs.ops.api import Ops
@@ -23,7 +28,7 @@ __all__ = ["Executor", "Ops", "OpsSettings", "OpsStepFailed", "Task", "Worker", 
 
 
 def clogs(settings: OpsSettings | None = None, chance: Chance = even_chance) -> list[Clog]:
-    """The clogs of an Ops-Loop: `ocean serve --clogs clogs.ops:clogs`. `chance` decides where a pattern has one."""
+    """Make the clogs of an Ops-Loop: `ocean serve --clogs clogs.ops:clogs`. `chance` draws for `probability`."""
     settings = settings or OpsSettings.from_environment()
     records = [policy, proposals, missions, steps, attempts, dead_letters, event_clog(chance), reactions, heart]
     front = route_clog(settings)

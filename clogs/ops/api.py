@@ -1,4 +1,4 @@
-"""The Ops-Loop from Python: the functions of its contract, and what that does by INSERT and UPDATE."""
+"""The Ops-Loop in Python: the functions of its contract, and methods for what it does by INSERT and UPDATE."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,12 +19,12 @@ class Ops(Functions):
     """One project's Ops-Loop on an Ocean that has its clogs: `Ops(ocean)`."""
 
     async def rows(self, table: str, pairs: Iterable[tuple[str, str]] = ()) -> tuple[list[Row], str | None]:
-        """A page of a table by the filters, order and columns of its GET, and the cursor of the next page."""
+        """Return a page of a table by the query parameters of its GET, and the cursor of the next page."""
         if table == POLICY_TABLE:
             return policy_query([policy_row(row) for row in await self.call(POLICY, "rows")], pairs), None
         if table not in TABLES:
-            said = f'relation "{table}" does not exist; there are {", ".join(TABLE_NAMES)}'
-            raise Refuse(said, code=NO_TABLE, http_status=404)
+            message = f'relation "{table}" does not exist; there are {", ".join(TABLE_NAMES)}'
+            raise Refuse(message, code=NO_TABLE, http_status=404)
         ask = parse_query(TABLES[table], pairs)
         found, cursor = await list_rows(self.ocean, self.settings.project, TABLES[table], ask)
         return [{name: row[name] for name in ask.select} if ask.select else row for row in found], cursor
@@ -32,14 +32,14 @@ class Ops(Functions):
     async def put_policy(
         self, changes: list[Row], *, caller: Caller | None = None, request_key: str | None = None
     ) -> list[Row]:
-        """Insert policies, or with `version` replace exactly that version; all of them or none."""
-        asked = [{"version": None, **change} for change in changes]
-        return [policy_row(row) for row in await self.call(POLICY, "put", asked, caller, request_key)]
+        """Insert policies or, with `version`, replace exactly that version; all of them or none."""
+        given = [{"version": None, **change} for change in changes]
+        return [policy_row(row) for row in await self.call(POLICY, "put", given, caller, request_key)]
 
     async def insert_events(
         self, events: list[Row], *, caller: Caller | None = None, request_key: str | None = None
     ) -> list[Row]:
-        """Agent events; each is looked at before this returns, however many wait."""
+        """Insert agent events. Each is processed before this returns, however many others wait."""
         given = [checked_event(event) for event in events]
         try:
             ids = await self.call(EVENTS, "insert", given, caller, request_key)
@@ -64,9 +64,9 @@ class Ops(Functions):
         self, proposal_id: str, vote: str, role: str | None = None, *, caller: Caller | None = None,
         request_key: str | None = None,
     ) -> Row:  # fmt: skip
-        """One vote of a role that the caller has; `role` says which, if it has several."""
+        """Cast the vote of one of the caller's roles; `role` is required if the caller has several."""
         if vote not in ("approve", "reject"):
-            raise wrong(f"vote is approve or reject, got {vote!r}")
+            raise wrong(f"vote must be approve or reject, got {vote!r}")
         return await self._decide(proposal_id, "vote", {"vote": vote, "role": role}, caller, request_key)
 
     async def _decide(
@@ -81,7 +81,7 @@ class Ops(Functions):
         return {**row, "mission_id": mission_id, **tally}
 
     async def renew(self, step_id: str, lease_id: str, lease_minutes: int | None = None) -> Row:
-        """Keep a step for longer; the row that it is then."""
+        """Extend the lease of a step and return its row."""
         attempt = await self._leased(step_id, lease_id)
         lease_ms = None if lease_minutes is None else minutes(lease_minutes, "lease_minutes", MOST_MINUTES) * MINUTE_MS
         try:
@@ -94,13 +94,13 @@ class Ops(Functions):
     async def complete(
         self, step_id: str, lease_id: str, status: str, result: Any = None, last_error: str | None = None
     ) -> Row:
-        """Report what came of a step. Its mission has gone on when this returns; repeated, it is the same."""
+        """Report the result of a step. Its mission has advanced when this returns; a repeat has the same result."""
         if status not in ("succeeded", "failed"):
-            raise wrong(f"status is succeeded or failed, got {status!r}")
+            raise wrong(f"status must be succeeded or failed, got {status!r}")
         check_size(result, "result", MOST_RESULT_BYTES)
         await self._leased(step_id, lease_id)
-        said = (last_error or "the executor reported a failure")[:MOST_ERROR_CHARACTERS]
-        error = ErrorInfo("ops_reported", said, result)
+        message = (last_error or "the executor reported a failure")[:MOST_ERROR_CHARACTERS]
+        error = ErrorInfo("ops_reported", message, result)
         try:
             await self.ocean.complete_work(lease_id, Done(result) if status == "succeeded" else Failed(error))
         except LeaseLost as lost:
@@ -115,22 +115,22 @@ class Ops(Functions):
         return row
 
     async def _leased(self, step_id: str, lease_id: Any) -> str | None:
-        """The attempt of the lease. A lease of another step is lost to this one."""
+        """Return the attempt of the lease, or None. A lease of another step counts as lost."""
         await self.find("Step", STEPS, step_id)
         if not isinstance(lease_id, str) or not lease_id:
-            raise wrong("lease_id is what ops_claim_next_step answered")
-        standing = await self.ocean.standing_of_lease(lease_id)
-        if standing is None:
+            raise wrong("lease_id must be the lease_id that ops_claim_next_step returned")
+        lease = await self.ocean.standing_of_lease(lease_id)
+        if lease is None:
             return None
-        attempt = await self.ocean.get_run(standing.run_id)
+        attempt = await self.ocean.get_run(lease.run_id)
         if attempt is None or attempt.attributes.get("step_id") != step_id:
-            raise _lost(f"there is no such lease of step {step_id}")
-        return standing.run_id
+            raise _lost(f"lease {lease_id} is not a lease of step {step_id}")
+        return lease.run_id
 
     async def redrive(
         self, dead_letter_id: str, *, caller: Caller | None = None, request_key: str | None = None
     ) -> Row:
-        """Queue a dead step again, and let its mission go on with it. The letter stays."""
+        """Queue a dead step again and continue its mission with it. The dead letter stays."""
         await self.find("Dead letter", DEAD_LETTERS, dead_letter_id)
         letter = await self.row("ops_step_dead_letters", dead_letter_id)
         await self.call_on(letter["step_id"], "redrive", dead_letter_id, caller, request_key)

@@ -1,4 +1,4 @@
-"""What the Ops-Loop refuses, under the codes of its contract: SQLSTATE where a database would have said no."""
+"""The errors of the Ops-Loop, with the codes of its contract: a SQLSTATE where a database would refuse."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ WENT_STALE = "OPS_005"
 
 
 def violates(message: str) -> Refuse:
-    """A value that the contract does not know."""
+    """Return the error for a value that the contract does not allow."""
     return Refuse(message, code=CHECK_VIOLATED, http_status=400)
 
 
@@ -31,18 +31,18 @@ def wrong(message: str) -> Refuse:
 
 
 def too_long(what: str, most: int) -> Refuse:
-    return Refuse(f"{what} is longer than {most} bytes; shorten it", code=TOO_LONG, http_status=400)
+    return Refuse(f"{what} must have at most {most} bytes; shorten it", code=TOO_LONG, http_status=400)
 
 
 def check_size(value: Any, what: str, most: int) -> None:
-    """What is stored together must fit into one row together."""
+    """Refuse a value that is too large: values that are stored together must fit into one row."""
     if len(json.dumps(value).encode()) > most:
         raise too_long(what, most)
 
 
 def duplicate(constraint: str, why: str) -> Refuse:
-    said = f'duplicate key value violates unique constraint "{constraint}_idx": {why}'
-    return Refuse(said, code=DUPLICATE, http_status=409)
+    message = f'duplicate key value violates unique constraint "{constraint}_idx": {why}'
+    return Refuse(message, code=DUPLICATE, http_status=409)
 
 
 def not_found(what: str, id: str) -> Refuse:
@@ -50,5 +50,5 @@ def not_found(what: str, id: str) -> Refuse:
 
 
 def not_now(message: str) -> Refuse:
-    """The row is there, and its status forbids it."""
+    """Return the error for a row whose status does not allow the call."""
     return Refuse(message, code=RAISED, http_status=409)

@@ -1,4 +1,7 @@
-"""Agent events: each is looked at once, matched or not, and never stands in the way of another."""
+"""Agent events and reactions. Each event is processed once and never blocks another.
+
+An event queues a reaction for each pattern that matches; a reaction creates its proposal in the commit that ends it.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -6,7 +9,7 @@ from typing import Any
 
 from clogs.ops.errors import BAD_TEMPLATE, NO_SUCH_REFERENCE, violates
 from clogs.ops.heartbeat import count
-from clogs.ops.patterns import Pattern, RenderedTooLarge, matches, rendered, unfilled
+from clogs.ops.patterns import Pattern, RenderedTooLarge, matches, render, unfilled
 from clogs.ops.policies import patterns_of
 from clogs.ops.records import (
     EVENTS,
@@ -19,15 +22,15 @@ from clogs.ops.records import (
     record_clog,
     state_of,
 )
-from clogs.ops.validation import proposed
+from clogs.ops.validation import checked_proposal
 from ocean import Clog, Done, Outcome, Refuse, Tick
 
 Chance = Callable[[str], float]
-"""From a text that is the same in every call of a tick, a number from 0 up to 1."""
+"""Return a number from 0 up to 1 for a text, which is the same in every call of a tick."""
 
 
 def even_chance(text: str) -> float:
-    """The same for the same event and pattern, whoever calls how often: a crash does not roll again."""
+    """Return the same number for the same event and pattern, so that a repeated tick does not draw again."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 2**56
 
 
@@ -35,7 +38,7 @@ def event_clog(chance: Chance) -> Clog:
     events = record_clog(EVENTS)
 
     @events.on_advance
-    async def look(tick: Tick) -> Outcome:
+    async def process(tick: Tick) -> Outcome:
         row, _ = await state_of(tick)
         queued = 0
         if not row["is_own"]:
@@ -54,7 +57,7 @@ def event_clog(chance: Chance) -> Clog:
 
 
 async def _is_due(tick: Tick, pattern: Pattern, chance: Chance) -> bool:
-    """Chance is asked first: an event that is not reacted to starts no cooldown."""
+    """Return whether chance and cooldown allow a reaction. Chance is first: a lost draw must not start a cooldown."""
     if pattern.probability < 1 and chance(f"{tick.run_id}:{pattern.id}") >= pattern.probability:
         return False
     cooldown_ms = int(pattern.cooldown_minutes * 60_000)
@@ -72,9 +75,9 @@ async def _react(tick: Tick, pattern: Pattern, event: Row) -> None:
         "proposal_source": pattern.proposal_source,
     }
     try:
-        payload["proposal_template"] = rendered(pattern.template, seen)
+        payload["proposal_template"] = render(pattern.template, seen)
         if pattern.dedupe_key is not None:
-            payload["dedupe_key"] = rendered(pattern.dedupe_key, seen)
+            payload["dedupe_key"] = render(pattern.dedupe_key, seen)
     except RenderedTooLarge as error:
         payload["error"] = str(error)
     row = {"event_id": tick.run_id, "status": "queued", "payload": payload, "created_at": tick.now}
@@ -83,9 +86,9 @@ async def _react(tick: Tick, pattern: Pattern, event: Row) -> None:
 
 
 async def insert(tick: Tick, given: list[Row]) -> list[str]:
-    """Events from outside, all of them or none. The same key with the same event is the same event.
+    """Insert events, all of them or none. A repeat of an event with its key returns the first one.
 
-    With another it is `DedupeKeyReused`, which unlike a `Refuse` commits none of those before it.
+    A different event with the same key raises `DedupeKeyReused`, which, unlike `Refuse`, commits nothing.
     """
     missions = sorted({event["mission_id"] for event in given if event["mission_id"] is not None})
     known = await tick.call(MISSIONS, "show", missions) if missions else {}
@@ -113,8 +116,8 @@ async def advance(tick: Tick) -> Outcome:
     try:
         if "error" in payload:
             raise violates(payload["error"])
-        asked = proposed(payload.get("dedupe_key"), payload["proposal_source"], payload["proposal_template"])
-        made = await tick.call(PROPOSALS, "create", asked)
+        given = checked_proposal(payload.get("dedupe_key"), payload["proposal_source"], payload["proposal_template"])
+        made = await tick.call(PROPOSALS, "create", given)
     except Refuse as refusal:
         status = "failed"
         payload |= {"error": refusal.message, "code": BAD_TEMPLATE}

@@ -1,21 +1,21 @@
-"""The heartbeat's memory: what was done since it was last told, whoever did it."""
+"""The totals of the work done in a project, and how much of it a reader has not seen yet."""
 
 from clogs.ops.records import HEART, Row, publish
 from ocean import Clog, Tick
 
 TOTALS = ("events", "queued", "processed", "created", "requeued", "failed", "stale")
-"""What is counted, by whoever does it."""
+"""The names of the totals. Each process counts its own work."""
 
 heart = Clog(HEART, generic=())
 
-THOUGHT = "{events} events looked at, {queued} reactions queued, {created} proposals made, {requeued} steps requeued"
+THOUGHT = "{events} events processed, {queued} reactions queued, {created} proposals created, {requeued} steps requeued"
 
 
 @heart.method
-async def told(tick: Tick, reader: str) -> Row:
-    """The work since this reader was last told, each piece to one telling only.
+async def totals_since_last_read(tick: Tick, reader: str) -> Row:
+    """Return the totals since the last call of this reader, so that each piece of work is reported once.
 
-    If there was any, the heartbeat thinks about it aloud, in an event that triggers nothing: `thought` is its id.
+    If there was any, the heartbeat publishes it as an event that triggers nothing; `thought` is its id.
     """
     rows = await tick.read(session=True)
     kept = rows.session or {}
@@ -31,7 +31,7 @@ async def told(tick: Tick, reader: str) -> Row:
 
 
 async def count(tick: Tick, what: str, n: int = 1) -> None:
-    """Add to a total, with this commit."""
+    """Add to a total, in this commit."""
     if n:
         await tick.take(total_key(tick.session_id, what), n)
 

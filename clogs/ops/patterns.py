@@ -1,4 +1,4 @@
-"""The reaction matrix: which events a pattern means, and what it makes of them. Pure, and no code is evaluated."""
+"""The reaction matrix: which events a pattern matches, and how its template is filled in. Pure; evaluates no code."""
 
 import json
 import re
@@ -20,7 +20,7 @@ class PolicyModel(BaseModel):
 
 
 class Pattern(PolicyModel):
-    """One line of the reaction matrix. `type` is another name for `event_type`; neither means any."""
+    """A pattern of the reaction matrix. `type` is another name for `event_type`; without either, any type matches."""
 
     id: Name
     event_type: EventType | list[EventType] = "*"
@@ -35,20 +35,20 @@ class Pattern(PolicyModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _named_as_in_the_original(cls, value: Any) -> Any:
+    def _accept_other_names(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         given = dict(value)
         for name, other in (("type", "event_type"), ("pattern_id", "id"), ("proposal_template", "template")):
             if name in given:
                 if other in given:
-                    raise ValueError(f"{name} and {other} are the same; say one of them")
+                    raise ValueError(f"{name} and {other} are the same field; only one of them must be given")
                 given[other] = given.pop(name)
         return given
 
     @field_validator("event_type")
     @classmethod
-    def _at_least_one(cls, value: Any) -> Any:
+    def _check_not_empty(cls, value: Any) -> Any:
         if value == []:
             raise ValueError('an empty list matches nothing; use "*" for any type')
         return value
@@ -59,33 +59,33 @@ class ReactionMatrix(PolicyModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _a_list_will_do(cls, value: Any) -> Any:
+    def _accept_list(cls, value: Any) -> Any:
         return {"patterns": value} if isinstance(value, list) else value
 
     @field_validator("patterns")
     @classmethod
-    def _ids_once(cls, patterns: list[Pattern]) -> list[Pattern]:
+    def _check_ids(cls, patterns: list[Pattern]) -> list[Pattern]:
         ids = [pattern.id for pattern in patterns]
         if twice := sorted({id for id in ids if ids.count(id) > 1}):
-            raise ValueError(f"two patterns are called {twice[0]!r}")
+            raise ValueError(f"pattern ids must differ; {twice[0]!r} is used twice")
         return patterns
 
 
 def matches(pattern: Pattern, event_type: str, data: Any) -> bool:
-    """By type, by all of its tags, and by source; chance and cooldown are asked afterwards."""
+    """Return whether type, all tags and source match; chance and cooldown are checked afterwards."""
     kinds = [pattern.event_type] if isinstance(pattern.event_type, str) else pattern.event_type
     facts = data if isinstance(data, dict) else {}
     tags = facts.get("tags") if isinstance(facts.get("tags"), list) else []
     return (
         pattern.enabled
-        and any(_is_like(kind, event_type) for kind in kinds)
+        and any(_type_matches(kind, event_type) for kind in kinds)
         and all(tag in (tags or ()) for tag in pattern.tags)
         and pattern.source in (None, facts.get("source"))
     )
 
 
-def _is_like(wanted: str, event_type: str) -> bool:
-    """`*` stands for any text, also within: `step:*`, `deploy:*:failed`."""
+def _type_matches(wanted: str, event_type: str) -> bool:
+    """Match with `*` for any text, also in the middle: `step:*`, `deploy:*:failed`."""
     parts = wanted.split("*")
     if len(parts) == 1:
         return wanted == event_type
@@ -101,38 +101,40 @@ def _is_like(wanted: str, event_type: str) -> bool:
 
 
 class RenderedTooLarge(Exception):
-    """A template would become larger than any proposal may be."""
+    """The filled-in template would be larger than a proposal may be."""
 
 
-def rendered(template: Any, event: Mapping[str, Any]) -> Any:
-    """The template with `{{event.data.field}}` filled in; what the event has not stays as it is."""
-    return _Rendering(event).of(template)
+def render(template: Any, event: Mapping[str, Any]) -> Any:
+    """Return the template with `{{event.data.field}}` filled in; variables that the event lacks stay as they are."""
+    return _Renderer(event).of(template)
 
 
-class _Rendering:
+class _Renderer:
     def __init__(self, event: Mapping[str, Any]) -> None:
         self.known = {**event, "event": event}
-        self.room = MOST_FILLED_IN
+        self.characters_left = MOST_FILLED_IN
 
     def of(self, template: Any) -> Any:
         if isinstance(template, dict):
             return {name: self.of(value) for name, value in template.items()}
         if isinstance(template, list):
             return [self.of(value) for value in template]
-        return VARIABLE.sub(self._filled_in, template) if isinstance(template, str) else template
+        return VARIABLE.sub(self._fill, template) if isinstance(template, str) else template
 
-    def _filled_in(self, found: "re.Match[str]") -> str:
-        value = _looked_up(found[1].split("."), self.known)
+    def _fill(self, found: "re.Match[str]") -> str:
+        value = _look_up(found[1].split("."), self.known)
         if value is None:
             return found[0]
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        self.room -= len(text)
-        if self.room < 0:
-            raise RenderedTooLarge(f"filled in, the template would be larger than {MOST_FILLED_IN} characters")
+        self.characters_left -= len(text)
+        if self.characters_left < 0:
+            raise RenderedTooLarge(
+                f"the values filled into the template must have at most {MOST_FILLED_IN} characters in total"
+            )
         return text
 
 
-def _looked_up(path: list[str], value: Any) -> Any:
+def _look_up(path: list[str], value: Any) -> Any:
     for name in path:
         if isinstance(value, dict):
             value = value.get(name)
@@ -144,7 +146,7 @@ def _looked_up(path: list[str], value: Any) -> Any:
 
 
 def unfilled(template: Any) -> list[str]:
-    """The variables that a rendered template still has."""
+    """Return the variables that are left in a rendered template."""
     if isinstance(template, dict):
         return [name for value in template.values() for name in unfilled(value)]
     if isinstance(template, list):

@@ -1,4 +1,7 @@
-"""The policies and what follows from them. Pure: a policy is a value, a decision a function of it."""
+"""The policies of a project, and the decisions that follow from them.
+
+The models and decisions are pure. The clog stores all policies in one row, each key with its own version.
+"""
 
 from typing import Annotated, Any
 
@@ -17,7 +20,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000, strict=True)]
 
 
 class AutoApprove(PolicyModel):
-    """`allowed_step_kinds` None: all kinds. `max_risk_level`: nothing riskier without a human."""
+    """Without `allowed_step_kinds`, all kinds are allowed. A risk above `max_risk_level` needs a human."""
 
     enabled: bool = False
     allowed_step_kinds: list[Name] | None = None
@@ -41,7 +44,7 @@ class VotingPolicy(PolicyModel):
 
 
 class WorkerPolicy(PolicyModel):
-    """What holds for steps that do not say it themselves."""
+    """Defaults for steps that do not set these fields."""
 
     max_retries: Annotated[int, Field(ge=1, strict=True)] | None = None
 
@@ -54,18 +57,18 @@ POLICIES: dict[str, type[PolicyModel] | None] = {
     "agent_roles": None,
     "voting_policy": VotingPolicy,
 }
-"""Each key with its shape. The roles of agents are whatever the agents make of them."""
+"""The model of each policy. `agent_roles` has none: its content is up to the agents."""
 
 
 def checked_policy(key: str, value: Any) -> Any:
-    """The value as it is stored, if it can be used; otherwise the refusal says what is wrong where."""
+    """Return the value to store, or raise an error that names the first wrong field."""
     if key not in POLICIES:
-        raise violates(f"there is no policy {key!r}; there are {', '.join(POLICIES)}")
+        raise violates(f"there is no policy {key!r}; use one of {', '.join(POLICIES)}")
     check_size(value, key, MOST_POLICY_BYTES)
     model = POLICIES[key]
     if model is None:
         if not isinstance(value, dict):
-            raise violates(f"{key} is a JSON object")
+            raise violates(f"{key} must be a JSON object, got {type(value).__name__}")
         return value
     try:
         model.model_validate(value)
@@ -99,7 +102,7 @@ def patterns_of(policies: dict[str, Any]) -> list[Pattern]:
 
 
 def is_auto_approvable(policy: AutoApprove | None, template: Any) -> bool:
-    """The decision tree of the contract, for a template of which a mission can be made."""
+    """Return whether a valid template is approved without a human, by the decision tree of the contract."""
     if policy is None or not policy.enabled or not is_valid(template):
         return False
     if policy.max_risk_level is not None and RISKS.index(risk_of(template)) > RISKS.index(policy.max_risk_level):
@@ -109,8 +112,8 @@ def is_auto_approvable(policy: AutoApprove | None, template: Any) -> bool:
 
 policy = Clog(POLICY, generic=())
 
-UNSNAPPED = ("reaction_matrix",)
-"""Not part of a snapshot: it decides what is proposed, not what becomes of it, and may be large."""
+NOT_IN_SNAPSHOT = ("reaction_matrix",)
+"""Not part of a snapshot: it decides what is proposed, not what happens to a proposal, and may be large."""
 
 
 @policy.method
@@ -127,20 +130,20 @@ async def values(tick: Tick, payload: None) -> dict[str, Any]:
 
 @policy.method
 async def put(tick: Tick, changes: list[Row]) -> list[Row]:
-    """Insert policies, or with a version replace exactly that version. All of them, or none."""
+    """Insert policies or, with a version, replace exactly that version; all of them or none."""
     kept = dict((await tick.read(session=True)).session or {})
     for change in changes:
         key, before = change["key"], change["version"]
         value = checked_policy(key, change["value"])
         version = kept[key]["version"] if key in kept else 0
         if before is None and version:
-            raise duplicate("ops_policy_key", f"Key (key)=({key}) already exists; to replace it, say its version")
+            raise duplicate("ops_policy_key", f"Key (key)=({key}) already exists; to replace it, give its version")
         if before is not None and before != version:
-            raise not_now(f"policy {key} is at version {version}, not {before}; read it, and put your change again")
+            raise not_now(f"policy {key} is at version {version}, not {before}; read it, and put the change again")
         kept[key] = {"value": value, "version": version + 1, "updated_at": tick.now}
     await tick.write(session=kept)
     return [{"key": change["key"], **kept[change["key"]]} for change in changes]
 
 
 def snapshot(policies: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in policies.items() if key not in UNSNAPPED}
+    return {key: value for key, value in policies.items() if key not in NOT_IN_SNAPSHOT}

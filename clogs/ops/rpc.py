@@ -1,4 +1,4 @@
-"""The nine functions of the contract and the heartbeat, with its names, parameters and result columns."""
+"""The nine functions of the contract and the heartbeat, with the contract's names, parameters and result columns."""
 
 from contextlib import suppress
 from typing import Any
@@ -19,7 +19,7 @@ from clogs.ops.records import (
     STEPS,
     Row,
 )
-from clogs.ops.validation import proposed, step_kinds
+from clogs.ops.validation import checked_proposal, step_kinds
 from ocean import Caller, CallRefused, Failed, Lease, LeaseLost, OceanError, RunEnded
 
 MINUTE_MS = 60_000
@@ -37,8 +37,8 @@ class Functions(Project):
         caller: Caller | None = None,
         request_key: str | None = None,
     ) -> list[Row]:
-        asked = proposed(p_dedupe_key, p_source, p_template)
-        made = await self.call(PROPOSALS, "create", asked, caller, request_key)
+        proposal = checked_proposal(p_dedupe_key, p_source, p_template)
+        made = await self.call(PROPOSALS, "create", proposal, caller, request_key)
         id = made["proposal_id"]
         await self.move(id)
         row = await self.row("ops_mission_proposals", id)
@@ -53,7 +53,7 @@ class Functions(Project):
         return mission_id
 
     async def ops_gate_proposal(self, p_template: Any = None, p_source: str | None = None) -> list[Row]:
-        """Whether a proposal would pass now; it consumes nothing. With `p_source`, also by that source's cap."""
+        """Return whether the caps allow a proposal now, with `p_source` also that source's cap. Nothing is counted."""
         reason = await self.call(PROPOSALS, "gate", p_source)
         return [{"ok": reason is None, "reason": reason}]
 
@@ -61,16 +61,16 @@ class Functions(Project):
         return is_auto_approvable(auto_approve_of(await self.call(POLICY, "values")), p_template)
 
     async def ops_create_mission_from_proposal(self, p_proposal_id: str) -> str:
-        """The proposal's mission. Approval makes it, so there is never a second one."""
+        """Return the proposal's mission. Approval creates it, so there is never a second one."""
         await self.find("Proposal", PROPOSALS, p_proposal_id)
         status = (await self.row("ops_mission_proposals", p_proposal_id))["status"]
         mission_id = await self._mission_of(p_proposal_id, status)
         if mission_id is None:
-            raise not_now(f"Proposal {p_proposal_id} is {status}; a mission needs an approved one")
+            raise not_now(f"Proposal {p_proposal_id} is {status}; it must be approved to have a mission")
         return mission_id
 
     async def ops_maybe_finalize_mission(self, p_mission_id: str) -> None:
-        """Missions end by themselves; this only does what is due of one now. One that is not there is no error."""
+        """Advance a mission now; missions end without this call. A missing mission is not an error."""
         run = await self.ocean.get_run(p_mission_id) if isinstance(p_mission_id, str) and p_mission_id else None
         if run is not None and run.clog_id == MISSIONS and run.session_id == self.settings.project:
             await self.move_mission(p_mission_id)
@@ -84,18 +84,18 @@ class Functions(Project):
                 clog_id=STEPS, session_id=self.settings.project, attributes={"state": "running"}, cursor=cursor
             )
             for run in page.runs:
-                recovered += await self._recovered(run.run_id, threshold_ms)
+                recovered += await self._recover(run.run_id, threshold_ms)
             if (cursor := page.next_cursor) is None:
                 return [{"recovered_steps": recovered}]
 
-    async def _recovered(self, step_id: str, threshold_ms: int) -> bool:
+    async def _recover(self, step_id: str, threshold_ms: int) -> bool:
         try:
             attempt = await self.call_on(step_id, "fail_if_stale", threshold_ms)
         except RunEnded:
             return False
         if attempt is None:
             return False
-        # Its worker hears that the lease is lost. If this is not reached, the step no longer listens to it anyway.
+        # The worker then sees that its lease is lost. Without this call the step ignores the attempt anyway.
         await self.ocean.cancel_run(attempt, reason="stale")
         step = await self.ocean.get_run(step_id)
         if step is not None and step.parent_run_id is not None:
@@ -103,9 +103,9 @@ class Functions(Project):
         return True
 
     async def ops_recover_expired_leases(self) -> list[Row]:
-        """What lapsed since this was last asked. Any poke takes lapsed leases back; this is one."""
+        """Recover lapsed leases, as any poke does, and return the totals since the last call."""
         await self.ocean.advance(clog_ids=MOVERS)
-        since = await self.call(HEART, "told", "leases")
+        since = await self.call(HEART, "totals_since_last_read", "leases")
         return [{"requeued_steps": since["requeued"], "failed_steps": since["failed"]}]
 
     async def ops_claim_next_step(
@@ -116,25 +116,25 @@ class Functions(Project):
     ) -> list[Row]:
         """Lease the step that has been claimable the longest, of any executor or of those named. At most one row.
 
-        Besides the table's columns it has `lease_id`: the right to renew and complete it.
+        The row has the table's columns and `lease_id`, which is needed to renew and complete the step.
         """
         lease_ms = minutes(p_lease_minutes, "p_lease_minutes", MOST_MINUTES) * MINUTE_MS
         queues = [p_executor] if isinstance(p_executor, str) else p_executor
-        is_poked = False
+        has_poked = False
         while True:
             leases = await self.ocean.claim_work(ATTEMPTS, p_worker_id, lease_ms, queues)
             for lease in leases:
-                step = await self._reserved(lease)
+                step = await self._reserve(lease)
                 if step is not None:
                     return [step]
             if not leases:
-                if is_poked:
+                if has_poked:
                     return []
-                # What a dead worker left is given back by whoever comes, also if only workers do.
+                # Recover the leases of dead workers, also where workers are the only callers.
                 await self.ocean.advance(clog_ids=MOVERS)
-                is_poked = True
+                has_poked = True
 
-    async def _reserved(self, lease: Lease) -> Row | None:
+    async def _reserve(self, lease: Lease) -> Row | None:
         step_id = lease.input["step_id"]
         reserved = {"attempt": lease.run_id, "lease_expires_at": lease.expires_at}
         try:
@@ -142,10 +142,10 @@ class Functions(Project):
             row = await self.call_on(step_id, "reserve", reserved)
         except (CallRefused, RunEnded):
             with suppress(LeaseLost):
-                await self.ocean.complete_work(lease.lease_id, Failed("the step does not want this attempt any more"))
+                await self.ocean.complete_work(lease.lease_id, Failed("the step no longer accepts this attempt"))
             return None
         except OceanError:
-            # Nobody hears of this lease: hand it back, instead of letting it lapse as a failure of the step's.
+            # The caller does not get this lease: release it, or it would lapse and count as a failure of the step.
             with suppress(OceanError):
                 await self.ocean.release_work(lease.lease_id)
             raise
@@ -156,13 +156,13 @@ class Functions(Project):
         return step_kinds(p_template)
 
     async def heartbeat(self) -> Row:
-        """Look at events, make proposals of reactions, take back lapsed and stale steps, and tell what was done."""
+        """Process events and reactions, recover lapsed and stale steps, and return the work since the last call."""
         at_most = {EVENTS: self.settings.event_batch_size, REACTIONS: self.settings.reaction_batch_size}
         for clog_id, most in at_most.items():
             await self.ocean.advance(clog_ids=[clog_id], max_ticks=most)
         await self.ocean.advance(clog_ids=MOVERS)
         await self.ops_recover_stale_steps(self.settings.stale_step_minutes)
-        since = await self.call(HEART, "told", "heartbeat")
+        since = await self.call(HEART, "totals_since_last_read", "heartbeat")
         if since["thought"] is not None:
             await self.move(since["thought"])
         return {
@@ -177,5 +177,5 @@ class Functions(Project):
 
 def minutes(value: Any, name: str, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise wrong(f"{name} is a whole number of minutes from 1 to {most}, got {value!r}")
+        raise wrong(f"{name} must be a whole number of minutes from 1 to {most}, got {value!r}")
     return value

@@ -40,7 +40,7 @@ class StaleStepsBody(_Body):
     p_threshold_minutes: Any = None
 
 
-class ClaimBody(_Body):
+class ClaimStepBody(_Body):
     p_lease_minutes: Any = None
     p_executor: str | list[str] | None = None
     p_worker_id: str | None = None
@@ -55,12 +55,12 @@ class VoteBody(_Body):
     role: str | None = None
 
 
-class RenewBody(_Body):
+class RenewStepBody(_Body):
     lease_id: str
     lease_minutes: Any = None
 
 
-class CompleteBody(_Body):
+class CompleteStepBody(_Body):
     lease_id: str
     status: str
     result: Any = None

@@ -1,4 +1,4 @@
-"""The eight tables: their columns as the contract lists them, and which of them can be asked for."""
+"""The eight tables: their columns as the contract lists them, and which can be filtered and ordered by."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ ACTION_STATUS = {RunStatus.DONE: "succeeded", RunStatus.FAILED: "failed"}
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`filters` are columns with the attribute that finds them; `orders` those by which rows can be sorted.
+    """`filters` maps columns to the attribute that finds them, `orders` the columns by which rows can be sorted.
 
-    An order of None is that of creation; a name is an attribute's.
+    An order of None is the order of creation; otherwise it names an attribute.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Table:
 
 
 def _iso(at: Any) -> str | None:
-    """A timestamptz as JSON has it."""
+    """Return a time as PostgreSQL shows a timestamptz in JSON."""
     if at is None:
         return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
@@ -86,7 +86,7 @@ TABLES: Mapping[str, Table] = {
                 "last_error result created_at updated_at"
             ),
             {**_BY_STATUS, "mission_id": "mission_id", "kind": "kind", "executor": "executor"},
-            # Steps of a mission are created at once: their place tells them apart.
+            # Steps of a mission are created at the same time: their position distinguishes them.
             {"created_at": "position", "reserved_at": "reserved_at"},
         ),
         Table(

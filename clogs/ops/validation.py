@@ -1,4 +1,4 @@
-"""Proposal templates: what is a valid one, and what it asks for. Pure."""
+"""Checks of what callers send: templates, proposals and agent events; and what a template contains. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -16,25 +16,31 @@ MOST_TEMPLATE_BYTES = 256 * 1024
 DEFAULT_EXECUTOR = "openclaw"
 FIELDS = ("title", "description", "risk_level", "steps")
 STEP_FIELDS = ("kind", "executor", "params", "max_retries")
+MOST_KEY_BYTES = 200
+EVENT_FIELDS = ("type", "data", "mission_id", "dedupe_key")
+MOST_TYPE_BYTES = 200
+MOST_DATA_BYTES = 256 * 1024
 
 
 def checked_template(template: Any) -> dict[str, Any]:
-    """The template, if missions can be made of it; otherwise the refusal names the place."""
+    """Return the template if a mission can be made from it, or raise an error that names the wrong field."""
     if not isinstance(template, Mapping):
-        raise violates(f"p_template is a JSON object, got {type(template).__name__}")
+        raise violates(f"p_template must be a JSON object, got {type(template).__name__}")
     for name in template:
         if name not in FIELDS:
-            raise violates(f"template has no field {name!r}; it has {', '.join(FIELDS)}")
+            raise violates(f"template must not have the field {name!r}; allowed: {', '.join(FIELDS)}")
     for name in ("title", "description"):
         if not isinstance(template.get(name, ""), str):
-            raise violates(f"template.{name} is a text")
+            raise violates(f"template.{name} must be a text")
     if template.get("risk_level") not in (None, *RISKS):
-        raise violates(f"template.risk_level is one of {', '.join(RISKS)}, got {template['risk_level']!r}")
+        raise violates(f"template.risk_level must be one of {', '.join(RISKS)}, got {template['risk_level']!r}")
     steps = template.get("steps")
     if not isinstance(steps, list) or not steps:
-        raise violates("template.steps is an array of at least one step")
+        raise violates("template.steps must be an array of at least one step")
     if len(steps) > MOST_STEPS:
-        raise violates(f"template.steps has {len(steps)} steps, over {MOST_STEPS}; propose several missions")
+        raise violates(
+            f"template.steps must have at most {MOST_STEPS} steps, got {len(steps)}; propose several missions"
+        )
     for index, step in enumerate(steps):
         _check_step(step, f"template.steps[{index}]")
     check_size(template, "template", MOST_TEMPLATE_BYTES)
@@ -43,22 +49,22 @@ def checked_template(template: Any) -> dict[str, Any]:
 
 def _check_step(step: Any, place: str) -> None:
     if not isinstance(step, Mapping):
-        raise violates(f"{place} is a JSON object")
+        raise violates(f"{place} must be a JSON object")
     for name in step:
         if name not in STEP_FIELDS:
-            raise violates(f"{place} has no field {name!r}; it has {', '.join(STEP_FIELDS)}")
+            raise violates(f"{place} must not have the field {name!r}; allowed: {', '.join(STEP_FIELDS)}")
     for name in ("kind", "executor"):
         if name == "executor" and step.get(name) is None:
             continue
         if not isinstance(step.get(name), str) or not step[name]:
-            raise violates(f"{place}.{name} is a text that is not empty")
+            raise violates(f"{place}.{name} must be a text that is not empty")
         if len(step[name].encode()) > MOST_NAME_BYTES:
             raise too_long(f"{place}.{name}", MOST_NAME_BYTES)
     if not isinstance(step.get("params", {}), Mapping):
-        raise violates(f"{place}.params is a JSON object")
+        raise violates(f"{place}.params must be a JSON object")
     retries = step.get("max_retries")
     if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 1):
-        raise violates(f"{place}.max_retries is a whole number of at least 1, or null for no limit")
+        raise violates(f"{place}.max_retries must be a whole number of at least 1, or null for no limit")
 
 
 def is_valid(template: Any) -> bool:
@@ -70,7 +76,7 @@ def is_valid(template: Any) -> bool:
 
 
 def step_kinds(template: Any) -> list[str] | None:
-    """The kinds of its steps, each once, in order; None if the template is none."""
+    """Return the kinds of the steps, each once, in order; None for an invalid template."""
     if not isinstance(template, Mapping):
         return None
     steps = template.get("steps", [])
@@ -81,7 +87,7 @@ def step_kinds(template: Any) -> list[str] | None:
 
 
 def risk_of(template: Mapping[str, Any]) -> Risk:
-    """What nobody has called safe is not."""
+    """Return the risk of a template; one without a risk level counts as high."""
     risk = template.get("risk_level")
     return risk if risk in RISKS else "high"
 
@@ -90,10 +96,7 @@ def executor_of(step: Mapping[str, Any]) -> str:
     return step.get("executor") or DEFAULT_EXECUTOR
 
 
-MOST_KEY_BYTES = 200
-
-
-def proposed(dedupe_key: Any, source: Any, template: Any) -> Row:
+def checked_proposal(dedupe_key: Any, source: Any, template: Any) -> Row:
     if source not in SOURCES:
         raise violates(
             f'value {source!r} violates check constraint "ops_mission_proposals_source_check": '
@@ -106,34 +109,29 @@ def checked_key(dedupe_key: Any) -> str | None:
     if dedupe_key is None:
         return None
     if not isinstance(dedupe_key, str) or not dedupe_key:
-        raise violates("dedupe_key is a text that is not empty, or null for none")
+        raise violates("dedupe_key must be a text that is not empty, or null")
     if len(dedupe_key.encode()) > MOST_KEY_BYTES:
         raise too_long("dedupe_key", MOST_KEY_BYTES)
     return dedupe_key
 
 
-EVENT_FIELDS = ("type", "data", "mission_id", "dedupe_key")
-MOST_TYPE_BYTES = 200
-MOST_DATA_BYTES = 256 * 1024
-
-
 def checked_event(event: Any) -> Row:
-    """An agent event as it is inserted."""
+    """Return an agent event as it is stored, or raise an error that names the wrong field."""
     if not isinstance(event, Mapping):
-        raise violates("an event is a JSON object")
+        raise violates("an event must be a JSON object")
     for name in event:
         if name not in EVENT_FIELDS:
-            raise violates(f"an event has no field {name!r}; it has {', '.join(EVENT_FIELDS)}")
+            raise violates(f"an event must not have the field {name!r}; allowed: {', '.join(EVENT_FIELDS)}")
     type, data, mission_id = event.get("type"), event.get("data"), event.get("mission_id")
     if not isinstance(type, str) or not type:
-        raise violates("event.type is a text that is not empty")
+        raise violates("event.type must be a text that is not empty")
     if len(type.encode()) > MOST_TYPE_BYTES:
         raise too_long("event.type", MOST_TYPE_BYTES)
     if not isinstance(data, Mapping):
-        raise violates("event.data is a JSON object")
+        raise violates("event.data must be a JSON object")
     check_size(data, "event.data", MOST_DATA_BYTES)
     if mission_id is not None and (not isinstance(mission_id, str) or not 0 < len(mission_id.encode()) <= 256):
-        raise violates("event.mission_id is the id of a mission, or null")
+        raise violates("event.mission_id must be the id of a mission, or null")
     return {
         "type": type,
         "data": dict(data),

@@ -1,4 +1,4 @@
-"""A worker: claims steps, does them with its executors, renews beside the work, and reports."""
+"""A worker: claims steps, executes them, renews their leases meanwhile, and reports the results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,18 +12,18 @@ from clogs.ops.records import Row
 from clogs.ops.rpc import MINUTE_MS
 from ocean import CallRefused, OceanError, Refuse
 
-LOOK_MS = 5_000
+WAIT_MS = 5_000
 
 
 def shipped(shell: Sequence[str] = ()) -> dict[str, Executor]:
-    """The executors that come with the Ops-Loop, by name."""
+    """Return the executors that ship with the Ops-Loop, by name."""
     return {"noop": noop, "http": http, "shell-allowlist": shell_allowlist(shell)}
 
 
 class Worker:
-    """Serves the executors it has; `queues` are others under whose names it claims too, such as `openclaw`.
+    """A worker for its executors; `queues` are further executor names to claim steps of, such as `openclaw`.
 
-    The executor's function is found by the step's executor, else by its kind.
+    The function is found by the step's executor, otherwise by its kind.
     """
 
     def __init__(
@@ -42,50 +42,53 @@ class Worker:
         self.lease_minutes = lease_minutes or ops.settings.lease_minutes
 
     async def serve(self) -> None:
-        """Work until cancelled; look again when something has changed, or after a while."""
+        """Work until cancelled; when there is nothing to claim, wait for a change, at most `WAIT_MS`."""
         ocean = self.ops.ocean
         while True:
             seen = ocean.commits_seen()
             if not await self.work_once():
-                await ocean.next_change(seen, wait_ms=LOOK_MS)
+                await ocean.next_change(seen, wait_ms=WAIT_MS)
 
     async def work_once(self) -> Row | None:
-        """Claim a step, do it, report it. The step as it is then; None if there was nothing to do."""
+        """Claim a step, execute it and report it. Return the step; None if there was none to claim."""
         claimed = await self.ops.ops_claim_next_step(self.lease_minutes, self.queues, self.worker_id)
         if not claimed:
             return None
         (step,) = claimed
         try:
-            said = await self._done(step)
-            return step if said is None else await self.ops.complete(step["id"], step["lease_id"], **said)
+            report = await self._execute(step)
+            return step if report is None else await self.ops.complete(step["id"], step["lease_id"], **report)
         except (Refuse, CallRefused) as refused:
             if refused.code in (LEASE_LOST, WENT_STALE):
                 return step
             raise
 
-    async def _done(self, step: Row) -> Row | None:
-        """What is to be reported; None if the lease was lost, and with it the right to report."""
+    async def _execute(self, step: Row) -> Row | None:
+        """Return what to report; None if the lease was lost, so that nothing may be reported."""
         executor = self.executors.get(step["executor"]) or self.executors.get(step["kind"])
         if executor is None:
-            return {"status": "failed", "last_error": f"this worker has no executor for {step['kind']!r}"}
-        said: Row | None = None
+            return {
+                "status": "failed",
+                "last_error": f"this worker has no executor for {step['kind']!r}; register one under that name",
+            }
+        report: Row | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._renew, step, tasks.cancel_scope)
-            said = await _outcome(executor, self.ops, step)
+            report = await _outcome(executor, self.ops, step)
             tasks.cancel_scope.cancel()
-        return said
+        return report
 
     async def _renew(self, step: Row, work: anyio.CancelScope) -> None:
-        """At a third of the lease. When it is lost, or cannot be confirmed in time, the work is stopped."""
+        """Renew at a third of the lease. Stop the work if the lease is lost or cannot be confirmed in time."""
         lease_ms = self.lease_minutes * MINUTE_MS
         clock = self.ops.ocean.clock
         confirmed_at = clock.now()
         while True:
             await self._pause(lease_ms // 3)
-            asked_at = clock.now()
+            sent_at = clock.now()
             try:
                 await self.ops.renew(step["id"], step["lease_id"])
-                confirmed_at = asked_at
+                confirmed_at = sent_at
             except (Refuse, CallRefused):
                 work.cancel()
             except OceanError:
