@@ -40,10 +40,10 @@ def served(command: tuple[str, ...], folder: Path, settings: Mapping[str, str]) 
     )
     try:
         assert process.stdout is not None
-        assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it says nothing"
-        told = process.stdout.readline()
-        found = re.search(r"listens on (http://127\.0\.0\.1:\d+),", told)
-        assert found, told or process.communicate()[1]
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it prints nothing"
+        details = process.stdout.readline()
+        found = re.search(r"listens on (http://127\.0\.0\.1:\d+),", details)
+        assert found, details or process.communicate()[1]
         yield found[1]
         process.send_signal(signal.SIGTERM)
         _, complained = process.communicate(timeout=PATIENCE_S)
@@ -75,9 +75,9 @@ def key_made_by(title: str, folder: Path, settings: Mapping[str, str]) -> str:
     """The key that the second of a recipe's commands makes, with the recipe's settings."""
     found = re.search(r"\bocean (keys create [^)]*)\)$", recipe(title)[1])
     assert found, title
-    code, told, complained = ran((*OCEAN, *found[1].split()), settings, folder)
-    assert (code, told[:6]) == (0, "ocean_"), complained
-    return told.strip()
+    code, details, complained = ran((*OCEAN, *found[1].split()), settings, folder)
+    assert (code, details[:6]) == (0, "ocean_"), complained
+    return details.strip()
 
 
 def section(title: str) -> str:

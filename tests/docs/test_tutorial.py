@@ -122,14 +122,14 @@ def followed(page: str, base: Path) -> list[list[str]]:
 
 def test_every_block_of_the_page_prints_what_is_shown_below_it(tmp_path: Path) -> None:
     page = PAGE.replace("8080", str(free_port()))
-    told = followed(page, tmp_path)
+    details = followed(page, tmp_path)
     taken = [*steps(page)]
-    assert len(told) == len(taken) > 10
-    for step, lines in zip(taken, told, strict=True):
+    assert len(details) == len(taken) > 10
+    for step, lines in zip(taken, details, strict=True):
         shown = step.printed.splitlines()
         is_as_shown = len(shown) == len(lines) and all(map(fits, shown, lines))
         assert is_as_shown, f"{step.body}\nis shown to print:\n{step.printed}\nbut printed:\n" + "\n".join(lines)
-    assert [line.split()[3] for line in told[-1][1:]] == ["done", "done"]
+    assert [line.split()[3] for line in details[-1][1:]] == ["done", "done"]
 
 
 def test_a_line_that_differs_is_seen() -> None:

@@ -127,12 +127,12 @@ async def test_a_worker_keeps_its_lease_for_as_long_as_it_works(tmp_path: Path) 
 async def test_work_that_fails_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
     once = RetryPolicy(max_attempts=2, backoff_ms=1)
     async with shop(tmp_path) as s:
-        for worker, said in ((s.python(), "KeyError('text')"), (s.shell("exit 3"), "exit 3")):
+        for worker, content in ((s.python(), "KeyError('text')"), (s.shell("exit 3"), "exit 3")):
             with worker:
                 run_id = await s.run({}, retry=once)
                 with pytest.raises(RunFailed, match="failed") as failed:
                     await s.ocean.result(run_id, timeout_ms=PATIENCE_S * 1_000)
-            assert failed.value.error["message"] == said
+            assert failed.value.error["message"] == content
             assert len(await s.ocean.read_events(run_id, types=["run.retrying"])) == 1
 
 
