@@ -6,15 +6,15 @@ from pathlib import Path
 import anyio
 
 from clogs.agent import make_agent
-from clogs.models import Models, OfflineModel, Reply, by_script
+from clogs.models import ModelReply, Models, OfflineModel, by_script
 from ocean import Caller, CallRefused, CredentialRef, Ocean, ToolBox, ToolCall
 
 SECRET = "correct-horse-battery-staple"
 SCRIPT = by_script(
-    Reply("Let me see what is full.", calls=[("disk__usage", {"path": "/"})]),
-    Reply("The cache can go.", calls=[("disk__delete", {"path": "/var/cache", "key": "storage"})]),
-    Reply("And so can the home folders.", calls=[("disk__delete", {"path": "/home", "key": "storage"})]),
-    Reply("I have made 40 GB of room, and left the home folders alone."),
+    ModelReply("Let me see what is full.", calls=[("disk__usage", {"path": "/"})]),
+    ModelReply("The cache can go.", calls=[("disk__delete", {"path": "/var/cache", "key": "storage"})]),
+    ModelReply("And so can the home folders.", calls=[("disk__delete", {"path": "/home", "key": "storage"})]),
+    ModelReply("I have made 40 GB of room, and left the home folders alone."),
 )
 
 disk = ToolBox("disk")

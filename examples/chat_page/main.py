@@ -11,7 +11,7 @@ import anyio
 
 from clogs.chat import make_chat
 from clogs.models import EnvironmentModels, Models, OfflineModel, Rule, by_rules
-from clogs.models import Reply as Words
+from clogs.models import ModelReply as Words
 from ocean import Clog, Incoming, Reply
 
 PAGE = Path(__file__).with_name("page.html").read_text()

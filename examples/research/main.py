@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 
-from clogs.models import Ask, ModelError, Models, OfflineModel, Reply, Rule, by_rules
+from clogs.models import Ask, ModelError, ModelReply, Models, OfflineModel, Rule, by_rules
 from clogs.research import make_research
 from ocean import Ocean
 
@@ -16,17 +16,17 @@ SAID = {
 }
 
 
-def answer(ask: Ask) -> Reply:
+def answer(ask: Ask) -> ModelReply:
     """Stands for a model: it plans, answers and reports by rules, and has never heard of prices."""
     told = ask.messages[-1].content
     if "plan research" in ask.messages[0].content:
-        return Reply("\n".join(f"What about its {name}?" for name in (*SAID, "price")))
+        return ModelReply("\n".join(f"What about its {name}?" for name in (*SAID, "price")))
     if "report" in ask.messages[0].content:
         answers = [line.removeprefix("Answer: ") for line in told.splitlines() if line.startswith("Answer: ")]
-        return Reply(f"On tea: {' '.join(answers)} Nothing is known of {told.count('Not answered.')} question.")
-    rules = [Rule(f"Question: .*{name}", Reply(said)) for name, said in SAID.items()]
+        return ModelReply(f"On tea: {' '.join(answers)} Nothing is known of {told.count('No result.')} question.")
+    rules = [Rule(f"Question: .*{name}", ModelReply(said)) for name, said in SAID.items()]
     unknown = ModelError("refused", "nothing is known of prices")
-    return by_rules(*rules, Rule("price", Reply(error=unknown)))(ask)
+    return by_rules(*rules, Rule("price", ModelReply(error=unknown)))(ask)
 
 
 async def main() -> None:
