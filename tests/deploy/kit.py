@@ -1,4 +1,4 @@
-"""Recipes as they are written, read back; and what they start, on loopback, a free port and a folder of the test's."""
+"""Read the recipes, and start their programs on loopback, with a free port and a folder of the test."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def served(command: tuple[str, ...], folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a server that is started so, and stopped as a supervisor stops it: it must end well."""
+    """Start a server, yield its URL, and stop it as a supervisor does: it must exit cleanly."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -95,7 +95,7 @@ def recipe(title: str) -> list[str]:
 
 
 def unit(name: str) -> dict[str, list[str]]:
-    """A unit file's settings; each may be there more than once."""
+    """Return a unit file's settings; each may occur more than once."""
     found: dict[str, list[str]] = {}
     for line in (DEPLOY / "vm" / name).read_text().splitlines():
         key, sign, value = line.partition("=")

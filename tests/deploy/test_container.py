@@ -1,4 +1,4 @@
-"""The container, without a daemon to build it: what its files say is read, and started as a process."""
+"""The container without a daemon: its files are read, and its program is started as a process."""
 
 import fnmatch
 import re

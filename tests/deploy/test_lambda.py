@@ -1,4 +1,4 @@
-"""The function for AWS Lambda: called as Lambda calls it, with its events and its context, on a file."""
+"""The function for AWS Lambda, called with Lambda's events and context, on a database file."""
 
 import importlib.util
 import json
@@ -54,7 +54,7 @@ QUEUED = {
 
 
 class Context:
-    """Lambda's context, of a function that has so much time left."""
+    """Lambda's context for a function with this much time left."""
 
     aws_request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd"
     function_name = "ocean-Poke"
@@ -150,7 +150,7 @@ def test_with_too_little_time_left_nothing_is_begun(cold: Cold, tmp_path: Path, 
 
 
 class ShortContext(Context):
-    """Time that is gone once the database is open."""
+    """Time that passes while the database is opened."""
 
     def get_remaining_time_in_millis(self) -> int:
         left, self.left_ms = self.left_ms, 0
@@ -188,7 +188,7 @@ def test_a_handler_that_is_still_at_work_is_stopped_in_time_and_its_run_given_ba
 
 
 def test_nothing_is_open_between_two_events(cold: Cold, tmp_path: Path) -> None:
-    """So a process that is frozen then holds no lock, no file and no thread that others would have to wait for."""
+    """A frozen process then holds no lock, file or thread that other processes would wait for."""
     created(tmp_path)
     module = cold()
     before = set(threading.enumerate())
@@ -222,7 +222,7 @@ for line in sys.stdin:
 
 @contextmanager
 def warm(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """An environment that stays for many events: a line in, a line out."""
+    """An environment that handles many events: one line in, one line out."""
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", LAMBDA],
         cwd=folder,
@@ -294,7 +294,7 @@ def test_the_template_names_what_is_there_and_one_process_at_a_time() -> None:
 
 
 def test_what_the_web_adapter_starts_passes_the_smoke_test(tmp_path: Path) -> None:
-    """The adapter runs the handler's file with the template's variables, and looks for it on loopback at PORT."""
+    """The adapter runs the handler's file with the template's variables and connects to it on loopback at PORT."""
     details = function("Web")["Environment"]["Variables"]
     assert (details["PORT"], details["AWS_LWA_READINESS_CHECK_PATH"]) == ("8080", "/healthz")
     script = DEPLOY / "lambda" / function("Web")["Handler"]

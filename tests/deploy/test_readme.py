@@ -1,4 +1,4 @@
-"""The recipes' page: three commands each, of things that are there."""
+"""The page of the recipes: three commands each, with files that exist."""
 
 import re
 import shlex

@@ -29,7 +29,7 @@ WELL: dict[str, tuple[int, str, str]] = {
 
 
 class Actor(BaseHTTPRequestHandler):
-    """Plays an Ocean by its script."""
+    """A server that sends the scripted responses of an Ocean."""
 
     script: dict[str, tuple[int, str, str]]
     seen: list[dict[str, str]]

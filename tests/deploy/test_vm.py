@@ -1,4 +1,4 @@
-"""The plain VM: units that systemd takes, and what they start."""
+"""The plain VM: valid systemd units, and the programs that they start."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ PROGRAM = "/opt/ocean/venv/bin/ocean"
 UNITS = ("ocean.service", "ocean-poke.service", "ocean-poke.timer")
 SERVICES = ("ocean.service", "ocean-poke.service")
 ANALYZERS = [path for path in [shutil.which("systemd-analyze")] if path]
-"""None where there is no systemd: then what needs it is reported as skipped, for want of parameters."""
+"""Empty without systemd: the tests that need it are then reported as skipped for lack of parameters."""
 MOST_EXPOSED = 20
 """Of 100; systemd calls this OK."""
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, followed literally: its files are written and its commands pasted, in order, in an empty folder."""
+"""Follow docs/tutorial.md literally: write its files and run its commands, in order, in an empty folder."""
 
 import os
 import re
@@ -52,7 +52,7 @@ def steps(page: str) -> Iterator[Step]:
 
 
 def stand_ins(folder: Path) -> Path:
-    """For what would be downloaded: a venv sees what this one has, and `pip` only looks what it is asked for."""
+    """Avoids downloads: a venv sees the packages of this one, and `pip` only checks its arguments."""
     folder.mkdir()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(ROOT)}
@@ -75,7 +75,7 @@ cp {shlex.quote(str(folder))}/pip {shlex.quote(str(folder))}/ocean "$3/bin/"
 
 
 def script(page: str, folder: Path) -> str:
-    """One shell for all: what a block exports is there in the next. Each is preceded by a line that marks it."""
+    """Run all blocks in one shell, so that exports persist. A marker line precedes each block."""
     parts = ["exec 2>&1"]
     for n, step in enumerate(steps(page)):
         parts.append(f"echo '{MARK}{n}'")

@@ -21,7 +21,7 @@ from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ["chat_page"]
-"""They end when they are stopped; the page is used in tests/browser."""
+"""They run until they are stopped; the page is used in tests/browser."""
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py") if path.parent.name not in SERVERS)
 ESSENTIAL = {
     "counter": [

@@ -1,4 +1,4 @@
-"""The two workers of the example as processes of their own: killed, outlived by their work, refused."""
+"""The two workers of the example as processes: killed, replaced by the other one, and refused."""
 
 import json
 import os
@@ -100,7 +100,7 @@ async def test_the_work_of_a_killed_python_worker_is_done_by_the_one_of_curl(tmp
 
 
 async def test_the_work_of_a_killed_curl_worker_is_done_by_the_one_of_python(tmp_path: Path) -> None:
-    """Only the worker itself is killed: its renewals must end by themselves, though its command works on."""
+    """Only the worker is killed: its renewals must end although its command continues."""
     began = tmp_path / "began"
     async with shop(tmp_path) as s:
         run_id = await s.run({"text": "left behind"})

@@ -1,4 +1,4 @@
-"""An agent whose model goes by a script and writes down what it was asked, and tools that count what they did."""
+"""An agent with a scripted model that records its requests, and tools that count their calls."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

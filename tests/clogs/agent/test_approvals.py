@@ -1,4 +1,4 @@
-"""Dangerous calls: shown to a human, decided once, bound to the call, and never made without a yes."""
+"""Dangerous calls: shown to a human, decided once, bound to the call, and never made without approval."""
 
 from typing import Any
 

@@ -137,7 +137,7 @@ async def test_a_message_after_the_end_of_an_answer_interrupts_nothing() -> None
 
 
 def failing(times: int, **error: Any) -> Mind:
-    """A model that breaks off after a word, so many times."""
+    """A model whose answer fails after one word, a given number of times."""
     left = iter([ModelReply("Well, ", error=ModelError("unavailable", "the model is down", **error))] * times)
     return Mind(lambda ask: next(left, ModelReply("Well, here I am.")))
 

@@ -1,4 +1,4 @@
-"""What has come since the last digest is in the next one, once; and a webhook that is down stops nothing."""
+"""Every item since the last digest is in the next one, once; and a webhook that is down blocks nothing."""
 
 import json
 from collections.abc import AsyncIterator

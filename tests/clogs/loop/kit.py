@@ -1,4 +1,4 @@
-"""A world with the Loop API in it, asked as a server is; and a desk of tools that a test can hold up or break."""
+"""A world with the Loop API, called like a server, and a desk that a test can block or break."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ TYPES = [
 
 
 class Workbench(OnPaper):
-    """Merges and prepares as a good service does: a key that has come before has no second effect."""
+    """Merge and prepare like an idempotent service: a repeated key has no second effect."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -101,7 +101,7 @@ class Town:
 
 @asynccontextmanager
 async def town(**facts: Any) -> AsyncIterator[Town]:
-    """With an issue whose gates are open, but for the facts given."""
+    """A world with an issue whose gates are open, except for the given facts."""
     desk = Workbench()
     loop = Loop(afu9(desk))
     async with world(clogs=loop.clogs) as w:
@@ -112,7 +112,7 @@ async def town(**facts: Any) -> AsyncIterator[Town]:
 
 
 def error_of(answer: Answered, status: int, code: str) -> Any:
-    """The error, once its envelope is found to be the contract's."""
+    """Check the envelope of the contract and return the error."""
     content = answer.json()
     assert (answer.status, content["error"]["code"]) == (status, code), content
     assert set(content) == {"schemaVersion", "requestId", "error", "timestamp"}

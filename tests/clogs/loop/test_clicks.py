@@ -101,7 +101,7 @@ async def test_an_effect_that_keeps_raising_fails_the_step_and_a_later_click_use
 
 
 async def wait_for_back_off(w: World, attempt: int = 1) -> None:
-    """Until an execution that has failed so often waits for its next attempt."""
+    """Wait until an execution with this many failures waits for its next attempt."""
     while True:
         seen = w.ocean.commits_seen()
         waiting = (await w.ocean.list_runs(clog_id="loop.run", status="pending")).runs

@@ -37,7 +37,7 @@ def success_of(answer: Answered) -> Any:
 
 
 async def test_overview() -> None:
-    """An issue goes through its whole loop, one step a click, and every answer has the contract's shape."""
+    """An issue goes through its whole plan, one step per click, and every response has the contract's shape."""
     async with town() as t:
         content = [success_of(await t.click()) for _ in range(9)]
         done = [each["stepExecuted"] for each in content[:8]]
@@ -86,7 +86,7 @@ WRONG: list[tuple[Any, list[str]]] = [
 
 
 async def test_validation() -> None:
-    """No part of a wrong request is taken: the issue is as it was."""
+    """No part of an invalid request is applied: the issue is unchanged."""
     async with town() as t:
         before = await t.seen()
         for body, places in WRONG:
@@ -322,7 +322,7 @@ async def test_persistence_e9_1_ctrl_2() -> None:
 
 
 async def test_locking_and_idempotency_e9_1_ctrl_3() -> None:
-    """The lock is there for five minutes at most, an answer for an hour; both are gone after that."""
+    """The lock lasts at most five minutes, a kept result an hour."""
     async with town() as t:
         await t.click(idempotency_key="other")
         first = await t.click(idempotency_key="k")

@@ -1,4 +1,4 @@
-"""The examples of the document: what is sent is theirs letter by letter, and the whole answer is compared."""
+"""The examples of the document: their requests are sent unchanged, and the whole response is compared."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ AT = "2023-11-14T22:13:20.000Z"
 
 
 def compared(answer: Answered, status: int, wanted: dict[str, Any]) -> None:
-    """The whole answer; ids are taken over from it, and the request's is also in the header."""
+    """Compare the whole response; ids are taken from it, and the request id is also in the header."""
     content = answer.json()
     ids = {name: content[name] for name in ("requestId", "runId") if name in content}
     assert (answer.status, content) == (status, {"schemaVersion": "loop.runNextStep.v1"} | wanted | ids)

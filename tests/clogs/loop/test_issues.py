@@ -1,4 +1,4 @@
-"""Issues: made once, listed newest first, changed by version; and plans that make sense."""
+"""Issues: created once, listed newest first, changed by version; and the checks of plans."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Two at once, and deaths in between: one effect, one owner, and an issue that is free again."""
+"""Concurrent clicks and crashes: one effect, one owner, and the lock is removed."""
 
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ MINUTE = 60_000
 
 
 async def test_a_double_click_has_one_effect() -> None:
-    """Both have read the issue when neither has locked it: the row's version lets one of them through."""
+    """Both have read the issue before either has locked it: the version of the row lets one of them commit."""
     async with town() as t:
         await t.until_merge()
         t.desk.hold()
@@ -140,7 +140,7 @@ async def test_an_issue_whose_execution_was_deleted_is_free() -> None:
 
 
 class Service(OnPaper):
-    """Effects outside, in the world's own outside."""
+    """External effects, in the world's own `Outside`."""
 
     outside: Outside
 
@@ -150,7 +150,7 @@ class Service(OnPaper):
 
 @pytest.mark.sqlite
 async def test_a_crash_at_any_place_of_a_step_changes_nothing() -> None:
-    """Between the effect and its record, too: the state, the timeline and what was done outside are the same."""
+    """Also between the effect and its record: the state, the timeline and the external effects are the same."""
     service = Service()
     merge = afu9(service).find(5)
     assert merge is not None

@@ -51,7 +51,7 @@ async def test_an_invalid_version_is_refused() -> None:
 
 
 async def test_a_lost_response_is_found_by_its_key() -> None:
-    """The process that was asked dies after it has begun the execution; another one finishes it."""
+    """The process dies after it has created the execution; another one finishes it."""
     async with town() as t:
         await t.until_merge()
         t.desk.hold()

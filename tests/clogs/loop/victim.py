@@ -14,7 +14,7 @@ LOCK_MS = 200
 
 
 class Ledger(OnPaper):
-    """Merges by a line in a file: a key that is in it already has no second effect."""
+    """Merge by appending a line to a file: a repeated key has no second effect."""
 
     def __init__(self, file: Path, is_fatal: bool) -> None:
         self._file, self._is_fatal = file, is_fatal

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint over a real socket: what is asked, what comes back, and everything that goes wrong."""
+"""An OpenAI-compatible endpoint over a real socket: requests, responses, and every failure."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from clogs.models.endpoint import MOST_SHOWN, Endpoint
 from ocean import Failed, Retry
 from tests.clogs.models.speaking import DONE, HELLO, PATIENCE_S, WEATHER, Speaker, called, event, speaking, sse_chunk
 
-# Models know no store: one round is enough.
+# Models use no store: one back end is enough.
 pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 SECRET = "sk-very-secret-4711"

@@ -27,7 +27,7 @@ from clogs.models import (
 from clogs.models.endpoint import Endpoint
 from clogs.models.offline import words
 
-# Models know no store: one round is enough.
+# Models use no store: one back end is enough.
 pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 

@@ -1,4 +1,4 @@
-"""An Ops-Loop in virtual time, asked over its routes."""
+"""An Ops-Loop in virtual time, called over its routes."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The sections of the reference on RPC functions and HTTP endpoints: each example sent as it stands there."""
+"""The sections of the reference on RPC functions and HTTP endpoints: each example is sent unchanged."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Workers and their executors: what is done, what is refused, and that a crash does nothing twice."""
+"""Workers and their executors: results, refusals, and that a crash repeats no effect."""
 
 import sys
 from typing import Any
@@ -18,7 +18,7 @@ ECHO, SLEEP = "/bin/echo", "/bin/sleep"
 
 
 async def done(ops: Loop, step: dict[str, Any], shell: tuple[str, ...] = (), **more: Any) -> Any:
-    """A mission of one step, worked on; its step."""
+    """Create a mission of one step, claim the step, and return it."""
     await ops.mission(step)
     return await Worker(ops.ops, shipped(shell), **more).work_once()
 
@@ -130,7 +130,7 @@ async def test_a_worker_renews_during_the_work_and_stops_it_when_the_lease_is_lo
             ops.w.clock.advance(MINUTE_MS)
             while (await ops.rows("ops_mission_steps"))[0]["lease_expires_at"] == first["lease_expires_at"]:
                 await anyio.lowlevel.checkpoint()
-            # The worker may hear of it later than it is seen here, and waits for its next time from then on.
+            # The worker may see this later than the test does, and waits for its next renewal from then on.
             await until(lambda: any(at == ops.w.clock.now() + MINUTE_MS for at, *_ in ops.w.clock._timers))
             (run,) = await ops.rows("ops_action_runs")
             await ops.w.ocean.cancel_run(run["id"])

@@ -1,4 +1,4 @@
-"""Missions and steps: order, claims, leases, failures, dead letters, and what is left of a worker that dies."""
+"""Missions and steps: order, claims, leases, failures, dead letters, and workers that die."""
 
 from typing import Any
 
@@ -287,7 +287,7 @@ async def test_a_claim_whose_response_is_lost_costs_one_lease_and_no_step() -> N
 
 
 class Unlucky(Ops):
-    """Meets a database that is busy just when it has leased a step."""
+    """An Ocean whose database is busy right after a step was leased."""
 
     async def call_on(self, run_id: str, method: str, *more: Any, **named: Any) -> Any:
         if method == "reserve":

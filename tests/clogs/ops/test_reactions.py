@@ -1,4 +1,4 @@
-"""Agent events and the reaction matrix: what matches, how often, what is made of it, and that nothing is in the way."""
+"""Agent events and the reaction matrix: matching, chance, cooldowns, templates, and that no event blocks another."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Fan-out, join and report: bounded in width, whole in spite of failures, and nothing is asked twice."""
+"""Fan-out, join and report: limited width, partial failures, and no model call is repeated."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A world with the schedule's clog and something to fire, at the beginning of an hour."""
+"""A world with the schedule clog and a target, at the start of an hour."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,7 +62,7 @@ async def look(w: World, run_id: str) -> RunInfo:
 
 
 async def fired(w: World, run_id: str, begin: int) -> list[int]:
-    """The intended times of the runs that there are, in hours after the beginning."""
+    """Return the intended times of the runs, in hours after the start."""
     page = await w.ocean.list_runs(parent_run_id=run_id)
     return sorted((run.attributes["intended_at"] - begin) // HOUR for run in page.runs)
 

@@ -16,7 +16,7 @@ Act = tuple[str, int]
 
 @dataclass
 class Model:
-    """Hours since the beginning, in plain steps. `last` only grows."""
+    """Return the hours since the start, in plain steps. `last` only grows."""
 
     missed: str
     last: int = 0

@@ -1,4 +1,4 @@
-"""What cron expressions mean in their zones: clocks that skip and repeat, ends of months, and what is refused."""
+"""Cron expressions in their zones: clocks that skip and repeat, ends of months, and invalid expressions."""
 
 import os
 import subprocess
@@ -153,7 +153,7 @@ def test_an_invalid_expression_is_refused_with_its_field(text: str, zone: str, m
 
 
 def of(part: str, numbers: range) -> st.SearchStrategy[Field]:
-    """A field of any form, with what it means."""
+    """Return a field of any form, with a predicate for the times that it matches."""
     low, high = numbers[0], numbers[-1]
 
     def listed(chosen: list[int]) -> Field:
