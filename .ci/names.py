@@ -2,8 +2,8 @@
 
     python .ci/names.py [PATH ...]
 
-By default in `docs`, `examples`, `README.md` and `CONTRIBUTING.md`. Running it again changes nothing. A branch that was
-begun before the change runs this script, commits, and then merges.
+By default in `docs`, `examples`, `tests/examples`, `README.md` and `CONTRIBUTING.md`. Running it again changes nothing. A
+branch that was begun before the change runs this script and `ruff format`, commits, and then merges.
 """
 
 import re
@@ -337,6 +337,10 @@ TEXTS = [
     ("earlier messages of yours", "earlier messages from you"),
     ("The tool answered: ", "The tool returned: "),
     ("'Not answered.'", "'No result.'"),
+    ("deciding needs the role 'operator'", "the caller must have the role 'operator' to decide"),
+    ("kim: already approved by kim (", "kim: request '2.1' is already approved by kim ("),
+    ("the loop is completed; there is no further step", "the loop is completed; there are no more steps"),
+    ("; POST /api/loop/issues makes one", "; create one with POST /api/loop/issues"),
     ("`ToolCall.parsed()`", "`ModelToolCall.parsed()`"),
     ("the `Answer` when", "the `ModelAnswer` when"),
     ("complete `Answer`", "complete `ModelAnswer`"),
@@ -406,7 +410,9 @@ def rewrite(name: str, text: str) -> str:
 
 def main() -> None:
     """Rewrite the files at and below the paths."""
-    for root in [Path(name) for name in sys.argv[1:] or ("docs", "examples", "README.md", "CONTRIBUTING.md")]:
+    for root in [
+        Path(name) for name in sys.argv[1:] or ("docs", "examples", "tests/examples", "README.md", "CONTRIBUTING.md")
+    ]:
         for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if file.suffix not in {".md", ".py", ".html"} or not file.is_file():
                 continue

@@ -41,9 +41,9 @@ ESSENTIAL = {
     ],
     "agent_approval": [
         "the agent wants disk.delete {'path': '/var/cache', 'key': 'storage'}; done so far: []",
-        "lee: deciding needs the role 'operator' (not_an_approver)",
+        "lee: the caller must have the role 'operator' to decide (not_an_approver)",
         "kim: approved",
-        "kim: already approved by kim (already_decided)",
+        "kim: request '2.1' is already approved by kim (already_decided)",
         "the agent wants disk.delete {'path': '/home', 'key': 'storage'}; done so far: ['/var/cache']",
         "kim: rejected",
         "  called disk.delete {'path': '/var/cache', 'key': 'storage'} ok approved by kim",
@@ -98,8 +98,8 @@ ESSENTIAL = {
         "reviewed: 200 active: S4_REVIEW_GATE completed",
         "merged: 200 active: S5_MERGE completed",
         "next: 200 completed: S8_CLOSE completed",
-        "once more: 200 completed: the loop is completed; there is no further step",
-        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; POST /api/loop/issues makes one",
+        "once more: 200 completed: the loop is completed; there are no more steps",
+        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; create one with POST /api/loop/issues",
         "the issue is CLOSED; asked to merge 2 times, merged ['commit-1']",
     ],
     "ops": [
