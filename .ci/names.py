@@ -2,8 +2,8 @@
 
     python .ci/names.py [PATH ...]
 
-By default in `docs`, `examples`, `tests/examples`, `README.md` and `CONTRIBUTING.md`. Running it again changes nothing. A
-branch that was begun before the change runs this script and `ruff format`, commits, and then merges.
+By default in `docs`, `examples`, `tests/examples`, `README.md` and `CONTRIBUTING.md`. Running it again changes nothing.
+A branch that was begun before the change runs this script and `ruff format`, commits, and then merges.
 """
 
 import re
