@@ -2,7 +2,6 @@
 
     python .ci/moves.py            move what is still in its old place
     python .ci/moves.py --names    rewrite names only, for a branch whose files have already moved
-    python .ci/moves.py --merged   rewrite the names of merged modules only, for a branch begun after the move
 
 The table below is the whole change: `old = new`. A branch that was begun before the move runs this script, commits, and
 then merges.
@@ -114,14 +113,21 @@ ocean.stores.postgres.asking = ocean.stores.postgres.client.reading
 
 ocean.http.access = ocean.http.framework.authorization
 ocean.http.answering = ocean.http.framework.middleware
+ocean.http.bodies = ocean.http.framework.bodies
 ocean.http.calls = ocean.http.framework.call
 ocean.http.errors = ocean.http.framework.errors
-ocean.http.queries = ocean.http.framework.parsing
+ocean.http.queries = ocean.http.framework.query_strings
 ocean.http.repeating = ocean.http.framework.idempotency
 ocean.http.routing = ocean.http.framework.routing
-ocean.http.wire = ocean.http.framework.responses
+ocean.http.table = ocean.http.framework.operation
+ocean.http.traffic = ocean.http.framework.traffic
+ocean.http.wire = ocean.http.framework.wire
+ocean.http.stopping = ocean.http.framework.shutdown
+ocean.http.openapi = ocean.http.framework.openapi
 ocean.http.mounted = ocean.http.framework.clog_routes
+ocean.http.mounted_pages = ocean.http.framework.clog_routes_openapi
 ocean.http.poking = ocean.http.framework.poker
+ocean.http.waiting = ocean.http.framework.disconnect
 ocean.http.settling = ocean.http.handlers.wait_for_run
 ocean.http.hooks = ocean.http.handlers.webhooks
 ocean.http.pages = ocean.http.handlers.api_docs
@@ -133,7 +139,7 @@ ocean.http.house = ocean.http.handlers.system
 ocean.http.leases = ocean.http.handlers.leases
 ocean.http.many = ocean.http.handlers.bulk
 ocean.http.metrics = ocean.http.handlers.metrics
-ocean.http.outcomes = ocean.http.framework.outcome_json
+ocean.http.outcomes = ocean.http.handlers.outcome_bodies
 ocean.http.runs = ocean.http.handlers.runs
 ocean.http.frames = ocean.http.streaming.frames
 ocean.http.lines = ocean.http.streaming.direct_write
@@ -182,6 +188,7 @@ ocean.flows.undoing = ocean.flows.undo
 ocean.flows.waiting = ocean.flows.waits
 
 ocean.mcp.asking = ocean.mcp.in_process
+ocean.mcp.methods = ocean.mcp.method_tools
 ocean.mcp.serving = ocean.mcp.transport
 
 ocean.testing.asking = ocean.testing.requests
@@ -193,83 +200,9 @@ ocean.testing.processes = ocean.testing.simulation.processes
 ocean.testing.virtual_clock = ocean.testing.simulation.virtual_clock
 ocean.testing.virtual_loop = ocean.testing.simulation.virtual_loop
 
-ocean.cli.usage = ocean.cli.command_group
-ocean.cli.demo.play = ocean.cli.demo.demo
-ocean.cli.commands.systemd = ocean.cli.commands.serve
-ocean.cli.commands.sse_parser = ocean.cli.commands.remote_log
-ocean.flows.register = ocean.flows.handlers
-
-tests.cli.test_saying = tests.cli.test_parsing
-tests.cli.test_benching = tests.cli.test_bench
-tests.cli.test_serving = tests.cli.test_serve
-tests.cli.test_serving_elsewhere = tests.cli.test_serve_deployments
-tests.cli.test_the_document = tests.cli.test_cli_document
-tests.flows.test_gathering = tests.flows.test_parallel
-tests.flows.test_asking = tests.flows.test_calls
-tests.flows.test_undoing = tests.flows.test_undo
-tests.flows.test_waiting = tests.flows.test_waits
-tests.flows.acting = tests.flows.kit
-tests.testing.test_crash_places = tests.testing.test_crash_points
-tests.simulation.judging = tests.simulation.final_checks
-tests.simulation.judging_lives = tests.simulation.run_checks
-tests.simulation.watching = tests.simulation.commit_checks
-tests.simulation.deciding = tests.simulation.decisions
-tests.simulation.grounds = tests.simulation.backends
-tests.simulation.healing = tests.simulation.liveness
-tests.simulation.story = tests.simulation.event_log
-tests.simulation.weather = tests.simulation.faults
-tests.simulation.mutating = tests.simulation.patching
-tests.simulation.reading = tests.simulation.readers
-tests.simulation.acting = tests.simulation.actions
-
 tests.house = tests.project
 tests.house.test_house = tests.project.test_rules
-
-tests.http.test_feeds = tests.http.test_events
-tests.http.test_hook_servers = tests.http.test_webhook_restarts
-tests.http.test_hooks = tests.http.test_webhooks
-tests.http.test_house = tests.http.test_system
-tests.http.test_lines = tests.http.test_direct_write
-tests.http.test_mounted = tests.http.test_clog_routes
-tests.http.test_mounted_access = tests.http.test_clog_route_access
-tests.http.test_mounted_contracts = tests.http.test_clog_contracts
-tests.http.test_refusals = tests.http.test_errors
-tests.http.test_stopping = tests.http.test_shutdown
-tests.http.test_readiness = tests.http.test_readyz
-tests.http.hook_server = tests.http.webhook_server
-tests.http.serving = tests.http.serve_process
-tests.http.shop = tests.http.shop_clog
-tests.http.talker = tests.http.talker_clog
-tests.http.watchers = tests.http.stream_client
-tests.mcp.noisy = tests.mcp.noisy_clog
-tests.mcp.test_methods = tests.mcp.test_method_tools
-tests.browser.serving = tests.browser.chat_server
-tests.browser.test_finding = tests.browser.test_browser_lookup
 """
-
-MERGED = """
-ocean.http.bodies = ocean.http.framework.parsing
-ocean.http.mounted_pages = ocean.http.openapi
-ocean.http.stopping = ocean.http.framework.call
-ocean.http.table = ocean.http.framework.routing
-ocean.http.traffic = ocean.http.framework.middleware
-ocean.http.waiting = ocean.http.handlers.leases
-ocean.mcp.methods = ocean.mcp.tools
-ocean.mcp.resources = ocean.mcp.server
-
-ocean.http.framework.bodies = ocean.http.framework.parsing
-ocean.http.framework.clog_routes_openapi = ocean.http.openapi
-ocean.http.framework.disconnect = ocean.http.handlers.leases
-ocean.http.framework.openapi = ocean.http.openapi
-ocean.http.framework.operation = ocean.http.framework.routing
-ocean.http.framework.query_strings = ocean.http.framework.parsing
-ocean.http.framework.shutdown = ocean.http.framework.call
-ocean.http.framework.traffic = ocean.http.framework.middleware
-ocean.http.framework.wire = ocean.http.framework.responses
-ocean.http.handlers.outcome_bodies = ocean.http.framework.outcome_json
-ocean.mcp.method_tools = ocean.mcp.tools
-"""
-"""Modules that became part of another, and names that did not last: only their users are rewritten."""
 
 PACKAGES = {
     "ocean.state": "What Ocean's rules are about, pure: records, outcomes, and the functions that decide.",
@@ -292,9 +225,9 @@ PACKAGES = {
 ENDINGS = {".py", ".md", ".toml", ".json", ".sql", ".txt", ".sh", ".yml", ".yaml"}
 
 
-def table(lines: str) -> dict[str, str]:
+def table() -> dict[str, str]:
     """Return the moves: old module, new module."""
-    pairs = (line.split(" = ") for line in lines.splitlines() if line)
+    pairs = (line.split(" = ") for line in MOVES.splitlines() if line)
     return {old: new for old, new in pairs}  # noqa: C416
 
 
@@ -346,9 +279,9 @@ def rewrite(text: str, moves: dict[str, str]) -> str:
 
 def main() -> None:
     """Move and rewrite everything that git tracks below the current folder."""
-    moves = table(MERGED) if "--merged" in sys.argv else table(MOVES) | table(MERGED)
-    if not {"--names", "--merged"} & {*sys.argv}:
-        move_files(table(MOVES))
+    moves = table()
+    if "--names" not in sys.argv:
+        move_files(moves)
         house = Path("tests/house")
         if house.exists():
             for file in sorted(house.iterdir()):

@@ -11,7 +11,7 @@ from tests.browser.chat_server import ChatServer
 pytestmark = pytest.mark.xdist_group("browser")
 
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
-GREETING = "Hello! I am the offline model. I need no network, and I say back what you tell me."
+GREETING = "Hello! I am the offline model. I need no network, and I repeat what you write."
 
 
 def say(page: Page, text: str) -> None:
@@ -62,7 +62,7 @@ def test_a_reload_shows_the_same_conversation_and_continues_it(page: Page) -> No
     assert shown(page) == before
     say(page, "and cake")
     at_rest(page, 3)
-    assert shown(page) == [*before, "and cake", "You said: and cake I remember 2 earlier messages of yours."]
+    assert shown(page) == [*before, "and cake", "You wrote: and cake I remember 2 earlier messages from you."]
 
 
 def test_a_new_message_interrupts_the_reply(page: Page) -> None:
@@ -74,7 +74,7 @@ def test_a_new_message_interrupts_the_reply(page: Page) -> None:
     assert (asked, mark, again) == ("a story, please", "Interrupted", "something shorter")
     assert story.startswith("Once upon a time")
     assert "wave number 60" not in story
-    assert answer == "You said: something shorter I remember 1 earlier message of yours."
+    assert answer == "You wrote: something shorter I remember 1 earlier message from you."
 
 
 def test_stop_ends_the_reply(page: Page) -> None:
@@ -109,7 +109,7 @@ def test_a_server_killed_during_a_reply_and_restarted_repeats_nothing(
     at_rest(page, 2)
     expect(page.get_by_role("status")).to_have_text("live")
     conversation = shown(page)
-    answer = "You said: are you there? I remember 1 earlier message of yours."
+    answer = "You wrote: are you there? I remember 1 earlier message from you."
     assert conversation == ["a story, please", story, "Interrupted", "are you there?", answer]
     page.reload()
     at_rest(page, 2)
@@ -129,7 +129,7 @@ def test_an_invalid_message_is_shown_as_refused_and_the_conversation_continues(p
         assert answer.status == 202
     expect(page.locator(".note.bad:visible")).to_have_text("Not accepted: txt: Extra inputs are not permitted")
     say(page, "tea")
-    expect(page.locator(".answer").last).to_contain_text("You said: tea")
+    expect(page.locator(".answer").last).to_contain_text("You wrote: tea")
 
 
 def test_a_message_sent_before_the_page_is_ready_is_not_lost(page: Page) -> None:
@@ -189,7 +189,7 @@ def test_a_new_conversation_is_empty_and_back_returns_to_the_last(page: Page) ->
     assert shown(page) == []
     say(page, "tea")
     at_rest(page, 1)
-    assert shown(page) == ["tea", "You said: tea"]
+    assert shown(page) == ["tea", "You wrote: tea"]
     page.go_back()
     expect(page.locator(".answer")).to_have_text(GREETING)
 

@@ -52,10 +52,10 @@ def test_the_next_times_are_shown_without_a_schedule_too(ocean: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (["--cron", "61 * * * *"], 2, "the minute '61' is not right; it takes 0-59"),
+        (["--cron", "61 * * * *"], 2, "the minute '61' is invalid; it must be 0-59"),
         (["--cron", "0 9 * * *", "--zone", "Lisbon"], 2, "there is no time zone 'Lisbon'"),
         (["--every", "often"], 2, "--every must be a duration"),
-        ([], 2, "say cron, or every_ms"),
+        ([], 2, "exactly one of cron and every_ms must be given"),
         (["--cron", "0 9 * * *", "--missed", "never"], 2, "missed: Input should be"),
         (["--cron", "0 9 * * *", "--clog", "shopp"], 3, "there is no clog 'shopp'; did you mean 'shop'?"),
         (["--cron", "0 9 * * *", "--end", "2020-01-01"], 2, "would never fire"),

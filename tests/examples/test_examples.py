@@ -21,7 +21,7 @@ from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ["chat_page"]
-"""They end when they are stopped; the page is used in tests/browser."""
+"""They run until they are stopped; the page is used in tests/browser."""
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py") if path.parent.name not in SERVERS)
 ESSENTIAL = {
     "counter": [
@@ -41,9 +41,9 @@ ESSENTIAL = {
     ],
     "agent_approval": [
         "the agent wants disk.delete {'path': '/var/cache', 'key': 'storage'}; deleted so far: []",
-        "lee: deciding needs the role 'operator' (not_an_approver)",
+        "lee: the caller must have the role 'operator' to decide (not_an_approver)",
         "kim: approved",
-        "kim: already approved by kim (already_decided)",
+        "kim: request '2.1' is already approved by kim (already_decided)",
         "the agent wants disk.delete {'path': '/home', 'key': 'storage'}; deleted so far: ['/var/cache']",
         "kim: rejected",
         "  called disk.delete {'path': '/var/cache', 'key': 'storage'} ok approved by kim",
@@ -98,8 +98,8 @@ ESSENTIAL = {
         "reviewed: 200 active: S4_REVIEW_GATE completed",
         "merged: 200 active: S5_MERGE completed",
         "next: 200 completed: S8_CLOSE completed",
-        "after the last step: 200 completed: the loop is completed; there is no further step",
-        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; POST /api/loop/issues makes one",
+        "after the last step: 200 completed: the loop is completed; there are no more steps",
+        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; create one with POST /api/loop/issues",
         "the issue is CLOSED; merge requests: 2, merges: ['commit-1']",
     ],
     "ops": [

@@ -1,4 +1,4 @@
-"""The sections of the reference on RPC functions and HTTP endpoints: each example sent as it stands there."""
+"""The sections of the reference on RPC functions and HTTP endpoints: each example is sent unchanged."""
 
 from typing import Any
 
@@ -169,8 +169,8 @@ async def test_ops_set_updated_at() -> None:
 
 async def test_post_api_ops_heartbeat() -> None:
     async with loop() as ops:
-        answered = await ops.ask("POST", "heartbeat", {})
-        assert (answered.status, answered.json()) == (
+        responded = await ops.ask("POST", "heartbeat", {})
+        assert (responded.status, responded.json()) == (
             200,
             {
                 "ok": True,
@@ -181,7 +181,7 @@ async def test_post_api_ops_heartbeat() -> None:
                 "staleResult": {"recovered": 0},
             },
         )
-        assert list(answered.json()) == [
+        assert list(responded.json()) == [
             "ok", "triggerResult", "reactionResult", "learningResult", "leaseResult", "staleResult",
         ]  # fmt: skip
         for step, minutes in (({"max_retries": 1}, 1), ({}, 1), ({}, 90)):

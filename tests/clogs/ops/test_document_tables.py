@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from clogs.ops import Ops, OpsSettings
-from clogs.ops.columns import POLICY_COLUMNS, TABLE_NAMES, TABLES
-from clogs.ops.templates import checked_template
+from clogs.ops.tables import POLICY_COLUMNS, TABLE_NAMES, TABLES
+from clogs.ops.validation import checked_template
 from ocean import CallRefused, InvalidValue, Refuse
 from tests.clogs.ops.kit import EVERYTHING, HOUR_MS, MINUTE_MS, PROPOSE, Loop, loop
 
@@ -59,7 +59,7 @@ async def test_ops_policy() -> None:
     ],
 )
 @pytest.mark.sqlite
-async def test_a_policy_that_could_not_be_used_is_refused(key: str, value: Any, code: str) -> None:
+async def test_an_invalid_policy_is_refused(key: str, value: Any, code: str) -> None:
     async with loop() as ops:
         assert await ops.refusal("PUT", "ops_policy", {"key": key, "value": value}) == (400, code)
         assert await ops.rows("ops_policy") == []
@@ -273,7 +273,7 @@ async def test_proposal_template_schema(template: Any) -> None:
         {"steps": [{"kind": "x"}] * 101}, {"steps": [{"kind": "x"}], "title": 7},
     ],
 )  # fmt: skip
-def test_a_template_of_which_no_mission_can_be_made_is_refused(template: Any) -> None:
+def test_an_invalid_template_is_refused(template: Any) -> None:
     with pytest.raises(Refuse) as refused:
         checked_template(template)
     assert refused.value.code == "23514"
