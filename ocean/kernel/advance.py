@@ -16,8 +16,8 @@ from ocean.state.records import Claim, RunStatus, TickResult
 
 LOOK_MS = 20
 LOOKS = 5
-"""While handlers are slow, a poke checks for commits every `LOOK_MS`. After `LOOKS` checks without one it claims anyway:
-time alone may have made something due."""
+"""While handlers are slow, a poke checks for commits every `LOOK_MS`. After `LOOKS` checks without one it claims all the
+same: time alone may have made something due."""
 AT_REST = (RunStatus.IDLE, RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -54,8 +54,8 @@ class Advance:
         """Start on claims whose transaction has just committed. The caller must then call `run` or `abandon`."""
         for claim in claims:
             self._begin(claim, claim.claimed_at)
-        # That transaction claimed everything that was due, so the next claim can wait for the end of one of these ticks.
-        # If there is only one, its own commit makes no claim necessary either, until there is another commit after it.
+        # That transaction claimed all that was due, so the next claim can wait for the end of one of these ticks. If
+        # there is only one, its own commit makes no claim necessary either, until there is another commit after it.
         self._may_be_due = False
         if len(claims) == 1:
             self._taken_all = self._runtime.store.commits_seen() + 1
@@ -140,7 +140,7 @@ class Advance:
         return self._room > 0 and self._ticks_left != 0 and self._runtime.clock.now() < self._until
 
     async def _claim(self, sent_at: int, piggyback: bool) -> int:
-        """Claim. `piggyback`: only handlers have ended since the last claim, so claim only if a transaction is made anyway."""
+        """Claim; with `piggyback` only if a transaction is made anyway, since only handlers have ended since the last claim."""
         if not self.may_claim or (piggyback and self._runtime.store.commits_seen() == self._taken_all):
             return 0
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
