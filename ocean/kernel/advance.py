@@ -16,8 +16,8 @@ from ocean.state.records import Claim, RunStatus, TickResult
 
 LOOK_MS = 20
 LOOKS = 5
-"""While handlers are slow, a poke checks for commits every `LOOK_MS`. After `LOOKS` checks without one it claims all the
-same: time alone may have made something due."""
+"""While handlers are slow, a poke checks for commits every `LOOK_MS`. After `LOOKS` checks without one it claims:
+time alone may have made something due."""
 AT_REST = (RunStatus.IDLE, RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -140,7 +140,7 @@ class Advance:
         return self._room > 0 and self._ticks_left != 0 and self._runtime.clock.now() < self._until
 
     async def _claim(self, sent_at: int, piggyback: bool) -> int:
-        """Claim; with `piggyback` only if a transaction is made anyway, since only handlers have ended since the last claim."""
+        """Claim; with `piggyback`, only as part of a transaction that is made anyway."""
         if not self.may_claim or (piggyback and self._runtime.store.commits_seen() == self._taken_all):
             return 0
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)

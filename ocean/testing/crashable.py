@@ -37,9 +37,10 @@ from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
 
 TOOLS = (
-    "read write emit stream step take call signal create_run release_dedupe_key set_timer cancel_timer set_attributes "
-    "list_runs get_run list_clogs pending next_signal fetch"
-).split()
+    *("read", "write", "emit", "stream", "step", "take", "call", "signal", "create_run", "release_dedupe_key"),
+    *("set_timer", "cancel_timer", "set_attributes", "list_runs", "get_run", "list_clogs", "pending", "next_signal"),
+    "fetch",
+)
 LASTING = ("stream", "step")
 """Tools whose effect stays if the call is killed right after them: calls are killed after these tools, too."""
 

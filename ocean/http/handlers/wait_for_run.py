@@ -82,7 +82,7 @@ class WhenSettled(Response):
         over.set()
 
     async def _settle(self) -> None:
-        """Settle in short waits, so that a stopping server or a disconnected client ends it. A handler is waited for."""
+        """Settle in short waits, so that a stopping server or a disconnected client ends them."""
         ocean, stopping = self._call.ocean, self._call.server.stopping
         until = ocean.clock.now() + self._wait_ms
         left, is_settled = self._wait_ms, False
