@@ -1,1 +1,1 @@
-"""Systems that live on Ocean, each a folder with its clogs. They import Ocean's public names and nothing else."""
+"""The clogs that ship with Ocean, one system per folder. They import Ocean's public names only, no submodule."""

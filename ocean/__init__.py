@@ -1,7 +1,7 @@
 """Ocean: durable runs without a worker, a broker or a control plane.
 
-The public names are those of `ocean.public`. They are imported with the first one that is asked for, so that
-`ocean --help` does not wait for what it does not use.
+The public names are those of `ocean.public`. They are imported when the first one is used, so that `ocean --help` is
+fast.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The one place where store, kernel, clogs and clock are joined."""
+"""`Ocean`: the one place where store, kernel, clogs, log and clock are composed."""
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
@@ -16,11 +16,10 @@ from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.store import Store
 from ocean.state.clock import Clock, SystemClock
 from ocean.state.errors import StoreUnusable
-from ocean.state.facts import StoreFacts
 from ocean.state.filters import FeedFilter
-from ocean.state.records import Event, SweepResult
+from ocean.state.records import Event, StoreFacts, SweepResult
 from ocean.state.values import checked_id
-from ocean.stores.sqlite.inspection import look_at_file
+from ocean.stores.sqlite.inspection import inspect_file
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.tools.author import Tool, ToolBox
 from ocean.tools.credentials import Credentials, from_environment
@@ -30,7 +29,7 @@ SQLITE = "sqlite://"
 
 
 async def open_store(url: str, clock: Clock) -> Store:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite://:memory:` or `postgresql://user@host/database`."""
+    """Open `sqlite:///relative.db`, `sqlite:////absolute.db`, `sqlite://:memory:` or `postgresql://user@host/database`."""
     if _is_postgres(url):
         return await _open_postgres(url, clock)
     store = SqliteStore(_sqlite_path(url), clock)
@@ -39,7 +38,7 @@ async def open_store(url: str, clock: Clock) -> Store:
 
 
 async def open_test_store(url: str, clock: Clock) -> Store:
-    """In which time is the clock's, on PostgreSQL too: there it is the server's otherwise."""
+    """Open a store whose time is the given clock's, also on PostgreSQL, which otherwise uses the server's."""
     if _is_postgres(url):
         return await _open_postgres(url, clock, is_test=True)
     return await open_store(url, clock)
@@ -56,7 +55,7 @@ async def _open_postgres(url: str, clock: Clock, *, is_test: bool = False) -> St
 
 @contextmanager
 def _driver() -> Iterator[None]:
-    """Only whoever asks for PostgreSQL needs its driver."""
+    """Explain a missing driver: it is needed only for PostgreSQL."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -68,28 +67,30 @@ def _is_postgres(url: str) -> bool:
 
 
 def store_facts(url: str) -> StoreFacts:
-    """What there is under a URL, without making or changing it."""
+    """Return the facts of the database at a URL, without creating or changing it."""
     if _is_postgres(url):
         with _driver():
-            from ocean.stores.postgres.inspection import look_at_server
+            from ocean.stores.postgres.inspection import inspect_server
 
-        return look_at_server(url)
-    return look_at_file(_sqlite_path(url))
+        return inspect_server(url)
+    return inspect_file(_sqlite_path(url))
 
 
 def _sqlite_path(url: str) -> str:
     if not isinstance(url, str) or not url.startswith(SQLITE):
-        raise StoreUnusable(f"{url!r} is no database URL; use sqlite:///ocean.db, sqlite://:memory: or postgresql://…")
+        raise StoreUnusable(
+            f"the database URL must be sqlite:///ocean.db, sqlite://:memory: or postgresql://…, got {url!r}"
+        )
     path = url.removeprefix(SQLITE)
     if path != ":memory:":
         if not path.startswith("/") or path == "/":
-            raise StoreUnusable(f"{url!r} names no file; use sqlite:///ocean.db for a file in this folder")
+            raise StoreUnusable(f"the database URL must name a file, as sqlite:///ocean.db, got {url!r}")
         path = path.removeprefix("/")
     return path
 
 
 class Ocean(Kernel):
-    """The kernel on a database, with its log. Open one per process and share it between tasks."""
+    """The kernel on a database, and its log. Open one per process and share it between tasks."""
 
     @classmethod
     @asynccontextmanager
@@ -106,10 +107,10 @@ class Ocean(Kernel):
         deny_tools: Collection[str] = (),
         credentials: Credentials | None = None,
     ) -> AsyncIterator[Self]:
-        """Open the database, bring its schema up to date, and register the clogs.
+        """Open the database, migrate its schema, and register the clogs.
 
-        `tools` are for clogs that list them. What `OCEAN_TOOLS_DENY` names is denied, too. Credentials come from
-        `OCEAN_CREDENTIAL_…` unless they are given.
+        `tools` are for clogs that list them. Tools named in `OCEAN_TOOLS_DENY` are also denied. By default,
+        credentials are read from `OCEAN_CREDENTIAL_…`.
         """
         clock = clock or SystemClock()
         store = await open_store(url, clock)
@@ -143,7 +144,7 @@ class Ocean(Kernel):
         return Watches(self, self._tail, self._clock)
 
     async def close(self) -> None:
-        """End what follows and watches, give back what is being advanced for watchers, and close the database."""
+        """End all feeds and watchers, give back the runs that watchers are advancing, and close the database."""
         await self._watches.close()
         await self._tail.close()
         await super().close()
@@ -159,7 +160,7 @@ class Ocean(Kernel):
         after: int = 0,
         limit: int = 100,
     ) -> list[Event]:
-        """A page of the log after a cursor: one run's, one session's, one clog's, or all of it."""
+        """Return a page of the log after a cursor: of a run, a session, a clog, or all."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return await feed.read_page(self._store, where, after, checked_limit(limit))
 
@@ -174,7 +175,7 @@ class Ocean(Kernel):
         before: int | None = None,
         limit: int = 100,
     ) -> list[Event]:
-        """A page of the log from its end, newest first; the next page is `before` the last event's `seq`."""
+        """Return a page of the log from its end, newest first; the next page is `before` the last event's `seq`."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return await feed.read_newest(self._store, where, before, checked_limit(limit))
 
@@ -188,22 +189,22 @@ class Ocean(Kernel):
         correlation_id: str | None = None,
         after: int = 0,
     ) -> AsyncIterator[Event]:
-        """The log as it grows, exactly once and in order. A run's feed ends after the run's last event."""
+        """Follow the log as it grows, each event once and in order. A run's feed ends after the run's last event."""
         where = feed_filter(run_id, session_id, clog_id, types, correlation_id)
         return feed.follow(self._store, self._tail, where, after)
 
     def follow_in_parts(
         self, where: FeedFilter, after: int, take_at_once: TakeAtOnce | None = None
     ) -> AsyncGenerator[list[Event], None]:
-        """A feed for those who pass on many events at once, or, with `take_at_once`, even while they wait for them."""
+        """Follow the log in lists of events. `take_at_once` may take events while the caller waits for them."""
         return feed.follow_in_parts(self._store, self._tail, where, after, take_at_once)
 
     def watching(self, run_id: str) -> AbstractContextManager[None]:
-        """A watcher is a poke: inside the block the run is advanced whenever it is due, once for all its watchers."""
+        """Advance the run inside the block whenever it is due, once for all its watchers."""
         return self._watches.watching(checked_id(run_id, "run_id"))
 
     async def last_cursor(self) -> int:
-        """The newest event's `seq`: whoever follows from there sees only what is still to come."""
+        """Return the newest event's `seq`. A feed from there has only later events."""
         return (await self._store.event_bounds())[1]
 
     async def sweep(
@@ -216,10 +217,10 @@ class Ocean(Kernel):
         max_batches: int = 1_000,
         on_progress: Callable[[SweepResult], object] | None = None,
     ) -> SweepResult:
-        """Remove what is old enough, in bounded batches; what is not named stays.
+        """Delete what is old enough, in bounded batches; a kind without an age is kept.
 
-        But request keys go after a day, and counters when they are worth as much as none. `on_progress` is told the
-        sum after each batch.
+        But request keys are deleted after a day, and counters when they have expired. `on_progress` is called with the
+        totals after each batch.
         """
         return await retention.sweep(
             self._store,

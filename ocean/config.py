@@ -1,6 +1,6 @@
-"""Settings from flags, the environment, pyproject.toml and entry points, into one frozen object; and the clogs named.
+"""Settings from flags, the environment, pyproject.toml and entry points; and loading the clogs that they name.
 
-Each setting is taken whole from the first place that has it: flag, environment, `[tool.ocean]`, entry points.
+Each setting comes from the first source that has it: flag, environment, `[tool.ocean]`, entry points.
 """
 
 import importlib
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ocean.clog.clog import Clog
-from ocean.state.errors import OceanError
-from ocean.state.names import near_name
+from ocean.state.errors import OceanError, near_name
 from ocean.state.values import shown
 
 DEFAULT_DB = "sqlite:///ocean.db"
@@ -24,7 +23,7 @@ TABLE = "[tool.ocean]"
 
 
 class BadSettings(OceanError):
-    """A setting that cannot be used. The message says where it was read and what to write instead."""
+    """An invalid setting. The message names its source and what to write instead."""
 
     code = "bad_settings"
     http_status = 400
@@ -32,7 +31,7 @@ class BadSettings(OceanError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`clogs` are places, `module:attr`; `clogs_from` says where they were read."""
+    """`clogs` are places, `module:attr`; `clogs_from` is the source they were read from."""
 
     db: str = DEFAULT_DB
     clogs: tuple[str, ...] = ()
@@ -42,7 +41,7 @@ class Settings:
 def read_settings(
     db: str | None, clogs: str | None, *, environ: Mapping[str, str], folder: Path, entry_points: bool = True
 ) -> Settings:
-    """`db` and `clogs` are what the flags say; `folder` is the working directory."""
+    """Read the settings. `db` and `clogs` are the values of the flags; `folder` is the working directory."""
     table = _table(folder / "pyproject.toml")
     named = [
         ("--clogs", _places(clogs)),
@@ -57,7 +56,7 @@ def read_settings(
 
 
 def load_clogs(settings: Settings, folder: Path) -> list[Clog]:
-    """Import every place named, from the working directory too."""
+    """Import the clogs of all places. The working directory is added to the import path."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     found: dict[str, tuple[Clog, str]] = {}
@@ -66,8 +65,7 @@ def load_clogs(settings: Settings, folder: Path) -> list[Clog]:
             first, where = found.setdefault(clog.clog_id, (clog, place))
             if first is not clog:
                 raise BadSettings(
-                    f"two clogs are called {clog.clog_id!r}: one from {where!r}, one from {place!r}; "
-                    "ids are unique within an instance"
+                    f"clog ids must be unique within an instance, got {clog.clog_id!r} from {where!r} and {place!r}"
                 )
     return [clog for clog, _ in found.values()]
 
@@ -81,7 +79,7 @@ def _entry_points() -> tuple[str, ...]:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    """The checked `[tool.ocean]` table, empty if there is none."""
+    """Return the checked `[tool.ocean]` table, empty if there is none."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -91,25 +89,25 @@ def _table(path: Path) -> dict[str, Any]:
     try:
         tool = tomllib.loads(text).get("tool", {})
     except tomllib.TOMLDecodeError as error:
-        raise BadSettings(f"{path.name} is no TOML: {error}") from error
+        raise BadSettings(f"{path.name} must be TOML: {error}") from error
     table = tool.get("ocean", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
-        raise BadSettings(f"{TABLE} in {path.name} is a table, got {shown(table)}")
+        raise BadSettings(f"{TABLE} in {path.name} must be a table, got {shown(table)}")
     for name in table:
         if name not in ("db", "clogs"):
             raise BadSettings(f"{TABLE} in {path.name} has no setting {name!r}; {near_name(name, ('db', 'clogs'))}")
     if not isinstance(table.get("db", ""), str):
-        raise BadSettings(f"{TABLE} db in {path.name} is a database URL, got {shown(table['db'])}")
+        raise BadSettings(f"{TABLE} db in {path.name} must be a database URL, got {shown(table['db'])}")
     clogs = table.get("clogs", [])
     if not isinstance(clogs, list) or not all(isinstance(place, str) for place in clogs):
-        raise BadSettings(f'{TABLE} clogs in {path.name} is a list like ["module:attr"], got {shown(clogs)}')
+        raise BadSettings(f'{TABLE} clogs in {path.name} must be a list like ["module:attr"], got {shown(clogs)}')
     return table
 
 
 def _clogs_at(place: str, source: str) -> list[Clog]:
     name, colon, attribute = (part.strip() for part in place.partition(":"))
     if not name or not colon or not attribute:
-        raise BadSettings(f"{source}: {place!r} is not module:attr, as in clogs.counter:counter")
+        raise BadSettings(f"{source}: {place!r} must be module:attr, as in clogs.counter:counter")
     module = _imported(name, source)
     if not hasattr(module, attribute):
         names = [known for known in vars(module) if not known.startswith("_")]
@@ -127,16 +125,16 @@ def _imported(name: str, source: str) -> Any:
             raise BadSettings(
                 f"{source}: there is no module {error.name!r}, neither installed nor in the working directory"
             ) from error
-        raise BadSettings(f"{source}: importing {name!r} failed: {_said(error)}") from error
+        raise BadSettings(f"{source}: importing {name!r} failed: {_described(error)}") from error
     except (Exception, SystemExit) as error:
-        raise BadSettings(f"{source}: importing {name!r} failed: {_said(error)}") from error
+        raise BadSettings(f"{source}: importing {name!r} failed: {_described(error)}") from error
 
 
 def _made(maker: Any, place: str, source: str) -> Any:
     try:
         return maker()
     except (Exception, SystemExit) as error:
-        raise BadSettings(f"{source}: calling {place} failed: {_said(error)}") from error
+        raise BadSettings(f"{source}: calling {place} failed: {_described(error)}") from error
 
 
 def _as_clogs(value: Any, place: str, source: str) -> list[Clog]:
@@ -147,15 +145,17 @@ def _as_clogs(value: Any, place: str, source: str) -> list[Clog]:
     several = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else None
     if several is None or not several:
         what = "an empty list" if several == [] else shown(value)
-        raise BadSettings(f"{source}: {place} is a Clog, a list of them, or a function that makes them, got {what}")
+        raise BadSettings(
+            f"{source}: {place} must be a Clog, a list of them, or a function that returns them, got {what}"
+        )
     for each in several:
         if not isinstance(each, Clog):
-            raise BadSettings(f"{source}: each of {place} is a Clog, got {shown(each)}")
+            raise BadSettings(f"{source}: each of {place} must be a Clog, got {shown(each)}")
     return several
 
 
-def _said(error: BaseException) -> str:
-    """The error, and where in the user's code it was raised."""
+def _described(error: BaseException) -> str:
+    """Return the error, and where in the user's code it was raised."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

@@ -1,8 +1,8 @@
-"""The log of a server: one line for each request and tick, as text or JSON, and nothing of what users stored.
+"""The log of a server: one line for each request and tick, as text or JSON, without what users stored.
 
-A line has ids, names and numbers. Of an exception it has the type and where it was raised; its message may quote a
-payload, and is left out; so is what looks like a secret, wherever it is. Control characters are escaped, so that
-nobody's text can look like a line of its own.
+A line has ids, names and numbers. Of an exception it has the type and where it was raised, but not the message, which
+may quote a payload. What looks like a secret is redacted. Control characters are escaped, so that no text can imitate
+a line.
 """
 
 import json
@@ -20,44 +20,45 @@ from ocean.tools.credentials import scrubbed_now
 
 LogKind = Literal["text", "json", "off"]
 PLAIN = re.compile(r"[!#-<>-\[\]-~]+")
-"""What a value may be without quotes: printable, without blank, quote, backslash and the sign of equality."""
+"""A value that needs no quotes: printable, without space, quote, backslash and equals sign."""
 MOST_FRAMES = 12
 
 
 def log_kind(flag: str | None, environ: Mapping[str, str]) -> LogKind:
-    source, said = ("--log", flag) if flag is not None else ("OCEAN_LOG", environ.get("OCEAN_LOG") or "text")
-    if said not in get_args(LogKind):
-        raise BadSettings(f"{source} is text, json or off, got {shown(said)}")
-    kind: LogKind = said  # type: ignore[assignment]
+    """Return the kind of log from the flag or the environment."""
+    source, given = ("--log", flag) if flag is not None else ("OCEAN_LOG", environ.get("OCEAN_LOG") or "text")
+    if given not in get_args(LogKind):
+        raise BadSettings(f"{source} must be text, json or off, got {shown(given)}")
+    kind: LogKind = given  # type: ignore[assignment]
     return kind
 
 
 def log_to(stream: TextIO, kind: LogKind) -> Callable[[], None]:
-    """Write what this process logs to the stream, until the answer is called. `off` leaves warnings and errors."""
+    """Write the log of this process to the stream. Returns a function that ends it. `off` keeps warnings and errors."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if kind == "json" else TextLines())
-    root, ours = logging.getLogger(), logging.getLogger("ocean")
-    before = ours.level
+    root, own = logging.getLogger(), logging.getLogger("ocean")
+    before = own.level
     root.addHandler(handler)
-    ours.setLevel(logging.WARNING if kind == "off" else logging.INFO)
+    own.setLevel(logging.WARNING if kind == "off" else logging.INFO)
 
     def stop() -> None:
         root.removeHandler(handler)
-        ours.setLevel(before)
+        own.setLevel(before)
 
     return stop
 
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        said = {
+        values = {
             "at": _at(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
         }
-        # Only ASCII: every control character, also those of Unicode, is escaped.
-        return json.dumps(said | _fields(record), ensure_ascii=True, default=str)
+        # ASCII only, so that every control character, including those of Unicode, is escaped.
+        return json.dumps(values | _fields(record), ensure_ascii=True, default=str)
 
 
 class TextLines(logging.Formatter):
@@ -72,12 +73,12 @@ def _at(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord) -> str:
     message = record.getMessage()
-    # asyncio shows the exception of a task below its first line.
-    return _harmless(message.partition("\n")[0] if record.name == "asyncio" else message)
+    # asyncio appends the exception of a task after the first line.
+    return _redacted(message.partition("\n")[0] if record.name == "asyncio" else message)
 
 
-def _harmless(text: str) -> str:
-    """Without what looks like a secret, and without the credentials of the tool that writes this, if one does."""
+def _redacted(text: str) -> str:
+    """Remove what looks like a secret, and the credentials of the tool that is running."""
     return redacted_text(scrubbed_now(text), None)
 
 
@@ -88,7 +89,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
         fields["error"] = type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
         fields["raised"] = " < ".join(f"{frame.name} {frame.filename}:{frame.lineno}" for frame in reversed(frames))
-    return {name: _harmless(value) if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: _redacted(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _quoted(value: Any) -> str:

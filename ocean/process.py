@@ -1,7 +1,4 @@
-"""How a process that stays up is run: `ocean serve` is, and a program of yours may be.
-
-run_process(main())
-"""
+"""How to run a long-lived process, as `ocean serve` does: `run_process(main())`."""
 
 import asyncio
 import gc
@@ -12,16 +9,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 YOUNG = 10_000
-"""So many more objects than are gone again are looked through; Python's own 700 is what one round of ticks makes."""
+"""The allocations between two collections of young objects. Python's default, 700, is what one round of ticks makes."""
 
 
 def run_process(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` as `asyncio.run` does: on uvloop where it is installed, and with garbage looked for less often.
+    """Run `main` like `asyncio.run`: on uvloop if it is installed, and with fewer garbage collections.
 
-    What is loaded by now is not looked through again: it stays as long as the process.
+    Objects that exist now are excluded from collection, because they live as long as the process.
     """
     before = gc.get_threshold()
-    if before[0]:  # 0 is never, and stays so.
+    if before[0]:  # 0 disables collection, and is kept.
         gc.set_threshold(max(YOUNG, before[0]), *before[1:])
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""The public names, each with the module that it comes from. `ocean` hands them on when they are asked for."""
+"""The public names, each with its module. `ocean` imports them when they are used."""
 
 from ocean.access.api_keys import NewApiKey, WebSession
 from ocean.clog.clog import Clog
@@ -8,11 +8,11 @@ from ocean.compose import Ocean
 from ocean.flows.errors import ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
 from ocean.flows.flow import Flow
 from ocean.kernel.arguments import CLEAR, UNSET
-from ocean.kernel.leasing import Lease, WorkDone
 from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
 from ocean.kernel.verbs.bulk import BulkProgress, BulkResult
-from ocean.state.access import Access, ApiKey, Standing
+from ocean.kernel.verbs.leases import Lease, WorkDone
+from ocean.state.access import Access, ApiKey, RunOwner
 from ocean.state.attributes import Within
 from ocean.state.backoff import RetryPolicy
 from ocean.state.clock import Clock, SystemClock
@@ -181,6 +181,7 @@ __all__ = [
     "RunInfo",
     "RunNotFailed",
     "RunNotFound",
+    "RunOwner",
     "RunPage",
     "RunStatus",
     "SessionNotFound",
@@ -188,7 +189,6 @@ __all__ = [
     "SignalReceipt",
     "SignalRefused",
     "SignalTimeout",
-    "Standing",
     "StepFailed",
     "StepNameUsed",
     "StoreBusy",

@@ -1,7 +1,7 @@
-"""OpenTelemetry, for those who want it: spans of requests, pokes and ticks. Needs the extra `otel`.
+"""OpenTelemetry spans of requests, pokes and ticks. Needs the extra `otel`.
 
-Nothing else imports this module, so without it no OpenTelemetry is loaded. Where spans go is the deployer's to say, by
-the SDK's own settings; without an SDK they go nowhere.
+No other module imports this one, so OpenTelemetry is loaded only if it is used. The settings of the SDK decide where
+spans go; without an SDK they are dropped.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ocean.compose import Ocean
-from ocean.http.framework.traffic import METHODS, OTHER, route_of
+from ocean.http.framework.middleware import METHODS, OTHER, route_of
 from ocean.kernel.metrics import Listener, TickSeen
 from ocean.kernel.poke_sources import PokeSource
 
@@ -23,19 +23,19 @@ BAD_ENDS = frozenset({"error", "lock_lost"})
 
 
 def traced(ocean: Ocean, app: ASGIApp, provider: TracerProvider | None = None) -> ASGIApp:
-    """The application with a span around each request; pokes and ticks of the Ocean have spans from now on."""
+    """Return the application with a span around each request, and add spans to the pokes and ticks of the Ocean."""
     tracer = trace.get_tracer(NAME, tracer_provider=provider)
-    ocean.observed.tell(Spans(tracer))
+    ocean.observed.add_listener(Spans(tracer))
     return TracedRequests(app, tracer)
 
 
 def trace_ocean(ocean: Ocean, provider: TracerProvider | None = None) -> None:
-    """Spans for pokes and ticks, where there is no application."""
-    ocean.observed.tell(Spans(trace.get_tracer(NAME, tracer_provider=provider)))
+    """Add spans to pokes and ticks of an Ocean without an application."""
+    ocean.observed.add_listener(Spans(trace.get_tracer(NAME, tracer_provider=provider)))
 
 
 class Spans(Listener):
-    """A tick's span lies in its poke's, and that in the span of whoever poked."""
+    """The span of a tick is inside that of its poke, and that inside the span of the caller."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -64,14 +64,14 @@ class Spans(Listener):
                     span.set_status(StatusCode.ERROR)
 
     def _quiet_span(self, name: str, attributes: dict[str, Any]) -> AbstractContextManager[Span]:
-        """Without the exception that may end it: its message could quote what users stored."""
+        """Start a span that does not record exceptions: their messages could quote what users stored."""
         return self._tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         )
 
 
 class TracedRequests:
-    """A server's span for each request, within the trace that its `traceparent` names."""
+    """A server span for each request, in the trace of its `traceparent` header."""
 
     def __init__(self, app: ASGIApp, tracer: Tracer) -> None:
         self._app = app
@@ -94,9 +94,9 @@ class TracedRequests:
 
             async def send_and_note(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    _answered(span, method, route_of(scope), message["status"])
+                    _set_response(span, method, route_of(scope), message["status"])
                 await send(message)
-                # The poke behind the answer has a span of its own.
+                # The poke after the response has its own span.
                 if message["type"] == "http.response.body" and not message.get("more_body"):
                     span.end()
 
@@ -107,7 +107,7 @@ class TracedRequests:
                     span.end()
 
 
-def _answered(span: Span, method: str, route: str, status: int) -> None:
+def _set_response(span: Span, method: str, route: str, status: int) -> None:
     span.update_name(f"{method} {route}")
     span.set_attributes({"http.route": route, "http.response.status_code": status})
     if status >= 500:

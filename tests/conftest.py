@@ -37,7 +37,7 @@ def every_connection_is_closed() -> Iterator[None]:
 
 
 def _connection_threads() -> set[threading.Thread]:
-    names = ("_connection_worker_thread", "ocean-courier")
+    names = ("_connection_worker_thread", "ocean-locks")
     return {thread for thread in threading.enumerate() if any(name in thread.name for name in names)}
 
 

@@ -32,7 +32,7 @@ class Commits(Listener):
 
     def __init__(self, ocean: Ocean) -> None:
         self.on_commit: Callable[[TickSeen], object] = lambda seen: None
-        ocean.observed.tell(self)
+        ocean.observed.add_listener(self)
 
     def expect(self, count: int, outcome: str = "done") -> Countdown:
         """Return a countdown of `count` ticks with that outcome."""

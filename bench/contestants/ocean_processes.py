@@ -34,13 +34,13 @@ async def work(request: Request, start_at: float) -> tuple[float, int, int]:
     ocean = Ocean(store, [counting(request["ticks"])], store.clock)
     await ocean.start()
     await asyncio.sleep(max(start_at - time.time(), 0))
-    ticks, before, done_at = 0, store.link.round_trips, start_at
+    ticks, before, done_at = 0, store.pool.round_trips, start_at
     while (
         poked := await ocean.advance(budget_ms=60_000, concurrency=request["concurrency"])
     ).advanced or poked.due_now:
         ticks += poked.advanced
         done_at = time.time()
-    spent = store.link.round_trips - before
+    spent = store.pool.round_trips - before
     await ocean.close()
     return done_at, ticks, spent
 

@@ -1,40 +1,42 @@
-"""A chat: one run is one conversation, a message is a signal, and a tick answers one message in a stream.
+"""A chat: one run is one conversation, a signal is a message, and a tick streams the answer to one message.
 
-The history is the ticks' own rows. A message that comes while an answer is given breaks it off: what was said is kept,
-and the new message is answered with it in the history.
+The history is in the rows of the ticks. A message that arrives during an answer interrupts it: the part that was
+streamed is kept, and is in the history when the model is called for the new message.
+
+Read `records` first (settings, turns, the part of the history that is sent to the model), then this file.
 
 | event | when | payload |
 |---|---|---|
 | `chat.opened` | the conversation begins | `model` |
-| `chat.heard` | streamed, as a call of a tick begins | `text`, `signal_id` |
-| `chat.token` | streamed, as the model speaks | `text` |
-| `chat.error` | streamed, the model failed and is asked again | `code`, `message`, `after_ms` |
-| `chat.turn` | with the commit | the `Turn`: it stands for everything streamed in its tick |
-| `chat.refused` | a signal that is no message | `code`, `message`, `signal_id` |
+| `chat.heard` | streamed, when a call of a tick begins | `text`, `signal_id` |
+| `chat.token` | streamed, for each part of the answer | `text` |
+| `chat.error` | streamed, the model failed and will be called again | `code`, `message`, `after_ms` |
+| `chat.turn` | with the commit | the `Turn`: it replaces all events streamed in its tick |
+| `chat.refused` | a signal is not a valid message | `code`, `message`, `signal_id` |
 
-Streamed events carry the tick and the call: a reader keeps those of the highest call.
+Streamed events contain the tick and the call; a reader keeps those of the highest call.
 """
 
-from typing import Any
+from typing import Any, assert_never
 
+import anyio
 from pydantic import ValidationError
 
-from clogs.chat.speaking import speak
-from clogs.chat.turns import MOST_TURNS, Said, Settings, Spoken, Turn, ask_of
-from clogs.models import EnvironmentModels, Finder, ModelError
+from clogs.chat.records import MOST_TURNS, ChatAnswer, ChatMessage, ChatSettings, Turn, ask_of
+from clogs.models import Ask, EnvironmentModels, Finder, Model, ModelEnd, ModelError, ModelToolCall, Text
 from ocean import UNSET, Clog, Done, Failed, InvalidValue, Ok, Outcome, Retry, Rows, Tick
 
-__all__ = ["Said", "Settings", "Turn", "chat", "make_chat"]
+__all__ = ["ChatMessage", "ChatSettings", "Turn", "chat", "make_chat"]
 
 IDLE = "chat.idle"
 
 
 def make_chat(models: Finder, clog_id: str = "chat", lock_ms: int = 10_000) -> Clog:
-    """A chat with these models: `Models([…])`, or `EnvironmentModels()`.
+    """Make a chat with these models: `Models([…])`, or `EnvironmentModels()`.
 
-    `lock_ms` is how long a conversation waits for a server that died in the middle of an answer.
+    `lock_ms` is how long a conversation waits after its server died during an answer.
     """
-    clog = Clog(clog_id, run_state=Settings, tick_ms=600_000, lock_ms=lock_ms)
+    clog = Clog(clog_id, run_state=ChatSettings, tick_ms=600_000, lock_ms=lock_ms)
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
@@ -43,12 +45,12 @@ def make_chat(models: Finder, clog_id: str = "chat", lock_ms: int = 10_000) -> C
             return Done({"reason": "idle"})
         try:
             settings = rows.run or _opened(tick, models)
-            said = _said(tick, settings)
+            message = _message(tick, settings)
         except ValidationError as error:
             return await _refused(tick, error)
         except ModelError as error:
             return Failed(error.info)
-        turn = await _turn(tick, models, settings, rows, said.text) if said.is_message else None
+        turn = await _make_turn(tick, models, settings, rows, message.text) if message.is_message else None
         if isinstance(turn, Retry):
             return turn
         if not rows.has_run:
@@ -63,63 +65,63 @@ def make_chat(models: Finder, clog_id: str = "chat", lock_ms: int = 10_000) -> C
 
     @clog.method
     async def turns(tick: Tick, payload: Any) -> list[Any]:
-        """The newest turns, oldest first; `{"limit": n}` for at most so many."""
-        asked = {"limit": MOST_TURNS} | (payload if isinstance(payload, dict) else {})
-        if not isinstance(asked["limit"], int) or not 1 <= asked["limit"] <= MOST_TURNS:
-            raise InvalidValue(f"turns takes a limit from 1 to {MOST_TURNS}")
-        return [each.rows["turn"] for each in (await tick.read(history=asked["limit"])).history]
+        """Return the newest turns, oldest first; at most n with `{"limit": n}`."""
+        options = {"limit": MOST_TURNS} | (payload if isinstance(payload, dict) else {})
+        if not isinstance(options["limit"], int) or not 1 <= options["limit"] <= MOST_TURNS:
+            raise InvalidValue(f"limit must be between 1 and {MOST_TURNS}, got {options['limit']!r}")
+        return [each.rows["turn"] for each in (await tick.read(history=options["limit"])).history]
 
     return clog
 
 
-def _opened(tick: Tick, models: Finder) -> Settings:
-    """A model that is not there fails the run before anything is said."""
-    given = Settings.model_validate((tick.input if tick.reason == "created" else None) or {})
+def _opened(tick: Tick, models: Finder) -> ChatSettings:
+    """Return the settings with the name of the model. An unknown model fails the run before the first turn."""
+    given = ChatSettings.model_validate((tick.input if tick.reason == "created" else None) or {})
     return given.model_copy(update={"model": models.find(given.model or models.default).name})
 
 
-def _said(tick: Tick, settings: Settings) -> Said:
+def _message(tick: Tick, settings: ChatSettings) -> ChatMessage:
     match tick.reason:
         case "created":
-            return Said(text=settings.text or "")
+            return ChatMessage(text=settings.text or "")
         case "signal":
-            return Said.model_validate(tick.input)
+            return ChatMessage.model_validate(tick.input)
         case _:
-            return Said()
+            return ChatMessage()
 
 
-async def _turn(tick: Tick, models: Finder, settings: Settings, rows: Rows, text: str) -> Turn | Retry:
-    """The answer is a step: once it is there, it is neither asked for nor paid for again."""
+async def _make_turn(tick: Tick, models: Finder, settings: ChatSettings, rows: Rows, text: str) -> Turn | Retry:
+    """Return the turn with the model's answer, which is a step: a repeated tick does not call the model again."""
     await tick.stream("chat.heard", {"text": text, "signal_id": tick.signal_id})
     turn = Turn(text=text, model=settings.model or "", signal_id=tick.signal_id)
     earlier = [Turn.model_validate(each.rows["turn"]) for each in rows.history]
 
-    is_said = False
+    is_streamed = False
 
     async def answer(key: str) -> Any:
-        nonlocal is_said
-        is_said = True
+        nonlocal is_streamed
+        is_streamed = True
         ask = ask_of(settings, earlier, text, key)
-        return (await speak(tick, models.find(turn.model), ask, settings.answer_chars)).model_dump()
+        return (await stream_reply(tick, models.find(turn.model), ask, settings.answer_chars)).model_dump()
 
     try:
-        spoken = Spoken.model_validate(await tick.step("answer", answer))
+        received = ChatAnswer.model_validate(await tick.step("answer", answer))
     except ModelError as error:
-        return await _unanswered(tick, turn, error)
-    if spoken.text and not is_said:
-        # An earlier call has said it and stopped. Readers drop what that call streamed.
-        await tick.stream("chat.token", {"text": spoken.text})
-    facts = spoken.model_dump(exclude={"text"})
-    return Turn.model_validate(turn.model_dump() | facts | {"answer": spoken.text})
+        return await _failed_turn(tick, turn, error)
+    if received.text and not is_streamed:
+        # The step finished in an earlier call of this tick, whose streamed events readers drop.
+        await tick.stream("chat.token", {"text": received.text})
+    facts = received.model_dump(exclude={"text"})
+    return Turn.model_validate(turn.model_dump() | facts | {"answer": received.text})
 
 
-async def _unanswered(tick: Tick, turn: Turn, error: ModelError) -> Turn | Retry:
-    """Asked again as the run's policy says. Then the message is given up, not the conversation."""
+async def _failed_turn(tick: Tick, turn: Turn, error: ModelError) -> Turn | Retry:
+    """Retry as the run's policy allows. After the last attempt the turn fails and the conversation goes on."""
     attempts = tick.run.max_attempts
     outcome = error.outcome
     if isinstance(outcome, Retry) and (attempts is None or tick.attempt + 1 < attempts):
-        told = {"code": error.code, "message": error.message, "after_ms": error.after_ms}
-        await tick.stream("chat.error", told)
+        details = {"code": error.code, "message": error.message, "after_ms": error.after_ms}
+        await tick.stream("chat.error", details)
         return outcome
     return turn.model_copy(update={"error": error.info.as_json()})
 
@@ -135,3 +137,50 @@ async def _refused(tick: Tick, error: ValidationError) -> Outcome:
 
 
 chat = make_chat(EnvironmentModels())
+
+
+async def stream_reply(tick: Tick, model: Model, ask: Ask, most_chars: int) -> ChatAnswer:
+    """Stream the answer to its end, to `most_chars`, or until another signal for this run arrives, and return it."""
+    if any(each.kind == "signal" for each in await tick.pending()):
+        return ChatAnswer(is_interrupted=True)
+    reply = ChatAnswer()
+
+    async def stop_on_signal() -> None:
+        await tick.next_signal()
+        reply.is_interrupted = reply.reason is None
+        tasks.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop_on_signal)
+            await _stream(tick, model, ask, most_chars, reply)
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from None
+    return reply
+
+
+async def _stream(tick: Tick, model: Model, ask: Ask, most_chars: int, reply: ChatAnswer) -> None:
+    async with model.answer(ask) as pieces:
+        async for piece in pieces:
+            match piece:
+                case Text():
+                    part = piece.text[: most_chars - len(reply.text)]
+                    reply.text += part
+                    await tick.stream("chat.token", {"text": part})
+                    if len(reply.text) >= most_chars:
+                        reply.reason = "length"
+                        return
+                case ModelEnd():
+                    reply.reason, reply.usage = piece.reason, piece.usage
+                case ModelToolCall():
+                    # A chat offers no tools; a call that a model makes anyway is dropped.
+                    pass
+                case _:
+                    assert_never(piece)
+
+
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error inside the group: the kernel chooses an outcome by the type of the exception."""
+    first = group.exceptions[0]
+    return _innermost(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,4 +1,4 @@
-"""The smallest clog: counts to three, one tick a number, and answers where it is when asked."""
+"""The smallest clog: it counts to three, one number per tick. The method `value` returns the current number."""
 
 from typing import Any
 
@@ -22,6 +22,6 @@ async def advance(tick: Tick) -> Outcome:
 
 @counter.method
 async def value(tick: Tick, payload: Any) -> int:
-    """How far the run has come; also after it has ended."""
+    """Return the current number; also after the run has ended."""
     rows = await tick.read(run=True)
     return int((rows.run or {"n": 0})["n"])

@@ -1,14 +1,14 @@
-"""A digest: collects items, and what ended in its session, until it is told to write them up.
+"""A digest: collects items and the runs that ended in its session, and writes them as one summary on request.
 
-A digest is a run that lives. Signals `{"item": …}` are collected; `{"write": true}`, which a schedule sends, makes one
-digest of everything since the last: an event, and if there is a webhook a delivery, which is a child with attempts of
-its own, so that an address that is down costs nobody but itself.
+A digest is a long-lived run. It collects signals `{"item": …}`; `{"write": true}`, which a schedule can send, makes one
+digest of everything since the last one: an event, and with `webhook` also a delivery. A delivery is a child run with
+its own attempts, so an address that is down delays nothing else. The whole clog is in this file.
 """
 
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from ocean import Clog, Done, Failed, InvalidValue, Ok, Outcome, RetryPolicy, RunStatus, Tick
 
@@ -20,8 +20,8 @@ MOST_FAILURES = 50
 DELIVERY = RetryPolicy(max_attempts=8, backoff_ms=10_000, backoff_max_ms=3_600_000, jitter=0.2)
 
 
-class Told(BaseModel):
-    """`clogs`: whose ends are counted. A digest with nothing in it is written only with `when_empty`."""
+class DigestSettings(BaseModel):
+    """The input of a digest's run. Runs of `clogs` are counted; an empty digest is written only with `when_empty`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -31,8 +31,12 @@ class Told(BaseModel):
     when_empty: bool = False
 
 
-class Notes(BaseModel):
-    told: Told
+class DigestState(BaseModel):
+    """The run's row. The alias is the name under which the settings are stored."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    settings: DigestSettings = Field(validation_alias=AliasChoices("settings", "told"), serialization_alias="told")
     since: int
     items: list[Any] = []
     more_items: int = 0
@@ -41,7 +45,7 @@ class Notes(BaseModel):
 
 digest = Clog(
     "digest",
-    run_state=Notes,
+    run_state=DigestState,
     inputs="all",
     tools=[
         "ocean.storage.read_scoped",
@@ -59,74 +63,74 @@ digest = Clog(
 async def advance(tick: Tick) -> Outcome:
     if tick.run.parent_run_id is not None and isinstance(tick.input, dict) and "deliver" in tick.input:
         return await deliver(tick, **tick.input["deliver"])
-    notes: Notes | None = (await tick.read(run=True)).run
+    state: DigestState | None = (await tick.read(run=True)).run
     inputs = [each.body for each in tick.inputs]
-    if notes is None:
+    if state is None:
         try:
-            told = Told.model_validate(inputs.pop(0) if tick.reason == "created" else {})
+            settings = DigestSettings.model_validate(inputs.pop(0) if tick.reason == "created" else {})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "input"
             return Failed({"code": InvalidValue.code, "message": f"digest: {where}: {first['msg']}"})
-        notes = Notes(told=told, since=tick.run.created_at)
+        state = DigestState(settings=settings, since=tick.run.created_at)
     for body in inputs:
-        said = body if isinstance(body, dict) else {"item": body}
-        if said.get("write") is True:
-            await write_up(tick, notes, _until(tick, said))
-        elif len(notes.items) < MOST_ITEMS:
-            notes.items.append(_bounded(said.get("item", said)))
+        signal = body if isinstance(body, dict) else {"item": body}
+        if signal.get("write") is True:
+            await write_digest(tick, state, _until(tick, signal))
+        elif len(state.items) < MOST_ITEMS:
+            state.items.append(_bounded(signal.get("item", signal)))
         else:
-            notes.more_items += 1
-    await tick.write(run=notes)
+            state.more_items += 1
+    await tick.write(run=state)
     return Ok()
 
 
-async def write_up(tick: Tick, notes: Notes, until: int) -> None:
-    """One digest of what has come since the last one, before `until`."""
-    is_asked = notes.told.clogs and until > notes.since
-    ended = await _ended(tick, notes.told.clogs, notes.since, until) if is_asked else {}
+async def write_digest(tick: Tick, state: DigestState, until: int) -> None:
+    """Write one digest of everything since the last one, before `until`."""
+    counts_runs = state.settings.clogs and until > state.since
+    ended = await _ended(tick, state.settings.clogs, state.since, until) if counts_runs else {}
     made = {
-        "title": notes.told.title,
-        "from": notes.since,
+        "title": state.settings.title,
+        "from": state.since,
         "until": until,
-        "items": notes.items,
-        "more_items": notes.more_items,
+        "items": state.items,
+        "more_items": state.more_items,
         **ended,
     }
-    notes.since = max(until, notes.since)
-    if not (notes.items or ended.get("done") or ended.get("failed") or notes.told.when_empty):
+    state.since = max(until, state.since)
+    if not (state.items or ended.get("done") or ended.get("failed") or state.settings.when_empty):
         return
-    notes.items, notes.more_items, notes.last = [], 0, made
+    state.items, state.more_items, state.last = [], 0, made
     await tick.emit("digest.written", made)
-    if notes.told.webhook is not None:
+    if state.settings.webhook is not None:
         await tick.create_run(
-            clog_id="digest", input={"deliver": {"url": notes.told.webhook, "made": made}}, retry=DELIVERY
+            clog_id="digest", input={"deliver": {"url": state.settings.webhook, "made": made}}, retry=DELIVERY
         )
 
 
 async def deliver(tick: Tick, url: str, made: dict[str, Any]) -> Outcome:
-    """Of a delivery: its one tick, as often as its attempts allow."""
+    """Post the digest to the webhook: the only tick of a delivery, repeated as its attempts allow."""
 
     async def post(key: str) -> int:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         body = json.dumps({**made, "text": as_text(made)}).encode()
-        answer = await tick.fetch(url, method="POST", headers=headers, body=body)
-        if not 200 <= answer.status < 300:
-            raise ConnectionError(f"the webhook answered {answer.status}")
-        return answer.status
+        response = await tick.fetch(url, method="POST", headers=headers, body=body)
+        if not 200 <= response.status < 300:
+            raise ConnectionError(f"the webhook responded with {response.status}")
+        return response.status
 
     return Done({"status": await tick.step("post", post)})
 
 
 @digest.method
 async def last(tick: Tick, payload: Any) -> dict[str, Any] | None:
-    """The digest that was written last, and the same as text."""
-    notes: Notes | None = (await tick.read(run=True)).run
-    return None if notes is None or notes.last is None else {**notes.last, "text": as_text(notes.last)}
+    """Return the last digest, with its text, or None."""
+    state: DigestState | None = (await tick.read(run=True)).run
+    return None if state is None or state.last is None else {**state.last, "text": as_text(state.last)}
 
 
 def as_text(made: dict[str, Any]) -> str:
-    """A digest for people."""
+    """Return a digest as plain text."""
     lines = [made["title"]]
     lines += [f"- {item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)}" for item in made["items"]]
     if made["more_items"]:
@@ -138,7 +142,7 @@ def as_text(made: dict[str, Any]) -> str:
 
 
 async def _ended(tick: Tick, clogs: list[str], since: int, until: int) -> dict[str, Any]:
-    """How many runs of this session ended in that time, and which failed."""
+    """Return how many runs of this session ended in that time, and which failed."""
     page = await tick.list_runs(
         session_id=tick.session_id, clog_id=clogs, ended_from=since, ended_until=until, order="oldest", limit=MOST_RUNS
     )
@@ -151,9 +155,9 @@ async def _ended(tick: Tick, clogs: list[str], since: int, until: int) -> dict[s
     return {"done": done, "failed": len(failed), "failures": shown, "is_capped": page.next_cursor is not None}
 
 
-def _until(tick: Tick, said: dict[str, Any]) -> int:
-    """The time for which a schedule asks, and else now."""
-    times = said.get("schedule")
+def _until(tick: Tick, signal: dict[str, Any]) -> int:
+    """Return the intended time of the schedule that sent the signal, otherwise now."""
+    times = signal.get("schedule")
     at = times.get("intended_at") if isinstance(times, dict) else None
     return at if isinstance(at, int) and at <= tick.now else tick.now
 

@@ -1,14 +1,18 @@
-"""The Loop API: issues that go through a plan, one step a click, each step an execution of its own.
+"""The Loop API: an issue goes through the steps of a plan, one step per request, and each step is an execution.
 
-An issue is an idle run, an execution its child. A click locks the issue and creates the execution in one commit. The
-end of the execution, whoever makes it, is an input of the issue, which takes over the result and is free again: no lock
-outlives its holder. `docs/loop-api.md` has the contract, `docs/decisions/0032-loop-api.md` the choices.
+An issue is an idle run, an execution is its child. A request locks the issue and creates the execution in one commit.
+The end of the execution, for any reason, is an input of the issue, which stores the result and removes the lock: no
+lock outlives its holder. `docs/loop-api.md` has the contract, `docs/decisions/0032-loop-api.md` the choices.
+
+Read `plans` first (steps, gates, effects), then `records` (what is stored), `issues` and `executions` (the two clogs),
+`queries` and `api` (the verbs in Python), `views` and `schemas` (what is sent), `errors` and `routes`. `afu9` is the
+plan that ships.
 """
 
 from clogs.loop.afu9 import Desk, OnPaper, afu9
-from clogs.loop.plans import HOLD, Blocked, Facts, Plan, Sight, Step, StepFailed
-from clogs.loop.running import Loop
-from clogs.loop.shapes import EventShown, IssueShown, NextStep, RunNextStepAnswer, RunShown, StepExecuted
+from clogs.loop.api import Loop
+from clogs.loop.plans import HOLD, Blocked, Facts, LoopPlan, LoopStepFailed, Sight, Step
+from clogs.loop.schemas import EventShown, IssueShown, NextStep, RunNextStepAnswer, RunShown, StepExecuted
 
 __all__ = [
     "HOLD",
@@ -18,15 +22,15 @@ __all__ = [
     "Facts",
     "IssueShown",
     "Loop",
+    "LoopPlan",
+    "LoopStepFailed",
     "NextStep",
     "OnPaper",
-    "Plan",
     "RunNextStepAnswer",
     "RunShown",
     "Sight",
     "Step",
     "StepExecuted",
-    "StepFailed",
     "afu9",
     "clogs",
     "loop",
@@ -34,4 +38,4 @@ __all__ = [
 
 loop = Loop(afu9(OnPaper()))
 clogs = loop.clogs
-"""The plan that ships, without an outside: `ocean serve --clogs clogs.loop:clogs`."""
+"""The plan that ships, without external systems: `ocean serve --clogs clogs.loop:clogs`."""

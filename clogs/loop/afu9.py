@@ -1,19 +1,19 @@
-"""The plan that ships: from a created issue to a closed one, with everything outside behind a desk of tools."""
+"""The plan that ships: from a created issue to a closed one. External systems are behind the `Desk` protocol."""
 
 from typing import Any, Literal, Protocol
 
-from clogs.loop.plans import HOLD, Blocked, Facts, Plan, Sight, Step, StepFailed
+from clogs.loop.plans import HOLD, Blocked, Facts, LoopPlan, LoopStepFailed, Sight, Step
 
 
 class Desk(Protocol):
-    """What the plan asks of the outside. The first four only look; the others act, and are given a key.
+    """The external systems of the plan. The first four methods only read; the others act, and get a key.
 
-    An act under a key that it has seen before answers the first result and does nothing. It raises `StepFailed` if it
-    is refused for good, and anything else if it does not know.
+    An action under a key that was used before does nothing and returns the first result. It raises `LoopStepFailed` if
+    it is refused permanently, and any other exception if the result is unknown.
     """
 
     async def spec(self, sight: Sight) -> str | None:
-        """Where the specification is, if there is one."""
+        """Return the location of the specification, or None."""
 
     async def review(self, sight: Sight) -> Literal["approved", "pending", "changes_requested"]: ...
 
@@ -22,18 +22,18 @@ class Desk(Protocol):
     async def verdict(self, sight: Sight) -> Literal["green", "pending", "red"]: ...
 
     async def prepare(self, sight: Sight, key: str) -> Facts:
-        """Open what the implementation is made in; answers `prUrl`."""
+        """Open the pull request or branch for the implementation; return `prUrl`."""
 
     async def merge(self, sight: Sight, key: str) -> Facts: ...
 
     async def close(self, sight: Sight, key: str) -> Facts: ...
 
     async def remediate(self, sight: Sight, key: str) -> Facts:
-        """Undo, or call somebody."""
+        """Undo the change, or alert a person."""
 
 
 class OnPaper:
-    """A desk without an outside: what others report as the issue's facts decides, and what it does is only noted."""
+    """A desk without external systems: it reads the issue's facts, and its actions only record facts."""
 
     async def spec(self, sight: Sight) -> str | None:
         return sight.facts.get("spec")
@@ -60,8 +60,8 @@ class OnPaper:
         return {"remediatedUnder": key}
 
 
-def afu9(desk: Desk) -> Plan:
-    """S1 to S8, and S9 for what fails after the review."""
+def afu9(desk: Desk) -> LoopPlan:
+    """Return the plan: steps S1 to S8, and S9 as the remedy of a failure after the review."""
 
     async def pick(sight: Sight) -> Facts:
         return {"pickedBy": sight.actor}
@@ -75,7 +75,7 @@ def afu9(desk: Desk) -> Plan:
             case "approved":
                 return None
             case "changes_requested":
-                return Blocked("CHANGES_REQUESTED", "the reviewers have asked for changes")
+                return Blocked("CHANGES_REQUESTED", "the reviewers have requested changes")
             case _:
                 return Blocked("REVIEW_PENDING", "the review is not finished")
 
@@ -84,20 +84,20 @@ def afu9(desk: Desk) -> Plan:
             case "deployed":
                 return {"observedAt": sight.now}
             case "failed":
-                raise StepFailed("DEPLOYMENT_FAILED", "what was merged could not be deployed")
+                raise LoopStepFailed("DEPLOYMENT_FAILED", "the merged change could not be deployed")
             case _:
-                return Blocked("DEPLOYMENT_PENDING", "what was merged is not deployed yet")
+                return Blocked("DEPLOYMENT_PENDING", "the merged change is not deployed yet")
 
     async def verify_gate(sight: Sight) -> Blocked | None:
         match await desk.verdict(sight):
             case "green":
                 return None
             case "red":
-                raise StepFailed("VERDICT_RED", "what is deployed does not do what it should")
+                raise LoopStepFailed("VERDICT_RED", "the deployed change does not work as specified")
             case _:
-                return Blocked("VERDICT_PENDING", "nobody has given a verdict yet")
+                return Blocked("VERDICT_PENDING", "there is no verdict yet")
 
-    return Plan(
+    return LoopPlan(
         "afu9",
         [
             Step(number=1, type="S1_PICK", state="CREATED", to="CREATED", gate=pick),

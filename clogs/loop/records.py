@@ -1,25 +1,25 @@
-"""What is stored of an issue and of an execution, and how the one changes the other: pure."""
+"""The stored records of issues and executions, and how the result of an execution changes its issue. Pure."""
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from clogs.loop.plans import HOLD, Plan, Step
+from clogs.loop.plans import HOLD, LoopPlan, Step
 from ocean import ChildEnd
 
 KEPT_MS = 3_600_000
-"""How long a success is answered again to whoever repeats its request."""
+"""How long a repeat of a successful request gets the same result."""
 
 RunStatus = Literal["pending", "running", "completed", "failed", "blocked"]
 LoopStatus = Literal["active", "completed", "failed", "paused"]
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
 
-class Held(Record):
-    """Whose execution the issue is locked for. `tags` say by which headers its answer may be asked for again."""
+class IssueLock(Record):
+    """The lock of an issue for one execution. `tags` identify repeats of the request that created it."""
 
     run_id: str
     owner: str
@@ -27,7 +27,9 @@ class Held(Record):
     tags: tuple[str, ...] = ()
 
 
-class Kept(Record):
+class KeptResult(Record):
+    """The execution whose result a repeat of its request gets, until `until`."""
+
     run_id: str
     until: int
 
@@ -35,8 +37,9 @@ class Kept(Record):
 class Issue(Record):
     """`next` is the number of the next step. `version` rises when state, next step or facts change.
 
-    `visit` names what an effect is tried for: it stays while it is not known whether the effect has happened.
-    `failed_step` is what a remedy remedies, and where the issue goes on when it is resumed.
+    `visit` is part of the effect's key: it stays the same while it is unknown whether the effect has happened.
+    `failed_step` is the step that the remedy is for, and with which the issue continues when it is resumed. The alias
+    of `kept_results` is the name under which they are stored.
     """
 
     title: str
@@ -49,18 +52,22 @@ class Issue(Record):
     version: int = 1
     visit: int = 1
     failed_step: int | None = None
-    lock: Held | None = None
-    answers: dict[str, Kept] = {}
+    lock: IssueLock | None = None
+    kept_results: dict[str, KeptResult] = Field(
+        default={}, validation_alias=AliasChoices("kept_results", "answers"), serialization_alias="answers"
+    )
 
 
-class Ahead(Record):
+class UpcomingStep(Record):
+    """The step that follows, as a response shows it."""
+
     number: int
     type: str
     estimated_ms: int | None = None
 
 
-class Order(Record):
-    """What an execution is told: the issue as it was when it was locked."""
+class StepOrder(Record):
+    """The input of an execution: the issue as it was when it was locked."""
 
     issue_id: str
     title: str
@@ -74,21 +81,21 @@ class Order(Record):
 
 
 class Result(Record):
-    """How an execution went. `state`, `next` and `failed_step` are the issue's after it."""
+    """The result of an execution. `state`, `next` and `failed_step` are those of the issue after it."""
 
     status: Literal["completed", "failed", "blocked"]
     loop_status: LoopStatus
     state: str
     next: int | None
     failed_step: int | None = None
-    ahead: Ahead | None = None
+    ahead: UpcomingStep | None = None
     facts: dict[str, Any] = {}
     blocker: str | None = None
     message: str | None = None
 
 
-def order_of(issue_id: str, issue: Issue, actor: str) -> Order:
-    return Order(
+def order_of(issue_id: str, issue: Issue, actor: str) -> StepOrder:
+    return StepOrder(
         issue_id=issue_id,
         title=issue.title,
         plan=issue.plan,
@@ -97,16 +104,16 @@ def order_of(issue_id: str, issue: Issue, actor: str) -> Order:
         facts=issue.facts,
         failed_step=issue.failed_step,
         actor=actor,
-        # The time tells an issue from one of the same name that was deleted.
+        # The time distinguishes the issue from a deleted one with the same id.
         key=f"{issue_id}@{issue.created_at}:{issue.next}:{issue.visit}",
     )
 
 
-def ahead_of(step: Step | None) -> Ahead | None:
-    return None if step is None else Ahead(number=step.number, type=step.type, estimated_ms=step.estimated_ms)
+def ahead_of(step: Step | None) -> UpcomingStep | None:
+    return None if step is None else UpcomingStep(number=step.number, type=step.type, estimated_ms=step.estimated_ms)
 
 
-def done(plan: Plan, step: Step, order: Order, facts: dict[str, Any]) -> Result:
+def done(plan: LoopPlan, step: Step, order: StepOrder, facts: dict[str, Any]) -> Result:
     following = plan.after(step)
     is_held = following is None and step.to == HOLD
     return Result(
@@ -117,12 +124,12 @@ def done(plan: Plan, step: Step, order: Order, facts: dict[str, Any]) -> Result:
         failed_step=order.failed_step if is_held else None,
         ahead=ahead_of(following),
         facts=facts,
-        message=f"on hold after {step.type}; resume it when it is remedied" if is_held else None,
+        message=f"on hold after {step.type}; resume the issue when the problem is solved" if is_held else None,
     )
 
 
-def failed(plan: Plan, step: Step, order: Order, code: str, message: str) -> Result:
-    """A failure for good. Its remedy is the next step if it has one, else the same step."""
+def failed(plan: LoopPlan, step: Step, order: StepOrder, code: str, message: str) -> Result:
+    """Return the result of a permanent failure. The next step is the remedy if there is one, otherwise the same one."""
     following = plan.remedy if step.remedied and plan.remedy is not None else step
     return Result(
         status="failed",
@@ -135,7 +142,7 @@ def failed(plan: Plan, step: Step, order: Order, code: str, message: str) -> Res
     )
 
 
-def blocked(order: Order, step: Step | None, code: str, message: str) -> Result:
+def blocked(order: StepOrder, step: Step | None, code: str, message: str) -> Result:
     return Result(
         status="blocked",
         loop_status="paused",
@@ -148,26 +155,26 @@ def blocked(order: Order, step: Step | None, code: str, message: str) -> Result:
     )
 
 
-def finished(order: Order) -> Result:
-    message = "the loop is completed; there is no further step"
+def finished(order: StepOrder) -> Result:
+    message = "the loop is completed; there are no more steps"
     return Result(status="completed", loop_status="completed", state=order.state, next=None, message=message)
 
 
 def result_of(child: ChildEnd) -> Result | None:
-    """What an execution said of itself; None if the kernel has ended it."""
-    said = child.output if child.error is None else child.error.get("details")
-    return Result.model_validate(said) if isinstance(said, dict) and "loop_status" in said else None
+    """Return the result that an execution stored; None if the kernel ended it."""
+    stored = child.output if child.error is None else child.error.get("details")
+    return Result.model_validate(stored) if isinstance(stored, dict) and "loop_status" in stored else None
 
 
-def settled(issue: Issue, result: Result | None, now: int) -> Issue:
-    """The issue after its execution has ended: free, and where the execution has left it."""
-    kept = {tag: answer for tag, answer in issue.answers.items() if answer.until > now}
-    change: dict[str, Any] = {"lock": None, "answers": kept}
+def after_execution(issue: Issue, result: Result | None, now: int) -> Issue:
+    """Return the issue after its execution has ended: without the lock, and changed by the result."""
+    kept = {tag: each for tag, each in issue.kept_results.items() if each.until > now}
+    change: dict[str, Any] = {"lock": None, "kept_results": kept}
     if result is None:
         return issue.model_copy(update=change)
     if result.status == "completed" and issue.lock is not None:
-        answer = Kept(run_id=issue.lock.run_id, until=now + KEPT_MS)
-        change["answers"] = kept | dict.fromkeys(issue.lock.tags, answer)
+        newest = KeptResult(run_id=issue.lock.run_id, until=now + KEPT_MS)
+        change["kept_results"] = kept | dict.fromkeys(issue.lock.tags, newest)
     before = (issue.state, issue.next, issue.facts)
     after = (result.state, result.next, issue.facts | result.facts)
     if result.status == "failed" or after != before:

@@ -1,46 +1,48 @@
-"""Models that answer in a stream: any OpenAI-compatible endpoint, and one that needs no network.
+"""Streaming language models: any OpenAI-compatible endpoint, and an offline model that needs no network.
 
     async with model.answer(Ask(messages=(Message(role="user", content="hello"),))) as pieces:
-        async for piece in pieces:          # Text … ToolCall … and one End
+        async for piece in pieces:          # Text … ModelToolCall … and one ModelEnd
             ...
 
-`Endpoint` is in `clogs.models.endpoint`: it needs the extra `models`.
+Read `messages` first (requests, pieces of an answer, the `Model` protocol), then `errors`, `offline` and `registry`
+(models by name). `endpoint` and `chunks` implement the HTTP client; `Endpoint` is imported from `clogs.models.endpoint`
+because it needs the extra `models`. `streaming` publishes an answer as events of a run.
 """
 
 from clogs.models.errors import ModelError
-from clogs.models.finding import EnvironmentModels, Finder, Models
 from clogs.models.messages import (
-    Answer,
     Ask,
-    End,
     Message,
     Model,
+    ModelAnswer,
+    ModelEnd,
+    ModelToolCall,
     Offer,
     Piece,
     Text,
-    ToolCall,
     Usage,
     whole_answer,
 )
-from clogs.models.offline import OfflineModel, Reply, Rule, by_rules, by_script, small_talk
+from clogs.models.offline import ModelReply, OfflineModel, Rule, by_rules, by_script, small_talk
+from clogs.models.registry import EnvironmentModels, Finder, Models
 
 __all__ = [
-    "Answer",
     "Ask",
-    "End",
     "EnvironmentModels",
     "Finder",
     "Message",
     "Model",
+    "ModelAnswer",
+    "ModelEnd",
     "ModelError",
+    "ModelReply",
+    "ModelToolCall",
     "Models",
     "Offer",
     "OfflineModel",
     "Piece",
-    "Reply",
     "Rule",
     "Text",
-    "ToolCall",
     "Usage",
     "by_rules",
     "by_script",

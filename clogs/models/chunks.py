@@ -1,11 +1,10 @@
-"""PURE: what an OpenAI-compatible endpoint sends, chunk by chunk, as pieces of an answer."""
+"""Convert requests to the body of `/chat/completions`, and its chunks to pieces of an answer. Pure."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from clogs.models.errors import ModelError
-from clogs.models.messages import Ask, End, Message, Piece, Text, ToolCall, Usage
-from clogs.models.texts import clean, ends_in_half
+from clogs.models.messages import Ask, Message, ModelEnd, ModelToolCall, Piece, Text, Usage
 
 MOST_CALLS = 128
 
@@ -44,7 +43,7 @@ class _Call:
 
 
 class Assembly:
-    """Texts go out as they come. Tool calls come in fragments, and go out whole with the end."""
+    """Return texts as they arrive. Tool calls arrive in fragments and are returned complete, with the end."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -53,15 +52,15 @@ class Assembly:
         self._half = ""
 
     def take(self, chunk: Any) -> list[Piece]:
-        """The pieces that a chunk adds now."""
+        """Return the pieces that this chunk completes."""
         if not isinstance(chunk, dict):
-            raise _bad("a chunk that is no object")
+            raise _bad("a chunk that is not an object")
         if chunk.get("error"):
-            raise _told(chunk["error"])
+            raise _error_of(chunk["error"])
         self._usage = _usage(chunk.get("usage")) or self._usage
         choices = chunk.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            raise _bad("choices that are no list of objects")
+            raise _bad("choices that are not a list of objects")
         if not choices:
             return []
         return self._take_choice(choices[0])
@@ -69,7 +68,7 @@ class Assembly:
     def _take_choice(self, choice: dict[str, Any]) -> list[Piece]:
         delta = choice.get("delta") or choice.get("message") or {}
         if not isinstance(delta, dict):
-            raise _bad("a delta that is no object")
+            raise _bad("a delta that is not an object")
         for fragment in delta.get("tool_calls") or []:
             self._take_call(fragment)
         if isinstance(reason := choice.get("finish_reason"), str):
@@ -80,20 +79,20 @@ class Assembly:
     def _take_text(self, text: str) -> list[Piece]:
         whole = self._half + text
         self._half = whole[-1] if ends_in_half(whole) else ""
-        said = clean(whole.removesuffix(self._half))
-        return [Text(text=said)] if said else []
+        complete = clean(whole.removesuffix(self._half))
+        return [Text(text=complete)] if complete else []
 
     def _take_call(self, fragment: Any) -> None:
-        said = fragment.get("function") if isinstance(fragment, dict) else None
-        if not isinstance(said, dict):
-            raise _bad("a tool call that is no object")
+        function = fragment.get("function") if isinstance(fragment, dict) else None
+        if not isinstance(function, dict):
+            raise _bad("a tool call that is not an object")
         call = self._call_of(fragment.get("index"), fragment.get("id") or "")
         call.id = call.id or str(fragment.get("id") or "")
-        call.name = call.name or str(said.get("name") or "")
-        call.arguments += str(said.get("arguments") or "")
+        call.name = call.name or str(function.get("name") or "")
+        call.arguments += str(function.get("arguments") or "")
 
     def _call_of(self, index: Any, id: str) -> _Call:
-        """By its index; some endpoints give none, or the same to all, but an id of its own to each."""
+        """Find the call by its index; some endpoints send no index, or the same for all, but a distinct id for each."""
         for call in reversed(self._calls):
             if call.index == index and (not id or not call.id or call.id == id):
                 return call
@@ -103,32 +102,46 @@ class Assembly:
         return self._calls[-1]
 
     def finish(self) -> list[Piece]:
-        """The tool calls and the end; without the model's own word that it is over, the answer is broken."""
+        """Return the tool calls and the end. An answer without a `finish_reason` is incomplete and raises an error."""
         if self._reason is None:
             raise ModelError("broken_answer", "the endpoint's stream ended in the middle of an answer", is_passing=True)
         if any(not call.name for call in self._calls):
             raise _bad("a tool call without a name")
         calls = [
-            ToolCall(
+            ModelToolCall(
                 id=clean(call.id) or f"call_{place}", name=clean(call.name), arguments=clean(call.arguments) or "{}"
             )
             for place, call in enumerate(self._calls, 1)
         ]
-        return [*calls, End(reason=clean(self._reason), usage=self._usage)]
+        return [*calls, ModelEnd(reason=clean(self._reason), usage=self._usage)]
 
 
-def _usage(told: Any) -> Usage | None:
-    if not isinstance(told, dict):
+def _usage(value: Any) -> Usage | None:
+    if not isinstance(value, dict):
         return None
-    counts = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    counts = [value.get(name) for name in ("prompt_tokens", "completion_tokens")]
     given = [count if isinstance(count, int) and not isinstance(count, bool) else 0 for count in counts]
     return Usage(input_tokens=given[0], output_tokens=given[1])
 
 
 def _bad(what: str) -> ModelError:
-    return ModelError("bad_answer", f"the endpoint sent {what}: does it speak /chat/completions?", is_passing=True)
+    return ModelError(
+        "bad_answer", f"the endpoint sent {what}; check that it serves /chat/completions", is_passing=True
+    )
 
 
-def _told(error: Any) -> ModelError:
+def _error_of(error: Any) -> ModelError:
     text = error.get("message") if isinstance(error, dict) else error
-    return ModelError("broken_answer", f"the endpoint broke the answer off: {text}", is_passing=True)
+    return ModelError("broken_answer", f"the endpoint reported an error during the answer: {text}", is_passing=True)
+
+
+def clean(text: str) -> str:
+    """Return the text as Ocean can store it: without NUL, surrogate pairs joined, lone surrogates replaced."""
+    if text.isascii():
+        return text.replace("\x00", "")
+    return text.replace("\x00", "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def ends_in_half(text: str) -> bool:
+    """Return whether the text ends in half a character: endpoints may send the other half with the next chunk."""
+    return "\ud800" <= text[-1:] <= "\udbff"

@@ -1,9 +1,9 @@
-"""What goes to a model and what comes back, in words that every provider shares. Dumped, it is plain JSON."""
+"""Requests to a model and the pieces of its answer, in terms that all providers share. They dump to plain JSON."""
 
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,35 +16,37 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(_Frozen):
-    """A model asks for a tool. `arguments` is the text it wrote, which need not be JSON: `parsed` finds out."""
+class ModelToolCall(_Frozen):
+    """A model's request to call a tool. `arguments` is the model's text, which may be invalid JSON; see `parsed`."""
 
     id: str
     name: str
     arguments: str = "{}"
 
     def parsed(self) -> dict[str, Any]:
-        """The arguments as an object, or a `ModelError` that says what is wrong: an answer for the model to mend."""
+        """Return the arguments as an object. The `ModelError` for invalid ones can be sent to the model to correct."""
         try:
             value = json.loads(self.arguments or "{}")
         except ValueError as error:
-            raise ModelError("bad_arguments", f"the arguments of {self.name!r} are no JSON: {error}") from error
+            raise ModelError("bad_arguments", f"the arguments of {self.name!r} must be JSON: {error}") from error
         if not isinstance(value, dict):
-            raise ModelError("bad_arguments", f"the arguments of {self.name!r} are no object: {self.arguments[:200]}")
+            raise ModelError(
+                "bad_arguments", f"the arguments of {self.name!r} must be a JSON object, got {self.arguments[:200]}"
+            )
         return value
 
 
 class Message(_Frozen):
-    """One turn. An assistant's may ask for tools; a tool's answers the call that `tool_call_id` names."""
+    """One message. An assistant's may contain tool calls; a tool's is the result of the call `tool_call_id`."""
 
     role: Role
     content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ModelToolCall, ...] = ()
     tool_call_id: str | None = None
 
 
 class Offer(_Frozen):
-    """A tool that the model may ask for; `parameters` is a JSON Schema."""
+    """A tool that the model may call; `parameters` is a JSON Schema."""
 
     name: str
     description: str = ""
@@ -57,7 +59,7 @@ class Usage(_Frozen):
 
 
 class Ask(_Frozen):
-    """`idempotency_key` is handed on to endpoints that know how to answer a repeated request once."""
+    """A request to a model. `idempotency_key` is sent to the endpoint, which may use it to detect a repeat."""
 
     messages: tuple[Message, ...]
     tools: tuple[Offer, ...] = ()
@@ -67,26 +69,26 @@ class Ask(_Frozen):
 
 
 class Text(_Frozen):
-    """Some more of the answer's text."""
+    """The next part of the answer's text."""
 
     text: str
 
 
-class End(_Frozen):
-    """The last piece: why the model stopped (`stop`, `length`, `tool_calls`, or the provider's own word)."""
+class ModelEnd(_Frozen):
+    """The last piece. `reason` is `stop`, `length`, `tool_calls`, or a value of the provider's own."""
 
     reason: str
     usage: Usage | None = None
 
 
-Piece = Text | ToolCall | End
+Piece = Text | ModelToolCall | ModelEnd
 
 
-class Answer(_Frozen):
-    """All the pieces of one answer."""
+class ModelAnswer(_Frozen):
+    """A complete answer."""
 
     text: str
-    tool_calls: tuple[ToolCall, ...]
+    tool_calls: tuple[ModelToolCall, ...]
     reason: str
     usage: Usage | None = None
 
@@ -96,9 +98,9 @@ class Answer(_Frozen):
 
 
 class Model(Protocol):
-    """Whoever can answer. The pieces are texts and tool calls, then one `End`; a failing answer raises `ModelError`.
+    """A language model. `answer` yields texts and tool calls, then one `ModelEnd`. A failure raises `ModelError`.
 
-    Leaving the context drops the rest of the answer and frees what it held.
+    Leaving the context drops the rest of the answer and releases its resources.
     """
 
     @property
@@ -107,17 +109,21 @@ class Model(Protocol):
     def answer(self, ask: Ask) -> AbstractAsyncContextManager[AsyncIterator[Piece]]: ...
 
 
-async def whole_answer(model: Model, ask: Ask) -> Answer:
-    """The answer when it is complete, for callers that do not stream; `model_dump()` makes it a step's result."""
+async def whole_answer(model: Model, ask: Ask) -> ModelAnswer:
+    """Return the complete answer, for callers that do not stream. Its `model_dump()` can be a step's result."""
     texts: list[str] = []
-    calls: list[ToolCall] = []
+    calls: list[ModelToolCall] = []
     async with model.answer(ask) as pieces:
         async for piece in pieces:
             match piece:
                 case Text():
                     texts.append(piece.text)
-                case ToolCall():
+                case ModelToolCall():
                     calls.append(piece)
-                case End():
-                    return Answer(text="".join(texts), tool_calls=tuple(calls), reason=piece.reason, usage=piece.usage)
-    raise ModelError("broken_answer", f"model {model.name!r} stopped without an end", is_passing=True)
+                case ModelEnd():
+                    return ModelAnswer(
+                        text="".join(texts), tool_calls=tuple(calls), reason=piece.reason, usage=piece.usage
+                    )
+                case _:
+                    assert_never(piece)
+    raise ModelError("broken_answer", f"model {model.name!r} stopped without a ModelEnd", is_passing=True)

@@ -1,4 +1,4 @@
-"""A model without a network: its answers follow from the conversation alone, so the same request is answered alike."""
+"""A model without a network. Its answer depends on the conversation only, so equal requests get the same one."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clogs.models.errors import ModelError
-from clogs.models.messages import Ask, End, Message, Piece, Text, ToolCall, Usage
+from clogs.models.messages import Ask, Message, ModelEnd, ModelToolCall, Piece, Text, Usage
 
 WORD = re.compile(r"\s*\S+\s*")
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What to answer: words, then tool calls as (name, arguments). With `error`, it is raised after the words."""
+class ModelReply:
+    """An answer: text, then tool calls as (name, arguments). `error`, if given, is raised after the text."""
 
     say: str = ""
     calls: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -24,19 +24,19 @@ class Reply:
 
 @dataclass(frozen=True)
 class Rule:
-    """If `pattern` is found in the last message, the reply; `{0}`, `{1}` … in its words are what was found."""
+    """The reply to a last message that contains `pattern`; `{0}`, `{1}` … in its text are the match and its groups."""
 
     pattern: str
-    reply: Reply = field(default_factory=Reply)
+    reply: ModelReply = field(default_factory=ModelReply)
 
 
-Replying = Callable[[Ask], Reply]
+Responder = Callable[[Ask], ModelReply]
 
 
-def by_rules(*rules: Rule, otherwise: Replying | None = None) -> Replying:
-    """The first rule that fits the last message; without one, `otherwise`, or the small talk below."""
+def by_rules(*rules: Rule, otherwise: Responder | None = None) -> Responder:
+    """Reply by the first rule that matches the last message; without a match by `otherwise`, or `small_talk`."""
 
-    def replying(ask: Ask) -> Reply:
+    def replying(ask: Ask) -> ModelReply:
         last = _last(ask).content
         for rule in rules:
             if found := re.search(rule.pattern, last, re.IGNORECASE):
@@ -46,36 +46,36 @@ def by_rules(*rules: Rule, otherwise: Replying | None = None) -> Replying:
     return replying
 
 
-def by_script(*replies: Reply) -> Replying:
-    """The n-th reply to an ask with n - 1 answers in it; after the last reply, that one for ever."""
+def by_script(*replies: ModelReply) -> Responder:
+    """Give the n-th reply to a request with n - 1 assistant messages; the last reply is repeated."""
     if not replies:
-        raise ValueError("a script has at least one reply")
+        raise ValueError("replies must contain at least one reply")
 
-    def replying(ask: Ask) -> Reply:
-        answers = sum(message.role == "assistant" for message in ask.messages)
-        return replies[min(answers, len(replies) - 1)]
+    def replying(ask: Ask) -> ModelReply:
+        given = sum(message.role == "assistant" for message in ask.messages)
+        return replies[min(given, len(replies) - 1)]
 
     return replying
 
 
-def small_talk(ask: Ask) -> Reply:
-    """Enough to see a conversation work: it greets, and says back what it heard and how much it remembers."""
+def small_talk(ask: Ask) -> ModelReply:
+    """Greet, or repeat the last message and the number of earlier ones: enough to see a conversation work."""
     last = _last(ask)
     if last.role == "tool":
-        return Reply(f"The tool answered: {last.content}")
+        return ModelReply(f"The tool returned: {last.content}")
     if re.match(r"\W*(hi|hello|hey)\b", last.content, re.IGNORECASE):
-        return Reply("Hello! I am the offline model. I need no network, and I say back what you tell me.")
+        return ModelReply("Hello! I am the offline model. I need no network, and I repeat what you write.")
     earlier = sum(message.role == "user" for message in ask.messages) - 1
-    remembered = f" I remember {earlier} earlier message{'s' if earlier != 1 else ''} of yours." if earlier > 0 else ""
-    return Reply(f"You said: {last.content}{remembered}")
+    remembered = f" I remember {earlier} earlier message{'s' if earlier != 1 else ''} from you." if earlier > 0 else ""
+    return ModelReply(f"You wrote: {last.content}{remembered}")
 
 
 class OfflineModel:
-    """Streams word by word. `pause` is awaited before each: a demo takes its time there, a test holds it."""
+    """Stream word by word. `pause` is awaited before each word, for demos and tests that control the pace."""
 
     def __init__(
         self,
-        replying: Replying = small_talk,
+        replying: Responder = small_talk,
         *,
         name: str = "offline",
         pause: Callable[[], Awaitable[object]] | None = None,
@@ -89,23 +89,23 @@ class OfflineModel:
         async with aclosing(self._pieces(ask, self._replying(ask))) as pieces:
             yield pieces
 
-    async def _pieces(self, ask: Ask, reply: Reply) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, ask: Ask, reply: ModelReply) -> AsyncGenerator[Piece, None]:
         for word in words(reply.say):
             if self._pause is not None:
                 await self._pause()
             yield Text(text=word)
         if reply.error is not None:
             raise reply.error
-        answers = sum(message.role == "assistant" for message in ask.messages)
+        given = sum(message.role == "assistant" for message in ask.messages)
         for place, (name, arguments) in enumerate(reply.calls, 1):
-            yield ToolCall(id=f"call_{answers + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
+            yield ModelToolCall(id=f"call_{given + 1}_{place}", name=name, arguments=json.dumps(dict(arguments)))
         heard = sum(len(words(message.content)) for message in ask.messages)
         usage = Usage(input_tokens=heard, output_tokens=len(words(reply.say)))
-        yield End(reason="tool_calls" if reply.calls else "stop", usage=usage)
+        yield ModelEnd(reason="tool_calls" if reply.calls else "stop", usage=usage)
 
 
 def words(text: str) -> list[str]:
-    """The text in words, with the space around them: joined, they are the text."""
+    """Split the text into words that keep their surrounding space; joined, they are the text again."""
     return WORD.findall(text) or ([text] if text else [])
 
 
@@ -113,8 +113,8 @@ def _last(ask: Ask) -> Message:
     return ask.messages[-1] if ask.messages else Message(role="user")
 
 
-def _filled(reply: Reply, found: Sequence[str]) -> Reply:
-    return Reply(
+def _filled(reply: ModelReply, found: Sequence[str]) -> ModelReply:
+    return ModelReply(
         _fill(reply.say, found), [(name, _fill(dict(given), found)) for name, given in reply.calls], reply.error
     )
 

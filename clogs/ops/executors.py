@@ -1,7 +1,7 @@
-"""Executors: what a worker does with a step. `noop`, `http` and `shell-allowlist` are here; others register by name.
+"""Executors do the steps of missions. `noop`, `http` and `shell-allowlist` are here; others register by name.
 
-An executor is a function of an Ocean and a `Task`. What it returns is the step's result; `StepFailed` reports a
-failure. It may be called again for the same step after a crash, always under the same `idempotency_key`.
+An executor is a function of an Ocean and a `Task`. It returns the step's result, or raises `OpsStepFailed`. After a
+crash it may be called again for the same step, always with the same `idempotency_key`.
 """
 
 import json
@@ -25,8 +25,8 @@ MOST_SECONDS = 3_600
 PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-class StepFailed(Exception):
-    """The step was done and did not succeed; `result` is what there is of one."""
+class OpsStepFailed(Exception):
+    """The step was executed and did not succeed; `result` is its partial result."""
 
     def __init__(self, message: str, result: Any = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`idempotency_key` is the same in every attempt at the step: hand it to the outside world."""
+    """A step to execute. `idempotency_key` is the same in every attempt: pass it to external systems."""
 
     step: Row
     idempotency_key: str
@@ -54,17 +54,17 @@ async def noop(ocean: Ocean, task: Task) -> Any:
 
 
 async def http(ocean: Ocean, task: Task) -> Any:
-    """One request: `url`, and perhaps `method`, `headers`, `json` or `body`, `timeout_seconds`. 400 and above fail."""
-    params = _known(task.params, "url", "method", "headers", "json", "body", "timeout_seconds")
+    """Send a request: `url`, optionally `method`, `headers`, `json` or `body`, `timeout_seconds`. Fail from 400 on."""
+    params = _check_names(task.params, "url", "method", "headers", "json", "body", "timeout_seconds")
     headers = {"Idempotency-Key": task.idempotency_key, **_texts(params.get("headers", {}), "headers")}
     body = params.get("body")
     if "json" in params:
         body = json.dumps(params["json"])
         headers.setdefault("Content-Type", "application/json")
     if body is not None and not isinstance(body, str):
-        raise StepFailed("params.body is a text; send other JSON as params.json")
+        raise OpsStepFailed("params.body must be a text; send other JSON as params.json")
     try:
-        answer = await ocean.fetch(
+        response = await ocean.fetch(
             str(params.get("url")),
             method=str(params.get("method", "GET" if body is None else "POST")),
             headers=headers,
@@ -72,37 +72,37 @@ async def http(ocean: Ocean, task: Task) -> Any:
             timeout_ms=_seconds(params.get("timeout_seconds", 30)) * 1_000,
         )
     except FetchRefused as error:
-        raise StepFailed(error.message) from None
-    said = {"status": answer.status, "body": _said(answer)}
-    if answer.status >= 400:
-        raise StepFailed(f"the server answered {answer.status}", said)
-    return said
+        raise OpsStepFailed(error.message) from None
+    result = {"status": response.status, "body": _body(response)}
+    if response.status >= 400:
+        raise OpsStepFailed(f"the server responded with {response.status}", result)
+    return result
 
 
-def _said(answer: FetchResponse) -> Any:
-    if len(answer.body) <= MOST_OUTPUT_BYTES and "json" in answer.headers.get("content-type", ""):
+def _body(response: FetchResponse) -> Any:
+    if len(response.body) <= MOST_OUTPUT_BYTES and "json" in response.headers.get("content-type", ""):
         with suppress(ValueError):
-            return answer.json()
-    return _text(answer.body[:MOST_OUTPUT_BYTES])
+            return response.json()
+    return _text(response.body[:MOST_OUTPUT_BYTES])
 
 
 def shell_allowlist(programs: Sequence[str]) -> Executor:
-    """Runs listed programs only, by their whole path, never through a shell: `command`, `args`, `timeout_seconds`."""
+    """Run listed programs only, by absolute path, never through a shell: `command`, `args`, `timeout_seconds`."""
     allowed = frozenset(programs)
     for program in allowed:
         if not os.path.isabs(program):
-            raise ValueError(f"{program!r} is no whole path: a name alone could be found elsewhere")
+            raise ValueError(f"{program!r} must be an absolute path: a name alone could match another program")
 
     async def run(ocean: Ocean, task: Task) -> Any:
-        params = _known(task.params, "command", "args", "timeout_seconds")
+        params = _check_names(task.params, "command", "args", "timeout_seconds")
         command, args = params.get("command"), params.get("args", [])
         if command not in allowed:
             listed = ", ".join(sorted(allowed)) or "nothing"
-            raise StepFailed(f"{command!r} is not on the list of OPS_SHELL_ALLOWLIST, which has {listed}")
+            raise OpsStepFailed(f"{command!r} must be in OPS_SHELL_ALLOWLIST, which has {listed}")
         if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
-            raise StepFailed("params.args is a list of texts")
+            raise OpsStepFailed("params.args must be a list of texts")
         if sum(len(arg.encode()) for arg in args) > MOST_ARGUMENT_BYTES:
-            raise StepFailed(f"params.args is over {MOST_ARGUMENT_BYTES} bytes")
+            raise OpsStepFailed(f"params.args must have at most {MOST_ARGUMENT_BYTES} bytes in total")
         seconds = _seconds(params.get("timeout_seconds", 300))
         return await _run(ocean, [command, *args], seconds, task.idempotency_key)
 
@@ -110,12 +110,12 @@ def shell_allowlist(programs: Sequence[str]) -> Executor:
 
 
 async def _run(ocean: Ocean, command: list[str], seconds: int, key: str) -> Any:
-    """The program in a group of its own, with nothing of this process's environment; it dies with its lease."""
+    """Run the program in its own process group and without this process's environment; it is killed with its lease."""
     environment = {"PATH": PLAIN_PATH, "OPS_IDEMPOTENCY_KEY": key}
     try:
         process = await anyio.open_process(command, env=environment, stdin=DEVNULL, start_new_session=True)
     except OSError as error:
-        raise StepFailed(f"{command[0]} cannot be started: {error.strerror}") from None
+        raise OpsStepFailed(f"{command[0]} cannot be started: {error.strerror}") from None
     out, err = bytearray(), bytearray()
     with anyio.CancelScope() as limit:
         cancel = ocean.clock.call_later(seconds * 1_000, limit.cancel)
@@ -128,46 +128,46 @@ async def _run(ocean: Ocean, command: list[str], seconds: int, key: str) -> Any:
         finally:
             cancel()
             with anyio.CancelScope(shield=True):
-                await _end(process)
-    said = {"exit_code": process.returncode, "stdout": _text(out), "stderr": _text(err)}
+                await _kill(process)
+    result = {"exit_code": process.returncode, "stdout": _text(out), "stderr": _text(err)}
     if limit.cancelled_caught:
-        raise StepFailed(f"{command[0]} took longer than {seconds} seconds and was stopped", said)
+        raise OpsStepFailed(f"{command[0]} took longer than {seconds} seconds and was stopped", result)
     if process.returncode:
-        raise StepFailed(f"{command[0]} ended with exit code {process.returncode}", said)
-    return said
+        raise OpsStepFailed(f"{command[0]} ended with exit code {process.returncode}", result)
+    return result
 
 
 async def _read(stream: ByteReceiveStream, kept: bytearray) -> None:
-    """All of it, or the program would wait for its reader; what is over the limit is not kept."""
+    """Read to the end, or the program would block on a full pipe; keep output up to the limit."""
     async for chunk in stream:
         kept += chunk[: max(MOST_OUTPUT_BYTES - len(kept), 0)]
 
 
-async def _end(process: Process) -> None:
-    """Its children too, which may have outlived it."""
+async def _kill(process: Process) -> None:
+    """Kill the process group, which includes children that outlived the program."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.aclose()
 
 
-def _known(params: Row, *names: str) -> Row:
+def _check_names(params: Row, *names: str) -> Row:
     for name in params:
         if name not in names:
-            raise StepFailed(f"params has no {name!r}; it has {', '.join(names)}")
+            raise OpsStepFailed(f"params must not have {name!r}; allowed: {', '.join(names)}")
     return params
 
 
 def _texts(value: Any, name: str) -> Mapping[str, str]:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise StepFailed(f"params.{name} is an object of texts")
+        raise OpsStepFailed(f"params.{name} must be an object of texts")
     return value
 
 
 def _seconds(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SECONDS:
-        raise StepFailed(f"params.timeout_seconds is a whole number from 1 to {MOST_SECONDS}")
+        raise OpsStepFailed(f"params.timeout_seconds must be a whole number from 1 to {MOST_SECONDS}, got {value!r}")
     return value
 
 
-def _text(said: bytes | bytearray) -> str:
-    return bytes(said).decode("utf-8", "replace").replace("\0", "\ufffd")
+def _text(output: bytes | bytearray) -> str:
+    return bytes(output).decode("utf-8", "replace").replace("\0", "\ufffd")

@@ -1,15 +1,15 @@
-"""Missions: their steps are there from the start, one after another is claimable, and a failure ends them."""
+"""Missions: all steps exist from the start and become claimable one by one; a failed step fails the mission."""
 
 import uuid
 from typing import Any
 
+from clogs.ops.policies import worker_policy_of
 from clogs.ops.records import MISSIONS, STEPS, Row, publish, record_clog, state_of
-from clogs.ops.rules import worker_policy_of
-from clogs.ops.templates import executor_of
+from clogs.ops.validation import executor_of
 from ocean import Done, Failed, Ok, Outcome, Tick
 
-KEPT_OPEN_MS = 30 * 86_400_000
-"""How long a failed mission can be gone on with."""
+REDRIVABLE_MS = 30 * 86_400_000
+"""How long a failed mission can be continued."""
 
 missions = record_clog(MISSIONS)
 
@@ -20,21 +20,21 @@ async def advance(tick: Tick) -> Outcome:
     if not is_stored:
         return await _begin(tick, row)
     if tick.timer == "close":
-        return Failed({"code": "mission_failed", "message": f"mission {tick.run_id} failed, and nobody redrove it"})
+        return Failed({"code": "mission_failed", "message": f"mission {tick.run_id} failed and was not redriven"})
     match tick.input:
         case _ if tick.child is not None:
             return await _step_ended(tick, row)
         case {"do": "run"} if row["status"] == "approved":
-            await _become(tick, {**row, "status": "running"})
+            await _store(tick, {**row, "status": "running"})
         case {"do": "fail", "step_id": step_id} if row["status"] in ("approved", "running"):
             await _fail(tick, row, step_id)
         case {"do": "redrive", "step_id": step_id} if row["status"] == "failed":
-            await _go_on(tick, row, step_id)
+            await _continue(tick, row, step_id)
     return Ok()
 
 
 async def _begin(tick: Tick, row: Row) -> Outcome:
-    """All steps, in one commit, each under an id that follows from its place: none is made twice."""
+    """Create all steps in one commit. Their ids are derived from their position, so none is created twice."""
     retries = worker_policy_of(row["policy_snapshot"]).max_retries
     steps = [str(uuid.uuid5(uuid.NAMESPACE_URL, f"ops:{tick.run_id}:{n}")) for n in range(len(row["plan"]))]
     for index, (step_id, step) in enumerate(zip(steps, row["plan"], strict=True)):
@@ -74,7 +74,7 @@ def new_step(now: int, mission_id: str, index: int, step: Row, retries: int | No
 
 
 async def _step_ended(tick: Tick, row: Row) -> Outcome:
-    """A step's run ends when it has succeeded. Any other end is none of the contract's, and a failure."""
+    """Start the next step, or end the mission. A step's run ends when it succeeds; any other end is a failure."""
     assert tick.child is not None
     step_id = tick.child.run_id
     if tick.child.error is not None:
@@ -84,9 +84,9 @@ async def _step_ended(tick: Tick, row: Row) -> Outcome:
     following = row["steps"][row["steps"].index(step_id) + 1 :]
     if following:
         await tick.signal(following[0], {"do": "start"})
-        await _become(tick, {**row, "status": "running"})
+        await _store(tick, {**row, "status": "running"})
         return Ok()
-    await _become(tick, {**row, "status": "succeeded", "completed_at": tick.now})
+    await _store(tick, {**row, "status": "succeeded", "completed_at": tick.now})
     await publish(tick, "mission:complete", {"mission_id": tick.run_id, "status": "succeeded"}, tick.run_id)
     return Done({"status": "succeeded"})
 
@@ -94,19 +94,19 @@ async def _step_ended(tick: Tick, row: Row) -> Outcome:
 async def _fail(tick: Tick, row: Row, step_id: str) -> None:
     for other in row["steps"][row["steps"].index(step_id) + 1 :]:
         await tick.signal(other, {"do": "give up"})
-    await _become(tick, {**row, "status": "failed", "completed_at": tick.now})
-    said = {"mission_id": tick.run_id, "status": "failed", "step_id": step_id}
-    await publish(tick, "mission:complete", said, tick.run_id)
-    await tick.set_timer("close", after_ms=KEPT_OPEN_MS)
+    await _store(tick, {**row, "status": "failed", "completed_at": tick.now})
+    data = {"mission_id": tick.run_id, "status": "failed", "step_id": step_id}
+    await publish(tick, "mission:complete", data, tick.run_id)
+    await tick.set_timer("close", after_ms=REDRIVABLE_MS)
 
 
-async def _go_on(tick: Tick, row: Row, step_id: str) -> None:
+async def _continue(tick: Tick, row: Row, step_id: str) -> None:
     for other in row["steps"][row["steps"].index(step_id) + 1 :]:
         await tick.signal(other, {"do": "queue"})
     await tick.cancel_timer("close")
-    await _become(tick, {**row, "status": "running", "completed_at": None})
+    await _store(tick, {**row, "status": "running", "completed_at": None})
 
 
-async def _become(tick: Tick, row: dict[str, Any]) -> None:
+async def _store(tick: Tick, row: dict[str, Any]) -> None:
     await tick.write(run={**row, "updated_at": tick.now})
     await tick.set_attributes(state=row["status"])

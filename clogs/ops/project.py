@@ -1,17 +1,17 @@
-"""A project of the Ops-Loop on an Ocean: how its records are called, and moved within a request."""
+"""A project of the Ops-Loop on an Ocean: calls of its records, and advancing them within a request."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from clogs.ops.columns import TABLES
-from clogs.ops.listing import shown
+from clogs.ops.errors import not_found, wrong
+from clogs.ops.queries import shown
 from clogs.ops.records import STEPS, Row
-from clogs.ops.refusals import not_found, wrong
 from clogs.ops.settings import OpsSettings
+from clogs.ops.tables import TABLES
 from ocean import Caller, Ocean, RunInfo
 
 MOST_ROUNDS = 4
-"""A completed step tells its mission, and that the next step; what is left after so many rounds is the next poke's."""
+"""A completed step signals its mission, which signals the next step. Later rounds are left to the next poke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Project:
         return await self.ocean.call_clog(run_id=run_id, method=method, payload=payload, caller=caller, request_key=key)
 
     async def find(self, what: str, clog_id: str, id: Any) -> RunInfo:
-        """The record's run, after its first tick: only then can it be called."""
+        """Return the record's run, after its first tick, which makes it callable."""
         if not isinstance(id, str) or not id:
-            raise wrong(f"the id of a {what.lower()} is a text, got {id!r}")
+            raise wrong(f"the id of a {what.lower()} must be a text, got {id!r}")
         run = await self.ocean.get_run(id) if len(id.encode()) <= 256 else None
         if run is None or run.clog_id != clog_id or run.session_id != self.settings.project:
             raise not_found(what, id)
@@ -44,7 +44,7 @@ class Project:
         return run
 
     async def row(self, table: str, id: str) -> Row:
-        """A record in its table's columns."""
+        """Return a record in the columns of its table."""
         run = await self.ocean.get_run(id)
         if run is None:
             raise not_found(table, id)
@@ -52,12 +52,12 @@ class Project:
         return row
 
     async def move(self, *run_ids: str) -> None:
-        """Do now what is due of these. If this process dies instead, any poke does it."""
+        """Advance these runs now. If this process dies, the next poke does it."""
         for run_id in run_ids:
             await self.ocean.advance(run_id=run_id)
 
     async def move_mission(self, mission_id: str) -> None:
-        """Let a mission and its steps hear what they have told each other."""
+        """Advance a mission and its steps until they have processed each other's signals."""
         for _ in range(MOST_ROUNDS):
             await self.move(mission_id)
             due = await self.ocean.list_runs(clog_id=STEPS, parent_run_id=mission_id, status="pending")

@@ -1,25 +1,32 @@
-"""Proposals: gated, capped, approved by policy, by a human or by vote, and at most one mission each, ever."""
+"""Proposals: capped, then approved by policy, by a human or by vote. A proposal has at most one mission."""
 
 import uuid
 from typing import Any
 
-from clogs.ops.policy import snapshot
+from clogs.ops.errors import not_now, wrong
+from clogs.ops.policies import (
+    CAP_REACHED,
+    ProposalCaps,
+    auto_approve_of,
+    caps_of,
+    is_auto_approvable,
+    snapshot,
+    voting_of,
+)
 from clogs.ops.records import MISSIONS, POLICY, PROPOSALS, Row, publish, record_clog, state_of
-from clogs.ops.refusals import not_now, wrong
-from clogs.ops.rules import CAP_REACHED, ProposalCaps, auto_approve_of, caps_of, is_auto_approvable, voting_of
-from clogs.ops.templates import risk_of
+from clogs.ops.validation import risk_of
 from ocean import Done, Ok, Outcome, Refuse, Tick
 
 DAY_MS = 86_400_000
 UNLIMITED = 2**53
-"""Counted against when there is no cap, so that one that is set at noon has counted the morning."""
+"""The limit without a cap. It is counted too, so that a cap set at noon includes the morning."""
 
 proposals = record_clog(PROPOSALS)
 
 
 @proposals.method
 async def create(tick: Tick, payload: Row) -> Row:
-    """The single entry: dedupe, gate, caps and the decision, in one commit."""
+    """Create a proposal, the only way to do so: dedupe, caps and the decision are one commit."""
     key, source, template = payload["dedupe_key"], payload["source"], payload["template"]
     if key is not None:
         holder = (await tick.read(keys=[key])).by_key[key]
@@ -31,8 +38,8 @@ async def create(tick: Tick, payload: Row) -> Row:
     policies = await tick.call(POLICY, "values")
     reason = None
     try:
-        await tick.call(PROPOSALS, "take_its_place", source)
-    except Capped as capped:
+        await tick.call(PROPOSALS, "count_against_caps", source)
+    except CapReached as capped:
         reason = str(capped)
     is_approved = reason is None and is_auto_approvable(auto_approve_of(policies), template)
     status = "rejected" if reason else "auto_approved" if is_approved else "pending"
@@ -54,28 +61,28 @@ async def create(tick: Tick, payload: Row) -> Row:
 
 @proposals.method
 async def gate(tick: Tick, source: str | None) -> str | None:
-    """Why a proposal would be rejected now; it takes nothing."""
-    return await _refused(tick, caps_of(await tick.call(POLICY, "values")), source, 0)
+    """Return why a proposal would be rejected now, or None. Nothing is counted."""
+    return await _cap_reached(tick, caps_of(await tick.call(POLICY, "values")), source, 0)
 
 
 @proposals.method
-async def take_its_place(tick: Tick, source: str) -> None:
-    """A call of its own: if one cap refuses, what was taken of the other is not taken."""
-    reason = await _refused(tick, caps_of(await tick.call(POLICY, "values")), source, 1)
+async def count_against_caps(tick: Tick, source: str) -> None:
+    """Count a proposal against its caps. It is a nested call, so a refusal undoes what was counted of the other cap."""
+    reason = await _cap_reached(tick, caps_of(await tick.call(POLICY, "values")), source, 1)
     if reason is not None:
-        raise Capped(reason)
+        raise CapReached(reason)
 
 
-class Capped(Exception):
-    """There is no room for another proposal today."""
+class CapReached(Exception):
+    """A cap allows no more proposals today."""
 
 
-async def _refused(tick: Tick, caps: ProposalCaps, source: str | None, n: int) -> str | None:
+async def _cap_reached(tick: Tick, caps: ProposalCaps, source: str | None, n: int) -> str | None:
     name = f"ops:{tick.session_id}:proposals"
-    asked = [(name, caps.daily_limit, CAP_REACHED)]
+    requested = [(name, caps.daily_limit, CAP_REACHED)]
     if source is not None:
-        asked.append((f"{name}:{source}", caps.limit_of(source), f"{CAP_REACHED} for source {source}"))
-    for key, limit, reason in asked:
+        requested.append((f"{name}:{source}", caps.limit_of(source), f"{CAP_REACHED} for source {source}"))
+    for key, limit, reason in requested:
         most = UNLIMITED if limit is None else limit
         if not most or not await tick.take(key, n, most, DAY_MS, refill="at_once"):
             return reason
@@ -84,7 +91,7 @@ async def _refused(tick: Tick, caps: ProposalCaps, source: str | None, n: int) -
 
 @proposals.on_advance
 async def advance(tick: Tick) -> Outcome:
-    """Store the row and do what follows from it. Decisions are calls: they have changed the row already."""
+    """Store the row; create the mission or request votes. Later decisions are calls, which change the row."""
     row, is_stored = await state_of(tick)
     if not is_stored:
         await tick.write(run=row)
@@ -93,62 +100,64 @@ async def advance(tick: Tick) -> Outcome:
         voting = voting_of(row["policy_snapshot"])
         if row["status"] == "pending" and voting.enabled:
             risk = risk_of(row["template"])
-            asked = {"proposal_id": tick.run_id, "risk_level": risk, "approvals_needed": voting.needed(risk)}
-            await publish(tick, "proposal:vote_requested", asked)
+            requested = {"proposal_id": tick.run_id, "risk_level": risk, "approvals_needed": voting.needed(risk)}
+            await publish(tick, "proposal:vote_requested", requested)
     return Ok() if row["status"] == "pending" else Done({"status": row["status"]})
 
 
 @proposals.method
 async def approve(tick: Tick, payload: Row) -> str:
-    """A human's yes. The decision and the mission are one commit, so there is no second one of either."""
-    row = await _pending(tick)
-    await _decided(tick, row, "approved", payload["reason"])
+    """Approve the proposal and create its mission in one commit, so neither happens twice."""
+    row = await _pending_row(tick)
+    await _decide(tick, row, "approved", payload["reason"])
     return mission_id_of(tick.run_id)
 
 
 @proposals.method
 async def reject(tick: Tick, payload: Row) -> None:
-    row = await _pending(tick)
-    await _decided(tick, row, "rejected", payload["reason"] or "Rejected")
+    row = await _pending_row(tick)
+    await _decide(tick, row, "rejected", payload["reason"] or "Rejected")
 
 
 @proposals.method
 async def vote(tick: Tick, payload: Row) -> Row:
-    """One vote a role. Any reject is a veto; enough approvals for the risk make the mission."""
+    """Take one vote per role. A reject is a veto; enough approvals for the risk create the mission."""
     rows = await tick.read(run=True)
-    role, choice = _role(tick, payload["role"]), payload["vote"]
+    role, choice = _voting_role(tick, payload["role"]), payload["vote"]
     earlier = ((rows.run or {}).get("votes") or {}).get(role)
     if earlier is not None and earlier["vote"] == choice:
         return _tally(rows.run)
-    row = await _pending(tick)
+    row = await _pending_row(tick)
     voting = voting_of(row["policy_snapshot"])
     if not voting.enabled:
-        raise not_now(f"Proposal {tick.run_id} is not voted on: voting_policy was not enabled when it was made")
+        raise not_now(f"Proposal {tick.run_id} takes no votes: voting_policy was not enabled when it was created")
     if earlier is not None:
-        raise not_now(f"role {role} has voted {earlier['vote']} on this proposal; a role has one vote")
+        raise not_now(f"role {role} has already voted {earlier['vote']} on this proposal; a role has one vote")
     cast = {"vote": choice, "actor": tick.caller.actor, "at": tick.now}
     row = {**row, "votes": {**row["votes"], role: cast}}
     await tick.emit("proposal.voted", {"role": role, "vote": choice})
     approvals = sum(1 for each in row["votes"].values() if each["vote"] == "approve")
     if choice == "reject":
-        row = await _decided(tick, row, "rejected", f"Vetoed by {role}")
+        row = await _decide(tick, row, "rejected", f"Vetoed by {role}")
     elif approvals >= voting.needed(risk_of(row["template"])):
-        row = await _decided(tick, row, "approved", None)
+        row = await _decide(tick, row, "approved", None)
     else:
         await tick.write(run=row)
     return _tally(row)
 
 
-def _role(tick: Tick, asked: str | None) -> str:
-    """The role is the key's, never the request's: it can only choose among those that the key has."""
+def _voting_role(tick: Tick, requested: str | None) -> str:
+    """Return the voting role: one of the key's roles, which the request can only select."""
     roles = tick.caller.roles
     if not roles:
-        raise Refuse("a vote is a role's: use a key that has one", code="no_role", http_status=403)
-    if asked is None and len(roles) > 1:
-        raise wrong(f"your key has the roles {', '.join(roles)}; say as which one you vote")
-    if asked is not None and asked not in roles:
-        raise Refuse(f"your key does not have the role {asked}", code="no_role", http_status=403)
-    return asked or roles[0]
+        raise Refuse("the key must have a role to vote; use one that has", code="no_role", http_status=403)
+    if requested is None and len(roles) > 1:
+        raise wrong(f"role must be one of the key's roles: {', '.join(roles)}")
+    if requested is not None and requested not in roles:
+        raise Refuse(
+            f"the key does not have the role {requested}; it has {', '.join(roles)}", code="no_role", http_status=403
+        )
+    return requested or roles[0]
 
 
 def _tally(row: Row) -> Row:
@@ -160,17 +169,17 @@ def _tally(row: Row) -> Row:
     }
 
 
-async def _pending(tick: Tick) -> Row:
+async def _pending_row(tick: Tick) -> Row:
     rows = await tick.read(run=True)
     if not rows.has_run:
-        raise not_now(f"Proposal {tick.run_id} is being created; ask again")
+        raise not_now(f"Proposal {tick.run_id} is being created; retry")
     row: Row = rows.run
     if row["status"] != "pending":
-        raise not_now(f"Proposal {tick.run_id} is {row['status']}; only a pending one is decided")
+        raise not_now(f"Proposal {tick.run_id} is {row['status']}; only a pending one can be decided")
     return row
 
 
-async def _decided(tick: Tick, row: Row, status: str, reason: str | None) -> Row:
+async def _decide(tick: Tick, row: Row, status: str, reason: str | None) -> Row:
     is_approved = status == "approved"
     row = {**row, "status": status, "reason": reason, "approved_at": tick.now if is_approved else None}
     await tick.write(run=row)
@@ -183,7 +192,7 @@ async def _decided(tick: Tick, row: Row, status: str, reason: str | None) -> Row
 
 
 def mission_id_of(proposal_id: str) -> str:
-    """One proposal, one mission: its id follows from the proposal's."""
+    """Return the id of the proposal's mission, which is derived from the proposal's id."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"ops:{proposal_id}:mission"))
 
 

@@ -1,7 +1,7 @@
-"""What the clogs of the Ops-Loop share: their names, their rows, and the totals that heartbeats report.
+"""The names of the Ops-Loop's clogs, and the rows that they share.
 
 A record (a proposal, a mission, a step, an event …) is a run. It is created with its whole row as input, and its first
-tick stores that row: so a record can be shown from the moment it exists.
+tick stores that row, so a record can be shown as soon as it exists.
 """
 
 from typing import Any
@@ -12,14 +12,11 @@ POLICY, PROPOSALS, MISSIONS, STEPS = "ops-policy", "ops-proposals", "ops-mission
 ATTEMPTS, EVENTS, REACTIONS, DEAD_LETTERS = "ops-attempts", "ops-events", "ops-reactions", "ops-dead-letters"
 HEART = "ops-heart"
 
-TOTALS = ("events", "queued", "processed", "created", "requeued", "failed", "stale")
-"""What is counted, by whoever does it."""
-
 Row = dict[str, Any]
 
 
 def record_clog(clog_id: str, *, external: bool = False) -> Clog:
-    """A clog whose runs are records: only the Ops-Loop's own routes change them, and `show` reads their rows."""
+    """Make a clog whose runs are records: only the Ops-Loop's own routes change them, and `show` reads their rows."""
     clog = Clog(clog_id, external=external, generic=())
 
     @clog.method
@@ -30,37 +27,27 @@ def record_clog(clog_id: str, *, external: bool = False) -> Clog:
 
 
 async def state_of(tick: Tick) -> tuple[Row, bool]:
-    """The run's row, and whether it was there: in the first tick it is the input."""
+    """Return the run's row, and whether it was stored: in the first tick it is the input."""
     rows = await tick.read(run=True)
     return (rows.run, True) if rows.has_run else (dict(tick.input), False)
 
 
 async def keep(tick: Tick) -> Outcome:
-    """The tick of a record that nothing changes any more."""
+    """Store the row of a record that never changes, and end its run."""
     row, _ = await state_of(tick)
     await tick.write(run=row)
     return Done()
 
 
-async def count(tick: Tick, what: str, n: int = 1) -> None:
-    """Add to a total, with this commit."""
-    if n:
-        await tick.take(total_key(tick.session_id, what), n)
-
-
-def total_key(project: str, what: str) -> str:
-    return f"ops:{project}:total:{what}"
-
-
 async def publish(tick: Tick, type: str, data: Row, mission_id: str | None = None, *, is_own: bool = False) -> str:
-    """An agent event, with this commit. One of the heartbeat's own triggers nothing."""
+    """Publish an agent event in this commit. With `is_own`, no pattern is matched against it."""
     return await tick.create_run(clog_id=EVENTS, **new_event(type, data, mission_id, None, is_own))
 
 
 def new_event(
     type: str, data: Any, mission_id: str | None, dedupe_key: str | None, is_own: bool = False
 ) -> dict[str, Any]:
-    """The arguments that create an event's run: without a time, so that the same event is known again by its key."""
+    """Return the arguments that create an event's run, without a time, so that an equal event is equal input."""
     row = {
         "dedupe_key": dedupe_key,
         "type": type,

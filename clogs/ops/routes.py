@@ -1,15 +1,31 @@
-"""The routes of the Ops-Loop, with the paths, bodies and error shape of its contract."""
+"""The routes of the Ops-Loop, with the paths and error shape of its contract, and the commands `ocean ops …`."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from clogs.ops.columns import TABLE_NAMES
-from clogs.ops.operations import Ops
-from clogs.ops.refusals import NO_FUNCTION, WRONG_PARAMETER, wrong
+from clogs.ops.api import Ops
+from clogs.ops.doctor import OpsFinding, examine
+from clogs.ops.errors import NO_FUNCTION, WRONG_PARAMETER, wrong
+from clogs.ops.schemas import (
+    ClaimStepBody,
+    CompleteStepBody,
+    DecisionBody,
+    EmptyBody,
+    GateBody,
+    MissionIdBody,
+    ProposalBody,
+    ProposalIdBody,
+    RenewStepBody,
+    StaleStepsBody,
+    TemplateBody,
+    VoteBody,
+)
 from clogs.ops.settings import OpsSettings
-from ocean import Clog, Incoming, KeyIsLimited, OceanError, Refuse, Reply
+from clogs.ops.tables import TABLE_NAMES
+from clogs.ops.worker import Worker
+from ocean import Clog, CommandAnswer, Incoming, KeyIsLimited, Ocean, OceanError, Refuse, Reply
 
 ROOT = "/api/ops"
 NEXT_CURSOR = "Ocean-Next-Cursor"
@@ -17,70 +33,8 @@ MOST_AT_ONCE = 100
 UNKNOWN_TABLE = "ops_{other}"
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Nothing(_Body):
-    pass
-
-
-class NewProposal(_Body):
-    p_dedupe_key: Any = None
-    p_source: Any = None
-    p_template: Any = None
-
-
-class Gated(_Body):
-    p_template: Any = None
-    p_source: str | None = None
-
-
-class OfTemplate(_Body):
-    p_template: Any = None
-
-
-class OfProposal(_Body):
-    p_proposal_id: str
-
-
-class OfMission(_Body):
-    p_mission_id: str
-
-
-class Stale(_Body):
-    p_threshold_minutes: Any = None
-
-
-class Claim(_Body):
-    p_lease_minutes: Any = None
-    p_executor: str | list[str] | None = None
-    p_worker_id: str | None = None
-
-
-class Decision(_Body):
-    reason: str | None = None
-
-
-class Vote(_Body):
-    vote: str
-    role: str | None = None
-
-
-class Renewal(_Body):
-    lease_id: str
-    lease_minutes: Any = None
-
-
-class Report(_Body):
-    lease_id: str
-    status: str
-    result: Any = None
-    last_error: str | None = None
-
-
 def errors(refusal: OceanError, incoming: Incoming) -> Reply:
-    """`{"error": text}`, and a `code` where there is more to know than the status says."""
+    """Return the response for a refusal: `{"error": text}`, with a `code` where the status is not enough."""
     match refusal.http_status:
         case 401:
             return Reply({"error": "Unauthorized"}, 401)
@@ -94,12 +48,12 @@ def errors(refusal: OceanError, incoming: Incoming) -> Reply:
 
 
 def route_clog(settings: OpsSettings) -> Clog:
-    """A clog without runs: it brings the routes, and what is behind them is the other clogs'."""
+    """Make a clog without runs that has the routes; they act on the other clogs."""
     front = Clog("ops", errors=errors, generic=())
 
     def ops(incoming: Incoming) -> Ops:
         if not incoming.access.sees(settings.project):
-            raise KeyIsLimited(f"this key is not for the project {settings.project!r}")
+            raise KeyIsLimited(f"this key may not use the project {settings.project!r}")
         return Ops(incoming.ocean, settings)
 
     _functions(front, ops)
@@ -109,14 +63,14 @@ def route_clog(settings: OpsSettings) -> Clog:
     return front
 
 
-Asking = Callable[[Incoming], Ops]
+OpsFactory = Callable[[Incoming], Ops]
 
 
-def _functions(front: Clog, ops: Asking) -> None:
+def _functions(front: Clog, ops: OpsFactory) -> None:
     def rpc(name: str, access: Any, body: type[BaseModel], keyed: bool = False) -> Callable[[Any], Any]:
         return front.route("POST", f"{ROOT}/rpc/{name}", access=access, session="checked", body=body, keyed=keyed)
 
-    @rpc("ops_create_proposal_and_maybe_autoapprove", "signal", NewProposal, keyed=True)
+    @rpc("ops_create_proposal_and_maybe_autoapprove", "signal", ProposalBody, keyed=True)
     async def create(incoming: Incoming) -> Any:
         given = incoming.body
         return await ops(incoming).ops_create_proposal_and_maybe_autoapprove(
@@ -131,15 +85,15 @@ def _functions(front: Clog, ops: Asking) -> None:
 
         rpc(name, access, body)(called)
 
-    plain("ops_gate_proposal", "read", Gated)
-    plain("ops_is_auto_approvable", "read", OfTemplate)
-    plain("ops_extract_step_kinds", "read", OfTemplate)
-    plain("ops_create_mission_from_proposal", "signal", OfProposal)
-    plain("ops_maybe_finalize_mission", "advance", OfMission)
-    plain("ops_recover_stale_steps", "advance", Stale)
-    plain("ops_recover_expired_leases", "advance", Nothing)
+    plain("ops_gate_proposal", "read", GateBody)
+    plain("ops_is_auto_approvable", "read", TemplateBody)
+    plain("ops_extract_step_kinds", "read", TemplateBody)
+    plain("ops_create_mission_from_proposal", "signal", ProposalIdBody)
+    plain("ops_maybe_finalize_mission", "advance", MissionIdBody)
+    plain("ops_recover_stale_steps", "advance", StaleStepsBody)
+    plain("ops_recover_expired_leases", "advance", EmptyBody)
 
-    @rpc("ops_claim_next_step", "work", Claim)
+    @rpc("ops_claim_next_step", "work", ClaimStepBody)
     async def claim(incoming: Incoming) -> Any:
         given = incoming.body
         worker = given.p_worker_id or incoming.caller.actor or "worker"
@@ -150,16 +104,16 @@ def _functions(front: Clog, ops: Asking) -> None:
         name = incoming.path["name"]
         raise Refuse(f"function {name} does not exist", code=NO_FUNCTION, http_status=404)
 
-    @front.route("POST", f"{ROOT}/heartbeat", access="advance", session="checked", body=Nothing)
+    @front.route("POST", f"{ROOT}/heartbeat", access="advance", session="checked", body=EmptyBody)
     async def heartbeat(incoming: Incoming) -> Any:
         return await ops(incoming).heartbeat()
 
 
-def _tables(front: Clog, ops: Asking) -> None:
+def _tables(front: Clog, ops: OpsFactory) -> None:
     def listed(table: str) -> None:
         @front.route("GET", f"{ROOT}/{table}", access="read", session="checked")
         async def rows(incoming: Incoming) -> Reply:
-            found, cursor = await ops(incoming).rows(_named(incoming, table), incoming.pairs)
+            found, cursor = await ops(incoming).rows(_table_name(incoming, table), incoming.pairs)
             return Reply(found, headers={} if cursor is None else {NEXT_CURSOR: cursor})
 
     for name in (*TABLE_NAMES, UNKNOWN_TABLE):
@@ -167,75 +121,117 @@ def _tables(front: Clog, ops: Asking) -> None:
 
     @front.route("POST", f"{ROOT}/ops_agent_events", access="signal", session="checked", keyed=True)
     async def insert(incoming: Incoming) -> Reply:
-        given = _several(incoming, "events")
+        given = _rows_of(incoming, "events")
         made = await ops(incoming).insert_events(given, caller=incoming.caller, request_key=incoming.request_key)
         return Reply(made, 201)
 
     @front.route("PUT", f"{ROOT}/ops_policy", access="admin", session="checked", keyed=True)
     async def put(incoming: Incoming) -> Any:
-        changes = [_change(each) for each in _several(incoming, "policies")]
+        changes = [_policy_change(each) for each in _rows_of(incoming, "policies")]
         return await ops(incoming).put_policy(changes, caller=incoming.caller, request_key=incoming.request_key)
 
 
-def _named(incoming: Incoming, table: str) -> str:
+def _table_name(incoming: Incoming, table: str) -> str:
     return f"ops_{incoming.path['other']}" if table == UNKNOWN_TABLE else table
 
 
-def _several(incoming: Incoming, what: str) -> list[Any]:
-    """A row, or a list of them."""
+def _rows_of(incoming: Incoming, what: str) -> list[Any]:
+    """Return the body as a list: it is one row, or a list of rows."""
     given = incoming.json() if incoming.raw else None
     rows = given if isinstance(given, list) else [given]
     if not 1 <= len(rows) <= MOST_AT_ONCE or not all(isinstance(row, dict) for row in rows):
-        raise wrong(f"the body is a JSON object, or a list of 1 to {MOST_AT_ONCE} {what}")
+        raise wrong(f"the body must be a JSON object, or a list of 1 to {MOST_AT_ONCE} {what}")
     return rows
 
 
-def _change(given: dict[str, Any]) -> dict[str, Any]:
+def _policy_change(given: dict[str, Any]) -> dict[str, Any]:
     version = given.get("version")
     if not {"key", "value"} <= given.keys() <= {"key", "value", "version"} or not isinstance(given["key"], str):
-        raise wrong("a policy is {key, value}, or with the version that it replaces {key, value, version}")
+        raise wrong("a policy must be {key, value}, or {key, value, version} with the version that it replaces")
     if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
-        raise wrong(f"version is the number of the version that is replaced, got {version!r}")
+        raise wrong(f"version must be the number of the version that is replaced, got {version!r}")
     return {"key": given["key"], "value": given["value"], "version": version}
 
 
-def _decisions(front: Clog, ops: Asking) -> None:
+def _decisions(front: Clog, ops: OpsFactory) -> None:
     proposal = f"{ROOT}/ops_mission_proposals/{{id}}"
 
-    @front.route("POST", f"{proposal}/approve", access="admin", session="checked", body=Decision, keyed=True)
+    @front.route("POST", f"{proposal}/approve", access="admin", session="checked", body=DecisionBody, keyed=True)
     async def approve(incoming: Incoming) -> Any:
-        return await ops(incoming).approve(incoming.path["id"], incoming.body.reason, **_by(incoming))
+        return await ops(incoming).approve(incoming.path["id"], incoming.body.reason, **_options(incoming))
 
-    @front.route("POST", f"{proposal}/reject", access="admin", session="checked", body=Decision, keyed=True)
+    @front.route("POST", f"{proposal}/reject", access="admin", session="checked", body=DecisionBody, keyed=True)
     async def reject(incoming: Incoming) -> Any:
-        return await ops(incoming).reject(incoming.path["id"], incoming.body.reason, **_by(incoming))
+        return await ops(incoming).reject(incoming.path["id"], incoming.body.reason, **_options(incoming))
 
-    @front.route("POST", f"{proposal}/vote", access="signal", session="checked", body=Vote, keyed=True)
+    @front.route("POST", f"{proposal}/vote", access="signal", session="checked", body=VoteBody, keyed=True)
     async def vote(incoming: Incoming) -> Any:
-        return await ops(incoming).vote(incoming.path["id"], incoming.body.vote, incoming.body.role, **_by(incoming))
+        return await ops(incoming).vote(
+            incoming.path["id"], incoming.body.vote, incoming.body.role, **_options(incoming)
+        )
 
     @front.route(
-        "POST", f"{ROOT}/ops_step_dead_letters/{{id}}/redrive", access="admin", session="checked", body=Nothing,
+        "POST", f"{ROOT}/ops_step_dead_letters/{{id}}/redrive", access="admin", session="checked", body=EmptyBody,
         keyed=True,
     )  # fmt: skip
     async def redrive(incoming: Incoming) -> Any:
-        return await ops(incoming).redrive(incoming.path["id"], **_by(incoming))
+        return await ops(incoming).redrive(incoming.path["id"], **_options(incoming))
 
 
-def _by(incoming: Incoming) -> dict[str, Any]:
+def _options(incoming: Incoming) -> dict[str, Any]:
     return {"caller": incoming.caller, "request_key": incoming.request_key}
 
 
-def _leases(front: Clog, ops: Asking) -> None:
+def _leases(front: Clog, ops: OpsFactory) -> None:
     step = f"{ROOT}/ops_mission_steps/{{id}}"
 
-    @front.route("POST", f"{step}/renew", access="work", session="checked", body=Renewal)
+    @front.route("POST", f"{step}/renew", access="work", session="checked", body=RenewStepBody)
     async def renew(incoming: Incoming) -> Any:
         return await ops(incoming).renew(incoming.path["id"], incoming.body.lease_id, incoming.body.lease_minutes)
 
-    @front.route("POST", f"{step}/complete", access="work", session="checked", body=Report)
+    @front.route("POST", f"{step}/complete", access="work", session="checked", body=CompleteStepBody)
     async def complete(incoming: Incoming) -> Any:
         given = incoming.body
         return await ops(incoming).complete(
             incoming.path["id"], given.lease_id, given.status, given.result, given.last_error
         )
+
+
+def add_commands(front: Clog, settings: OpsSettings) -> None:
+    @front.command
+    async def doctor(ocean: Ocean) -> CommandAnswer:
+        """Find the ten OPS_ codes in the stored records."""
+        findings = await examine(Ops(ocean, settings))
+        is_ok = all(found.is_ok for found in findings)
+        checks = [_check_shown(found) for found in findings]
+        return CommandAnswer("\n".join(map(_line, findings)), {"ok": is_ok, "checks": checks}, is_ok)
+
+    @front.command
+    async def heartbeat(ocean: Ocean) -> CommandAnswer:
+        """Do what `POST /api/ops/heartbeat` does, for cron without a server."""
+        beat = await Ops(ocean, settings).heartbeat()
+        return CommandAnswer("\n".join(f"{name} {value}" for name, value in beat.items()), beat)
+
+    @front.command
+    async def work(ocean: Ocean) -> CommandAnswer:
+        """Execute steps with the shipped executors until there is none to claim."""
+        worker, done = Worker(Ops(ocean, settings), worker_id=ocean.instance_id), 0
+        while await worker.work_once():
+            done += 1
+        return CommandAnswer(f"{done} steps done", {"done": done})
+
+
+def _check_shown(found: OpsFinding) -> dict[str, Any]:
+    return {
+        "code": found.code,
+        "name": found.name,
+        "said": found.detail,
+        "advice": found.advice or None,
+        "ok": found.is_ok,
+    }
+
+
+def _line(found: OpsFinding) -> str:
+    mark = "ok" if found.is_ok else "NO"
+    line = f"{mark}  {found.code} {found.name}: {found.detail}"
+    return line if found.is_ok else f"{line}\n    -> {found.advice}"

@@ -1,4 +1,4 @@
-"""Settings from the environment, under the contract's names."""
+"""Settings from environment variables, with the contract's names."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ DEFAULT_PROJECT = "ops"
 
 @dataclass(frozen=True, slots=True)
 class OpsSettings:
-    """`project` is the session that everything is in. `shell_allowlist` are programs by their whole path."""
+    """`project` is the session of all records. `shell_allowlist` holds absolute paths of programs."""
 
     project: str = DEFAULT_PROJECT
     event_batch_size: int = 25
@@ -30,7 +30,7 @@ class OpsSettings:
             if not text:
                 return default
             if not text.isascii() or not text.isdecimal() or len(text) > 6 or int(text) < 1:
-                raise InvalidValue(f"{name} is a whole number of at least 1, got {text!r}")
+                raise InvalidValue(f"{name} must be a whole number from 1 to 999999, got {text!r}")
             return int(text)
 
         plain = cls()

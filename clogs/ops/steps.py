@@ -1,27 +1,27 @@
-"""Steps: queued from the start, claimable in their turn, leased one attempt at a time, and never lost with a worker.
+"""Steps: queued from the start, claimable in order, leased one attempt at a time, and recovered if a worker dies.
 
-An attempt is a child run that a worker leases. It has one try: whatever ends it (a report, or a lease that lapsed)
-comes to the step as an input, and the step decides whether there is another.
+An attempt is a child run that a worker leases. It has one try: its end (a report, or a lapsed lease) is an input of the
+step, which decides whether there is another attempt.
 """
 
 from typing import Any
 
+from clogs.ops.errors import not_now
+from clogs.ops.heartbeat import count
 from clogs.ops.records import (
     ATTEMPTS,
     DEAD_LETTERS,
     STEPS,
     Row,
-    count,
     keep,
     publish,
     record_clog,
     state_of,
 )
-from clogs.ops.refusals import not_now
 from ocean import Done, Ok, Outcome, RetryPolicy, Tick
 
 LAPSED = "crashed"
-"""The code of an attempt whose lease ran out."""
+"""The error code of an attempt whose lease expired."""
 STALE = "Stale: no progress within threshold"
 
 steps = record_clog(STEPS)
@@ -29,29 +29,29 @@ attempts = record_clog(ATTEMPTS, external=True)
 dead_letters = record_clog(DEAD_LETTERS)
 dead_letters.on_advance(keep)
 
-FREE: Row = {"attempt": None, "reserved_at": None, "lease_expires_at": None, "renewed_at": None}
+NOT_LEASED: Row = {"attempt": None, "reserved_at": None, "lease_expires_at": None, "renewed_at": None}
 
 
 @steps.on_advance
 async def advance(tick: Tick) -> Outcome:
     row, is_stored = await state_of(tick)
     if not is_stored:
-        await _become(tick, await _claimable(tick, row) if row["index"] == 0 else row)
+        await _store(tick, await _with_attempt(tick, row) if row["index"] == 0 else row)
         return Ok()
     if tick.child is not None:
         return await _attempt_ended(tick, row) if tick.child.run_id == row["attempt"] else Ok()
     match tick.input:
         case {"do": "start"} if row["status"] == "queued" and row["attempt"] is None:
-            await _become(tick, await _claimable(tick, row))
+            await _store(tick, await _with_attempt(tick, row))
         case {"do": "give up"} if row["status"] == "queued":
-            await _become(tick, {**row, "status": "failed", "last_error": "Mission failed"})
+            await _store(tick, {**row, "status": "failed", "last_error": "Mission failed"})
         case {"do": "queue"} if row["status"] == "failed":
-            await _become(tick, {**row, "status": "queued", "last_error": None})
+            await _store(tick, {**row, "status": "queued", "last_error": None})
     return Ok()
 
 
-async def _claimable(tick: Tick, row: Row) -> Row:
-    """The step with an attempt that a worker of its executor can lease."""
+async def _with_attempt(tick: Tick, row: Row) -> Row:
+    """Return the step with a new attempt that a worker of its executor can lease."""
     attempt = await tick.create_run(
         clog_id=ATTEMPTS,
         input={"step_id": tick.run_id},
@@ -61,16 +61,16 @@ async def _claimable(tick: Tick, row: Row) -> Row:
         on_parent_end="cancel",
         attributes={"step_id": tick.run_id, "mission_id": row["mission_id"], "executor": row["executor"]},
     )
-    return {**row, **FREE, "status": "queued", "attempt": attempt}
+    return {**row, **NOT_LEASED, "status": "queued", "attempt": attempt}
 
 
 async def _attempt_ended(tick: Tick, row: Row) -> Outcome:
     assert tick.child is not None
     if tick.child.error is None:
-        row = {**row, **FREE, "status": "succeeded", "result": tick.child.output, "last_error": None}
-        await _become(tick, row)
-        said = {"step_id": tick.run_id, "kind": row["kind"], "result": row["result"]}
-        await publish(tick, "step:succeeded", said, row["mission_id"])
+        row = {**row, **NOT_LEASED, "status": "succeeded", "result": tick.child.output, "last_error": None}
+        await _store(tick, row)
+        data = {"step_id": tick.run_id, "kind": row["kind"], "result": row["result"]}
+        await publish(tick, "step:succeeded", data, row["mission_id"])
         return Done({"status": "succeeded"})
     is_lapsed = tick.child.error["code"] == LAPSED
     error = "Lease expired" if is_lapsed else tick.child.error["message"]
@@ -81,44 +81,44 @@ async def _attempt_ended(tick: Tick, row: Row) -> Outcome:
     if is_final:
         await _fail(tick, row)
     else:
-        await _become(tick, await _claimable(tick, row))
+        await _store(tick, await _with_attempt(tick, row))
     if is_lapsed:
         await count(tick, "failed" if is_final else "requeued")
     return Ok()
 
 
 def is_out_of_retries(failures: int, max_retries: int | None, is_lapsed: bool) -> bool:
-    """Without a limit a lapsed lease is tried for ever, for it says nothing of the step; a reported failure does."""
+    """Without a limit, a reported failure is final and a lapsed lease, which is no failure of the step, is not."""
     if max_retries is None:
         return not is_lapsed
     return failures >= max_retries
 
 
 async def _fail(tick: Tick, row: Row) -> None:
-    """For good, unless it is redriven: the letter is written, and the mission told, in the same commit."""
+    """Fail the step until it is redriven: create the dead letter and signal the mission in the same commit."""
     copied = ("mission_id", "kind", "params", "executor", "failure_count", "last_error", "result")
     letter = {"step_id": tick.run_id, **{name: row[name] for name in copied}, "created_at": tick.now}
-    found_by = {
+    attributes = {
         "step_id": tick.run_id,
         "mission_id": row["mission_id"],
         "kind": row["kind"],
         "executor": row["executor"],
     }
-    letter_id = await tick.create_run(clog_id=DEAD_LETTERS, input=letter, attributes=found_by)
-    await _become(tick, {**row, **FREE, "status": "failed", "dead_letter": letter_id})
-    said = {
+    letter_id = await tick.create_run(clog_id=DEAD_LETTERS, input=letter, attributes=attributes)
+    await _store(tick, {**row, **NOT_LEASED, "status": "failed", "dead_letter": letter_id})
+    data = {
         "step_id": tick.run_id,
         "kind": row["kind"],
         "error": row["last_error"],
         "failure_count": row["failure_count"],
     }
-    await publish(tick, "step:failed", said, row["mission_id"])
+    await publish(tick, "step:failed", data, row["mission_id"])
     await tick.signal(row["mission_id"], {"do": "fail", "step_id": tick.run_id})
 
 
 @attempts.method
 async def started(tick: Tick, payload: Row) -> None:
-    """A worker has the lease: from now on it is one of the `ops_action_runs`."""
+    """Record that a worker leased the attempt, which makes it a row of `ops_action_runs`."""
     await tick.read(run=True)
     await tick.write(run={"started_at": tick.now, "worker_id": payload["worker_id"]})
     await tick.set_attributes(started_at=tick.now)
@@ -126,29 +126,29 @@ async def started(tick: Tick, payload: Row) -> None:
 
 @steps.method
 async def reserve(tick: Tick, payload: Row) -> Row:
-    """The attempt of this step was leased."""
-    row = await _stored(tick)
+    """Mark the step as running: its attempt was leased."""
+    row = await _stored_row(tick)
     if row["attempt"] != payload["attempt"] or row["status"] != "queued":
-        raise not_now(f"step {tick.run_id} is {row['status']}, and not to be claimed by this attempt")
+        raise not_now(f"step {tick.run_id} is {row['status']} and cannot be claimed by this attempt")
     expires_at = payload["lease_expires_at"]
     row = {**row, "status": "running", "reserved_at": tick.now, "renewed_at": tick.now, "lease_expires_at": expires_at}
     await tick.signal(row["mission_id"], {"do": "run"})
-    return await _become(tick, row)
+    return await _store(tick, row)
 
 
 @steps.method
 async def renewed(tick: Tick, payload: Row) -> Row:
-    row = await _stored(tick)
+    row = await _stored_row(tick)
     if row["attempt"] != payload["attempt"] or row["status"] != "running":
-        raise not_now(f"step {tick.run_id} is {row['status']}, and no longer this attempt's")
+        raise not_now(f"step {tick.run_id} is {row['status']} and no longer belongs to this attempt")
     expires_at = max(row["lease_expires_at"], payload["lease_expires_at"])
-    return await _become(tick, {**row, "renewed_at": tick.now, "lease_expires_at": expires_at})
+    return await _store(tick, {**row, "renewed_at": tick.now, "lease_expires_at": expires_at})
 
 
 @steps.method
 async def fail_if_stale(tick: Tick, threshold_ms: int) -> str | None:
-    """The attempt that was given up, or None if it has been renewed in time after all."""
-    row = await _stored(tick)
+    """Fail the step if its lease was not renewed in time. Return its attempt, or None if it was renewed."""
+    row = await _stored_row(tick)
     if row["status"] != "running" or row["renewed_at"] >= tick.now - threshold_ms:
         return None
     attempt: str = row["attempt"]
@@ -159,24 +159,24 @@ async def fail_if_stale(tick: Tick, threshold_ms: int) -> str | None:
 
 @steps.method
 async def redrive(tick: Tick, letter_id: str) -> None:
-    """Queue a dead step again, with all its retries. A letter does this once."""
-    row = await _stored(tick)
+    """Queue a dead step again, with all its retries. A dead letter can be redriven once."""
+    row = await _stored_row(tick)
     if row["status"] != "failed" or row["dead_letter"] != letter_id:
-        raise not_now(f"dead letter {letter_id} was redriven before; its step {tick.run_id} is {row['status']}")
-    row = await _claimable(tick, {**row, "failure_count": 0, "dead_letter": None})
-    await _become(tick, row)
+        raise not_now(f"dead letter {letter_id} was already redriven; its step {tick.run_id} is {row['status']}")
+    row = await _with_attempt(tick, {**row, "failure_count": 0, "dead_letter": None})
+    await _store(tick, row)
     await tick.signal(row["mission_id"], {"do": "redrive", "step_id": tick.run_id}, required=True)
 
 
-async def _stored(tick: Tick) -> Row:
+async def _stored_row(tick: Tick) -> Row:
     rows = await tick.read(run=True)
     if not rows.has_run:
-        raise not_now(f"step {tick.run_id} is being created; ask again")
+        raise not_now(f"step {tick.run_id} is being created; retry")
     row: Row = rows.run
     return row
 
 
-async def _become(tick: Tick, row: dict[str, Any]) -> Row:
+async def _store(tick: Tick, row: dict[str, Any]) -> Row:
     row = {**row, "updated_at": tick.now}
     await tick.write(run=row)
     await tick.set_attributes(state=row["status"], reserved_at=row["reserved_at"])

@@ -1,16 +1,18 @@
-"""Research: one run fans out to a child for each question, joins their answers, and writes a report from them.
+"""Research: one run creates a child for each question, collects their results, and writes a report from them.
 
-Children share `width` concurrency keys, so at most so many work at a time. One that fails leaves its question open; the
-report is written if at least `at_least` were answered. They end with their parent.
+The children share `width` concurrency keys, so at most `width` work at a time. A child that fails leaves its question
+open; the report is written if at least `at_least` questions have a result. The children end with their parent.
+
+Read `records` first (settings, the run's row, the prompts), then this file.
 
 | event | when | payload |
 |---|---|---|
 | `research.planned` | the children are created | `questions`: each with its `run_id` |
 | `research.answered` | a child has ended | `place`, `question`, `error` |
-| `research.closing` | no more answers are waited for | `reason`: `time`, `finish` |
-| `research.token` | streamed: the report, and in a child's own log its answer | `text` |
-| `research.error` | streamed, the model failed and is asked again | `code`, `message`, `details`, `after_ms` |
-| `research.refused` | a signal that is not `{"finish": true}` | `code`, `message` |
+| `research.closing` | the run stops waiting for results | `reason`: `time`, `finish` |
+| `research.token` | streamed: the report; in a child's log, its answer | `text` |
+| `research.error` | streamed, the model failed and will be called again | `code`, `message`, `details`, `after_ms` |
+| `research.refused` | a signal other than `{"finish": true}` | `code`, `message` |
 """
 
 from collections.abc import Callable
@@ -19,13 +21,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clogs.models import Ask, EnvironmentModels, Finder, ModelError
-from clogs.models.aloud import Thought, think_aloud
-from clogs.research.inquiries import (
+from clogs.models.streaming import StreamedAnswer, stream_answer
+from clogs.research.records import (
     MOST_REPORT,
     ROW_BYTES,
-    Inquiry,
     Question,
-    Settings,
+    ResearchSettings,
+    ResearchState,
     answer_ask,
     lanes,
     plan_ask,
@@ -36,13 +38,13 @@ from clogs.research.inquiries import (
 )
 from ocean import Clog, Continue, Done, Failed, Key, Ok, Outcome, Tick
 
-__all__ = ["Settings", "make_research", "research"]
+__all__ = ["ResearchSettings", "make_research", "research"]
 
 OVER = "research.time"
 
 
-class Task(BaseModel):
-    """What a question's run is created with; an agent's takes the same."""
+class QuestionInput(BaseModel):
+    """The input of a question's run, which is also a valid input of an agent."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,67 +53,70 @@ class Task(BaseModel):
 
 
 def make_research(models: Finder, clog_id: str = "research", *, worker: str | None = None) -> list[Clog]:
-    """The clog of the research, and the one that answers a question. With `worker`, another clog does that.
+    """Make the clog of the research and the clog of its questions. With `worker`, that clog takes the questions.
 
-    A worker is created with `{"task": …}` and perhaps a `model`, and ends with `{"answer": …}`, as an agent does.
+    A worker's run is created with `{"task": …}` and optionally a `model`, and ends with `{"answer": …}`, like an agent.
     """
-    clog = Clog(clog_id, run_state=Inquiry, inputs="all", tick_ms=600_000)
-    asked = worker or f"{clog_id}-question"
+    clog = Clog(clog_id, run_state=ResearchState, inputs="all", tick_ms=600_000)
+    question_clog = worker or f"{clog_id}-question"
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
-        inquiry: Inquiry | None = (await tick.read(run=True)).run
+        state: ResearchState | None = (await tick.read(run=True)).run
         try:
-            if inquiry is None:
-                return await _planned(tick, models, asked)
-            await _taken_in(tick, inquiry)
-            if not inquiry.is_complete:
-                await tick.write(run=inquiry)
+            if state is None:
+                return await _plan(tick, models, question_clog)
+            await _take_inputs(tick, state)
+            if not state.is_complete:
+                await tick.write(run=state)
                 return Ok()
             if tick.reason != "continue":
-                # What has come is kept before the model is asked, which may fail.
-                await tick.write(run=inquiry)
+                # The results are committed before the model is called, which may fail.
+                await tick.write(run=state)
                 return Continue()
-            return await _reported(tick, models, inquiry)
+            return await _report(tick, models, state)
         except ValidationError as error:
-            return Failed({"code": "bad_settings", "message": _first(error)})
+            return Failed({"code": "bad_settings", "message": _first_error(error)})
         except ModelError as error:
-            return await _failed(tick, error)
+            return await _model_failed(tick, error)
 
-    return [clog] if worker else [clog, _answering(models, asked)]
+    return [clog] if worker else [clog, _question_clog(models, question_clog)]
 
 
-def _answering(models: Finder, clog_id: str) -> Clog:
+def _question_clog(models: Finder, clog_id: str) -> Clog:
     clog = Clog(clog_id, tick_ms=600_000)
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
         try:
-            task = Task.model_validate(tick.input)
-            thought = await _asked(tick, models, task.model, "answer", lambda key: answer_ask(task.task, key))
+            task = QuestionInput.model_validate(tick.input)
+            answer = await _call_model(tick, models, task.model, "answer", lambda key: answer_ask(task.task, key))
         except ValidationError as error:
-            return Failed({"code": "bad_settings", "message": _first(error)})
+            return Failed({"code": "bad_settings", "message": _first_error(error)})
         except ModelError as error:
-            return await _failed(tick, error)
-        return Done({"answer": thought.text, "usage": thought.usage.model_dump()})
+            return await _model_failed(tick, error)
+        return Done({"answer": answer.text, "usage": answer.usage.model_dump()})
 
     return clog
 
 
-async def _planned(tick: Tick, models: Finder, worker: str) -> Outcome:
-    settings = Settings.model_validate(tick.input)
+async def _plan(tick: Tick, models: Finder, worker: str) -> Outcome:
+    settings = ResearchSettings.model_validate(tick.input)
     if settings.model is not None:
         models.find(settings.model)
     questions = settings.questions
     if questions is None:
-        thought = await _asked(tick, models, settings.model, "plan", lambda key: plan_ask(settings, key))
-        questions = planned(thought.text, settings.most_questions)
+        answer = await _call_model(tick, models, settings.model, "plan", lambda key: plan_ask(settings, key))
+        questions = planned(answer.text, settings.most_questions)
     if not questions:
         return Failed(
-            {"code": "no_questions", "message": "the model named no questions; give them, or say the topic better"}
+            {
+                "code": "no_questions",
+                "message": "the model returned no questions; set `questions`, or state the topic more precisely",
+            }
         )
-    made = await _fanned_out(tick, settings, questions, worker)
-    await tick.write(run=Inquiry(settings=settings, questions=made))
+    made = await _create_children(tick, settings, questions, worker)
+    await tick.write(run=ResearchState(settings=settings, questions=made))
     await tick.emit(
         "research.planned", {"questions": [each.model_dump(include={"question", "run_id"}) for each in made]}
     )
@@ -120,8 +125,8 @@ async def _planned(tick: Tick, models: Finder, worker: str) -> Outcome:
     return Ok()
 
 
-async def _fanned_out(tick: Tick, settings: Settings, questions: list[str], worker: str) -> list[Question]:
-    """A child for each question. Those of one lane share a key for their life: the lanes are the width."""
+async def _create_children(tick: Tick, settings: ResearchSettings, questions: list[str], worker: str) -> list[Question]:
+    """Create a child for each question. Those of one lane share a concurrency key; there are `width` lanes."""
     made: list[Question] = []
     shared = [Key(settings.shared_key)] if settings.shared_key else []
     for question, lane in zip(questions, lanes(len(questions), settings.width), strict=True):
@@ -137,68 +142,70 @@ async def _fanned_out(tick: Tick, settings: Settings, questions: list[str], work
     return made
 
 
-async def _taken_in(tick: Tick, inquiry: Inquiry) -> None:
+async def _take_inputs(tick: Tick, state: ResearchState) -> None:
     for each in tick.inputs:
         if each.kind == "child":
-            await _joined(tick, inquiry, each.body)
+            await _join(tick, state, each.body)
         elif each.timer == OVER:
-            await _closed(tick, inquiry, "time")
+            await _close(tick, state, "time")
         elif each.kind == "signal" and each.body == {"finish": True}:
-            await _closed(tick, inquiry, "finish")
+            await _close(tick, state, "finish")
         elif each.kind == "signal":
-            await tick.emit("research.refused", {"code": "bad_message", "message": 'a signal is {"finish": true}'})
+            await tick.emit("research.refused", {"code": "bad_message", "message": 'a signal must be {"finish": true}'})
 
 
-async def _joined(tick: Tick, inquiry: Inquiry, end: dict[str, Any]) -> None:
-    found = inquiry.find(end["run_id"])
+async def _join(tick: Tick, state: ResearchState, end: dict[str, Any]) -> None:
+    found = state.find(end["run_id"])
     if found is None or not found[1].is_open:
         return
     place, question = found
-    take_end(question, end, ROW_BYTES // len(inquiry.questions))
-    told = {"place": place, "question": question.question, "error": question.error}
-    await tick.emit("research.answered", told)
+    take_end(question, end, ROW_BYTES // len(state.questions))
+    payload = {"place": place, "question": question.question, "error": question.error}
+    await tick.emit("research.answered", payload)
 
 
-async def _closed(tick: Tick, inquiry: Inquiry, reason: str) -> None:
-    if not inquiry.is_complete:
-        inquiry.is_closing = True
+async def _close(tick: Tick, state: ResearchState, reason: str) -> None:
+    if not state.is_complete:
+        state.is_closing = True
         await tick.emit("research.closing", {"reason": reason})
 
 
-async def _reported(tick: Tick, models: Finder, inquiry: Inquiry) -> Outcome:
-    least, settings = min(inquiry.settings.at_least, len(inquiry.questions)), inquiry.settings
-    if len(inquiry.answered) < least:
-        missing = [{"question": each.question, "error": each.error} for each in inquiry.unanswered]
-        message = f"{len(inquiry.answered)} of {len(inquiry.questions)} questions are answered, {least} are needed"
+async def _report(tick: Tick, models: Finder, state: ResearchState) -> Outcome:
+    least, settings = min(state.settings.at_least, len(state.questions)), state.settings
+    if len(state.with_result) < least:
+        missing = [{"question": each.question, "error": each.error} for each in state.without_result]
+        message = f"{len(state.with_result)} of {len(state.questions)} questions have a result, {least} are needed"
         return Failed({"code": "too_few_answers", "message": message, "details": missing})
-    thought = await _asked(tick, models, settings.model, "report", lambda key: report_ask(inquiry, key))
-    return Done(inquiry.output(thought.text, thought.usage))
+    answer = await _call_model(tick, models, settings.model, "report", lambda key: report_ask(state, key))
+    return Done(state.output(answer.text, answer.usage))
 
 
-async def _asked(tick: Tick, models: Finder, model: str | None, step: str, ask: Callable[[str], Ask]) -> Thought:
-    """The model's answer, as a step: once it is there, it is neither asked for nor paid for again."""
-    is_aloud = False
+async def _call_model(
+    tick: Tick, models: Finder, model: str | None, step: str, ask: Callable[[str], Ask]
+) -> StreamedAnswer:
+    """Call the model in a step, so that a repeated tick does not call it again, and return its answer."""
+    is_streamed = False
 
     async def think(key: str) -> Any:
-        nonlocal is_aloud
-        is_aloud = True
+        nonlocal is_streamed
+        is_streamed = True
         found = models.find(model or models.default)
-        return (await think_aloud(tick, found, ask(key), event="research.token", most_chars=MOST_REPORT)).model_dump()
+        return (await stream_answer(tick, found, ask(key), event="research.token", most_chars=MOST_REPORT)).model_dump()
 
-    thought = Thought.model_validate(await tick.step(step, think))
-    if thought.text and not is_aloud:
-        # An earlier call has said it and stopped. Readers drop what that call streamed.
-        await tick.stream("research.token", {"text": thought.text})
-    return thought
+    answer = StreamedAnswer.model_validate(await tick.step(step, think))
+    if answer.text and not is_streamed:
+        # The step finished in an earlier call of this tick, whose streamed events readers drop.
+        await tick.stream("research.token", {"text": answer.text})
+    return answer
 
 
-async def _failed(tick: Tick, error: ModelError) -> Outcome:
+async def _model_failed(tick: Tick, error: ModelError) -> Outcome:
     if error.is_passing:
         await tick.stream("research.error", error.info.as_json() | {"after_ms": error.after_ms})
     return error.outcome
 
 
-def _first(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'input'}: {first['msg']}"
 

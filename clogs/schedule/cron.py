@@ -1,7 +1,7 @@
-"""Cron expressions in a time zone: the moments they mean. Pure: the moment to start from is an argument.
+"""Cron expressions in a time zone, and the moments they match. Pure: the moment to start from is an argument.
 
-The fields are read and the calendar walked by `cronsim`, in local time that knows no zone. What a local time means in
-its zone is decided here: most are one moment, those that a clock skips are none, those that it repeats are two.
+`cronsim` parses the fields and walks the calendar in local time without a zone. This module maps a local time to
+moments in its zone: usually one, none for a time that the clock skips, two for a time that the clock repeats.
 """
 
 import re
@@ -22,9 +22,9 @@ OnRepeat = Literal["first", "second", "both"]
 
 LONGEST = 256
 LAST_YEAR = 3_000
-"""Nothing comes after it: calendars end, and a list of times has to."""
+"""No time is returned after this year, so that a list of times ends."""
 DAY_S = 86_400
-SHORT = {
+ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -34,7 +34,7 @@ SHORT = {
     "@hourly": "0 * * * *",
 }
 FIELDS = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
-TAKES = {
+ALLOWED_VALUES = {
     "second": "0-59",
     "minute": "0-59",
     "hour": "0-23",
@@ -44,12 +44,12 @@ TAKES = {
 }
 HIGHEST = {"second": 59, "minute": 59, "hour": 23, "day-of-month": 31, "month": 12, "day-of-week": 7}
 FORM = "five fields (minute hour day-of-month month day-of-week), or six with seconds first, or @daily and the like"
-BEFORE_ALL = datetime(2000, 1, 1)  # noqa: DTZ001, local time that knows no zone
+BEFORE_ALL = datetime(2000, 1, 1)  # noqa: DTZ001, local time without a zone
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """`on_gap` says what becomes of a local time that is skipped, `on_repeat` of one that comes twice."""
+    """`on_gap` decides about a local time that the clock skips, `on_repeat` about one that it repeats."""
 
     text: str
     zone: ZoneInfo
@@ -57,7 +57,7 @@ class Cron:
     on_repeat: OnRepeat
 
     def after(self, at: int) -> Iterator[int]:
-        """Every moment it means after this one, in order; in milliseconds."""
+        """Yield every matching moment after this one, in order, in milliseconds."""
         last = at // 1_000
         for moments in self._in_order(last):
             for moment in moments:
@@ -66,7 +66,7 @@ class Cron:
                     yield moment * 1_000
 
     def _in_order(self, at: int) -> Iterator[list[int]]:
-        """The moments of each local time; of a stretch that is repeated, all at once: second passes come last."""
+        """Yield the moments of each local time; those of a repeated hour together, so that they can be sorted."""
         repeated: set[int] = set()
         for local in CronSim(self.text, self._start(at)):
             if local.year >= LAST_YEAR:
@@ -80,12 +80,12 @@ class Cron:
             repeated.clear()
         yield sorted(repeated)
 
-    def says(self) -> str:
-        """The expression in words."""
+    def in_words(self) -> str:
+        """Return the expression in words."""
         return str(CronSim(self.text, BEFORE_ALL).explain())
 
     def _start(self, at: int) -> datetime:
-        """The local time from which to look: earlier, if the clock is set back within a day of it."""
+        """Return the local time to start from: earlier if the clock is set back within a day."""
         offset = min(self._offset(at), self._offset(at + DAY_S))
         return datetime.fromtimestamp(at, UTC).replace(tzinfo=None) + offset
 
@@ -101,7 +101,7 @@ class Cron:
         return self._as_moment(local, fold=0) < self._as_moment(local, fold=1)
 
     def _gap_end(self, before: int, after: int) -> int:
-        """When the clock was set forward, which is between the two."""
+        """Return the moment between the two at which the clock is set forward."""
         old = self._offset(before)
         while after - before > 1:
             middle = (before + after) // 2
@@ -119,39 +119,39 @@ class Cron:
 
 @lru_cache(maxsize=1_024)
 def read_cron(text: str, zone: str, on_gap: OnGap | None = None, on_repeat: OnRepeat | None = None) -> Cron:
-    """The expression, checked. Without a word on it, the clock's changes are taken as Debian's cron takes them.
+    """Parse and check an expression. By default clock changes are handled as Debian's cron handles them.
 
-    A job at fixed times that falls into a gap runs at its end, and once where it would come twice. One with a star for
-    its hour, minute or second goes by the time that passes: it knows no gap, and both passes.
+    A job at fixed times fires at the end of a gap, and once for a repeated time. A job with a star for its hour, minute
+    or second follows elapsed time: it skips the gap and fires in both passes of a repeated hour.
     """
     found = read_zone(zone)
-    plain = SHORT.get(text.strip().lower(), text.strip())
+    plain = ALIASES.get(text.strip().lower(), text.strip())
     if len(plain) > LONGEST:
-        raise InvalidValue(f"cron is longer than {LONGEST} characters")
+        raise InvalidValue(f"cron must have at most {LONGEST} characters, got {len(plain)}")
     fields = plain.split()
     if len(fields) not in (5, 6):
-        raise InvalidValue(f"cron {text!r} has {len(fields)} fields; it takes {FORM}")
+        raise InvalidValue(f"cron {text!r} has {len(fields)} fields; it must have {FORM}")
     try:
         CronSim(plain, BEFORE_ALL)
     except CronSimError as error:
         raise InvalidValue(_what_is_wrong(text, fields, str(error))) from None
     _check_steps(text, fields)
-    goes_on = any(field.startswith("*") for field in fields[: len(fields) - 3])
+    follows_elapsed_time = any(field.startswith("*") for field in fields[: len(fields) - 3])
     made = Cron(
         plain,
         found,
-        on_gap or ("skip" if goes_on else "after"),
-        on_repeat or ("both" if goes_on else "first"),
+        on_gap or ("skip" if follows_elapsed_time else "after"),
+        on_repeat or ("both" if follows_elapsed_time else "first"),
     )
     if next(iter(CronSim(plain, BEFORE_ALL)), None) is None:
-        raise InvalidValue(f"cron {text!r} never comes: no day of fifty years fits all its fields")
+        raise InvalidValue(f"cron {text!r} never matches: no day within fifty years fits all its fields")
     return made
 
 
 def read_zone(name: str) -> ZoneInfo:
     if name not in _zones():
         near = get_close_matches(name, _zones(), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else "it is an IANA name, like 'Europe/Lisbon' or 'UTC'"
+        hint = f"did you mean {near[0]!r}?" if near else "use an IANA name, like 'Europe/Lisbon' or 'UTC'"
         raise InvalidValue(f"there is no time zone {name!r}; {hint}")
     return ZoneInfo(name)
 
@@ -162,19 +162,19 @@ def _zones() -> frozenset[str]:
 
 
 def _check_steps(text: str, fields: list[str]) -> None:
-    """A step beyond its field would be no step at all: whoever writes */90 means something else."""
+    """Refuse a step that is larger than its field: `*/90` minutes would match only minute 0."""
     for name, field in zip(FIELDS[-len(fields) :], fields, strict=True):
         for step in re.findall(r"/(\d+)", field):
             if int(step) > HIGHEST[name]:
                 raise InvalidValue(
-                    f"cron {text!r}: the {name} {field!r} has a step of {step}, and begins anew before that; "
-                    "an interval (every_ms) goes on over hours and days"
+                    f"cron {text!r}: the step of the {name} {field!r} must be at most {HIGHEST[name]}, got {step}; "
+                    "use every_ms for a longer interval"
                 )
 
 
-def _what_is_wrong(text: str, fields: list[str], said: str) -> str:
-    name = said.removeprefix("Bad ")
+def _what_is_wrong(text: str, fields: list[str], error: str) -> str:
+    name = error.removeprefix("Bad ")
     if name not in FIELDS:
-        return f"cron {text!r}: {said}; it takes {FORM}"
+        return f"cron {text!r}: {error}; it must have {FORM}"
     value = fields[FIELDS.index(name) - (6 - len(fields))]
-    return f"cron {text!r}: the {name} {value!r} is not right; it takes {TAKES[name]}"
+    return f"cron {text!r}: the {name} {value!r} is invalid; it must be {ALLOWED_VALUES[name]}"

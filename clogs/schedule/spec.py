@@ -1,4 +1,4 @@
-"""What a schedule is told, checked before anything of it is stored."""
+"""The spec of a schedule, checked before anything is stored."""
 
 import json
 from collections.abc import Callable
@@ -7,25 +7,24 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clogs.schedule.cron import OnGap, OnRepeat, read_cron
-from clogs.schedule.deciding import Missed, Overlap
-from clogs.schedule.plan import Plan
+from clogs.schedule.times import Missed, Overlap, Timetable
 from ocean import InvalidValue
 
 YEAR_3000 = 32_503_680_000_000
 LONGEST_MS = 10 * 365 * 86_400_000
 
 MOST_ATTRIBUTES = 14
-"""A run has sixteen, and two of them say which schedule made it, and for when."""
+"""A run has at most sixteen; two of them are the schedule and the intended time."""
 MOST_BYTES = 512 * 1_024
 EXACT = 2**53
 
 
 def text_of(most: int) -> Callable[[str], str]:
-    """What is stored is measured in bytes."""
+    """Return a check that a text has 1 to `most` bytes in UTF-8."""
 
     def check(text: str) -> str:
         if not 1 <= len(text.encode()) <= most:
-            raise ValueError(f"a text of 1 to {most} bytes is expected")
+            raise ValueError(f"must be a text of 1 to {most} bytes")
         return text
 
     return check
@@ -33,9 +32,9 @@ def text_of(most: int) -> Callable[[str], str]:
 
 def checked_attribute(value: str | bool | int | float) -> str | bool | int | float:
     if isinstance(value, str) and len(value.encode()) > 256:
-        raise ValueError("a text of at most 256 bytes is expected")
+        raise ValueError("must be a text of at most 256 bytes")
     if isinstance(value, int) and abs(value) > EXACT:
-        raise ValueError("a number within ±2^53 is expected")
+        raise ValueError("must be a number within ±2^53")
     return value
 
 
@@ -45,19 +44,19 @@ AttributeName = Annotated[str, AfterValidator(text_of(64))]
 AttributeValue = Annotated[str | bool | int | float, AfterValidator(checked_attribute)]
 
 
-class Told(BaseModel):
+class SpecModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was said, and nothing that was not: the same words make the same run."""
+        """Return the fields that were given, without defaults, so that an equal spec has an equal dump."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Target(Told):
-    """A run of `clog_id` for each time, or a signal to `run_id`; in the schedule's own session.
+class Target(SpecModel):
+    """Create a run of `clog_id` for each time, or signal `run_id`, in the schedule's own session.
 
-    Without `input` it is told the times. With `times_as` they are put into the input, an object, under that name.
+    Without `input`, the input is the times. With `times_as`, they are added to the input, an object, under that name.
     """
 
     clog_id: Id | None = None
@@ -71,14 +70,16 @@ class Target(Told):
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_MS)] | None = None
 
     @model_validator(mode="after")
-    def _is_one_of_two(self) -> Self:
+    def _check_target(self) -> Self:
         if (self.clog_id is None) == (self.run_id is None):
-            raise ValueError("say clog_id, whose runs are created, or run_id, a run that is signalled")
+            raise ValueError(
+                "exactly one of clog_id (its runs are created) and run_id (that run is signalled) must be given"
+            )
         if self.times_as is not None and not isinstance(self.input, dict):
-            raise ValueError("times_as puts the times into an input that is an object; give it one")
+            raise ValueError("with times_as, input must be an object")
         for_runs = {"priority", "attributes", "queue", "max_attempts", "deadline_ms"} & self.model_fields_set
         if self.run_id is not None and for_runs:
-            raise ValueError(f"{', '.join(sorted(for_runs))} is for runs that are created, not for a signal")
+            raise ValueError(f"{', '.join(sorted(for_runs))} must not be given with run_id: they apply to created runs")
         return self
 
     def input_with(self, times: dict[str, Any]) -> Any:
@@ -87,7 +88,7 @@ class Target(Told):
         return self.input if "input" in self.model_fields_set else times
 
 
-class Spec(Told):
+class Spec(SpecModel):
     """`cron` in `zone`, or `every_ms` from `anchor_at`; from `start_at` on, before `end_at`, at most `limit` times."""
 
     name: Id | None = None
@@ -107,23 +108,23 @@ class Spec(Told):
     target: Target
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
+    def _check_fields(self) -> Self:
         if (self.cron is None) == (self.every_ms is None):
-            raise ValueError("say cron, or every_ms")
-        of_the_other = {"zone", "on_gap", "on_repeat"} if self.cron is None else {"anchor_at"}
-        if self.model_fields_set & of_the_other:
-            names = ", ".join(sorted(self.model_fields_set & of_the_other))
-            raise ValueError(f"{names} is for {'cron' if self.cron is None else 'every_ms'}")
+            raise ValueError("exactly one of cron and every_ms must be given")
+        misplaced = {"zone", "on_gap", "on_repeat"} if self.cron is None else {"anchor_at"}
+        if self.model_fields_set & misplaced:
+            names = ", ".join(sorted(self.model_fields_set & misplaced))
+            raise ValueError(f"{names} must only be given with {'cron' if self.cron is None else 'every_ms'}")
         if self.end_at is not None and self.end_at <= (self.start_at or 0):
-            raise ValueError("end_at is after start_at")
+            raise ValueError("end_at must be after start_at")
         if self.overlap != "allow" and self.target.run_id is not None:
-            raise ValueError("overlap is for runs that are created, not for a signal")
+            raise ValueError("overlap must not be given with target.run_id: it applies to created runs")
         return self
 
-    def plan(self, created_at: int) -> Plan:
-        """The times it means. An interval without an anchor counts from its start, or from its creation."""
+    def plan(self, created_at: int) -> Timetable:
+        """Return the timetable. An interval without an anchor counts from `start_at`, or from its creation."""
         anchor_at = next(at for at in (self.anchor_at, self.start_at, created_at) if at is not None)
-        return Plan(
+        return Timetable(
             read_cron(self.cron, self.zone, self.on_gap, self.on_repeat) if self.cron is not None else None,
             self.every_ms or 0,
             anchor_at,
@@ -132,7 +133,7 @@ class Spec(Told):
         )
 
     @property
-    def in_short(self) -> str:
+    def summary(self) -> str:
         return f"{self.cron} {self.zone}" if self.cron is not None else f"every {self.every_ms} ms"
 
 
@@ -140,36 +141,36 @@ UPDATABLE = frozenset(Spec.model_fields) - {"name", "overlap"}
 TIMING = frozenset({"cron", "zone", "on_gap", "on_repeat", "every_ms", "anchor_at", "start_at", "end_at"})
 
 
-def read_spec(said: Any) -> Spec:
-    """The spec, or what is wrong with it and where."""
-    if not isinstance(said, dict):
-        raise InvalidValue("a schedule is an object with cron or every_ms, and a target")
-    if len(json.dumps(said, ensure_ascii=False).encode()) > MOST_BYTES:
+def read_spec(fields: Any) -> Spec:
+    """Return the spec, or raise an error that names the first wrong field."""
+    if not isinstance(fields, dict):
+        raise InvalidValue("a schedule must be an object with cron or every_ms, and a target")
+    if len(json.dumps(fields, ensure_ascii=False).encode()) > MOST_BYTES:
         raise InvalidValue(
-            f"a schedule's words are at most {MOST_BYTES // 1_024} KiB; let its runs read what is larger"
+            f"a schedule must have at most {MOST_BYTES // 1_024} KiB; let its runs read larger data elsewhere"
         )
     try:
-        spec = Spec.model_validate(said)
+        spec = Spec.model_validate(fields)
     except ValidationError as error:
         raise InvalidValue(_first_of(error)) from None
     spec.plan(0)
     return spec
 
 
-def changed(spec: Spec, changes: Any) -> Spec:
-    """The spec with these fields replaced; a field that is null is as if it had never been said."""
+def apply_changes(spec: Spec, changes: Any) -> Spec:
+    """Return the spec with these fields replaced; null removes a field."""
     if not isinstance(changes, dict) or not changes:
-        raise InvalidValue(f"say what to change: an object with some of {', '.join(sorted(UPDATABLE))}")
+        raise InvalidValue(f"the changes must be an object with some of {', '.join(sorted(UPDATABLE))}")
     for name in changes:
         if name not in UPDATABLE:
-            raise InvalidValue(f"{name!r} cannot be changed; these can: {', '.join(sorted(UPDATABLE))}")
-    said = spec.given
+            raise InvalidValue(f"{name!r} cannot be changed; only {', '.join(sorted(UPDATABLE))} can")
+    fields = spec.given
     if changes.get("every_ms") is not None:
-        said = {name: value for name, value in said.items() if name not in ("cron", "zone", "on_gap", "on_repeat")}
+        fields = {name: value for name, value in fields.items() if name not in ("cron", "zone", "on_gap", "on_repeat")}
     if changes.get("cron") is not None:
-        said = {name: value for name, value in said.items() if name not in ("every_ms", "anchor_at")}
-    said = {name: value for name, value in {**said, **changes}.items() if value is not None}
-    return read_spec(said)
+        fields = {name: value for name, value in fields.items() if name not in ("every_ms", "anchor_at")}
+    fields = {name: value for name, value in {**fields, **changes}.items() if value is not None}
+    return read_spec(fields)
 
 
 def _first_of(error: ValidationError) -> str:

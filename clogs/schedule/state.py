@@ -1,17 +1,22 @@
-"""What a schedule remembers between its times."""
+"""The row of a schedule's run."""
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from clogs.schedule.plan import Plan
 from clogs.schedule.spec import Spec, read_spec
+from clogs.schedule.times import Timetable
 
 
-class State(BaseModel):
-    """Times up to `last_at` are settled, whether they fired or not: none of them can fire any more."""
+class ScheduleState(BaseModel):
+    """Times up to `last_at` are settled, whether they fired or not: none of them can fire any more.
 
-    told: dict[str, Any]
+    `given` is the spec as the caller sent it; the alias is the name under which it is stored.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    given: dict[str, Any] = Field(validation_alias=AliasChoices("given", "told"), serialization_alias="told")
     created_at: int
     last_at: int
     fired: int = 0
@@ -21,15 +26,15 @@ class State(BaseModel):
 
     @property
     def spec(self) -> Spec:
-        return read_spec(self.told)
+        return read_spec(self.given)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Timetable:
         return self.spec.plan(self.created_at)
 
     @property
     def left(self) -> int | None:
-        """How many times may still fire, besides those in the queue; None if nothing limits them."""
+        """How many more times may fire, not counting the queue; None without a limit."""
         limit = self.spec.limit
         return None if limit is None else max(limit - self.fired - len(self.queue), 0)
 
@@ -38,5 +43,5 @@ class State(BaseModel):
         return None if self.left == 0 else self.plan.next_after(self.last_at)
 
 
-def new_state(spec: Spec, created_at: int) -> State:
-    return State(told=spec.given, created_at=created_at, last_at=created_at)
+def new_state(spec: Spec, created_at: int) -> ScheduleState:
+    return ScheduleState(given=spec.given, created_at=created_at, last_at=created_at)

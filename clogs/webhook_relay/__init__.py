@@ -1,8 +1,8 @@
-"""A relay: takes signed webhooks in, and delivers each to every target, signed anew, until it is acknowledged.
+"""A relay: receives signed webhooks and delivers each to every target, with a new signature, until it is acknowledged.
 
-A delivery to one target is a run. Its answer is stored by its step, so what was acknowledged is never sent again; what
-was not is tried again ever more slowly, and a run whose attempts are spent is the dead letter: it keeps the body, and
-`retry` sends it once more. The environment says where to and with which secrets, as nobody who may call us should.
+A delivery to one target is a run. Its step stores the response, so an acknowledged delivery is never sent again. Others
+are retried with growing delays. A run without attempts left is the dead letter: it keeps the body, and `retry` sends it
+once more. Targets and secrets come from the environment, never from callers. The whole clog is in this file.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ ATTEMPTS = RetryPolicy(
     jitter=0.1,
 )
 HOPELESS = {"url", "request", "blocked"}
-"""Refusals of `fetch` that no later attempt will mend."""
+"""Reasons of `FetchRefused` that a later attempt cannot change."""
 
 webhook_relay = Clog(
     "webhook-relay",
@@ -55,30 +55,30 @@ webhook_relay = Clog(
 )
 
 
-class NotReady(OceanError):
-    """Nothing is kept of the webhook, not even its id: when it comes again, it is as new. A `Refuse` would be kept."""
+class RelayNotReady(OceanError):
+    """The relay is not configured. Unlike after a `Refuse`, no id is stored: a repeated webhook counts as new."""
 
     code = "not_ready"
     http_status = 503
 
 
 class NotAcknowledged(Exception):
-    """The target answered something else than 2xx."""
+    """The target responded with a status other than 2xx."""
 
-    def __init__(self, answer: FetchResponse) -> None:
-        super().__init__(f"the target answered {answer.status}")
-        self.status = answer.status
-        self.after_ms = _asked_to_wait(answer)
+    def __init__(self, response: FetchResponse) -> None:
+        super().__init__(f"the target responded with {response.status}")
+        self.status = response.status
+        self.after_ms = _retry_after_ms(response)
 
 
 @webhook_relay.webhook("in", secrets=f"env:{SECRET_IN}", session=SESSION, most_bytes=MOST_BYTES)
 async def take_in(tick: Tick, delivery: Delivery) -> dict[str, int]:
-    """All deliveries are created with the webhook's id, in one commit: it cannot come in twice, or half."""
+    """Create all deliveries in the commit that stores the webhook's id, so it is taken once and completely."""
     targets = list(dict.fromkeys(os.environ.get(TARGETS, "").split()))
     if not targets:
-        raise NotReady(f"{TARGETS} names no target")
+        raise RelayNotReady(f"{TARGETS} is not set; set it to the URLs of the targets")
     if not os.environ.get(SECRET_OUT):
-        raise NotReady(f"the environment has no {SECRET_OUT}")
+        raise RelayNotReady(f"{SECRET_OUT} is not set; set it to the secret that signs deliveries")
     for url in targets:
         await tick.create_run(
             clog_id="webhook-relay",
@@ -92,54 +92,54 @@ async def take_in(tick: Tick, delivery: Delivery) -> dict[str, int]:
 
 @webhook_relay.on_advance
 async def advance(tick: Tick) -> Outcome:
-    said = tick.input
+    delivery = tick.input
 
     async def post(key: str) -> int:
-        return await _post(tick, said["id"], said["url"], said["body"])
+        return await _post(tick, delivery["id"], delivery["url"], delivery["body"])
 
     try:
         status = await tick.step("post", post)
     except NotAcknowledged as refusal:
         if refusal.status == 410:
-            return await _dead(tick, "gone", "the target answered 410: it wants no more")
+            return await _fail_permanently(tick, "gone", "the target responded with 410: it accepts no more deliveries")
         return Retry({"code": "not_acknowledged", "message": str(refusal)}, after_ms=refusal.after_ms)
     except FetchRefused as refusal:
         if refusal.details.get("reason") in HOPELESS:
-            return await _dead(tick, refusal.code, refusal.message)
+            return await _fail_permanently(tick, refusal.code, refusal.message)
         raise
-    await tick.emit("relay.delivered", {"delivery": said["id"], "status": status})
+    await tick.emit("relay.delivered", {"delivery": delivery["id"], "status": status})
     return Done({"status": status})
 
 
 @webhook_relay.on_end
 async def end(tick: Tick) -> Outcome:
-    """The last tick of a delivery whose attempts are spent, or that somebody has cancelled."""
-    await _bury(tick, (tick.run.error or {}).get("code", tick.reason))
+    """Mark a delivery as dead: it has no attempts left, or it was cancelled."""
+    await _mark_dead(tick, (tick.run.error or {}).get("code", tick.reason))
     return Ok()
 
 
 async def _post(tick: Tick, id: str, url: str, body: Any) -> int:
-    """Nothing of what the target says is kept but its status: it is somebody else's text."""
+    """Send the body and return the status. Nothing else of the response is stored: it is untrusted text."""
     raw = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
     headers = sign_webhook(os.environ[SECRET_OUT], id, raw, sent_at=tick.now)
     headers |= {"Content-Type": "application/json", "Idempotency-Key": id}
-    answer = await tick.fetch(url, method="POST", headers=headers, body=raw, max_redirects=0)
-    if not 200 <= answer.status < 300:
-        raise NotAcknowledged(answer)
-    return answer.status
+    response = await tick.fetch(url, method="POST", headers=headers, body=raw, max_redirects=0)
+    if not 200 <= response.status < 300:
+        raise NotAcknowledged(response)
+    return response.status
 
 
-async def _dead(tick: Tick, code: str, message: str) -> Outcome:
-    await _bury(tick, code)
+async def _fail_permanently(tick: Tick, code: str, message: str) -> Outcome:
+    await _mark_dead(tick, code)
     return Failed({"code": code, "message": message})
 
 
-async def _bury(tick: Tick, code: str) -> None:
+async def _mark_dead(tick: Tick, code: str) -> None:
     await tick.set_attributes(dead=True)
     await tick.emit("relay.dead", {"delivery": tick.run.attributes.get("delivery"), "code": code})
 
 
-def _asked_to_wait(answer: FetchResponse) -> int | None:
-    """What `Retry-After` says in seconds, within reason; as a date it is not understood."""
-    text = answer.headers.get("retry-after", "")
+def _retry_after_ms(response: FetchResponse) -> int | None:
+    """Return the delay of `Retry-After` in seconds, limited; a date is ignored."""
+    text = response.headers.get("retry-after", "")
     return min(int(text) * 1_000, LONGEST_WAIT_MS) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -6,15 +6,15 @@ from pathlib import Path
 import anyio
 
 from clogs.agent import make_agent
-from clogs.models import Models, OfflineModel, Reply, by_script
+from clogs.models import ModelReply, Models, OfflineModel, by_script
 from ocean import Caller, CallRefused, CredentialRef, Ocean, ToolBox, ToolCall
 
 SECRET = "correct-horse-battery-staple"
 SCRIPT = by_script(
-    Reply("Let me check the disk usage.", calls=[("disk__usage", {"path": "/"})]),
-    Reply("The cache can go.", calls=[("disk__delete", {"path": "/var/cache", "key": "storage"})]),
-    Reply("The home folders can go too.", calls=[("disk__delete", {"path": "/home", "key": "storage"})]),
-    Reply("I have freed 40 GB and kept the home folders."),
+    ModelReply("Let me check the disk usage.", calls=[("disk__usage", {"path": "/"})]),
+    ModelReply("The cache can go.", calls=[("disk__delete", {"path": "/var/cache", "key": "storage"})]),
+    ModelReply("The home folders can go too.", calls=[("disk__delete", {"path": "/home", "key": "storage"})]),
+    ModelReply("I have freed 40 GB and kept the home folders."),
 )
 
 disk = ToolBox("disk")

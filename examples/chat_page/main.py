@@ -10,8 +10,7 @@ from pathlib import Path
 import anyio
 
 from clogs.chat import make_chat
-from clogs.models import EnvironmentModels, Models, OfflineModel, Rule, by_rules
-from clogs.models import Reply as ModelReply
+from clogs.models import EnvironmentModels, ModelReply, Models, OfflineModel, Rule, by_rules
 from ocean import Clog, Incoming, Reply
 
 PAGE = Path(__file__).with_name("page.html").read_text()

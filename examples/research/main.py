@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 
-from clogs.models import Ask, ModelError, Models, OfflineModel, Reply, Rule, by_rules
+from clogs.models import Ask, ModelError, ModelReply, Models, OfflineModel, Rule, by_rules
 from clogs.research import make_research
 from ocean import Ocean
 
@@ -16,17 +16,17 @@ RESULTS = {
 }
 
 
-def reply(ask: Ask) -> Reply:
+def reply(ask: Ask) -> ModelReply:
     """Simulate a model: it plans, researches and reports by rules, and knows nothing about prices."""
     prompt = ask.messages[-1].content
     if "plan research" in ask.messages[0].content:
-        return Reply("\n".join(f"What about its {name}?" for name in (*RESULTS, "price")))
+        return ModelReply("\n".join(f"What about its {name}?" for name in (*RESULTS, "price")))
     if "report" in ask.messages[0].content:
         results = [line.removeprefix("Answer: ") for line in prompt.splitlines() if line.startswith("Answer: ")]
-        return Reply(f"On tea: {' '.join(results)} Open questions: {prompt.count('Question: ') - len(results)}.")
-    rules = [Rule(f"Question: .*{name}", Reply(text)) for name, text in RESULTS.items()]
+        return ModelReply(f"On tea: {' '.join(results)} Open questions: {prompt.count('Question: ') - len(results)}.")
+    rules = [Rule(f"Question: .*{name}", ModelReply(text)) for name, text in RESULTS.items()]
     unknown = ModelError("refused", "no data on prices")
-    return by_rules(*rules, Rule("price", Reply(error=unknown)))(ask)
+    return by_rules(*rules, Rule("price", ModelReply(error=unknown)))(ask)
 
 
 async def main() -> None:

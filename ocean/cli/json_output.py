@@ -1,4 +1,4 @@
-"""Records as `--json` prints them: the names of the HTTP API; what users stored is passed on letter by letter."""
+"""Records as `--json` prints them: with the field names of the HTTP API; values that users stored are unchanged."""
 
 import json
 from dataclasses import fields, is_dataclass
@@ -13,7 +13,7 @@ from ocean.state.outcomes import outcome_name
 
 
 def record(value: Any) -> Any:
-    """Only fields of ours are respelled, never the keys of a user's object."""
+    """Return a record as plain JSON values. Only Ocean's own field names become camelCase, never a user's keys."""
     if isinstance(value, list | tuple):
         return [record(item) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
@@ -31,12 +31,12 @@ def record(value: Any) -> Any:
 
 
 def line(value: Any) -> str:
-    """One line of JSON that any terminal and any parser takes."""
+    """Return the record as one line of ASCII JSON."""
     return json.dumps(record(value), ensure_ascii=True, allow_nan=False, default=str)
 
 
 def envelope(error: OceanError) -> dict[str, Any]:
-    """As over HTTP; there is no request to name, unless it was over HTTP."""
+    """Return the error as the HTTP API does. `requestId` is None unless the error came from a server."""
     if isinstance(error, ServerRefused):
         return error.envelope
     details = error.details

@@ -1,4 +1,4 @@
-"""The commands. Each imports what only it needs when it is called, so that the others do not pay for it."""
+"""The list of commands. A command imports what only it needs when it is called, so that the others start faster."""
 
 from importlib import metadata
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
+from ocean.cli.command_group import CommandGroup
 from ocean.cli.commands import advance, change_runs, create_runs, inspect_runs, keys, maintenance, mcp, schedule, tail
 from ocean.cli.options import Clogs, Db, Json
-from ocean.cli.usage import Commands
 
-EPILOG = """Exit codes: 0 done; 1 refused, or the run failed, or doctor found something; 2 wrong usage, value or
+EPILOG = """Exit codes: 0 done; 1 refused, or the run failed, or doctor found a problem; 2 wrong usage, value or
 setting; 3 no such run, clog or method; 4 the database is busy, failing, or cannot be opened, or the server does not
-answer; 130 Ctrl-C; 141 nobody reads the output."""
+respond; 130 Ctrl-C; 141 the output was closed."""
 
 app = typer.Typer(
     name="ocean",
-    cls=Commands,
+    cls=CommandGroup,
     help="Durable runs without a worker, a broker or a control plane.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -24,11 +24,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-new_app = typer.Typer(help="Write something to start from: a clog.", no_args_is_help=True)
+new_app = typer.Typer(help="Write a new package: a clog.", no_args_is_help=True)
 
 
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         try:
             version = metadata.version("ocean-runtime")
         except metadata.PackageNotFoundError:
@@ -49,34 +49,36 @@ def main(
 @app.command()
 def serve(
     host: Annotated[
-        str, typer.Option("--host", envvar="OCEAN_HOST", help="Other than loopback only if there are keys.")
+        str, typer.Option("--host", envvar="OCEAN_HOST", help="Must be loopback while there are no API keys.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", envvar="PORT", min=0, max=65_535, help="0 takes a free one.")] = 8_080,
-    ticker: Annotated[bool, typer.Option("--ticker/--no-ticker", help="Poke by itself when something is due.")] = True,
-    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Of one poke of the ticker.")] = "1s",
+    port: Annotated[int, typer.Option("--port", envvar="PORT", min=0, max=65_535, help="0 picks a free one.")] = 8_080,
+    ticker: Annotated[bool, typer.Option("--ticker/--no-ticker", help="Poke when runs are due.")] = True,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="How long one poke of the ticker may take.")
+    ] = "1s",
     poke: Annotated[
-        str, typer.Option("--poke", metavar="TIME", help="Of the work done behind an answer; 0s: none.")
+        str, typer.Option("--poke", metavar="TIME", help="How long to do due work after a response; 0s: never.")
     ] = "500ms",
     log: Annotated[
-        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Else OCEAN_LOG, text.")
+        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Default: OCEAN_LOG, text.")
     ] = None,
-    mcp: Annotated[bool, typer.Option("--mcp", help="Serve agents too, over MCP at /mcp.")] = False,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Also serve agents, over MCP at /mcp.")] = False,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C. Requests are answered and ticks committed before it ends."""
-    from ocean.cli.commands.serve import serve as serve_it
+    """Serve the HTTP API until SIGTERM or Ctrl-C. Open requests and ticks are finished before it exits."""
+    from ocean.cli.commands.serve import serve as serve_app
     from ocean.cli.output import Screen
     from ocean.cli.parsing import duration_ms
-    from ocean.cli.runner import leave
+    from ocean.cli.runner import run_and_exit
     from ocean.process import run_process
 
     def act() -> int:
         budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
-        return run_process(serve_it(Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp))
+        return run_process(serve_app(Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp))
 
-    leave(act, is_json)
+    run_and_exit(act, is_json)
 
 
 app.command()(mcp.mcp)
@@ -104,14 +106,14 @@ app.command()(maintenance.migrate)
 
 @app.command()
 def doctor(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """Check what can keep runs from moving, and say what to do. Exit 1 if something is wrong."""
+    """Check for what keeps runs from moving, and give advice. Exit 1 if a check fails."""
     import anyio
 
     from ocean.cli.commands.doctor import examine
     from ocean.cli.output import Screen
-    from ocean.cli.runner import leave
+    from ocean.cli.runner import run_and_exit
 
-    leave(lambda: anyio.run(examine, Screen(is_json), db, clogs), is_json)
+    run_and_exit(lambda: anyio.run(examine, Screen(is_json), db, clogs), is_json)
 
 
 app.add_typer(new_app, name="new")
@@ -119,15 +121,15 @@ app.add_typer(new_app, name="new")
 
 @new_app.callback()
 def new() -> None:
-    """Write something to start from."""
+    """Write a new package."""
 
 
 @new_app.command("clog")
 def new_clog(name: Annotated[str, typer.Argument(metavar="NAME")], is_json: Json = False) -> None:
-    """Write a package NAME with a working clog and its test. It goes into the working directory."""
+    """Write a package NAME with a working clog and its test. It is created in the working directory."""
     from ocean.cli.commands.new_clog import write_clog
     from ocean.cli.output import Screen
-    from ocean.cli.runner import leave
+    from ocean.cli.runner import run_and_exit
 
     def act() -> None:
         folder, screen = Path.cwd(), Screen(is_json)
@@ -136,46 +138,46 @@ def new_clog(name: Annotated[str, typer.Argument(metavar="NAME")], is_json: Json
             screen.json({"files": files})
             return
         for file in files:
-            screen.say(f"wrote {file}")
-        screen.say(f"test it:  python -m pytest {name}")
-        screen.say(f"run it:   ocean create {name} --input '{{}}' --clogs {name}:{name}")
+            screen.print(f"wrote {file}")
+        screen.print(f"test it:  python -m pytest {name}")
+        screen.print(f"run it:   ocean create {name} --input '{{}}' --clogs {name}:{name}")
 
-    leave(act, is_json)
+    run_and_exit(act, is_json)
 
 
 @app.command()
 def bench(
-    runs: Annotated[int, typer.Option(min=10, max=100_000, help="How many runs of one tick.")] = 1_000,
+    runs: Annotated[int, typer.Option(min=10, max=100_000, help="How many one-tick runs.")] = 1_000,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
     """Measure how fast Ocean is on your database.
 
-    It takes a few seconds, and works on runs of its own, in a session of its own that is removed at the end. Other
-    runs are not touched, but they share the machine. The events of its runs stay in the log until they are swept.
+    Takes a few seconds. It creates runs in a session of its own and removes that session at the end. Other runs are
+    not touched, but they share the machine. The events of its runs stay in the log until they are swept.
     """
     from ocean.cli.commands.bench import bench as measure
     from ocean.cli.output import Screen
-    from ocean.cli.runner import leave, settings_of
+    from ocean.cli.runner import run_and_exit, settings_of
     from ocean.process import run_process
 
-    leave(lambda: run_process(measure(Screen(is_json), settings_of(db, clogs).db, runs)), is_json)
+    run_and_exit(lambda: run_process(measure(Screen(is_json), settings_of(db, clogs).db, runs)), is_json)
 
 
 @app.command()
 def demo(
     db: Annotated[
-        Path | None, typer.Option(help="A new SQLite file to use and keep; without it a temporary one is used.")
+        Path | None, typer.Option(help="A new SQLite file, which is kept. Default: a temporary file.")
     ] = None,
     runs: Annotated[int, typer.Option(min=1, max=50, help="How many runs to start.")] = 6,
     is_json: Json = False,
 ) -> None:
-    """Kill a process at work and watch another finish its runs.
+    """Kill a worker process and let another finish its runs.
 
-    Nothing is lost or doubled: the log is asked afterwards. Needs no network and ends by itself in a few seconds. The
-    exit code is 0 if every check held, 1 if one did not, 2 if the demo could not start.
+    At the end the event log is checked: nothing is lost, nothing is done twice. Needs no network and takes a few
+    seconds. The exit code is 0 if every check passed, 1 if one failed, 2 if the demo could not start.
     """
-    from ocean.cli.demo.play import run_demo
+    from ocean.cli.demo.demo import run_demo
 
     raise typer.Exit(run_demo(db, runs, is_json))

@@ -1,8 +1,9 @@
-"""Where answers go: text, or JSON. Colour only where it can be seen; nothing stored reaches the terminal raw."""
+"""Printing: text or JSON. Colour on terminals only; control characters in stored text are escaped."""
 
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -11,21 +12,39 @@ from rich.text import Text
 
 from ocean.cli.json_output import line
 
-WIDE = 160
-"""Of a table that goes into a file or a pipe, where nobody has a width."""
+FILE_WIDTH = 160
+"""The width of a table that is written to a file or a pipe."""
 
 
-class Unheard(Exception):
-    """Whoever read the output has gone."""
+class OutputClosed(Exception):
+    """The process that read the output has closed it."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise Unheard
+        raise OutputClosed
+
+
+def make_console(*, width: int | None = None, is_quiet: bool = False) -> Console:
+    """Return a console that prints text as it is, in colour unless NO_COLOR is set, and raises `OutputClosed`."""
+    return _Console(
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        width=width,
+        quiet=is_quiet,
+    )
+
+
+def discard_output() -> None:
+    """Send the rest of standard output nowhere. Otherwise Python raises the same error again when it exits."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def printable(value: object) -> str:
-    """Control characters, and what no terminal can show, as their escapes: a stored text must not steer a terminal."""
+    """Return the text with control and unprintable characters escaped: stored text must not control a terminal."""
     text = str(value)
     if text.isprintable():
         return text
@@ -33,55 +52,52 @@ def printable(value: object) -> str:
 
 
 def cell(value: object, style: str = "") -> Text:
+    """Return a table cell with printable text."""
     return Text(printable(value), style)
 
 
 class Screen:
+    """Standard output, as text or (`is_json`) as JSON."""
+
     def __init__(self, is_json: bool) -> None:
         self.is_json = is_json
-        is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-        is_plain = bool(os.environ.get("NO_COLOR"))
-        self.console = _Console(
-            highlight=False,
-            markup=False,
-            emoji=False,
-            color_system=None if is_plain else "auto",
-            width=None if is_sized else WIDE,
-        )
+        has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        self.console = make_console(width=None if has_width else FILE_WIDTH)
 
     @property
     def is_terminal(self) -> bool:
+        """Whether the output is a terminal."""
         return self.console.is_terminal
 
     def json(self, value: Any) -> None:
-        """One document on one line, at once."""
-        try:
-            sys.stdout.write(line(value) + "\n")
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise Unheard from None
+        """Write a JSON document on one line and flush it."""
+        _write(line(value) + "\n")
 
     def show(self, *things: RenderableType) -> None:
+        """Print tables and texts, one below the other."""
         if self.is_terminal:
             self.console.print(*things, sep="\n")
             return
         with self.console.capture() as captured:
             self.console.print(*things, sep="\n")
-        # Columns are filled up with spaces, which are of no use in a file.
-        text = "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-        try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise Unheard from None
+        # rich pads columns with spaces, which are of no use in a file.
+        _write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
-    def say(self, text: object, style: str = "") -> None:
-        """Never folded, so that it can be copied."""
+    def print(self, text: object, style: str = "") -> None:
+        """Print a line. It is never wrapped, so that it can be copied."""
         self.console.print(cell(text, style), soft_wrap=True)
 
 
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosed from None
+
+
 def table(*headings: str, folds: Sequence[str] = ()) -> Table:
-    """Columns without lines. Those named fold when it gets narrow; the others keep whole words."""
+    """Return a table without lines. Columns in `folds` wrap when the terminal is narrow; others keep whole words."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
         made.add_column(heading, overflow="fold", no_wrap=heading not in folds)

@@ -1,4 +1,4 @@
-"""How a command runs: settings, clogs, an Ocean, the work; and an exit code for everything that can go wrong."""
+"""How a command runs: read the settings, load clogs, open an Ocean, do the work, exit with a code for every error."""
 
 import os
 import sys
@@ -23,15 +23,15 @@ from ocean import (
     UnknownClog,
 )
 from ocean.cli.json_output import envelope, line
-from ocean.cli.output import Screen, Unheard, printable
+from ocean.cli.output import OutputClosed, Screen, discard_output, printable
 from ocean.cli.server_errors import ServerAway, ServerRefused
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
 
-REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
+REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, OUTPUT_CLOSED = 1, 2, 3, 4, 130, 141
 
 
 class SystemRefused(OceanError):
-    """The output cannot be written, or the working directory is gone."""
+    """The output cannot be written, or the working directory does not exist any more."""
 
     code = "system_refused"
 
@@ -50,8 +50,8 @@ def run(
 ) -> NoReturn:
     """Open the Ocean that the settings name, do the work, and exit.
 
-    Clogs are somebody's code: they are imported only for commands that call or judge them, or if named by the flag.
-    `shipped` are the places of clogs that come with Ocean and that this command needs, whatever else is named.
+    Loading a clog runs its author's code, so clogs are imported only for commands that call or inspect them
+    (`needs_clogs`), or if the flag names them. `shipped` are clogs of Ocean's own that the command needs as well.
     """
 
     def act() -> int | None:
@@ -59,64 +59,62 @@ def run(
         settings = replace(settings, clogs=(*settings.clogs, *shipped))
         loaded = load_clogs(settings, Path.cwd()) if needs_clogs or clogs else []
 
-        async def in_the_ocean() -> int | None:
+        async def open_and_work() -> int | None:
             async with Ocean.open(settings.db, clogs=loaded) as ocean:
                 return await work(ocean, Screen(is_json))
 
         try:
-            return anyio.run(in_the_ocean)
+            return anyio.run(open_and_work)
         except UnknownClog as error:
             if needs_clogs and not loaded:
-                error.message += "; none is loaded here: name some with --clogs or OCEAN_CLOGS"
+                error.message += "; no clogs are loaded: name them with --clogs or OCEAN_CLOGS"
             raise
 
-    leave(act, is_json)
+    run_and_exit(act, is_json)
 
 
 def settings_of(db: str | None, clogs: str | None) -> Settings:
+    """Return the settings: flags, then the environment, then pyproject.toml in the working directory."""
     return read_settings(db, clogs, environ=os.environ, folder=Path.cwd())
 
 
-def leave(act: Callable[[], int | None], is_json: bool) -> NoReturn:
-    """Do it and exit: refusals are told in one line, or as the error envelope."""
+def run_and_exit(act: Callable[[], int | None], is_json: bool) -> NoReturn:
+    """Call `act` and exit with its code. An error is printed in one line, or as the error envelope."""
     for name in ("stdout", "stderr"):
-        # Closed, as cron may have it. What is done matters more than what is said of it.
+        # Closed, as under some crons. The command must still do its work.
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-    # A name that the terminal's encoding lacks is shown by its escapes.
+    # Characters that the terminal's encoding lacks are escaped.
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = act() or 0
     except OceanError as error:
-        tell(error, is_json)
+        print_error(error, is_json)
         code = exit_code(error)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except (Unheard, BrokenPipeError):
-        _say_no_more()
-        code = UNREAD
+    except (OutputClosed, BrokenPipeError):
+        discard_output()
+        code = OUTPUT_CLOSED
     except OSError as error:
-        _say_no_more()
-        tell(SystemRefused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"), is_json)
+        discard_output()
+        message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        print_error(SystemRefused(message), is_json)
         code = REFUSED
     raise typer.Exit(code)
 
 
-def _say_no_more() -> None:
-    """What is still to be written goes nowhere, or Python would meet the same error when it ends."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def tell(error: OceanError, is_json: bool) -> None:
+def print_error(error: OceanError, is_json: bool) -> None:
+    """Print an error to standard error."""
     text = line(envelope(error)) if is_json else f"ocean: {printable(error.message)}"
     with suppress(BrokenPipeError):
         typer.echo(text, err=True)
 
 
 def exit_code(error: OceanError) -> int:
+    """Return the exit code for an error."""
     match error:
         case InvalidValue() | BadSettings() | BadCursor():
             return USAGE

@@ -1,4 +1,4 @@
-"""What a server says no to, as the command line passes it on."""
+"""Errors of a server that `ocean tail --url` reads from."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ocean import OceanError
 
 
 class ServerAway(OceanError):
-    """No answer, or half of one."""
+    """The server did not respond, or its response broke off."""
 
     code = "server_away"
     http_status = 503
@@ -14,28 +14,28 @@ class ServerAway(OceanError):
 
 
 class ServerBusy(ServerAway):
-    """An answer which says that it can be had later."""
+    """The server responded with a status that means: try again later."""
 
     code = "server_busy"
 
 
 class ServerRefused(OceanError):
-    """The server's own refusal, with its envelope as it was sent."""
+    """The server refused the request. `envelope` is its error, as it was sent."""
 
     def __init__(self, envelope: dict[str, Any]) -> None:
-        said = envelope["error"]
-        super().__init__(said["message"])
+        error = envelope["error"]
+        super().__init__(error["message"])
         self.envelope = envelope
-        self.code = said["code"]  # type: ignore[misc]
-        self.http_status = said["httpStatus"]  # type: ignore[misc]
+        self.code = error["code"]  # type: ignore[misc]
+        self.http_status = error["httpStatus"]  # type: ignore[misc]
 
 
 class NoOcean(OceanError):
-    """Whatever answers under the address does not speak as Ocean does."""
+    """What responds at the address is not an Ocean server."""
 
     code = "no_ocean"
     http_status = 502
 
 
 class NoStream(NoOcean):
-    """An answer that is no stream: of something else, or cut off in its headers."""
+    """The response is not an event stream: it is something else, or was cut off in its headers."""

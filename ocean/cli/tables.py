@@ -1,6 +1,7 @@
-"""Records as people read them: tables and short lines. Pure: the moment is an argument."""
+"""Records as text: tables and lines. Pure: the current time is an argument."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +40,7 @@ STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 
 
 def span(ms: int) -> str:
-    """One unit is enough to know: 3d, 5h, 12m, 8s."""
+    """Format a duration in its largest unit: 3d, 5h, 12m, 8s."""
     for size, unit in STEPS:
         if ms >= size:
             return f"{ms // size}{unit}"
@@ -47,6 +48,7 @@ def span(ms: int) -> str:
 
 
 def moment(at: int | None) -> str:
+    """Format a time in UTC; "-" for None."""
     if at is None:
         return "-"
     if at >= END_OF_CALENDAR:
@@ -60,22 +62,26 @@ def moment(at: int | None) -> str:
 
 
 def due(at: int | None, now: int) -> str:
+    """Format how long it is until a time: "in 5m", "now", or "-" for None."""
     if at is None:
         return "-"
     return f"in {span(at - now)}" if at > now else "now"
 
 
 def value(body: Any) -> str:
+    """Format a JSON value in one line, cut after 200 characters."""
     text = json.dumps(body, ensure_ascii=False, default=str)
     return printable(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…")
 
 
 def status(run: RunInfo) -> Text:
-    said = f"{run.status} (paused)" if run.paused else str(run.status)
-    return Text(said, STYLES[run.status])
+    """Format the status of a run, with its colour."""
+    text = f"{run.status} (paused)" if run.paused else str(run.status)
+    return Text(text, STYLES[run.status])
 
 
 def runs_table(runs: Sequence[RunInfo], now: int) -> Table:
+    """Return the table of `ocean ps`."""
     made = table("RUN", "CLOG", "SESSION", "STATUS", "TICK", "AGE", "DUE", folds=("RUN", "CLOG", "SESSION"))
     for run in runs:
         age, due_in = span(now - run.created_at), due(run.due_at, now)
@@ -84,6 +90,7 @@ def runs_table(runs: Sequence[RunInfo], now: int) -> Table:
 
 
 def run_table(run: RunInfo, now: int) -> Table:
+    """Return one run, a field a line. Empty fields are left out."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
@@ -109,13 +116,14 @@ def run_table(run: RunInfo, now: int) -> Table:
         "output": value(run.output) if run.status is RunStatus.DONE else None,
         "error": value(run.error) if run.error else None,
     }
-    for name, said in shown.items():
-        if said is not None:
-            made.add_row(name, said if isinstance(said, Text) else cell(said))
+    for name, text in shown.items():
+        if text is not None:
+            made.add_row(name, text if isinstance(text, Text) else cell(text))
     return made
 
 
 def ticks_table(ticks: Iterable[TickInfo]) -> Table:
+    """Return the ticks of a run."""
     made = table("TICK", "REASON", "OUTCOME", "CALLS", "COMMITTED", "BY", folds=("BY",))
     for tick in ticks:
         committed = moment(tick.committed_at)
@@ -126,6 +134,7 @@ def ticks_table(ticks: Iterable[TickInfo]) -> Table:
 
 
 def inputs_table(inputs: Iterable[Input]) -> Table:
+    """Return the inbox of a run, delivered inputs included."""
     made = table("NO", "KIND", "TICK", "BODY", folds=("BODY",))
     for each in inputs:
         kind = f"{each.kind} {each.timer or each.signal_id or ''}".strip()
@@ -135,6 +144,7 @@ def inputs_table(inputs: Iterable[Input]) -> Table:
 
 
 def event_line(event: Event, *, with_run: bool) -> Text:
+    """Return an event as one line."""
     line = Text(f"{event.seq:>6}  {moment(event.ts)}  ", "dim")
     if with_run:
         line.append(f"{printable(event.run_id or '-')}  ", "cyan")
@@ -147,6 +157,7 @@ def event_line(event: Event, *, with_run: bool) -> Text:
 
 
 def api_keys_table(keys: Iterable[ApiKey], now: int) -> Table:
+    """Return the table of `ocean keys list`."""
     made = table(
         "KEY", "ACTOR", "SCOPES", "ROLES", "SESSIONS", "CREATED", "STATE", folds=("ACTOR", "ROLES", "SESSIONS")
     )
@@ -168,13 +179,14 @@ def _key_state(key: ApiKey, now: int) -> Text:
     if key.revoked_at is not None:
         return Text("revoked", "dim")
     if key.expires_at is None:
-        return Text("good", "green")
-    return Text("expired", "dim") if key.expires_at <= now else Text(f"good for {span(key.expires_at - now)}", "green")
+        return Text("valid", "green")
+    return Text("expired", "dim") if key.expires_at <= now else Text(f"valid for {span(key.expires_at - now)}", "green")
 
 
 def holds_lines(explained: Explanation, now: int) -> list[Text]:
+    """Return why a run is not claimed, a reason a line; or that it can be claimed now."""
     if explained.is_claimable:
-        return [Text("It is due: the next advance here takes it.", "green")]
+        return [Text("The run is due: the next advance here claims it.", "green")]
     lines = []
     for hold in explained.holds:
         when = "" if hold.until is None else f" ({due(hold.until, now)})"
@@ -183,10 +195,9 @@ def holds_lines(explained: Explanation, now: int) -> list[Text]:
 
 
 def advance_lines(result: AdvanceResult, now: int) -> list[Text]:
-    told: dict[str, int] = {}
-    for outcome in result.outcomes:
-        told[outcome.outcome] = told.get(outcome.outcome, 0) + 1
-    each = ", ".join(f"{count} {name}" for name, count in sorted(told.items()))
+    """Return what `ocean advance` did, and what is due next."""
+    outcomes = Counter(outcome.outcome for outcome in result.outcomes)
+    each = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
     lines = [Text(f"{counted(result.advanced, 'tick')}{f': {each}' if each else ''}")]
     if result.due_now:
         lines.append(Text(f"{result.due_now} due now, the oldest for {span(result.oldest_due_age_ms)}", "yellow"))
@@ -195,39 +206,44 @@ def advance_lines(result: AdvanceResult, now: int) -> list[Text]:
     else:
         lines.append(Text("nothing is due"))
     if result.unclaimable:
-        lines.append(Text(f"{result.unclaimable} due of clogs that are not loaded here; see ocean doctor", "yellow"))
+        lines.append(Text(f"{result.unclaimable} due, but their clogs are not loaded here; see ocean doctor", "yellow"))
     return lines
 
 
 def dry_run_lines(shown: DryRun) -> list[Text]:
-    """The next tick as it would be committed, one fact a line."""
+    """Return the next tick as it would be committed, an effect a line."""
     if shown.holds:
         held = [Text(f"  {hold.code}: {printable(hold.message)}") for hold in shown.holds]
-        return [Text("It would not be claimed now."), *held]
+        return [Text("The run would not be claimed now:"), *held]
     if shown.end is not None:
-        return [Text(f"It would be ended: {shown.end}.")]
-    lines = [Text(f"tick {shown.tick}, call {shown.call}, because of {shown.reason}; nothing is committed", "bold")]
-    facts: list[tuple[str, str]] = [("input", value(each.body)) for each in shown.inputs]
-    facts += [("event", f"{event.type}  {value(event.payload)}") for event in shown.events]
+        return [Text(f"The run would be ended: {shown.end}.")]
+    lines = [Text(f"tick {shown.tick}, call {shown.call}, reason {shown.reason}; nothing is committed", "bold")]
+    effects: list[tuple[str, str]] = [("input", value(each.body)) for each in shown.inputs]
+    effects += [("event", f"{event.type}  {value(event.payload)}") for event in shown.events]
     for row in shown.rows:
         after = "removed" if row.is_cleared else value(row.after)
-        facts.append(("row", f"{row.scope} of {row.clog_id}: {'new' if row.is_new else value(row.before)} -> {after}"))
-    facts += [("signal", f"to {signal.run_id}  {value(signal.input)}") for signal in shown.signals]
-    facts += [("run", f"{run.clog_id} {run.run_id}  {value(run.input)}") for run in shown.runs]
-    facts += [("timer", f"{t.name} {'cancelled' if t.at is None else moment(t.at)}") for t in shown.timers]
-    facts += [("take", f"{take.n} of {take.key}") for take in shown.takes]
+        effects.append(
+            ("row", f"{row.scope} of {row.clog_id}: {'new' if row.is_new else value(row.before)} -> {after}")
+        )
+    effects += [("signal", f"to {signal.run_id}  {value(signal.input)}") for signal in shown.signals]
+    effects += [("run", f"{run.clog_id} {run.run_id}  {value(run.input)}") for run in shown.runs]
+    effects += [("timer", f"{t.name} {'cancelled' if t.at is None else moment(t.at)}") for t in shown.timers]
+    effects += [("take", f"{take.n} of {take.key}") for take in shown.takes]
     if shown.attributes:
-        facts.append(("attributes", value(dict(shown.attributes))))
-    facts += [("delete", f"run {run_id}") for run_id in shown.deleted_runs]
+        effects.append(("attributes", value(dict(shown.attributes))))
+    effects += [("delete", f"run {run_id}") for run_id in shown.deleted_runs]
     if shown.stopped_at is not None:
         stop = shown.stopped_at
-        facts.append(("stopped", f"at {stop.kind} {stop.name!r} of {stop.clog_id}, which would act outside"))
+        effects.append(
+            ("stopped", f"at {stop.kind} {stop.name!r} of {stop.clog_id}, which would have an effect outside")
+        )
     if shown.outcome is not None:
-        facts.append(("outcome", printable(repr(shown.outcome))))
-    return lines + [Text.assemble((f"  {name:<10} ", "dim"), printable(said)) for name, said in facts]
+        effects.append(("outcome", printable(repr(shown.outcome))))
+    return lines + [Text.assemble((f"  {name:<10} ", "dim"), printable(text)) for name, text in effects]
 
 
 def clogs_table(clogs: Iterable[ClogRecord], here: set[str]) -> Table:
+    """Return the registered clogs; `here` are the ids of those that are loaded."""
     made = table("CLOG", "VERSION", "LOADED", "KIND", "STATE", folds=("CLOG",))
     for clog in clogs:
         kind = "external" if clog.external else "calls" if clog.has_handler else "methods"
@@ -237,6 +253,7 @@ def clogs_table(clogs: Iterable[ClogRecord], here: set[str]) -> Table:
 
 
 def keys_table(keys: Iterable[KeyInfo]) -> Table:
+    """Return concurrency keys with their limits and use."""
     made = table("KEY", "LIMIT", "IN USE", "PARKED", folds=("KEY",))
     for key in keys:
         made.add_row(cell(key.key), str(key.limit), str(key.in_use), str(key.parked))
@@ -244,9 +261,11 @@ def keys_table(keys: Iterable[KeyInfo]) -> Table:
 
 
 def bulk_line(verb: str, result: BulkProgress, more: bool = False) -> str:
+    """Return how many runs a verb was applied to; `verb` is in the past tense."""
     refused = "".join(f", {count} refused ({code})" for code, count in sorted(result.errors.items()))
     return f"{verb} {counted(result.done, 'run')}{refused}{'; there are more' if more else ''}"
 
 
 def counted(count: int, noun: str) -> str:
+    """Return "1 run" or "2 runs"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,1 +1,1 @@
-"""What a clog is: its handlers, its routes, its webhooks."""
+"""A clog: `clog` has its handlers and methods, `routes` its HTTP routes and commands, `webhooks` signed deliveries."""

@@ -1,4 +1,4 @@
-"""A clog: an id, a handler for its runs' ticks, and methods that others may call."""
+"""`Clog`: an id, a handler for the ticks of its runs, and methods; and the registry of an instance's clogs."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from importlib import import_module
@@ -10,8 +10,7 @@ from ocean.clog.routes import Errors, Mounts
 from ocean.clog.webhooks import Webhook
 from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, checked_names
 from ocean.state.effects import Scope
-from ocean.state.errors import InvalidValue, UnknownClog, UnknownMethod, UnknownWebhook
-from ocean.state.names import near_name
+from ocean.state.errors import InvalidValue, UnknownClog, UnknownMethod, UnknownWebhook, near_name
 from ocean.state.outcomes import Outcome
 from ocean.state.records import GenericVerb
 from ocean.state.values import checked_id, decode, shown
@@ -32,14 +31,16 @@ DEFAULT_TICK_MS = 300_000
 
 
 class Clog(Mounts):
-    """`tools` lists what the clog may use; by default every tool that stays inside the database. `toolbox` has tools of
-    an author's that it may use besides, or the names of such that `Ocean.open` is given.
+    """The code of a kind of run.
 
-    `inputs="all"` hands a tick everything that is due instead of one input. `lock_ms` and `tick_ms` override the
-    instance's lock time and the time limit of one call. The state models make the rows of a scope typed. The runs of an
-    `external` clog are not called here: workers outside lease them with `claim_work`. `generic` is what the generic
-    routes and commands may do with its runs: by default everything, or nothing if the clog has routes of its own.
-    `errors` words what its routes and webhooks refuse.
+    `tools` lists the tools that the clog may use; by default all that stay inside the database. `toolbox` has tools of
+    authors that it may use in addition, or the names of tools that `Ocean.open` gets.
+
+    `inputs="all"` gives a tick all inputs that are due instead of one. `lock_ms` and `tick_ms` override the lock time
+    of the instance and the time limit of one call. The state models type the rows of a scope. The runs of an
+    `external` clog are not called here: external workers lease them with `claim_work`. `generic` is what the generic
+    routes and commands may do with its runs: by default everything, or nothing if the clog has its own routes.
+    `errors` formats the errors of its routes and webhooks.
     """
 
     def __init__(
@@ -83,84 +84,84 @@ class Clog(Mounts):
         self.handler: Handler | None = None
         self.end_handler: Handler | None = None
         self.methods: dict[str, Method] = {}
-        self.teller: Callable[[Any], str | None] | None = None
+        self.explainer: Callable[[Any], str | None] | None = None
 
     @property
     def has_on_end(self) -> bool:
-        """A clog without `on_advance` is never claimed, so its runs end without a last tick."""
+        """Whether a run that the kernel ends gets a last tick. A clog without `on_advance` is never claimed."""
         return self.end_handler is not None and self.handler is not None
 
     def on_advance(self, handler: H) -> H:
-        """Register the handler that moves this clog's runs, one tick a call."""
+        """Register the handler of this clog's ticks."""
         if self.handler is not None:
-            raise InvalidValue(f"clog {self.clog_id!r} has an on_advance handler already")
+            raise InvalidValue(f"clog {self.clog_id!r} must have one on_advance handler, it has one already")
         self._refuse_if_external("on_advance")
         self.handler = handler
         return handler
 
     def on_end(self, handler: H) -> H:
-        """Register the last tick of a run that the kernel ends: cancelled, past its deadline, out of attempts."""
+        """Register the handler of the last tick of a run that is cancelled, past its deadline, or out of attempts."""
         if self.end_handler is not None:
-            raise InvalidValue(f"clog {self.clog_id!r} has an on_end handler already")
+            raise InvalidValue(f"clog {self.clog_id!r} must have one on_end handler, it has one already")
         self._refuse_if_external("on_end")
         self.end_handler = handler
         return handler
 
     def flow(self, function: F) -> F:
-        """Register an async function whose named operations are remembered, as what moves this clog's runs.
+        """Register an async function whose named operations are stored, as the handler of this clog's runs.
 
-        It is both handlers, `on_advance` and `on_end`; the run row is its journal, and a tick is given all that is due.
+        It is both handlers, `on_advance` and `on_end`; the run row is its journal, and a tick gets all due inputs.
         """
-        # Flows are made of what the kernel has, which knows nothing of them.
-        import_module("ocean.flows.register").register_flow(self, function)
+        # Imported late: flows use the kernel, and the kernel does not import flows.
+        import_module("ocean.flows.handlers").register_flow(self, function)
         return function
 
-    def explains(self, teller: H) -> H:
-        """Register a pure function from the run row to what the run waits for: `explain` says it too."""
-        if self.teller is not None:
-            raise InvalidValue(f"clog {self.clog_id!r} says already what its runs wait for")
-        self.teller = teller
-        return teller
+    def explains(self, explainer: H) -> H:
+        """Register a pure function from the run row to a text: what the run waits for. `explain` shows it."""
+        if self.explainer is not None:
+            raise InvalidValue(f"clog {self.clog_id!r} must have one explains function, it has one already")
+        self.explainer = explainer
+        return explainer
 
-    def tells_of(self, row: str | None) -> str | None:
-        """What a run waits for, by its row. A function that cannot say it must not be what keeps `explain` silent."""
-        if self.teller is None or row is None:
+    def explain_row(self, row: str | None) -> str | None:
+        """Return what a run waits for, by its row. If the function fails, return its error: `explain` must work."""
+        if self.explainer is None or row is None:
             return None
         try:
-            return self.teller(self.typed("run", decode(row)))
+            return self.explainer(self.typed("run", decode(row)))
         except Exception as error:
-            return f"its clog could not say what it waits for ({type(error).__name__}: {error})"
+            return f"its clog could not explain what it waits for ({type(error).__name__}: {error})"
 
     def _refuse_if_external(self, what: str) -> None:
         if self.external:
             raise InvalidValue(
-                f"clog {self.clog_id!r} is external: workers do its ticks, it can have no {what} handler"
+                f"clog {self.clog_id!r} must not have an {what} handler: it is external, workers do its ticks"
             )
 
     def method(self, method: H) -> H:
         """Register a method under its function's name, for `call_clog` and `tick.call`."""
         name = method.__name__
         if name in self.methods:
-            raise InvalidValue(f"clog {self.clog_id!r} has a method {name!r} already")
+            raise InvalidValue(f"methods of clog {self.clog_id!r} must have unique names, got {name!r} twice")
         self.methods[name] = method
         return method
 
     def find_method(self, name: str) -> Method:
-        """The method, or a refusal that names the nearest."""
+        """Return the method, or raise an error that names the nearest one."""
         if name not in self.methods:
             hint = near_name(name, self.methods)
             raise UnknownMethod(f"clog {self.clog_id!r} has no method {name!r}; {hint}", method=name)
         return self.methods[name]
 
     def find_webhook(self, name: str) -> Webhook:
-        """The webhook, or a refusal that names the nearest."""
+        """Return the webhook, or raise an error that names the nearest one."""
         if name not in self.webhooks:
             hint = near_name(name, self.webhooks)
             raise UnknownWebhook(f"clog {self.clog_id!r} has no webhook {name!r}; {hint}", webhook=name)
         return self.webhooks[name]
 
     def typed(self, scope: Scope, value: Any) -> Any:
-        """A row's value as the clog means it: checked against the model it named for this scope, if any."""
+        """Return a row's value as the clog's model for this scope, if it has one."""
         model = self.models[scope]
         if model is None or value is None or isinstance(value, model):
             return value
@@ -169,13 +170,13 @@ class Clog(Mounts):
         except ValidationError as error:
             count = error.error_count()
             raise InvalidValue(
-                f"the {scope} row of clog {self.clog_id!r} does not fit {model.__name__}: {count} errors, "
+                f"the {scope} row of clog {self.clog_id!r} must be a {model.__name__}: {count} errors, "
                 f"first at {'.'.join(map(str, error.errors()[0]['loc']))}"
             ) from error
 
 
 class Registry:
-    """The clogs one instance has, and the tools."""
+    """The clogs and tools of one instance."""
 
     def __init__(
         self,
@@ -186,15 +187,15 @@ class Registry:
     ) -> None:
         self._clogs: dict[str, Clog] = {}
         if isinstance(clogs, Clog) or not isinstance(clogs, Iterable):
-            raise InvalidValue(f"clogs are a list of Clog, got {shown(clogs)}")
+            raise InvalidValue(f"clogs must be a list of Clog, got {shown(clogs)}")
         for clog in clogs:
             if not isinstance(clog, Clog):
-                raise InvalidValue(f"each of clogs is a Clog, got {shown(clog)}")
+                raise InvalidValue(f"each of clogs must be a Clog, got {shown(clog)}")
             if clog.clog_id in self._clogs:
-                raise InvalidValue(f"two clogs are called {clog.clog_id!r}; ids are unique within an instance")
+                raise InvalidValue(f"clog ids must be unique within an instance, got {clog.clog_id!r} twice")
             self._clogs[clog.clog_id] = clog
-        brought = [tool for clog in self._clogs.values() for tool in clog.own_tools]
-        self.toolset = Toolset([*flattened(tools, "tools"), *brought], deny_tools, credentials)
+        own = [tool for clog in self._clogs.values() for tool in clog.own_tools]
+        self.toolset = Toolset([*flattened(tools, "tools"), *own], deny_tools, credentials)
         for clog in self._clogs.values():
             self.toolset.check_names(clog)
 

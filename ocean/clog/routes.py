@@ -1,4 +1,4 @@
-"""What a clog mounts on a server: routes of its own, with its contract's paths, shapes and refusals."""
+"""A clog's own HTTP routes, webhooks and commands, with its own paths, formats and errors."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound=Callable[..., Any])
 RouteMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 RouteAccess = KeyScope | Literal["open"] | Callable[["Incoming"], Any]
-"""What a key must allow; `open` needs none; a function says by the contract's own rules what the sender may do."""
+"""The scope that a key must have; `open` needs no key; a function authenticates the sender by the clog's own rules."""
 CHECKED = "checked"
 MOST_ROUTE_BYTES = 64 * 1024 * 1024
 JSON = "application/json"
 PARAMETER = re.compile(r"{([A-Za-z_][A-Za-z0-9_]*)(:path)?}")
 SEGMENT = re.compile(r"[A-Za-z0-9._~:@!$&'()*+,;={}-]+")
-NOBODY = Access(frozenset(), sessions=frozenset())
-"""Of a request to an open route: nothing is known of its sender."""
+ANONYMOUS = Access(frozenset(), sessions=frozenset())
+"""The access of a request to an open route: nothing is known about its sender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a route answers: JSON, or bytes with their Content-Type among the headers."""
+    """The response of a route: JSON, or bytes with their Content-Type among the headers."""
 
     content: Any = None
     status: int = 200
@@ -43,8 +43,8 @@ class Reply:
 class Incoming:
     """A request to a clog's route.
 
-    `body` and `query` are of the models that the route names. `pairs` is what came after the question mark, `raw` the
-    body's bytes; the names of `headers` are in small letters. To an `errors` function it may come half read.
+    `body` and `query` are instances of the route's models. `pairs` is the query string, `raw` the bytes of the body.
+    The names of `headers` are in lower case. For an `errors` function the request may be read only in part.
     """
 
     ocean: "Ocean"
@@ -54,7 +54,7 @@ class Incoming:
     headers: Mapping[str, str]
     request_id: str
     parse: Callable[[bytes], Any]
-    access: Access = NOBODY
+    access: Access = ANONYMOUS
     request_key: str | None = None
     raw: bytes = b""
     body: Any = None
@@ -62,15 +62,15 @@ class Incoming:
 
     @property
     def caller(self) -> Caller:
-        """For `call_clog`; its actor is for the other verbs."""
+        """The caller, for `call_clog`; other verbs take its actor."""
         return self.access.caller
 
     def json(self) -> Any:
-        """The body, parsed strictly: no name twice, no NaN."""
+        """Parse the body strictly: no name twice, no NaN."""
         return self.parse(self.raw)
 
     async def run(self, run_id: str) -> RunInfo:
-        """The run, if the request may see it. Another session's is not there."""
+        """Return the run if the request may see it; otherwise raise `RunNotFound`, as for a run that does not exist."""
         run = await self.ocean.get_run(run_id)
         if run is None or not self.access.sees(run.session_id):
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
@@ -79,7 +79,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """What a clog's command answers: a text for people, a value for `--json`. What is not ok is exit code 1."""
+    """The result of a clog's command: a text, and a value for `--json`. The exit code is 1 unless `ok`."""
 
     text: str
     value: Any = None
@@ -87,7 +87,7 @@ class CommandAnswer:
 
 
 Errors = Callable[[OceanError, Incoming], Any]
-"""A refusal as a contract words it: a `Reply`, or JSON that is answered with the refusal's own status."""
+"""Formats an error for a clog's routes: returns a `Reply`, or JSON that is sent with the error's own status."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ class Route:
 
 
 class Mounts:
-    """What a clog has besides its runs: routes, webhooks, commands, and what the generic routes may do."""
+    """The routes, webhooks and commands of a clog, and what the generic routes may do with its runs."""
 
     clog_id: str
 
@@ -132,7 +132,7 @@ class Mounts:
 
     @property
     def allows(self) -> frozenset[str]:
-        """What the generic routes and commands may do with its runs, besides reading and advancing them."""
+        """What the generic routes and commands may do with its runs, apart from reading and advancing them."""
         if self._generic is not None:
             return self._generic
         return frozenset() if self.routes else frozenset(GENERIC_VERBS)
@@ -155,20 +155,19 @@ class Mounts:
     ) -> Callable[[H], H]:
         """Register a route: `@clog.route("POST", "/orders/{order_id}/pay", access="signal")`.
 
-        `access` is the scope that a key must have, or `open`, or a function that knows senders by other means than
-        Ocean's keys and answers their `Access`; a server with a route that says none of these does not start.
-        `session` is the path's parameter that is a session, or `checked` if the handler looks at `incoming.access` by
-        itself; a route that says neither is closed to keys for some sessions. `keyed` routes take an Idempotency-Key
-        and hand it to a verb as its `request_key`; with `own`, a repeat during the work is the handler's to answer.
-        `check` looks at a request whose sender is known, before its body is read. `errors` words every refusal; by
-        default the clog's does.
+        `access` is the scope that a key must have, or `open`, or a function that authenticates senders without Ocean's
+        keys and returns their `Access`; a server with a route without `access` does not start. `session` is the path
+        parameter that is a session, or `checked` if the handler checks `incoming.access` itself; without it, the route
+        is closed to keys for some sessions. `keyed` routes take an Idempotency-Key and pass it to a verb as its
+        `request_key`; with `own`, the handler itself responds to a repeat during the work. `check` is called with an
+        authenticated request before its body is read. `errors` formats every error; by default the clog's does.
         """
 
         def register(handler: H) -> H:
-            said = errors or self._errors
+            formats = errors or self._errors
             made = Route(
                 self.clog_id, method, path, access, handler, summary, body, query, session, keyed, check,
-                most_bytes, content_type, said,
+                most_bytes, content_type, formats,
             )  # fmt: skip
             self.routes.append(_checked(made))
             return handler
@@ -187,28 +186,28 @@ class Mounts:
     ) -> Callable[[H], H]:
         """Register the handler of signed deliveries to `POST /hooks/{clog_id}/{name}`.
 
-        It is called with a tick and a `Delivery` as a method is: what it does is one commit, and so is the delivery's
-        id. `secrets` name environment variables, as `env:PAID_SECRET`, with one secret or several with spaces between.
-        `session` is where it is called, or a function that reads it from the delivery; by default no session. A
-        delivery that comes again gets the first answer; `replays="refuse"` refuses it instead.
+        It is called with a tick and a `Delivery`, like a method: its effects and the delivery's id are one commit.
+        `secrets` name environment variables, as `env:PAID_SECRET`, with one secret or several separated by spaces.
+        `session` is the session of the call, or a function that reads it from the delivery; by default none. A
+        repeated delivery gets the first answer; `replays="refuse"` refuses it instead.
         """
 
         def register(handler: H) -> H:
             if name in self.webhooks:
-                raise InvalidValue(f"clog {self.clog_id!r} has a webhook {name!r} already")
-            said = errors or self._errors
-            hook = new_webhook(self.clog_id, name, handler, secrets, session, most_bytes, replays, said)
+                raise InvalidValue(f"webhooks of clog {self.clog_id!r} must have unique names, got {name!r} twice")
+            formats = errors or self._errors
+            hook = new_webhook(self.clog_id, name, handler, secrets, session, most_bytes, replays, formats)
             self.webhooks[name] = hook
             return handler
 
         return register
 
     def command(self, command: H) -> H:
-        """Register a command under its function's name: `ocean CLOG_ID NAME`. It gets the Ocean, and answers a
+        """Register a command under its function's name: `ocean CLOG_ID NAME`. It gets the Ocean and returns a
         `CommandAnswer`."""
         name = command.__name__
         if name in self.commands:
-            raise InvalidValue(f"clog {self.clog_id!r} has a command {name!r} already")
+            raise InvalidValue(f"commands of clog {self.clog_id!r} must have unique names, got {name!r} twice")
         self.commands[name] = command
         return command
 
@@ -220,48 +219,54 @@ def _checked(route: Route) -> Route:
     if route.keyed != "own":
         checked_flag(route.keyed, f"keyed of {route.name}")
     if route.check is not None and not callable(route.check):
-        raise InvalidValue(f"check of {route.name} is a function of an Incoming, got {shown(route.check)}")
+        raise InvalidValue(f"check of {route.name} must be a function of an Incoming, got {shown(route.check)}")
     checked_count(route.most_bytes, f"most_bytes of {route.name}", least=0, most=MOST_ROUTE_BYTES)
     segments = route.path.split("/")[1:] if isinstance(route.path, str) and route.path.startswith("/") else [""]
     for segment in segments:
         plain = PARAMETER.sub("", segment)
         if not SEGMENT.fullmatch(segment) or segment in (".", "..") or "{" in plain or "}" in plain:
-            raise InvalidValue(f"{route.name}: a path is like /orders/{{order_id}}/pay, got {shown(route.path)}")
+            raise InvalidValue(f"{route.name}: the path must be like /orders/{{order_id}}/pay, got {shown(route.path)}")
     if "{" in segments[0]:
-        raise InvalidValue(f"{route.name}: a path begins with a word; one that begins with a parameter would be any")
+        raise InvalidValue(
+            f"{route.name}: the path must begin with a word; one that begins with a parameter would match any"
+        )
     if any(len(PARAMETER.findall(segment)) > 1 for segment in segments) or route.path.count(":path}") > 1:
-        # Matching would also try them all, in a time that a stranger chooses.
-        raise InvalidValue(f"{route.name}: two parameters in a part, or two of :path, can be read in several ways")
+        # Matching would also try all of them, and a client could make that arbitrarily slow.
+        raise InvalidValue(
+            f"{route.name}: a path must not have two parameters in a part, or two of :path: they would be ambiguous"
+        )
     names = route.parameters
     if len({*names}) < len(names):
-        raise InvalidValue(f"{route.name}: each parameter of a path has a name of its own")
+        raise InvalidValue(f"{route.name}: the parameters of a path must have different names")
     if route.session not in (None, CHECKED, *names):
-        raise InvalidValue(f"{route.name}: session is one of {names}, or {CHECKED!r}, got {shown(route.session)}")
+        raise InvalidValue(f"{route.name}: session must be one of {names}, or {CHECKED!r}, got {shown(route.session)}")
     if route.access == "open" and route.session not in (None, CHECKED):
-        raise InvalidValue(f"{route.name}: nobody's sessions are known on an open route, so session checks nothing")
+        raise InvalidValue(
+            f"{route.name}: session must be left out on an open route: the sender's sessions are not known"
+        )
     for model in (route.body, route.query):
         if model is not None and not (isinstance(model, type) and issubclass(model, BaseModel)):
-            raise InvalidValue(f"{route.name}: body and query are pydantic models, got {shown(model)}")
+            raise InvalidValue(f"{route.name}: body and query must be pydantic models, got {shown(model)}")
     return route
 
 
 def routes_of(clogs: Iterable[Mounts], own: Iterable[str]) -> list[Route]:
-    """The routes to mount, the most particular first. `own` are Ocean's paths, which no clog can hide."""
+    """Return the routes to mount, the most specific first. `own` are Ocean's paths, which no clog may hide."""
     kept = {path.split("/")[1] for path in own}
     found: dict[tuple[str, str], Route] = {}
     for route in (route for clog in clogs for route in clog.routes):
         if route.access is None:
-            raise InvalidValue(f"{route.name} has no access policy: say access= one of {[*KEY_SCOPES]}, 'open', …")
+            raise InvalidValue(f"{route.name} must have an access policy: access= one of {[*KEY_SCOPES]}, 'open', …")
         if route.path.split("/")[1] in kept:
-            raise InvalidValue(f"{route.name} is where Ocean's own routes are; choose another than {sorted(kept)}")
+            raise InvalidValue(f"{route.name} must not begin with a path of Ocean's own routes: {sorted(kept)}")
         first = found.setdefault((route.method, PARAMETER.sub(r"{\2}", route.path)), route)
         if first is not route:
-            raise InvalidValue(f"{route.name} is at the same place as {first.name}")
-    return sorted(found.values(), key=_particular)
+            raise InvalidValue(f"{route.name} must not have the same path as {first.name}")
+    return sorted(found.values(), key=_specificity)
 
 
-def _particular(route: Route) -> list[int]:
-    """Words before parts of words before parameters: `/jobs/{id}:cancel` is asked before `/jobs/{id}`."""
+def _specificity(route: Route) -> list[int]:
+    """Words before parts of words before parameters: `/jobs/{id}:cancel` is matched before `/jobs/{id}`."""
     return [_looseness(segment) for segment in route.path.split("/")]
 
 

@@ -1,7 +1,7 @@
-"""Signed deliveries, as Standard Webhooks has them: who sent it, when, and that it is no other's.
+"""Signed deliveries, by the Standard Webhooks specification: their format, and the check of the signature.
 
-The signature is an HMAC-SHA-256 of `id.timestamp.body` by a secret that both sides know. Nothing of the body is looked
-at before it holds, and a header that is malformed is refused whole: there is no older way to fall back to.
+The signature is an HMAC-SHA-256 of `id.timestamp.body` with a shared secret. The body is not parsed before the
+signature has been verified. A malformed header is refused; there is no older scheme to fall back to.
 """
 
 import base64
@@ -24,18 +24,18 @@ FEWEST_BYTES, MOST_BYTES = 24, 64
 TOLERANCE_MS = 300_000
 NAME = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 ID = re.compile(r"[!-\-/-~]{1,256}")
-"""Without a full stop: with one in it, an id and a time could be read in two ways."""
+"""Without a full stop: with one, an id and a timestamp would be ambiguous."""
 TIMESTAMP = re.compile(r"[0-9]{1,12}", re.ASCII)
 VARIABLE = re.compile(rf"{ENVIRONMENT}[A-Za-z_][A-Za-z0-9_]*")
 
 Replays = Literal["answer", "refuse"]
 SessionOf = str | Callable[["Delivery"], str]
-"""A session, or how it is read from a delivery."""
+"""A session, or a function that reads it from a delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a sender has signed: `id` is the same whenever it comes again, `sent_at` is of this attempt."""
+    """A signed delivery: `id` is the same in every attempt of the sender, `sent_at` is the time of this attempt."""
 
     id: str
     body: Any
@@ -44,7 +44,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a webhook's handler answered; if `replayed`, to the first of these deliveries."""
+    """The answer of a webhook's handler; if `replayed`, to the first delivery with this id."""
 
     answer: Any
     replayed: bool
@@ -52,7 +52,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Webhook:
-    """`variables` are the environment's, and hold the secrets."""
+    """A registered webhook. `variables` are the environment variables with its secrets."""
 
     clog_id: str
     name: str
@@ -76,11 +76,11 @@ def new_webhook(
 ) -> Webhook:
     what = f"webhook {shown(name)} of clog {clog_id!r}"
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidValue(f"{what}: a name is up to 64 of A-Z a-z 0-9 . _ ~ -")
+        raise InvalidValue(f"{what}: the name must be up to 64 of A-Z a-z 0-9 . _ ~ -")
     named = [secrets] if isinstance(secrets, str) else [*secrets]
     if not named or not all(isinstance(each, str) and VARIABLE.fullmatch(each) for each in named):
-        # What was given may be a secret: it is not shown.
-        raise InvalidValue(f"{what}: secrets name environment variables, as 'env:PAID_SECRET'")
+        # The argument may be a secret, so it is not shown.
+        raise InvalidValue(f"{what}: secrets must name environment variables, as 'env:PAID_SECRET'")
     variables = tuple(each.removeprefix(ENVIRONMENT) for each in named)
     if session is not None and not callable(session):
         checked_id(session, f"session of {what}")
@@ -90,19 +90,19 @@ def new_webhook(
 
 
 def secrets_of(hook: Webhook, environ: Mapping[str, str]) -> tuple[bytes, ...]:
-    """Every secret that is good now; a variable may hold several while one is replaced by the next."""
+    """Return all valid secrets; a variable may have several while one replaces another."""
     found: list[bytes] = []
     for variable in hook.variables:
         texts = environ.get(variable, "").split()
         if not texts:
             what = f"webhook {hook.name!r} of clog {hook.clog_id!r}"
-            raise InvalidValue(f"the environment has no {variable}, where {what} has its secret")
+            raise InvalidValue(f"environment variable {variable} must be set: {what} has its secret there")
         found += [_secret(text, variable) for text in texts]
     return tuple(found)
 
 
 def _secret(text: str, what: str) -> bytes:
-    """The text itself is in no message."""
+    """Decode a secret. Its text is in no message."""
     encoded = text.removeprefix(SECRET)
     try:
         secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
@@ -110,14 +110,14 @@ def _secret(text: str, what: str) -> bytes:
         secret = b""
     if not text.startswith(SECRET) or not FEWEST_BYTES <= len(secret) <= MOST_BYTES:
         raise InvalidValue(
-            f"{what} holds no webhook secret: {SECRET} and {FEWEST_BYTES} to {MOST_BYTES} bytes as base64"
+            f"{what} must be a webhook secret: {SECRET} and {FEWEST_BYTES} to {MOST_BYTES} bytes as base64"
         )
     return secret
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What the headers of a delivery say. Nothing of it is true until `check_signature` has held."""
+    """The headers of a delivery. They are unverified until `check_signature` has passed."""
 
     id: str
     timestamp: str
@@ -129,25 +129,25 @@ class Signed:
 
 
 def read_signed(ids: Collection[str], timestamps: Collection[str], signatures: Collection[str], now: int) -> Signed:
-    """Each header once and well formed, and the time within five minutes of ours, before or after."""
+    """Read the headers: each once and well formed, and the time within five minutes of ours, before or after."""
     id, timestamp, signature = (
         _one(WEBHOOK_ID, ids),
         _one(WEBHOOK_TIMESTAMP, timestamps),
         _one(WEBHOOK_SIGNATURE, signatures),
     )
     if not ID.fullmatch(id):
-        raise WebhookRefused(f"{WEBHOOK_ID} is up to 256 visible characters of ASCII, without a full stop")
+        raise WebhookRefused(f"{WEBHOOK_ID} must be up to 256 visible characters of ASCII, without a full stop")
     if not TIMESTAMP.fullmatch(timestamp):
-        raise WebhookRefused(f"{WEBHOOK_TIMESTAMP} is whole seconds since 1970 in digits")
+        raise WebhookRefused(f"{WEBHOOK_TIMESTAMP} must be whole seconds since 1970 in digits")
     signed = Signed(id, timestamp, tuple(_signatures(signature)))
     if abs(now - signed.sent_at) > TOLERANCE_MS:
-        raise WebhookRefused(f"{WEBHOOK_TIMESTAMP} is more than {TOLERANCE_MS // 1_000} s from the time here")
+        raise WebhookRefused(f"{WEBHOOK_TIMESTAMP} must be within {TOLERANCE_MS // 1_000} s of the server's time")
     return signed
 
 
 def _one(name: str, values: Collection[str]) -> str:
     if len(values) != 1:
-        raise WebhookRefused(f"a delivery has one {name} header, got {len(values)}")
+        raise WebhookRefused(f"a delivery must have one {name} header, got {len(values)}")
     return next(iter(values))
 
 
@@ -156,11 +156,11 @@ def _signatures(text: str) -> Iterable[bytes]:
     for part in text.split(" "):
         version, comma, encoded = part.partition(",")
         if not version or not comma:
-            raise WebhookRefused(f"{WEBHOOK_SIGNATURE} is v1,<base64>, several with spaces between")
+            raise WebhookRefused(f"{WEBHOOK_SIGNATURE} must be v1,<base64>, several separated by spaces")
         if version == "v1":
             found.append(_digest(encoded))
     if not found:
-        raise WebhookRefused(f"{WEBHOOK_SIGNATURE} has no v1 signature")
+        raise WebhookRefused(f"{WEBHOOK_SIGNATURE} must have a v1 signature")
     return found
 
 
@@ -170,23 +170,26 @@ def _digest(encoded: str) -> bytes:
     except (binascii.Error, ValueError):
         digest = b""
     if len(digest) != hashlib.sha256().digest_size:
-        raise WebhookRefused(f"a v1 signature in {WEBHOOK_SIGNATURE} is no HMAC-SHA-256 as base64")
+        raise WebhookRefused(f"a v1 signature in {WEBHOOK_SIGNATURE} must be an HMAC-SHA-256 as base64")
     return digest
 
 
 def check_signature(signed: Signed, body: bytes, secrets: Iterable[bytes]) -> None:
-    """Every secret and every signature is compared, whatever holds before: the time taken tells nothing."""
-    holds = False
+    """Raise `WebhookRefused` unless a secret made one of the signatures.
+
+    Every secret is compared with every signature, so that the time taken reveals nothing.
+    """
+    is_valid = False
     for secret in secrets:
         made = _signature(secret, signed.id, signed.timestamp, body)
         for signature in signed.signatures:
-            holds |= hmac.compare_digest(made, signature)
-    if not holds:
+            is_valid |= hmac.compare_digest(made, signature)
+    if not is_valid:
         raise unknown_sender()
 
 
 def unknown_sender() -> WebhookRefused:
-    """The same words whether there is such a webhook or not."""
+    """Return the error, which is the same whether there is such a webhook or not."""
     return WebhookRefused("there is no such webhook, or none of its secrets made this signature")
 
 
@@ -195,9 +198,9 @@ def _signature(secret: bytes, id: str, timestamp: str, body: bytes) -> bytes:
 
 
 def sign_webhook(secret: str, id: str, body: bytes, *, sent_at: int) -> dict[str, str]:
-    """The three headers of a delivery, for senders and for tests; `sent_at` is in milliseconds."""
+    """Return the three headers of a delivery, for senders and tests; `sent_at` is in milliseconds."""
     if not isinstance(id, str) or not ID.fullmatch(id):
-        raise InvalidValue(f"a {WEBHOOK_ID} is up to 256 visible characters of ASCII, without a full stop")
+        raise InvalidValue(f"a {WEBHOOK_ID} must be up to 256 visible characters of ASCII, without a full stop")
     timestamp = str(checked_time(sent_at, "sent_at") // 1_000)
     digest = _signature(_secret(secret, "the secret"), id, timestamp, body)
     signature = f"v1,{base64.b64encode(digest).decode()}"

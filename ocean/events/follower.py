@@ -1,7 +1,7 @@
-"""A follower: one feed's end of the tail, and what the tail keeps for it.
+"""A follower: one feed's end of the tail, and the events that the tail keeps for it.
 
-One that waits may have something that takes events at once, where they were read: with a thousand followers, to wake
-each of them costs more than what it then does.
+A waiting follower may have a function that takes events at once, in the tail's task: with a thousand followers, waking
+the task of each costs more than the work that it then does.
 """
 
 import asyncio
@@ -14,30 +14,30 @@ from ocean.state.filters import FeedFilter
 from ocean.state.records import Event
 
 TakeAtOnce = Callable[[Sequence[Event]], bool]
-"""Takes events that a follower waits for, without waiting itself, and answers True; or leaves them to the follower."""
+"""Takes events that a follower waits for, without blocking, and returns True; or returns False to leave them."""
 
 logger = logging.getLogger("ocean.events")
 
 
-class Place(Enum):
-    """Where a follower is, as the tail sees it."""
+class FollowerState(Enum):
+    """How a follower gets its events."""
 
     BEHIND = auto()
-    """Reads by pages, or should; nothing is kept for it."""
+    """It has to read pages; nothing is kept for it."""
     CATCHING_UP = auto()
-    """Reads by pages; what comes is kept."""
+    """It reads pages; new events are kept for it."""
     LEVEL = auto()
-    """Lives on what the tail hands to it."""
+    """It gets new events from the tail."""
 
 
 class Follower:
-    """One feed's end of the tail. `after`: all up to here was handed on, or is none of this feed's."""
+    """One feed's end of the tail. `after`: all events of this feed up to here have been delivered."""
 
-    # There may be many, and all of them are asked for each event.
+    # Slots, because there may be thousands, and each event visits all that it concerns.
     __slots__ = (
         "_kept",
         "_most",
-        "_place",
+        "_state",
         "_tail_is_ready",
         "_take_at_once",
         "_taker",
@@ -60,7 +60,7 @@ class Follower:
         self.after = after
         self.is_over = False
         self.error: Exception | None = None
-        self._place = Place.BEHIND
+        self._state = FollowerState.BEHIND
         self._most = most
         self._kept: deque[Event] = deque()
         self._tail_is_ready = tail_is_ready
@@ -70,25 +70,26 @@ class Follower:
 
     @property
     def is_behind(self) -> bool:
-        return self._place is Place.BEHIND
+        """Whether it has to read pages."""
+        return self._state is FollowerState.BEHIND
 
     async def catch_up(self) -> None:
-        """Have all kept that the tail reads from now on. Call it before looking at the database."""
+        """Keep everything that the tail reads from now on. Call it before reading the database."""
         await self._tail_is_ready()
         self._raise()
         self._kept.clear()
         self._woken.clear()
         self.is_over = False
-        self._place = Place.CATCHING_UP
+        self._state = FollowerState.CATCHING_UP
 
     def level(self, after: int) -> None:
-        """The database was read up to `after`. It may have taken too long, then there is more to read there."""
+        """Note that the database was read up to `after`. If that took too long, the follower stays behind."""
         self.after = after
-        if self._place is Place.CATCHING_UP:
-            self._place = Place.LEVEL
+        if self._state is FollowerState.CATCHING_UP:
+            self._state = FollowerState.LEVEL
 
     async def next(self) -> list[Event]:
-        """The feed's next events, all that there are by now. None at all: it is over, or this follower is behind."""
+        """Wait for events and return all that there are; none means that the feed has ended or has fallen behind."""
         while True:
             events = [event for event in self._kept if event.seq > self.after]
             self._kept.clear()
@@ -99,7 +100,7 @@ class Follower:
             if self.is_over or self.is_behind:
                 return []
             self._woken.clear()
-            # Only who waits here has passed on all that came before.
+            # Only here are all earlier events known to be delivered, so that the function may take the next ones.
             self._taker = self._take_at_once
             try:
                 await self._woken.wait()
@@ -107,22 +108,23 @@ class Follower:
                 self._taker = None
 
     async def wait(self) -> None:
-        """Until something has happened since `catch_up` that concerns this follower, whatever it is."""
+        """Wait until anything has happened since `catch_up` that concerns this follower."""
         await self._woken.wait()
 
     def wake(self) -> None:
+        """Wake the task that waits for this follower."""
         self._taker = None
         self._woken.set()
 
     def offer(self, events: Sequence[Event]) -> None:
-        """From the tail: what it has just read of this feed."""
+        """Take the events of this feed that the tail has just read."""
         if self._taker is not None and events[0].seq > self.after and _is_taken(self._taker, events):
             self.after = events[-1].seq
             return
         if self.is_behind:
             return
         before = events[0].seq - 1
-        self._pass(before)
+        self._skip_to(before)
         if len(self._kept) + len(events) > self._most:
             self.fall_behind(before)
             return
@@ -130,22 +132,25 @@ class Follower:
         self.wake()
 
     def fall_behind(self, position: int) -> None:
-        self._pass(position)
+        """Drop what was kept: the follower has to read pages."""
+        self._skip_to(position)
         self._kept.clear()
-        self._place = Place.BEHIND
+        self._state = FollowerState.BEHIND
         self.wake()
 
     def end(self) -> None:
+        """Mark the feed as over: its run has ended and all events were offered."""
         self.is_over = not self.is_behind
         self.wake()
 
     def fail(self, error: Exception) -> None:
+        """Make the waiting task raise this error."""
         self.error = error
         self.wake()
 
-    def _pass(self, position: int) -> None:
-        """Nothing was kept up to there, so nothing up to there was this feed's: retention may have it."""
-        if self._place is Place.LEVEL and not self._kept:
+    def _skip_to(self, position: int) -> None:
+        """Advance `after`: nothing was kept up to there, so this feed has no events there to lose to retention."""
+        if self._state is FollowerState.LEVEL and not self._kept:
             self.after = max(self.after, position)
 
     def _raise(self) -> None:
@@ -154,9 +159,9 @@ class Follower:
 
 
 def _is_taken(taker: TakeAtOnce, events: Sequence[Event]) -> bool:
-    """An error of one follower's is none of the others': it is left to meet it again by itself."""
+    """Return whether the function took the events. Its error must not reach the other followers, so it is logged."""
     try:
         return taker(events)
     except Exception:
-        logger.exception("events could not be taken at once")
+        logger.exception("a follower's events could not be taken at once")
         return False

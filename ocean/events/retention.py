@@ -1,9 +1,10 @@
-"""Retention: old events from the front, finished runs, answers of request keys, spent counters; in bounded batches."""
+"""Retention: delete the oldest events, ended runs, stored responses and unused counters, in bounded batches."""
 
 from collections.abc import Callable
 
 from ocean.kernel.arguments import checked_count
-from ocean.kernel.store import Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.clock import Clock
 from ocean.state.errors import InvalidValue
 from ocean.state.records import SweepResult
@@ -23,7 +24,7 @@ async def sweep(
     max_batches: int,
     on_progress: Callable[[SweepResult], object] | None = None,
 ) -> SweepResult:
-    """Each batch is a transaction of its own, so that a large sweep never holds writers up for long."""
+    """Delete what is older than given. Each batch is one transaction, so a large sweep does not block writers."""
     ages = (events_older_than_ms, runs_older_than_ms, requests_older_than_ms)
     for age in ages:
         if age is not None:
@@ -31,7 +32,7 @@ async def sweep(
     checked_count(batch, "batch", least=1, most=10_000)
     checked_count(max_batches, "max_batches", least=1)
     if on_progress is not None and not callable(on_progress):
-        raise InvalidValue(f"on_progress is a function of a SweepResult, got {shown(on_progress)}")
+        raise InvalidValue(f"on_progress must be a function that takes a SweepResult, got {shown(on_progress)}")
     now = clock.now()
     events, runs, requests = (None if age is None else now - age for age in ages)
     ask = SweepAsk(events, runs, requests, batch)

@@ -1,11 +1,11 @@
-"""The tail: one reader of the log's end for everybody here who follows it.
+"""The tail: one reader of the end of the log for all followers in this process.
 
-Each noticed commit is read once, and what is new is handed to the followers it concerns. A follower joins, reads the
-past by pages from the database, and goes on with what the tail has kept for it meanwhile: joining comes first, so
-nothing falls between. What the tail keeps for one follower is bounded. One that takes too slowly is left behind, holds
-nobody up, and reads by pages again; the database has everything.
+The tail reads each new commit once and passes its events to the followers that they concern. A follower joins, reads
+the past by pages from the database, and continues with the events that the tail has kept for it in the meantime. It
+joins first, so no event is lost between the two. The number of events kept for a follower is bounded: one that reads
+too slowly falls behind, does not delay the others, and reads pages again; the database has every event.
 
-The tail runs only while somebody follows.
+The tail runs only while there are followers.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from ocean.state.records import Event
 
 PAGE = 500
 KEPT = 1_000
-"""Events kept for a follower that does not take them."""
+"""The number of events that are kept for a follower that does not read them."""
 TRIES = 5
 FIRST_PAUSE_MS = 100
 LAST_EVENTS = frozenset({"run.done", "run.failed", "run.deleted"})
@@ -34,12 +34,14 @@ logger = logging.getLogger("ocean.events")
 
 
 class Tail:
+    """Reads the end of the log and passes new events to the followers."""
+
     def __init__(self, store: Store, clock: Clock, kept: int = KEPT) -> None:
         self._store = store
         self._clock = clock
         self._most_kept = kept
-        self._circles: dict[str | None, dict[FeedFilter, dict[Follower, None]]] = {}
-        """By the run that they follow, if it is one, and by what else they ask for: that is looked at once for all."""
+        self._groups: dict[str | None, dict[FeedFilter, dict[Follower, None]]] = {}
+        """The followers by run, or None, and by filter: a filter is evaluated once for all that share it."""
         self._ending: set[Follower] = set()
         self._position: int | None = None
         self._is_ready = asyncio.Event()
@@ -48,18 +50,21 @@ class Tail:
 
     @property
     def followers(self) -> int:
+        """The number of followers."""
         return len(self._all())
 
     @property
     def is_running(self) -> bool:
+        """Whether the reader's task is running."""
         return self._task is not None and not self._task.done()
 
     @contextmanager
     def joined(self, where: FeedFilter, after: int = 0, take_at_once: TakeAtOnce | None = None) -> Iterator[Follower]:
+        """Add a follower while the block runs; the first one starts the reader, the last one stops it."""
         if self._is_closed:
             raise _closed()
         follower = Follower(where, after, self._most_kept, self.ready, take_at_once)
-        self._circles.setdefault(where.run_id, {}).setdefault(where, {})[follower] = None
+        self._groups.setdefault(where.run_id, {}).setdefault(where, {})[follower] = None
         if not self.is_running:
             self._position = None
             self._is_ready = asyncio.Event()
@@ -70,10 +75,11 @@ class Tail:
             self._leave(follower)
 
     async def ready(self) -> None:
-        """Until the tail knows where it begins: a page that is read after this leaves no gap before the tail."""
+        """Wait until the tail has its start position. A page that is read afterwards leaves no gap before the tail."""
         await self._is_ready.wait()
 
     async def close(self) -> None:
+        """Stop the reader; followers raise `StoreUnusable`."""
         self._is_closed = True
         self._fail(_closed())
         task, self._task = self._task, None
@@ -83,21 +89,21 @@ class Tail:
                 await asyncio.wait([task])
 
     def _leave(self, follower: Follower) -> None:
-        circles = self._circles[follower.where.run_id]
-        del circles[follower.where][follower]
+        groups = self._groups[follower.where.run_id]
+        del groups[follower.where][follower]
         self._ending.discard(follower)
-        if not circles[follower.where]:
-            del circles[follower.where]
-        if not circles:
-            del self._circles[follower.where.run_id]
-        if not self._circles and self._task is not None:
+        if not groups[follower.where]:
+            del groups[follower.where]
+        if not groups:
+            del self._groups[follower.where.run_id]
+        if not self._groups and self._task is not None:
             self._task.cancel()
             self._task = None
 
     async def _run(self) -> None:
         failures = 0
         while True:
-            # Before the look: a commit that comes during it is looked at again.
+            # Taken before the read: a commit during the read then causes another read.
             seen = self._store.commits_seen()
             try:
                 await self._read()
@@ -108,11 +114,11 @@ class Tail:
                 if isinstance(error, StoreUnusable) or failures == TRIES:
                     self._fail(error)
                     return
-                logger.warning("cannot read the end of the log (%s), trying again: %s", type(error).__name__, error)
+                logger.warning("cannot read the end of the log (%s), retrying: %s", type(error).__name__, error)
                 await sleep(self._clock, FIRST_PAUSE_MS * 2**failures)
 
     async def _read(self) -> None:
-        """All that is new, in one query unless it is a lot."""
+        """Read all new events, in one query unless there is more than a page."""
         if self._position is None:
             _, self._position = await self._store.event_bounds()
             self._is_ready.set()
@@ -120,31 +126,31 @@ class Tail:
         while not is_level:
             events = await self._store.read_events(EVERYTHING, self._position, PAGE)
             if events and events[0].seq > self._position + 1:
-                await self._look_for_a_cut(self._position)
+                await self._check_retention(self._position)
             if events:
-                self._hand_out(events)
+                self._distribute(events)
                 self._position = events[-1].seq
             is_level = len(events) < PAGE
-        # Level with the database, so all of the commit that ended a run has been handed out.
+        # All events are read, so the whole commit that ended a run has been passed to its followers.
         for follower in self._ending:
             follower.end()
         self._ending.clear()
 
-    async def _look_for_a_cut(self, position: int) -> None:
-        """Retention may have been faster than this reader: then each follower finds out what it has lost."""
+    async def _check_retention(self, position: int) -> None:
+        """Let all followers read pages again if retention has removed events that were not read yet."""
         floor, _ = await self._store.event_bounds()
         if floor > position:
             for follower in self._all():
                 follower.fall_behind(position)
 
-    def _hand_out(self, events: list[Event]) -> None:
+    def _distribute(self, events: list[Event]) -> None:
         for run_id in {None, *(event.run_id for event in events)}:
-            for where, followers in self._circles.get(run_id, {}).items():
-                told = [event for event in events if where.has(event)]
-                for follower in list(followers) if told else ():
-                    follower.offer(told)
+            for where, followers in self._groups.get(run_id, {}).items():
+                matching = [event for event in events if where.has(event)]
+                for follower in list(followers) if matching else ():
+                    follower.offer(matching)
         for run_id in {event.run_id for event in events if event.type in LAST_EVENTS}:
-            for followers in self._circles.get(run_id, {}).values():
+            for followers in self._groups.get(run_id, {}).values():
                 self._ending.update(followers)
 
     def _fail(self, error: Exception) -> None:
@@ -153,8 +159,8 @@ class Tail:
         self._is_ready.set()
 
     def _all(self) -> list[Follower]:
-        circles = (circle for circles in self._circles.values() for circle in circles.values())
-        return [follower for circle in circles for follower in circle]
+        groups = (group for groups in self._groups.values() for group in groups.values())
+        return [follower for group in groups for follower in group]
 
 
 def _closed() -> StoreUnusable:

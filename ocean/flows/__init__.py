@@ -1,25 +1,25 @@
-"""Flows: linear code whose named operations are remembered.
+"""Flows: linear code that survives restarts, because the result of each operation is stored.
 
-A flow is the `on_advance` handler of a clog, and nothing more: no table, no loop, no process of its own. A tick reads
-the **journal** (the clog's run row), calls the function from its top, and answers what is known from the journal. At
-the first operation that cannot be answered yet, the function is put away, the journal is written, and the tick answers
-`Wait`, `Ok` or `Continue`:
+A flow is the `on_advance` handler of a clog, and nothing more: it has no table, no loop and no process of its own. A
+tick reads the **journal** (the clog's run row) and calls the function from its top. An operation that has an entry in
+the journal returns what is stored there. At the first operation that has to wait, the function is suspended, the
+journal is written, and the tick returns `Wait`, `Ok` or `Continue`:
 
-    tick ──read the row──▶ call the function ──▶ known? answer it
-                                             ──▶ a step? take it, store its result at once, go on
-                                             ──▶ must wait? put the function away ──write the row──▶ Wait | Ok
+    tick ──read the row──▶ call the function ──▶ in the journal? return its result
+                                             ──▶ a step? call it, store its result at once, go on
+                                             ──▶ must wait? suspend the function ──write the row──▶ Wait | Ok
                                              ──▶ it returns ──▶ Done      it fails ──▶ undo, then Failed
 
-Three things make that safe:
+Three rules make that safe:
 
-- A step's result is stored for the run before the function hears of it (`tick.step(scope="run")`), so a crash between
+- The result of a step is stored for the run before the function sees it (`tick.step(scope="run")`), so a crash between
   two steps repeats neither.
-- Every operation has a place, a kind and a name, and all three must be those of the journal. Code that was changed
-  under a running flow is found at the first operation that differs; the run is held, and loses nothing.
+- Every operation has a position, a kind and a name, and all three must match the journal. If the code of a running flow
+  was changed, the first operation that differs is detected; the run is held, and loses nothing.
 - What an operation does inside the database (an event, a child, a signal) is in the same commit as its entry.
 
-`journal` is what is remembered, `playing` one call over it, `stepping` a step with its attempts, `waiting` what
-must come from elsewhere, `asking` counters and other clogs, `gathering` branches,
-`flow` what the function is handed, `undoing` what happens to a flow that fails, `handling` the two handlers, and
-`registering` what `@clog.flow` does.
+Read in this order: `journal` (what is stored), `replay` (one call of the function over the journal), `steps` (a step
+with its attempts), `waits` (times, signals, ends of children), `calls` (counters and methods of other clogs),
+`parallel` (branches), `flow` (the object that the function gets), `undo` (what happens when a flow fails) and
+`handlers` (the two handlers, and what `@clog.flow` does). `errors` are the exceptions of a flow.
 """

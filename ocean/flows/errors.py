@@ -1,4 +1,4 @@
-"""What a flow can catch, and what puts it away."""
+"""The exceptions of a flow: those it can catch, and the one that suspends it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from ocean.state.errors import ClogError, OceanError
 
 
 class FlowError(OceanError):
-    """What an operation came to, remembered: raised again whenever the flow comes by. Uncaught, the flow fails."""
+    """An operation failed. The error is stored, and raised again at each replay. Uncaught, it fails the flow."""
 
     code = "flow_error"
 
 
 class StepFailed(FlowError):
-    """A step has used up its attempts. `error` is what the last one raised, as {code, message, details}."""
+    """A step has used up its attempts. `error` is that of the last attempt, as {code, message, details}."""
 
     code = "step_failed"
 
@@ -28,7 +28,7 @@ class StepFailed(FlowError):
 
 
 class ChildFailed(FlowError):
-    """A child ended `failed`. `error` is the child's, as {code, message, details}."""
+    """A child ended `failed`. `error` is the child's error, as {code, message, details}."""
 
     code = "child_failed"
 
@@ -39,19 +39,19 @@ class ChildFailed(FlowError):
 
 
 class SignalTimeout(FlowError, TimeoutError):
-    """No such signal has come in time."""
+    """No matching signal arrived in time."""
 
     code = "signal_timeout"
 
     def __init__(self, name: str, timeout_ms: int) -> None:
-        super().__init__(f"no signal {name!r} came within {timeout_ms} ms", signal=name, timeout_ms=timeout_ms)
+        super().__init__(f"no signal {name!r} arrived within {timeout_ms} ms", signal=name, timeout_ms=timeout_ms)
 
 
 class FlowMisused(ClogError):
-    """An operation of a flow where it cannot be remembered."""
+    """An operation of a flow was used where it cannot be stored in the journal."""
 
     code = "flow_misused"
 
 
 class Suspended(BaseException):
-    """The flow is put away here. No `except Exception` takes it; whoever does gets it again from the next operation."""
+    """The flow is suspended. `except Exception` does not catch this; if caught, the next operation raises it again."""

@@ -1,54 +1,100 @@
-"""The two handlers of a flow's clog: one call over the journal, and the last tick of a run that the kernel ends."""
+"""`@clog.flow`: makes a function the two handlers of its clog.
+
+`advance_flow` replays the function over the journal. `end_flow` is the last tick of a run that the kernel ends.
+"""
 
 import copy
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ocean.clog.clog import Clog
 from ocean.flows.errors import FlowError, FlowMisused, Suspended
 from ocean.flows.flow import Again, Flow
-from ocean.flows.journal import Journal
-from ocean.flows.replay import CURRENT, Play
-from ocean.flows.steps import THE_DATABASE, storable
-from ocean.flows.undo import create_undo_run, ended, hold_if_one_is_missing, taken_over, undo_source, undone
+from ocean.flows.journal import Journal, explain_wait
+from ocean.flows.replay import CURRENT, Replay
+from ocean.flows.steps import STORE_ERRORS, storable
+from ocean.flows.undo import (
+    create_undo_run,
+    hold_if_undo_missing,
+    journal_to_undo,
+    outcome_after_undo,
+    undo_source,
+    undo_steps,
+)
 from ocean.kernel.tick import Tick
 from ocean.state.errors import Abort, ClogError, InvalidValue
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 
 FlowFunction = Callable[[Flow, Any], Awaitable[Any]]
 
+NEEDED_TOOLS = (
+    "ocean.storage.read_scoped",
+    "ocean.storage.write_scoped",
+    "ocean.steps.run",
+    "ocean.events.emit",
+    "ocean.runs.create",
+)
+
+
+def register_flow(clog: Clog, function: FlowFunction) -> None:
+    """Make the function the handlers of the clog."""
+    if not inspect.iscoroutinefunction(function):
+        raise InvalidValue(f"a flow must be an async function of a Flow and its input, got {function!r}")
+    if clog.models["run"] is not None:
+        raise InvalidValue(
+            f"clog {clog.clog_id!r} must not have both a flow and a run_state: the run row of a flow is its journal; "
+            "keep state in variables of the flow, or in session rows"
+        )
+    missing = [] if clog.tools is None else [tool for tool in NEEDED_TOOLS if tool not in clog.tools]
+    if missing:
+        raise InvalidValue(f"tools of clog {clog.clog_id!r} must include {missing[0]}, because it has a flow")
+
+    async def advance(tick: Tick) -> Outcome:
+        return await advance_flow(function, tick)
+
+    async def end(tick: Tick) -> Outcome:
+        return await end_flow(function, tick)
+
+    clog.on_advance(advance)
+    clog.on_end(end)
+    clog.explains(explain_wait)
+    clog.takes_all_inputs = True
+
 
 async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
-    journal = await _journal(tick)
+    """Replay the function over the journal, and return the outcome of the tick."""
+    journal = await _read(tick)
     if journal.failing is not None:
-        return await _undo(Play(tick, journal, is_frozen=True), function)
-    play = Play(tick, journal)
+        return await _undo(Replay(tick, journal, is_frozen=True), function)
+    replay = Replay(tick, journal)
     try:
-        answer = await _played(play, function)
+        result = await _call(replay, function)
     except (FlowError, Abort) as error:
-        answer = _Failing(error)
-    if play.root.is_suspended:
-        return await _put_away(play)
-    match answer:
-        case _Failing() if play.undos:
-            journal.failing, journal.held = storable(answer.info.as_json()), None
+        result = _Failing(error)
+    if replay.root.is_suspended:
+        return await _suspend(replay)
+    match result:
+        case _Failing() if replay.undos:
+            journal.failing, journal.held = storable(result.info.as_json()), None
             await tick.emit("flow.undoing", {"error": journal.failing, "steps": journal.undoable})
             await _write(tick, journal)
             return Continue()
         case _Failing():
-            return Failed(answer.info)
+            return Failed(result.info)
         case Again(state):
-            following = journal.begun_again(state)
+            following = journal.next_generation(state)
             await tick.emit("flow.again", {"generation": following.generation})
             await _write(tick, following)
             return Continue()
         case Ok() | Done() | Continue() | Wait() | Retry() | Failed():
-            raise FlowMisused(f"a flow returns what is to be the run's output, or raises Abort; not {answer!r:.200}")
+            raise FlowMisused(f"a flow must return the output of the run, or raise Abort, got {result!r:.200}")
         case _:
-            return Done(answer)
+            return Done(result)
 
 
 async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
-    """The last tick of a run that the kernel ends. It has no effect outside: it only sees to it that a run has."""
+    """Handle the last tick of a run that the kernel ends. It has no effect outside, but may create an undo run."""
     row = (await tick.read(run=True)).run
     if row is None:
         return Ok()
@@ -56,10 +102,10 @@ async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
     if journal.is_undo_run:
         await tick.emit("flow.undo_stopped", {"steps": journal.undoable})
         return Ok()
-    play = Play(tick, journal, is_frozen=True, can_look=True)
-    await _replayed(play, function)
+    replay = Replay(tick, journal, is_frozen=True, can_look=True)
+    await _find_undos(replay, function)
     if journal.failing is not None:
-        await undone(play)
+        await undo_steps(replay)
     if steps := journal.undoable:
         await create_undo_run(tick, journal, steps)
         await _write(tick, journal)
@@ -67,21 +113,23 @@ async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
 
 
 class _Failing:
+    """The error that fails the flow."""
+
     def __init__(self, error: FlowError | Abort) -> None:
         self.info = ErrorInfo(error.code, str(error) or "aborted", error.details or None)
 
 
-async def _journal(tick: Tick) -> Journal:
-    """The one read of the tick."""
+async def _read(tick: Tick) -> Journal:
+    """Return the journal, with the inputs of the tick. This is the only read of a tick."""
     source = undo_source(tick)
     rows = await tick.read(run=True, runs=[source] if source else [])
     if rows.run is not None:
         journal = Journal.load(rows.run)
         journal.receive(tick.inputs)
         return journal
-    # The first input is the flow's own, whether it came with the creation or as a signal after it.
-    begun = Journal(tick.idempotency_key, tick.run_id, tick.input)
-    journal = taken_over(tick, rows.runs.get(source)) or begun if source else begun
+    # The first input is the flow's own, whether it was given at creation or as a later signal.
+    new = Journal(tick.idempotency_key, tick.run_id, tick.input)
+    journal = journal_to_undo(tick, rows.runs.get(source)) or new if source else new
     journal.receive(tick.inputs[1:])
     return journal
 
@@ -92,73 +140,74 @@ async def _write(tick: Tick, journal: Journal) -> None:
     except InvalidValue as error:
         count = len(journal.signals)
         raise ClogError(
-            f"the journal does not fit into its row, with {count} signals that nobody took: {error}"
+            f"the journal does not fit into its row; {count} of its signals were never taken: {error}"
         ) from None
 
 
-async def _played(play: Play, function: FlowFunction) -> Any:
-    """What the function answers. One that is being put away has no say in it, whatever it answers or raises."""
-    CURRENT.set(play.root)
+async def _call(replay: Replay, function: FlowFunction) -> Any:
+    """Call the function and return its result. If it is suspended, what it returns or raises is ignored."""
+    CURRENT.set(replay.root)
     try:
-        answer = await function(Flow(play), copy.deepcopy(play.journal.input))
-        play.check_ended(play.root)
-        return answer
+        result = await function(Flow(replay), copy.deepcopy(replay.journal.input))
+        replay.check_ended(replay.root)
+        return result
     except Suspended:
         return None
-    except THE_DATABASE:
+    except STORE_ERRORS:
         raise
     except (FlowError, Abort):
-        if not play.root.is_suspended:
-            _check_ended(play)
+        if not replay.root.is_suspended:
+            _check_ended(replay)
             raise
     except Exception:
-        if not play.root.is_suspended:
+        if not replay.root.is_suspended:
             raise
     except BaseExceptionGroup as errors:
         rest = errors.split(Suspended)[1]
-        if rest is not None and not (play.root.is_suspended and isinstance(rest, Exception)):
+        if rest is not None and not (replay.root.is_suspended and isinstance(rest, Exception)):
             raise rest from None
     return None
 
 
-def _check_ended(play: Play) -> None:
+def _check_ended(replay: Replay) -> None:
     try:
-        play.check_ended(play.root)
+        replay.check_ended(replay.root)
     except Suspended:
         return
 
 
-async def _replayed(play: Play, function: FlowFunction) -> None:
-    """Play only to find what is to be undone, and how. In which way the function ends does not matter."""
+async def _find_undos(replay: Replay, function: FlowFunction) -> None:
+    """Call the function only to collect what is to be undone, and how. Its result does not matter."""
     try:
-        await _played(play, function)
-    except THE_DATABASE:
+        await _call(replay, function)
+    except STORE_ERRORS:
         raise
     except Exception:
         return
 
 
-async def _undo(play: Play, function: FlowFunction) -> Outcome:
-    await _replayed(play, function)
-    hold_if_one_is_missing(play)
-    if play.held is not None:
-        return await _put_away(play)
-    play.is_frozen = False
-    if not await undone(play):
-        return await _put_away(play)
-    await _write(play.tick, play.journal)
-    return ended(play.journal)
+async def _undo(replay: Replay, function: FlowFunction) -> Outcome:
+    await _find_undos(replay, function)
+    hold_if_undo_missing(replay)
+    if replay.held is not None:
+        return await _suspend(replay)
+    replay.is_frozen = False
+    if not await undo_steps(replay):
+        return await _suspend(replay)
+    await _write(replay.tick, replay.journal)
+    return outcome_after_undo(replay.journal)
 
 
-async def _put_away(play: Play) -> Outcome:
-    journal, held, outcome = play.journal, play.held, play.outcome()
+async def _suspend(replay: Replay) -> Outcome:
+    """Write the journal of a suspended flow, and return the outcome of the tick."""
+    journal, held, outcome = replay.journal, replay.held, replay.outcome()
     before = journal.held
     if held is not None:
         if before is None or before["message"] != held.message:
-            await play.tick.emit("flow.held", held.as_json())
+            await replay.tick.emit("flow.held", held.as_json())
         journal.held = held.as_json() | {"times": 1 + (before or {"times": 0})["times"]}
     elif before is not None:
         journal.held = None
-        await play.tick.emit("flow.resumed", {"code": before["code"]})
-    await _write(play.tick, journal)
+        await replay.tick.emit("flow.resumed", {"code": before["code"]})
+    await _write(replay.tick, journal)
     return outcome

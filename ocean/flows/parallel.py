@@ -1,4 +1,4 @@
-"""Several lines of a flow at once, each a branch with places of its own, so that their order cannot matter."""
+"""`flow.gather`: several parts of a flow at once. Each is a branch with its own positions, so order does not matter."""
 
 import inspect
 from collections.abc import Awaitable, Sequence
@@ -8,44 +8,44 @@ import anyio
 
 from ocean.flows.errors import Suspended
 from ocean.flows.journal import Entry
-from ocean.flows.replay import CURRENT, Branch, Play
-from ocean.flows.steps import THE_DATABASE
+from ocean.flows.replay import CURRENT, Branch, Replay
+from ocean.flows.steps import STORE_ERRORS
 from ocean.state.errors import InvalidValue
 from ocean.state.values import shown
 
 
-async def gathered(play: Play, work: Sequence[Awaitable[Any]], return_exceptions: bool) -> list[Any]:
-    """What each came to, when all of them have ended. Nothing is left behind a failed one."""
+async def gather(replay: Replay, work: Sequence[Awaitable[Any]], return_exceptions: bool) -> list[Any]:
+    """Return the results when all of them have ended. If one fails, the others are not abandoned."""
     try:
-        return await _gathered(play, work, return_exceptions)
+        return await _gather(replay, work, return_exceptions)
     finally:
         for each in work:
             if inspect.iscoroutine(each):
-                # One that was never begun is no mistake of whoever wrote it; the others have ended.
+                # Prevents a warning about a coroutine that was never awaited; those that were awaited have ended.
                 each.close()
 
 
-async def _gathered(play: Play, work: Sequence[Awaitable[Any]], return_exceptions: bool) -> list[Any]:
-    operation = play.begin("gather", "gather")
+async def _gather(replay: Replay, work: Sequence[Awaitable[Any]], return_exceptions: bool) -> list[Any]:
+    operation = replay.begin("gather", "gather")
     for each in work:
         if not inspect.isawaitable(each):
-            raise InvalidValue(f"flow.gather takes what could be awaited, such as flow.step(…); got {shown(each)}")
+            raise InvalidValue(f"arguments of flow.gather must be awaitable, such as flow.step(…), got {shown(each)}")
     if operation.entry is None:
-        play.refuse_if_frozen(operation.branch)
-    entry = operation.entry or play.record(operation, Entry("gather", operation.name, value=len(work)))
+        replay.suspend_if_frozen(operation.branch)
+    entry = operation.entry or replay.record(operation, Entry("gather", operation.name, value=len(work)))
     if entry.value != len(work):
-        play.hold_changed(operation.branch, f"a gather of {len(work)}", f"a gather of {entry.value}")
+        replay.hold_changed(operation.branch, f"a gather of {len(work)}", f"a gather of {entry.value}")
     branches = [operation.branch.child(operation.position, operation.name, index) for index in range(len(work))]
     results: list[Any] = [None] * len(work)
-    await _run(play, branches, work, results)
+    await _run(replay, branches, work, results)
     for branch in branches:
-        for type, payload in branch.told:
-            await play.tell(operation.branch, type, payload)
+        for type, payload in branch.events:
+            await replay.emit(operation.branch, type, payload)
     if any(branch.is_suspended for branch in branches):
-        play.suspend(operation.branch)
+        replay.suspend(operation.branch)
     if not entry.is_done:
         entry.is_done = True
-        play.is_dirty = True
+        replay.is_dirty = True
     errors = [result for result in results if isinstance(result, _Error)]
     if errors and not return_exceptions:
         raise errors[0].error
@@ -53,19 +53,21 @@ async def _gathered(play: Play, work: Sequence[Awaitable[Any]], return_exception
 
 
 class _Error:
+    """Marks an exception that was raised, as opposed to one that was returned."""
+
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
-async def _run(play: Play, branches: Sequence[Branch], work: Sequence[Awaitable[Any]], results: list[Any]) -> None:
+async def _run(replay: Replay, branches: Sequence[Branch], work: Sequence[Awaitable[Any]], results: list[Any]) -> None:
     async def one(index: int) -> None:
         CURRENT.set(branches[index])
         try:
             results[index] = await work[index]
-            play.check_ended(branches[index])
+            replay.check_ended(branches[index])
         except Suspended:
             pass
-        except THE_DATABASE:
+        except STORE_ERRORS:
             raise
         except Exception as error:
             results[index] = _Error(error)
@@ -79,5 +81,5 @@ async def _run(play: Play, branches: Sequence[Branch], work: Sequence[Awaitable[
 
 
 def _first(error: BaseException) -> BaseException:
-    """One lost lock is all that the kernel wants to hear of."""
+    """Return the first single exception: the kernel expects, say, one `LockLost`, not a group of them."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -1,4 +1,4 @@
-"""A step of a flow: taken at most once at a time, tried again by its own policy, and remembered."""
+"""A step of a flow: its function is called, retried by its own policy, and its result stored."""
 
 import copy
 from collections.abc import Callable
@@ -7,65 +7,67 @@ from urllib.parse import quote
 
 from ocean.flows.errors import FlowError, FlowMisused, StepFailed
 from ocean.flows.journal import MOST_RESULT_BYTES, Entry, Journal, undone_name
-from ocean.flows.replay import IN_STEP, MOST_STEPS_A_TICK, Operation, Play, Undo
+from ocean.flows.replay import IN_STEP, MOST_STEPS_A_TICK, Operation, Replay, Undo
 from ocean.kernel.invoke import invoke
-from ocean.state.backoff import RetryPolicy, delay_for
+from ocean.state.backoff import RetryPolicy, next_attempt_at
 from ocean.state.errors import Abort, InvalidValue, LockLost, StoreBusy, StoreFailed
-from ocean.state.ids import even_roll
 from ocean.state.outcomes import error_info
 from ocean.state.values import encode
 
-THE_DATABASE = (LockLost, StoreBusy, StoreFailed)
-"""Nobody's attempt, and not the flow's to catch."""
+STORE_ERRORS = (LockLost, StoreBusy, StoreFailed)
+"""These fail the tick: they do not count as an attempt of a step, and the flow must not catch them."""
 FINAL = (Abort, FlowError, FlowMisused, InvalidValue)
-"""Trying once more would give the same."""
+"""Errors that another attempt would raise again."""
 DEFAULT_RETRY = RetryPolicy()
 UNDO_RETRY = RetryPolicy(max_attempts=10)
 ABORT = "abort"
 
 
 class _Raised(Exception):
-    """Out of a step's function, past the tool that has called it: what the tool itself raises is no failed attempt."""
+    """Carries an error of the step's function through `tick.step`, whose own errors are no failed attempts."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 class _NotStored(Exception):
-    pass
+    """Nothing new may begin, and no result of the step is stored."""
 
 
 def stored_name(journal: Journal, name: str) -> str:
-    """The step's name in the whole run, over all its generations."""
+    """Return the name under which the result is stored, unique over all generations of the run."""
     return f"{name}@{journal.generation}" if journal.generation else name
 
 
 def step_key(journal: Journal, name: str) -> str:
-    """The same for every attempt of a step, in whichever tick it is made."""
+    """Return the idempotency key of a step. It is the same for every attempt, in every tick."""
     return f"{journal.key}/{quote(stored_name(journal, name), safe='')}"
 
 
-async def taken(
-    play: Play,
+async def take_step(
+    replay: Replay,
     operation: Operation,
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     policy: RetryPolicy,
     undo: Callable[..., Any] | None = None,
 ) -> Any:
-    """The step's result: remembered, or now. Raises what it failed with for good, or puts the flow away."""
+    """Return the result of a step: the stored one, or that of a call now.
+
+    Raises the error of a step that has failed finally, and suspends the flow until the next attempt.
+    """
     entry = operation.entry
     if entry is None or not entry.is_done:
-        entry = await _attempted(play, operation, entry, fn, args, policy, undo is not None)
+        entry = await _attempt(replay, operation, entry, fn, args, policy, undo is not None)
     if entry.error is not None:
         raise _failure(entry)
     if undo is not None:
-        play.undos.append(Undo(entry.undo, entry.name, undo, entry.value, policy))
+        replay.undos.append(Undo(entry.undo, entry.name, undo, entry.value, policy))
     return copy.deepcopy(entry.value)
 
 
-async def _attempted(
-    play: Play,
+async def _attempt(
+    replay: Replay,
     operation: Operation,
     entry: Entry | None,
     fn: Callable[..., Any],
@@ -74,56 +76,57 @@ async def _attempted(
     has_undo: bool,
 ) -> Entry:
     branch = operation.branch
-    if play.is_frozen and not play.can_look:
-        play.suspend(branch)
-    if not play.is_frozen:
-        _wait_for_its_time(play, operation, entry, has_undo)
-    entry = entry or Entry(operation.kind, operation.name, began_at=play.now)
-    key = step_key(play.journal, operation.name)
+    if replay.is_frozen and not replay.can_look:
+        replay.suspend(branch)
+    if not replay.is_frozen:
+        _suspend_unless_ready(replay, operation, entry, has_undo)
+    entry = entry or Entry(operation.kind, operation.name, began_at=replay.now)
+    key = step_key(replay.journal, operation.name)
 
     async def call(_: str) -> Any:
-        if play.is_frozen:
+        if replay.is_frozen:
             raise _NotStored
-        return await _called(fn, key, args, operation.name)
+        return await _call(fn, key, args, operation.name)
 
-    play.steps_taken += 1
+    replay.steps_taken += 1
     try:
-        value = await play.tick.step(
-            stored_name(play.journal, operation.name), call, scope="run", look=play.may_have_stored
+        value = await replay.tick.step(
+            stored_name(replay.journal, operation.name), call, scope="run", look=replay.may_have_stored
         )
     except _NotStored:
-        play.suspend(branch)
+        replay.suspend(branch)
     except _Raised as raised:
-        await _failed(play, operation, entry, raised.error, policy)
+        await _record_failure(replay, operation, entry, raised.error, policy)
     done = Entry(entry.kind, entry.name, is_done=True, value=value, attempts=entry.attempts + 1)
-    done.undo = 1 + max((each.undo for each in play.journal.entries.values()), default=0) if has_undo else 0
+    done.undo = 1 + max((each.undo for each in replay.journal.entries.values()), default=0) if has_undo else 0
     if done.kind != "now":
         type = "flow.undone" if done.kind == "undo" else "flow.step"
-        await play.tell(operation.branch, type, {"step": _step(done), "attempts": done.attempts})
-    return play.record(operation, done)
+        await replay.emit(operation.branch, type, {"step": _step_name(done), "attempts": done.attempts})
+    return replay.record(operation, done)
 
 
-def _wait_for_its_time(play: Play, operation: Operation, entry: Entry | None, has_undo: bool) -> None:
-    if entry is not None and entry.until is not None and entry.until > play.now:
-        play.suspend(operation.branch, entry.until)
-    is_late = play.steps_taken > 0 and 2 * play.tick.elapsed_ms >= play.tick.deadline - play.tick.now
-    # If the run is ended from outside, what is to be undone is found by playing the journal: so it must be committed.
-    if is_late or play.steps_taken >= MOST_STEPS_A_TICK or (has_undo and play.is_dirty):
-        play.commit_first(operation.branch)
+def _suspend_unless_ready(replay: Replay, operation: Operation, entry: Entry | None, has_undo: bool) -> None:
+    """Suspend the flow before the time of the next attempt, or if this tick must be committed first."""
+    if entry is not None and entry.until is not None and entry.until > replay.now:
+        replay.suspend(operation.branch, entry.until)
+    is_late = replay.steps_taken > 0 and 2 * replay.tick.elapsed_ms >= replay.tick.deadline - replay.tick.now
+    # If the run is ended from outside, a replay of the journal finds what to undo: so the journal must be committed.
+    if is_late or replay.steps_taken >= MOST_STEPS_A_TICK or (has_undo and replay.is_dirty):
+        replay.commit_first(operation.branch)
 
 
-async def _called(fn: Callable[..., Any], key: str, args: tuple[Any, ...], name: str) -> Any:
+async def _call(fn: Callable[..., Any], key: str, args: tuple[Any, ...], name: str) -> Any:
     inside = IN_STEP.set(name)
     try:
         value = await invoke(fn, key, *args)
         size = len(encode(value, f"the result of step {name!r}").encode())
         if size > MOST_RESULT_BYTES:
             raise InvalidValue(
-                f"the result of step {name!r} is {size} bytes of JSON, over {MOST_RESULT_BYTES}: store it elsewhere, "
-                "return a reference"
+                f"the result of step {name!r} must be at most {MOST_RESULT_BYTES} bytes of JSON, got {size}: store it "
+                "elsewhere and return a reference"
             )
         return value
-    except THE_DATABASE:
+    except STORE_ERRORS:
         raise
     except Exception as error:
         raise _Raised(error) from error
@@ -131,50 +134,53 @@ async def _called(fn: Callable[..., Any], key: str, args: tuple[Any, ...], name:
         IN_STEP.reset(inside)
 
 
-async def _failed(play: Play, operation: Operation, entry: Entry, error: Exception, policy: RetryPolicy) -> NoReturn:
-    """Remember the failed attempt, and put the flow away: until the next one, or until it is known as the last."""
+async def _record_failure(
+    replay: Replay, operation: Operation, entry: Entry, error: Exception, policy: RetryPolicy
+) -> NoReturn:
+    """Record a failed attempt and suspend the flow: until the next attempt, or until the final error is committed."""
     attempts, info = entry.attempts + 1, error_info(error)
-    said = info.as_json() | ({ABORT: True} if isinstance(error, Abort) else {})
+    stored = info.as_json() | ({ABORT: True} if isinstance(error, Abort) else {})
     if isinstance(error, Abort):
-        said["message"] = str(error) or "aborted"
-    failed = Entry(entry.kind, entry.name, error=storable(said), attempts=attempts, began_at=entry.began_at)
-    told = {"step": _step(failed), "attempt": attempts, "error": _told(failed)}
-    is_spent = policy.max_attempts is not None and attempts >= policy.max_attempts
-    is_late = policy.max_elapsed_ms is not None and play.now - entry.began_at >= policy.max_elapsed_ms
-    if not isinstance(error, FINAL) and not is_spent and not is_late:
-        failed.until = play.now + delay_for(policy, attempts, even_roll(play.journal.key, operation.name, attempts))
-        await play.tell(
+        stored["message"] = str(error) or "aborted"
+    failed = Entry(entry.kind, entry.name, error=storable(stored), attempts=attempts, began_at=entry.began_at)
+    payload = {"step": _step_name(failed), "attempt": attempts, "error": _public_error(failed)}
+    seed = (replay.journal.key, operation.name)
+    next_at = next_attempt_at(policy, policy.max_attempts, attempts, entry.began_at, replay.now, seed)
+    if not isinstance(error, FINAL) and next_at is not None:
+        failed.until = next_at
+        await replay.emit(
             operation.branch,
             "flow.undo_retrying" if failed.kind == "undo" else "flow.step_retrying",
-            told | {"next_at": failed.until},
+            payload | {"next_at": next_at},
         )
-        play.record(operation, failed)
-        play.suspend(operation.branch, failed.until)
+        replay.record(operation, failed)
+        replay.suspend(operation.branch, next_at)
     failed.is_done = True
-    await play.tell(operation.branch, "flow.undo_failed" if failed.kind == "undo" else "flow.step_failed", told)
-    play.record(operation, failed)
-    # Were it not committed before the flow acts on it, a crash would let the step be tried again, and perhaps succeed.
-    play.commit_first(operation.branch)
+    await replay.emit(operation.branch, "flow.undo_failed" if failed.kind == "undo" else "flow.step_failed", payload)
+    replay.record(operation, failed)
+    # If the flow acted on the error before it is committed, a crash would allow another attempt, which might succeed.
+    replay.commit_first(operation.branch)
 
 
-def storable(said: dict[str, Any]) -> dict[str, Any]:
+def storable(error: dict[str, Any]) -> dict[str, Any]:
+    """Return the error, with message and details escaped and cut if they cannot be stored as JSON."""
     try:
-        encode(said)
+        encode(error)
     except InvalidValue:
-        return said | {"message": ascii(said["message"])[:4000], "details": ascii(said["details"])[:4000]}
-    return said
+        return error | {"message": ascii(error["message"])[:4000], "details": ascii(error["details"])[:4000]}
+    return error
 
 
 def _failure(entry: Entry) -> Exception:
     error = entry.error or {}
     if ABORT in error:
         return Abort(error["message"], code=error["code"], details=error["details"])
-    return StepFailed(_step(entry), entry.attempts, _told(entry))
+    return StepFailed(_step_name(entry), entry.attempts, _public_error(entry))
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _public_error(entry: Entry) -> dict[str, Any]:
     return {name: value for name, value in (entry.error or {}).items() if name != ABORT}
 
 
-def _step(entry: Entry) -> str:
+def _step_name(entry: Entry) -> str:
     return undone_name(entry) if entry.kind == "undo" else entry.name

@@ -1,4 +1,4 @@
-"""The application: every route, and around them the one way to answer and to refuse."""
+"""The ASGI application: all routes, with the middleware and the exception handlers around them."""
 
 import logging
 import os
@@ -9,12 +9,12 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from ocean.clog.routes import routes_of
-from ocean.http.framework.call import Poker, Served, Stream
-from ocean.http.framework.clog_routes import mounted_routes
-from ocean.http.framework.clog_routes_openapi import described
-from ocean.http.framework.middleware import HANDLERS, Answering
+from ocean.http.framework.call import Poker, ServerState, StreamFeed
+from ocean.http.framework.clog_routes import make_clog_routes
+from ocean.http.framework.middleware import EXCEPTION_HANDLERS, RequestMiddleware
 from ocean.http.framework.routing import make_routes
-from ocean.http.handlers.webhooks import HOOKS, Hooks, hooks_route
+from ocean.http.handlers.webhooks import HOOKS, WebhookTable, webhook_route
+from ocean.http.openapi import clog_document
 from ocean.http.routes import TABLE
 from ocean.http.streaming.sse import sse_response
 
@@ -30,48 +30,50 @@ READY_AGE_MS = 60_000
 def make_app(
     ocean: "Ocean",
     *,
-    stream: Stream | None = sse_response,
+    stream: StreamFeed | None = sse_response,
     poke_ms: int = POKE_MS,
     ready_age_ms: int = READY_AGE_MS,
     hosts: Collection[str] = (),
 ) -> Starlette:
-    """An ASGI application on an Ocean that is open, and stays open for as long as this is served.
+    """Return an ASGI application for an open Ocean, which must stay open while the application is served.
 
-    `stream` answers those who accept `text/event-stream`; None refuses them. After a request that changed something,
-    due work is done for `poke_ms`; 0 leaves that to others. `/readyz` is red when due work is older than
-    `ready_age_ms`. While there are no keys, it answers under loopback's names and those in `hosts` only. Whoever is
-    about to stop the server calls `app.state.stopping.set()`: then those who wait for a run or a lease are answered.
+    `stream` serves clients that accept `text/event-stream`; None refuses them. After a request that changed something,
+    due runs are advanced for up to `poke_ms`; 0 leaves this to other pokes. `/readyz` fails when a run has been due
+    for more than `ready_age_ms`. While the database has no keys, only loopback names and those in `hosts` are accepted
+    in the Host header. Call `app.state.stopping.set()` before stopping the server: requests that wait for a run or a
+    lease then return at once.
 
-    What the Ocean's clogs mount is served too; a route of theirs without an access policy, or a webhook without its
-    secret in the environment, is refused here.
+    The routes and webhooks of the Ocean's clogs are served too. A route without an access policy, or a webhook without
+    its secret in the environment, raises here.
     """
-    mounted = routes_of(ocean.clogs, [HOOKS, *(op.path for op in TABLE)])
-    hooks = Hooks.of(ocean.clogs, os.environ)
-    described_routes = described(mounted, bool(hooks.known))
-    served = Served(ocean, TABLE, stream, ready_age_ms, frozenset(hosts), mounted=described_routes)
+    clog_routes = routes_of(ocean.clogs, [HOOKS, *(op.path for op in TABLE)])
+    webhooks = WebhookTable.of(ocean.clogs, os.environ)
+    clog_openapi = clog_document(clog_routes, bool(webhooks.known))
+    server = ServerState(ocean, TABLE, stream, ready_age_ms, frozenset(hosts), clog_openapi=clog_openapi)
     poker = _poker(ocean, poke_ms) if poke_ms else None
     app = Starlette(
         routes=[
-            *make_routes(TABLE, served, poker),
-            *mounted_routes(mounted, served, poker),
-            hooks_route(hooks, served, poker),
+            *make_routes(TABLE, server, poker),
+            *make_clog_routes(clog_routes, server, poker),
+            webhook_route(webhooks, server, poker),
         ],
-        exception_handlers=HANDLERS,
-        middleware=[Middleware(Answering, traffic=served.traffic)],
+        exception_handlers=EXCEPTION_HANDLERS,
+        middleware=[Middleware(RequestMiddleware, traffic=server.traffic)],
     )
-    # A path is spelled in one way. A redirect would also repeat a lease's id in a header.
+    # A redirect would repeat the path in a header, and the path may contain the id of a lease, which is a secret.
     app.router.redirect_slashes = False
-    app.state.served = served
-    app.state.stopping = served.stopping
+    app.state.server = server
+    app.state.stopping = server.stopping
     return app
 
 
 def _poker(ocean: "Ocean", budget_ms: int) -> Poker:
+    """Return the poke that follows a response. Errors are logged: the response has been sent."""
+
     async def poke() -> None:
         try:
             await ocean.coordinator.poke_everything(budget_ms, "request")
         except Exception:
-            # The response has been sent, and the next poke meets the same error.
             logger.exception("the poke after a request failed")
 
     return poke

@@ -1,18 +1,18 @@
-"""The route table: every route of Ocean's own, who may use it, what it takes and what it answers."""
+"""The route table: each of Ocean's own routes with its scope, its body and query, and its responses."""
 
-from ocean.http.framework.bodies import Body
-from ocean.http.framework.operation import Op, Repeat
+from ocean.http.framework.parsing import Body
+from ocean.http.framework.routing import Op, Repeat
 from ocean.http.handlers import api_docs, bulk, create_run, events, health, leases, metrics, runs, system, web_session
 from ocean.http.handlers.wait_for_run import Unsettled
-from ocean.kernel.leasing import WorkDone
 from ocean.kernel.verbs.bulk import BulkResult
+from ocean.kernel.verbs.leases import WorkDone
 from ocean.state.counters import Taken
 from ocean.state.eligibility import Explanation
 from ocean.state.records import ClogRecord, KeyInfo, RunInfo, SignalReceipt
 from ocean.state.values import MAX_BYTES
 
 WIDE = 2 * MAX_BYTES
-"""For bodies around one value, which itself may be as large as a value can be."""
+"""The limit of bodies that contain one value of the largest size."""
 SIGNALLED = SignalReceipt | Unsettled
 
 RUNS = (
@@ -28,7 +28,7 @@ RUNS = (
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
-        reach="asked",
+        reach="named",
     ),
     Op(
         "GET",
@@ -36,16 +36,16 @@ RUNS = (
         "read",
         "Find runs",
         runs.list_runs,
-        {200: runs.Runs},
+        {200: runs.RunList},
         query=runs.RunsQuery,
-        reach="asked",
+        reach="named",
     ),
-    Op("GET", "/v1/runs/{run_id}", "read", "Look at a run", runs.get, {200: RunInfo}),
+    Op("GET", "/v1/runs/{run_id}", "read", "Get a run", runs.get, {200: RunInfo}),
     Op(
         "DELETE",
         "/v1/runs/{run_id}",
         "admin",
-        "Remove a run, its children and all their rows; events stay",
+        "Delete a run, its children and all their rows; events are kept",
         runs.delete,
         {200: runs.Deleted},
         repeat=Repeat.KEYED,
@@ -95,7 +95,7 @@ RUNS = (
         "POST",
         "/v1/runs/{run_id}/pause",
         "signal",
-        "Hold a run back",
+        "Pause a run",
         runs.pause,
         {200: RunInfo},
         body=Body,
@@ -107,7 +107,7 @@ RUNS = (
         "POST",
         "/v1/runs/{run_id}/resume",
         "signal",
-        "Let a paused run go on",
+        "Resume a paused run",
         runs.resume,
         {200: RunInfo},
         body=Body,
@@ -119,7 +119,7 @@ RUNS = (
         "POST",
         "/v1/runs/{run_id}/retry",
         "signal",
-        "Begin a failed run anew, as another run",
+        "Retry a failed run as a new run",
         runs.retry,
         {201: RunInfo},
         body=Body,
@@ -127,13 +127,28 @@ RUNS = (
         pokes=True,
         verb="retry",
     ),
-    Op("GET", "/v1/runs/{run_id}/explain", "read", "Why a run is not moving", runs.explain, {200: Explanation}),
-    Op("GET", "/v1/runs/{run_id}/ticks", "read", "A run's ticks", runs.ticks, {200: runs.Ticks}, query=runs.AfterQuery),
+    Op(
+        "GET",
+        "/v1/runs/{run_id}/explain",
+        "read",
+        "Explain why a run is not advancing",
+        runs.explain,
+        {200: Explanation},
+    ),
+    Op(
+        "GET",
+        "/v1/runs/{run_id}/ticks",
+        "read",
+        "List a run's ticks",
+        runs.ticks,
+        {200: runs.Ticks},
+        query=runs.AfterQuery,
+    ),
     Op(
         "GET",
         "/v1/runs/{run_id}/inputs",
         "read",
-        "A run's inbox, delivered or not",
+        "List a run's inbox, delivered inputs included",
         runs.inputs,
         {200: runs.Inputs},
         query=runs.AfterQuery,
@@ -143,14 +158,14 @@ RUNS = (
 FEEDS = tuple(
     Op("GET", path, "read", summary, handler, {200: events.Events}, query=events.FeedQuery, is_streamed=True)
     for path, summary, handler in (
-        ("/v1/runs/{run_id}/events", "A run's events", events.of_run),
-        ("/v1/sessions/{session_id}/events", "A session's events", events.of_session),
-        ("/v1/clogs/{clog_id}/events", "The events of a clog's runs", events.of_clog),
-        ("/v1/events", "All events", events.of_all),
+        ("/v1/runs/{run_id}/events", "Read a run's events", events.of_run),
+        ("/v1/sessions/{session_id}/events", "Read a session's events", events.of_session),
+        ("/v1/clogs/{clog_id}/events", "Read the events of a clog's runs", events.of_clog),
+        ("/v1/events", "Read all events", events.of_all),
     )
 )
 
-MANY = tuple(
+BULK = tuple(
     Op(
         "POST",
         path,
@@ -162,13 +177,13 @@ MANY = tuple(
         repeat=Repeat.KEPT,
         pokes=True,
         most_bytes=WIDE,
-        reach="asked",
+        reach="named",
     )
     for path, summary, handler, body in (
-        ("/v1/runs/cancel", "Cancel the runs that a query means", bulk.cancel, bulk.CancelManyBody),
-        ("/v1/runs/signal", "Signal the runs that a query means", bulk.signal, bulk.SignalManyBody),
-        ("/v1/runs/retry", "Begin the failed runs that a query means anew", bulk.retry, bulk.ManyBody),
-        ("/v1/runs/delete", "Remove the runs that a query means", bulk.delete, bulk.ManyBody),
+        ("/v1/runs/cancel", "Cancel the runs that match a query", bulk.cancel, bulk.CancelManyBody),
+        ("/v1/runs/signal", "Signal the runs that match a query", bulk.signal, bulk.SignalManyBody),
+        ("/v1/runs/retry", "Retry the failed runs that match a query", bulk.retry, bulk.ManyBody),
+        ("/v1/runs/delete", "Delete the runs that match a query", bulk.delete, bulk.ManyBody),
     )
 )
 
@@ -188,7 +203,7 @@ LEASES = (
         "POST",
         "/v1/leases/{lease_id}/renew",
         "work",
-        "Keep a lease, and say how far the work is",
+        "Extend a lease, and report progress",
         leases.renew,
         {200: leases.Renewed},
         body=leases.RenewBody,
@@ -211,7 +226,7 @@ LEASES = (
         "POST",
         "/v1/leases/{lease_id}/release",
         "work",
-        "Hand unfinished work back",
+        "Return unfinished work",
         leases.release,
         {200: leases.Released},
         body=Body,
@@ -220,23 +235,23 @@ LEASES = (
     ),
 )
 
-HOUSE = (
+SYSTEM = (
     Op(
         "POST",
         "/v1/advance",
         "advance",
-        "Do what is due",
+        "Advance due runs",
         system.advance,
         {200: system.Advanced},
         body=system.AdvanceBody,
         repeat=Repeat.KEPT,
-        reach="asked",
+        reach="named",
     ),
     Op(
         "DELETE",
         "/v1/sessions/{session_id}",
         "admin",
-        "Remove a session with all its runs and rows",
+        "Delete a session with all its runs and rows",
         system.delete_session,
         {200: runs.Deleted},
         repeat=Repeat.KEYED,
@@ -246,7 +261,7 @@ HOUSE = (
         "GET",
         "/v1/clogs",
         "read",
-        "Every clog that an instance has registered",
+        "List the clogs that any instance has registered",
         system.list_clogs,
         {200: system.Clogs},
         reach="none",
@@ -255,7 +270,7 @@ HOUSE = (
         "POST",
         "/v1/clogs/{clog_id}/pause",
         "admin",
-        "Hold back all runs of a clog",
+        "Pause all runs of a clog",
         system.pause_clog,
         {200: ClogRecord},
         body=Body,
@@ -266,7 +281,7 @@ HOUSE = (
         "POST",
         "/v1/clogs/{clog_id}/resume",
         "admin",
-        "Let the runs of a paused clog go on",
+        "Resume the runs of a paused clog",
         system.resume_clog,
         {200: ClogRecord},
         body=Body,
@@ -277,22 +292,22 @@ HOUSE = (
         "POST",
         "/v1/clogs/{clog_id}/call/{method}",
         "signal",
-        "Call a method of a clog, perhaps in a session",
+        "Call a method of a clog, optionally in a session",
         system.call_method,
         {200: runs.Called},
         body=system.ClogCallBody,
         repeat=Repeat.KEYED,
         pokes=True,
         most_bytes=WIDE,
-        reach="asked",
+        reach="named",
     ),
     Op(
         "GET",
         "/v1/tools",
         "read",
-        "The tools that clogs may use, with their schemas",
+        "List the tools that clogs may use, with their schemas",
         system.list_tools,
-        {200: system.Tools},
+        {200: system.ToolList},
         query=system.ToolsQuery,
         reach="none",
     ),
@@ -300,17 +315,17 @@ HOUSE = (
         "GET",
         "/v1/keys",
         "read",
-        "The concurrency keys that are in use or have a limit",
+        "List the concurrency keys that are in use or have a limit",
         system.list_keys,
         {200: system.Keys},
         query=system.KeysQuery,
     ),
-    Op("GET", "/v1/keys/{key:path}", "read", "Look at a concurrency key", system.get_key, {200: KeyInfo}),
+    Op("GET", "/v1/keys/{key:path}", "read", "Get a concurrency key", system.get_key, {200: KeyInfo}),
     Op(
         "PUT",
         "/v1/keys/{key:path}",
         "admin",
-        "Set how many runs may work under a concurrency key",
+        "Set how many runs with a concurrency key may be active",
         system.set_limit,
         {200: KeyInfo},
         body=system.LimitBody,
@@ -321,7 +336,7 @@ HOUSE = (
         "POST",
         "/v1/counters/{key:path}/take",
         "signal",
-        "Take from a counter; only a take that was granted is kept for its Idempotency-Key",
+        "Take from a counter; only a granted take is stored under its Idempotency-Key",
         system.take,
         {200: Taken},
         body=system.TakeBody,
@@ -332,7 +347,7 @@ HOUSE = (
         "DELETE",
         "/v1/counters/{key:path}",
         "admin",
-        "Forget what was taken of a counter",
+        "Reset a counter",
         system.reset_counter,
         {200: system.Reset},
         repeat=Repeat.KEYED,
@@ -345,7 +360,7 @@ SESSION = (
         "POST",
         "/v1/session",
         "open",
-        "Show a key and get a cookie, for a browser",
+        "Exchange a key for a cookie, for browsers",
         web_session.begin,
         {201: web_session.Who},
         body=web_session.SessionBody,
@@ -356,7 +371,7 @@ SESSION = (
         "GET",
         "/v1/session",
         "any",
-        "Who asks, and what they may do",
+        "Get the sender's name and permissions",
         web_session.who,
         {200: web_session.Who},
         reach="none",
@@ -365,7 +380,7 @@ SESSION = (
         "DELETE",
         "/v1/session",
         "any",
-        "Give the cookie back",
+        "End the session of a cookie",
         web_session.end,
         {200: web_session.Ended},
         repeat=Repeat.NEVER,
@@ -374,21 +389,21 @@ SESSION = (
 )
 
 OPEN = (
-    Op("GET", "/healthz", "open", "Whether this process answers", health.alive, {200: health.Health}),
-    Op("GET", "/startupz", "open", "Whether the database is open", health.started, {200: health.Health}),
-    Op("GET", "/readyz", "open", "Whether due work is done in time", health.ready, {200: health.Readiness}),
-    Op("GET", "/openapi.json", "open", "This API as an OpenAPI document", api_docs.openapi_json, {200: dict}),
-    Op("GET", "/docs", "open", "This API as a page", api_docs.docs, {200: "an HTML page"}),
+    Op("GET", "/healthz", "open", "Check that this process responds", health.alive, {200: health.Health}),
+    Op("GET", "/startupz", "open", "Check that the database is open", health.started, {200: health.Health}),
+    Op("GET", "/readyz", "open", "Check that due runs are advanced in time", health.ready, {200: health.Readiness}),
+    Op("GET", "/openapi.json", "open", "Get this API as an OpenAPI document", api_docs.openapi_json, {200: dict}),
+    Op("GET", "/docs", "open", "Get this API as a page", api_docs.docs, {200: "an HTML page"}),
 )
 
 METRICS = Op(
     "GET",
     "/metrics",
     "read",
-    "What this process has seen and done, for Prometheus",
+    "Get the metrics of this process for Prometheus",
     metrics.show,
-    {200: "numbers in the text format of Prometheus"},
+    {200: "metrics in the text format of Prometheus"},
     media_type="text/plain",
 )
 
-TABLE: tuple[Op, ...] = (*RUNS, *MANY, *FEEDS, *LEASES, *HOUSE, *SESSION, METRICS, *OPEN)
+TABLE: tuple[Op, ...] = (*RUNS, *BULK, *FEEDS, *LEASES, *SYSTEM, *SESSION, METRICS, *OPEN)

@@ -1,29 +1,30 @@
-"""The kernel decides. It knows no SQL, no HTTP and no wall clock.
+"""The kernel: the loop that runs ticks, and the verbs of `Ocean`. It uses no SQL, no HTTP and no wall clock.
 
-A **run** is a row; its status is the queue. A poke (`advance`) claims the rows that are due, calls each owning
-clog once (a **tick**) and commits everything the call read, wrote, said and decided in one transaction.
+A poke (`advance`) claims the runs that are due, calls the clog of each once (a **tick**), and commits everything that
+the call read, wrote, emitted and decided in one transaction. `ocean.state` has the rules; read it first.
 
-            signal, timer, child             claim                    commit
-    idle ─────────────────────▶ pending ──────────────▶ active ─────────────────▶ idle
-    waiting ── time, signal ──▶    ▲                       │  ok, with a timer ──▶ waiting
-                                   │ continue, retry       │  wait ──────────────▶ waiting
-                                   └───────────────────────┤  done ──────────────▶ done    (final)
-                                                           └  failed, spent ─────▶ failed  (final)
+What is guaranteed, and why:
 
-What holds, and why:
+* Nothing acknowledged is lost. A signal is a row of the inbox before its sender gets a response, and only the commit of
+  the tick that got it marks it as consumed. A tick's number and inputs are fixed at its first claim.
+* Nothing committed happens twice. A claim raises the run's epoch; every write of a tick carries its epoch, and a write
+  under an older one changes nothing. A process that was suspended for an hour commits nothing.
+* A crash is not special. A run whose lock has expired is claimed like any due run, and the crash is a failed attempt.
+* Every wait can be explained. The claim and `explain` use the same rules (`eligibility.holds`).
+* Waiting costs nothing. `due_at` is one indexed column, a pure function of the row; its minimum is when to poke next.
+  A run behind a full concurrency key is parked: it has no `due_at` until the commit that frees a slot.
 
-* Nothing acknowledged is lost. A signal is a row of the inbox before its sender gets an answer, and is marked
-  consumed only by the commit of the tick that had it. A tick's number and inputs are fixed at its first claim.
-* Nothing committed happens twice. A claim raises the run's epoch; every write of a tick carries it, and under an
-  older one changes nothing. A holder that was paused for an hour commits nothing.
-* A crash is not special. A lock that lapses is claimed like any due row, and counts as a failed attempt.
-* Anyone can see why. `eligibility.holds` is what the claim asks and what `explain` shows.
-* Waiting costs nothing. `due_at` is one indexed column, a pure function of the row; its minimum is when to come back.
-  A run behind a full concurrency key is parked: it has none until the commit that frees a slot.
+On failure: a handler that raises costs an attempt, a lost lock cancels the handler, and a conflict on a row repeats
+the call.
 
-Where things are: `transitions` is the state table, `eligibility` and `lanes` decide who is claimed, `advancing` is the
-loop, `tick` what a clog is handed, `read_before_write` the ledger of its rows, `counters` what it may take, `leasing`
-the work of those outside, `rehearsing` the dry run, `finding` and `bulk` which runs are meant and one verb for many,
-`store` what a database must do, `observing` and `poke_sources` what is counted of it all, for others to show.
-On failure: a handler that raises costs an attempt; a lost lock cancels it; a conflict on a row calls it again.
+Read the files in this order:
+
+1. `store/`: the verbs that a database must offer, with their rules.
+2. `kernel`, then `verbs/`: what `Ocean` offers. `arguments`, `new_runs` and `run_query` check what callers pass.
+3. `advance`: the loop of a poke. `tick_run`: one claimed tick, from its call to its commit. `locks`: renewing locks.
+4. `tick`, with `tick_facts` and `run_tools`: what a handler is called with. `call_context`: what its calls share.
+   `invoke`: calling the handler. `rows` and `ledger`: reading and writing rows. `steps`, `streaming`: what is stored
+   before the commit.
+5. `direct_calls`: calls without a tick. `dry_run`: a call without a commit.
+6. `metrics` and `poke_sources`: what is counted.
 """

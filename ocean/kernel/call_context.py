@@ -1,4 +1,4 @@
-"""The stage of one call: what it was given, what it has read, and what it wants to change."""
+"""The context of one call: what it was given, what it has read, and what it wants to change."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import anyio
 from ocean.clog.clog import Registry
 from ocean.kernel.ledger import Ledger
 from ocean.kernel.store import Store
-from ocean.kernel.streaming import Outflow
+from ocean.kernel.streaming import StreamBuffer
 from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken
 from ocean.state.dry_run_result import DryStop
@@ -24,12 +24,12 @@ MOST_DEPTH = 16
 
 
 class DryRunOver(BaseException):
-    """A dry run has come to what only a real call may do. No `except Exception` of a handler's takes it."""
+    """A dry run has reached what only a real call may do. No `except Exception` in a handler catches it."""
 
 
 @dataclass(slots=True, eq=False)
-class Scene:
-    """Shared by a call and every nested call in it. A direct call has no lock and tick number 0."""
+class CallContext:
+    """Shared by a call and all calls nested in it. A direct call has no lock, and tick number 0."""
 
     store: Store
     registry: Registry
@@ -57,12 +57,12 @@ class Scene:
     is_lost: bool = False
     is_over: bool = False
     is_dry: bool = False
-    outflow: Outflow | None = None
+    stream_buffer: StreamBuffer | None = None
     streamed: list[NewEvent] = field(default_factory=list)
     stopped_at: DryStop | None = None
 
     def check_alive(self) -> None:
-        """Every tool asks first: a call that lost its run, or has ended, changes nothing any more."""
+        """Refuse the use of a tool by a call that has lost its lock or has ended. Every tool checks this first."""
         if self.is_lost:
             raise LockLost(f"run {self.run.run_id if self.run else ''} was taken over; stop this call")
         if self.is_over:
@@ -71,37 +71,38 @@ class Scene:
             raise DryRunOver
 
     def stop(self, at: DryStop) -> NoReturn:
-        """End a dry run. A handler that catches even this gets it again from its next tool."""
+        """End a dry run. If the handler catches the exception, its next tool raises it again."""
         self.stopped_at = at
         raise DryRunOver
 
-    def one_at_a_time(self, what: str) -> anyio.Lock:
-        """Most calls need none, and to make one for each would be a good part of what a call costs."""
+    def lock_for(self, what: str) -> anyio.Lock:
+        """Return a lock, created when first used: most calls need none, and creating one is costly."""
         if what not in self.locks:
             self.locks[what] = anyio.Lock(fast_acquire=True)
         return self.locks[what]
 
-    async def say(self, lock: Lock, event: NewEvent) -> None:
-        if self.outflow is None:
-            self.outflow = Outflow(partial(self.store.append_streamed, lock, self.tick, self.call))
-        await self.outflow.say(event)
+    async def stream(self, lock: Lock, event: NewEvent) -> None:
+        """Append an event to the log at once."""
+        if self.stream_buffer is None:
+            self.stream_buffer = StreamBuffer(partial(self.store.append_streamed, lock, self.tick, self.call))
+        await self.stream_buffer.append(event)
 
-    async def settle(self) -> None:
-        """Wait until what this call has streamed is stored."""
-        if self.outflow is not None:
-            await self.outflow.settle()
+    async def flush(self) -> None:
+        """Wait until everything that this call has streamed is stored."""
+        if self.stream_buffer is not None:
+            await self.stream_buffer.flush()
 
     def next_id(self) -> str:
-        """Derived from the tick and an ordinal, so that every call of the tick hands out the same ids."""
+        """Return an id derived from the tick and an ordinal, so that every call of the tick gets the same ids."""
         self.ordinal += 1
         return derived_id(self.seed, self.ordinal)
 
-    def taken_of(self, key: str) -> list[Take]:
-        """What this call has taken of a counter already, in nested calls too."""
+    def takes_of(self, key: str) -> list[Take]:
+        """Return what this call and its nested calls have taken of a counter so far."""
         return [take for effects in (self.effects, *self.buffers) for take in effects.takes if take.key == key]
 
     def created_with_key(self, new: NewRun) -> tuple[str, str] | None:
-        """The run that this call has already created under the same dedupe key, and its body's hash."""
+        """Return the run that this call has created under the same dedupe key, and the hash of its body."""
         for earlier in (run for effects in (self.effects, *self.buffers) for run in effects.runs):
             key = (earlier.clog_id, earlier.session_id, earlier.dedupe_key)
             if key == (new.clog_id, new.session_id, new.dedupe_key):

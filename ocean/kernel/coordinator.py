@@ -19,8 +19,8 @@ import anyio
 from ocean.kernel.advance import Advance
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.poke_sources import PokeSource
-from ocean.kernel.store import ClaimAsk, ClaimOrder
-from ocean.kernel.tick_run import Crew
+from ocean.kernel.store.claims import ClaimAsk, ClaimOrder
+from ocean.kernel.tick_run import Runtime
 from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.records import Claim, TickResult
 
@@ -32,8 +32,8 @@ TICKER_MS = 1_000
 class Coordinator:
     """The pokes of one instance: how they are made, the turn in progress, the tickers, and the awaited runs."""
 
-    def __init__(self, crew: Crew, slot: int) -> None:
-        self._crew = crew
+    def __init__(self, runtime: Runtime, slot: int) -> None:
+        self._runtime = runtime
         self.slot = slot
         """How many claims this instance has made, modulo `FAIR_EVERY`."""
         self._tickers: list[Callable[[], bool]] = []
@@ -53,13 +53,13 @@ class Coordinator:
         concurrency: int = DEFAULT_CONCURRENCY,
     ) -> Advance:
         """A poke of the due runs of all clogs of this instance, of some of them, or of one run."""
-        ask = ClaimAsk(self._crew.claimable(clog_ids), self._crew.instance_id, 0, self.slot, run_id)
-        until = self._crew.clock.now() + budget_ms
-        return Advance(self._crew, ask, until, max_ticks, concurrency, source, self._tick_is_over)
+        ask = ClaimAsk(self._runtime.claimable(clog_ids), self._runtime.instance_id, 0, self.slot, run_id)
+        until = self._runtime.clock.now() + budget_ms
+        return Advance(self._runtime, ask, until, max_ticks, concurrency, source, self._tick_is_over)
 
     async def perform(self, poke: Advance, hard_ms: int | None = None) -> list[TickResult]:
         """Run a poke to its end, or for `hard_ms` at most, and count it."""
-        with self._crew.observed.poking(poke.source, poke.ask.run_id), self._limit(hard_ms):
+        with self._runtime.observed.poking(poke.source, poke.ask.run_id), self._limit(hard_ms):
             await poke.run()
         self.slot = (self.slot + poke.claims) % FAIR_EVERY
         return poke.results
@@ -67,7 +67,7 @@ class Coordinator:
     @contextmanager
     def _limit(self, ms: int | None) -> Iterator[None]:
         with anyio.CancelScope() as scope:
-            cancel = self._crew.clock.call_later(ms, scope.cancel) if ms is not None else None
+            cancel = self._runtime.clock.call_later(ms, scope.cancel) if ms is not None else None
             try:
                 yield
             finally:
@@ -103,12 +103,12 @@ class Coordinator:
             begun(poke)
 
         # Handlers run in the context of the ticker, not in that of the caller whose transaction made them due.
-        ask = ClaimAsk(self._crew.claimable(None), self._crew.instance_id, limit, self.slot)
-        return self._crew.store.order_claims(ask, lambda claims: here.run(begin, claims))
+        ask = ClaimAsk(self._runtime.claimable(None), self._runtime.instance_id, limit, self.slot)
+        return self._runtime.store.order_claims(ask, lambda claims: here.run(begin, claims))
 
     async def room_for_ticks(self, most: int) -> None:
         """Wait until fewer than `most` ticks have their handlers called here."""
-        await self._crew.keeper.fewer_than(most)
+        await self._runtime.keeper.fewer_than(most)
 
     async def poke_everything(self, budget_ms: int, source: PokeSource) -> None:
         """Do what is due, unless a ticker does. Calls during another call's turn become one further poke.
@@ -129,7 +129,7 @@ class Coordinator:
                 self._is_wanted = False
         turn = self._turn = self.new_poke(budget_ms, source)
         self._is_over = anyio.Event()
-        cancel = self._crew.clock.call_later(budget_ms, lambda: self._end(turn))
+        cancel = self._runtime.clock.call_later(budget_ms, lambda: self._end(turn))
         try:
             await self.perform(turn)
         finally:
@@ -164,13 +164,13 @@ class Coordinator:
 
     async def _is_called(self, run_id: str, ms: int, seen: int | None) -> bool:
         """Wait for a tick of the run or the end of the turn, at most `ms`. False if the time is over."""
-        if seen is not None and self._crew.store.commits_seen() != seen:
+        if seen is not None and self._runtime.store.commits_seen() != seen:
             return True
         event = anyio.Event()
         waiting = self._awaited.setdefault(run_id, [])
         waiting.append(event)
         with anyio.CancelScope() as scope:
-            cancel = self._crew.clock.call_later(ms, scope.cancel)
+            cancel = self._runtime.clock.call_later(ms, scope.cancel)
             try:
                 await event.wait()
             finally:

@@ -1,4 +1,4 @@
-"""Direct calls: a method's answer within the request, committed by row versions, without the run's lock."""
+"""Direct calls: a method's answer is returned to the caller; row versions guard its commit, not the run's lock."""
 
 import json
 from collections.abc import Callable
@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 
 from ocean.clog.clog import Clog, Registry
-from ocean.kernel.call_context import Scene
+from ocean.kernel.call_context import CallContext
 from ocean.kernel.invoke import invoke
 from ocean.kernel.metrics import Observations
-from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.kernel.tick import Tick
 from ocean.kernel.tick_run import commit_or_time
 from ocean.state.clock import Clock
@@ -24,7 +25,7 @@ from ocean.tools.outside import Reach
 
 CALL_TRIES = 5
 TURN_LOOK_MS = 1_000
-TURN_PATIENCE_MS = 10_000
+TURN_WAIT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,13 @@ class DirectCall:
     reach: Reach
     observed: Observations
     handler: Callable[..., Any] | None = None
-    """What is called instead of the method, which is then only a name."""
+    """Called instead of the method, which is then only a name."""
 
     async def run_to_end(self) -> Any:
-        return answered((await self.done()).answer)
+        return answer_from((await self.done()).answer)
 
     async def done(self) -> CallDone:
-        """Call and commit; on a conflict call again, a few times. A repeated request gets the stored answer."""
+        """Call and commit; on a conflict call again, at most `CALL_TRIES` times. A repeat returns the stored answer."""
         method = self.handler or self.clog.find_method(self.method)
         if self.request is not None:
             stored = await self.store.stored_answer(self.request)
@@ -68,15 +69,13 @@ class DirectCall:
                 self.clog.clog_id, "call", "counters" if done.refused else "rows", self.run.run_id if self.run else None
             )
             refused |= done.refused
-            # A refused counter is known to the next call: it is no conflict that could come again.
+            # The next call knows the refused counter, so this conflict cannot repeat and does not count.
             tries += not done.refused
-        raise Conflict(
-            f"{self.clog.clog_id}.{self.method} lost its rows to other writers {CALL_TRIES} times; try again"
-        )
+        raise Conflict(f"{self.clog.clog_id}.{self.method} had {CALL_TRIES} conflicts with other writers; try again")
 
     async def _call(self, method: Any, payload: Any, refused: dict[str, Taken]) -> tuple[Effects, str]:
         now = self.clock.now()
-        scene = Scene(
+        context = CallContext(
             store=self.store,
             registry=self.registry,
             clock=self.clock,
@@ -93,8 +92,8 @@ class DirectCall:
         with anyio.CancelScope() as limit:
             cancel = self.clock.call_later(self.clog.tick_ms, limit.cancel)
             try:
-                answer = await invoke(method, Tick(scene, self.clog), payload)
-                return scene.effects, encode({"answer": answer}, "the method's answer")
+                answer = await invoke(method, Tick(context, self.clog), payload)
+                return context.effects, encode({"answer": answer}, "the method's answer")
             except Refuse as refusal:
                 error = {
                     "code": refusal.code,
@@ -102,10 +101,10 @@ class DirectCall:
                     "http_status": refusal.http_status,
                     "details": refusal.details,
                 }
-                return scene.effects, encode({"refusal": error}, "the refusal")
+                return context.effects, encode({"refusal": error}, "the refusal")
             finally:
                 cancel()
-                scene.is_over = True
+                context.is_over = True
         raise CallTimeout(f"{self.clog.clog_id}.{self.method} took longer than {self.clog.tick_ms} ms")
 
     async def _commit(self, effects: Effects, answer: str) -> CallDone | CallConflict:
@@ -119,20 +118,20 @@ class DirectCall:
             actor=self.caller.actor,
             request=self.request,
         )
-        patience_ends = self.clock.now() + TURN_PATIENCE_MS
+        until = self.clock.now() + TURN_WAIT_MS
         while True:
             seen = self.store.commits_seen()
             done = await self.store.commit_call(commit)
             if not isinstance(done, Behind):
                 return done
-            left = patience_ends - self.clock.now()
+            left = until - self.clock.now()
             if left <= 0:
                 return CallConflict()
             await commit_or_time(self.store, self.clock, seen, min(left, TURN_LOOK_MS))
 
 
-def answered(text: str) -> Any:
-    """What the method answered, or its refusal."""
+def answer_from(text: str) -> Any:
+    """Return a stored answer, or raise the stored refusal."""
     stored = json.loads(text)
     if "refusal" in stored:
         error = stored["refusal"]

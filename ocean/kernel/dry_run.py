@@ -1,94 +1,98 @@
-"""The dry run: the handler is called as `advance` would call it, and what it asks for is shown instead of committed.
+"""The dry run: call the handler as `advance` would, and return what it would commit instead of committing it.
 
-It only reads. There is no lock and no claim: the tools buffer as always, streamed events are kept aside, and a step
-without a stored result or a tool that acts outside ends it (`Scene.stop`).
+A dry run only reads. There is no lock and no claim: the tools buffer as always, streamed events are collected, and a
+step without a stored result or a tool with an effect outside ends it (`CallContext.stop`).
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import anyio
 
 from ocean.clog.clog import Clog
-from ocean.kernel.call_context import DryRunOver, Scene
-from ocean.kernel.store import ClaimAsk, NotClaimable, RowsAsk
-from ocean.kernel.tick_run import Crew, outcome_of, scene_of
+from ocean.kernel.call_context import CallContext, DryRunOver
+from ocean.kernel.store.claims import ClaimAsk, NotClaimable, RowsAsk
+from ocean.kernel.tick_run import Runtime, context_of, outcome_of
 from ocean.state.dry_run_result import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.state.effects import Effects, NewEvent, NewRun, RowWrite, SetTimer, StoredRow
 from ocean.state.eligibility import Hold
-from ocean.state.outcomes import Continue, Done, Outcome, Retry, error_info
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait, error_info
 from ocean.state.records import Claim
 from ocean.state.values import decode
 
-NOBODYS_EPOCH = 0
-"""Below every epoch that a claim gives out: should a dry call write after all, the fence refuses it."""
+NO_EPOCH = 0
+"""Lower than the epoch of every claim: if a dry run did write, the store would refuse it."""
 
 
-async def rehearsed(crew: Crew, run_id: str, hard_ms: int | None) -> DryRun:
-    """Rehearse the run's next tick, or say why there is none now."""
-    found = await crew.store.preview_claim(ClaimAsk(crew.claimable(None), crew.instance_id, 1, run_id=run_id))
+async def dry_run_tick(runtime: Runtime, run_id: str, hard_ms: int | None) -> DryRun:
+    """Show the run's next tick, or why it would not be called now."""
+    found = await runtime.store.preview_claim(ClaimAsk(runtime.claimable(None), runtime.instance_id, 1, run_id=run_id))
     if isinstance(found, NotClaimable):
         return DryRun(run_id, holds=found.holds or _no_worker(found), end=found.end)
-    claim = found._replace(lock=found.lock._replace(epoch=NOBODYS_EPOCH))
-    clog = crew.registry.get(claim.run.clog_id)
-    scene = scene_of(crew, claim, claim.call, is_dry=True)
-    outcome = await _called(scene, clog, hard_ms)
-    effects = Effects() if isinstance(outcome, Retry) else scene.effects
-    now = await _rows_now(scene, effects.writes)
+    claim = found._replace(lock=found.lock._replace(epoch=NO_EPOCH))
+    clog = runtime.registry.get(claim.run.clog_id)
+    context = context_of(runtime, claim, claim.call, is_dry=True)
+    outcome = await _call(context, clog, hard_ms)
+    effects = Effects() if isinstance(outcome, Retry) else context.effects
+    now = await _rows_now(context, effects.writes)
     rows: tuple[DryRow, ...] = ()
     try:
         rows = tuple(_row(write, before) for write, before in zip(effects.writes, now, strict=True))
     except Exception as error:
-        # A function that raises in the commit is a failed attempt.
+        # A row function that raises in the commit makes the attempt fail.
         if outcome is not None:
             outcome, effects = Retry(error_info(error)), Effects()
-    return _shown(claim, scene, outcome, effects, rows)
+    return _shown(claim, context, outcome, effects, rows)
 
 
 def _no_worker(found: NotClaimable) -> tuple[Hold, ...]:
-    """Neither held nor ending: its lease has lapsed, and an `advance` that is not dry takes it back."""
-    message = "its worker stopped renewing: the next advance takes the lease back, and another worker may have it"
+    """A run that is neither held nor ending has an expired lease, which a real `advance` takes back."""
+    message = "the lease has expired: the next advance takes it back, then another worker can claim it"
     return () if found.end else (Hold("needs_worker", message),)
 
 
-async def _called(scene: Scene, clog: Clog, hard_ms: int | None) -> Outcome | None:
-    """The handler's outcome, or None if the dry run was stopped, whatever the handler made of that."""
+async def _call(context: CallContext, clog: Clog, hard_ms: int | None) -> Outcome | None:
+    """Return the handler's outcome, or None if the dry run was stopped, even if the handler caught that."""
     outcome = None
     with anyio.CancelScope() as hard:
-        cancel = scene.clock.call_later(hard_ms, hard.cancel) if hard_ms is not None else None
+        cancel = context.clock.call_later(hard_ms, hard.cancel) if hard_ms is not None else None
         try:
-            outcome = await outcome_of(scene, clog, anyio.CancelScope())
+            outcome = await outcome_of(context, clog, anyio.CancelScope())
         except BaseException as error:
             if not _is_stop(error):
                 raise
         finally:
             if cancel is not None:
                 cancel()
-    if hard.cancelled_caught and scene.stopped_at is None:
-        scene.stopped_at = DryStop("limit", "hard_ms", clog.clog_id)
-    return _with_value(outcome) if scene.stopped_at is None else None
+    if hard.cancelled_caught and context.stopped_at is None:
+        context.stopped_at = DryStop("limit", "hard_ms", clog.clog_id)
+    return _decoded(outcome) if context.stopped_at is None else None
 
 
-def _with_value(outcome: Outcome | None) -> Outcome | None:
+def _decoded(outcome: Outcome | None) -> Outcome | None:
     match outcome:
         case Done(output):
             return Done(decode(output))
         case Continue(input):
             return Continue(decode(input))
-    return outcome
+        case Ok() | Wait() | Retry() | Failed() | None:
+            return outcome
+        case _:
+            assert_never(outcome)
 
 
 def _is_stop(error: BaseException) -> bool:
-    """Also out of a task group of the handler's."""
+    """Return whether the error is the stop, also when a task group of the handler wraps it."""
     is_among = isinstance(error, BaseExceptionGroup) and error.subgroup(DryRunOver) is not None
     return is_among or isinstance(error, DryRunOver)
 
 
-async def _rows_now(scene: Scene, writes: Sequence[RowWrite]) -> list[StoredRow]:
-    if not writes or scene.run is None:
+async def _rows_now(context: CallContext, writes: Sequence[RowWrite]) -> list[StoredRow]:
+    if not writes or context.run is None:
         return []
     keys = tuple(write.key for write in writes)
-    answer = await scene.store.read_rows(RowsAsk(scene.run.clog_id, scene.session_id, scene.run.run_id, keys))
-    return [answer.rows[key] for key in keys]
+    read = await context.store.read_rows(RowsAsk(context.run.clog_id, context.session_id, context.run.run_id, keys))
+    return [read.rows[key] for key in keys]
 
 
 def _row(write: RowWrite, before: StoredRow) -> DryRow:
@@ -108,7 +112,9 @@ def _row(write: RowWrite, before: StoredRow) -> DryRow:
     )
 
 
-def _shown(claim: Claim, scene: Scene, outcome: Outcome | None, effects: Effects, rows: tuple[DryRow, ...]) -> DryRun:
+def _shown(
+    claim: Claim, context: CallContext, outcome: Outcome | None, effects: Effects, rows: tuple[DryRow, ...]
+) -> DryRun:
     return DryRun(
         run_id=claim.run.run_id,
         tick=claim.tick,
@@ -117,7 +123,8 @@ def _shown(claim: Claim, scene: Scene, outcome: Outcome | None, effects: Effects
         reason=claim.reason,
         inputs=claim.inputs,
         outcome=outcome,
-        events=tuple(_event(new, True) for new in scene.streamed) + tuple(_event(new, False) for new in effects.events),
+        events=tuple(_event(new, True) for new in context.streamed)
+        + tuple(_event(new, False) for new in effects.events),
         rows=rows,
         signals=tuple(
             DrySignal(new.run_id, decode(new.body), new.signal_id, new.deliver_at, new.required)
@@ -136,7 +143,7 @@ def _shown(claim: Claim, scene: Scene, outcome: Outcome | None, effects: Effects
         deleted_ticks=tuple(effects.delete_ticks),
         deletes_session=effects.delete_session_by is not None,
         releases_dedupe_key=effects.release_dedupe_key,
-        stopped_at=scene.stopped_at,
+        stopped_at=context.stopped_at,
     )
 
 

@@ -1,4 +1,4 @@
-"""Calling a clog's code: plain functions in a thread, and every way to fail turned into an outcome."""
+"""Calls of a clog's code: plain functions run in a thread, and every failure becomes an outcome."""
 
 import inspect
 import math
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
-    """The handler's outcome; a handler that raises, or answers something else, has failed this attempt.
+    """Return the handler's outcome; a handler that raises, or returns something else, has failed this attempt.
 
-    But not one that the database has failed: that is nobody's attempt, as little as if the commit had met it.
+    Errors of the database are raised: they are no attempt, as in the commit.
     """
     try:
         return checked_outcome(await invoke(handler, tick))
@@ -29,7 +29,7 @@ async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcom
     except get_cancelled_exc_class():
         if anyio.current_effective_deadline() == -math.inf:
             raise
-        # Nobody cancelled this call: something that it waited for was.
+        # The call itself was not cancelled, but something that it awaited was.
         return Retry(ErrorInfo("cancelled_inside", "the handler waited for something that was cancelled"))
     except Abort as error:
         return Failed(_storable(ErrorInfo(error.code, str(error) or "aborted", error.details)))
@@ -38,38 +38,37 @@ async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcom
 
 
 async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
-    """Call a clog's function: a plain one in a thread of its own, so that it may block and may call others."""
-    # Most are async, and say so themselves: the library would look behind partials and methods first, at every tick.
+    """Call a clog's function: a plain one in its own thread, so that it may block and call others."""
+    # Most are async functions; `iscoroutinefunction` would unwrap partials and methods first, at every tick.
     is_plainly_async = isinstance(fn, FunctionType) and fn.__code__.co_flags & inspect.CO_COROUTINE
     if is_plainly_async or inspect.iscoroutinefunction(fn):
         return await fn(*args)
-    # A limiter per call: threads that wait for nested ones must not use up the threads those need.
-    answer = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))
-    return await answer if inspect.isawaitable(answer) else answer
+    # A limiter per call: threads that wait for nested calls must not use up the threads those need.
+    result = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    return await result if inspect.isawaitable(result) else result
 
 
-def checked_outcome(answer: Any) -> Outcome:
-    """An outcome that can be stored, with its value as it is now; what is none at all counts as a failed call."""
-    match answer:
+def checked_outcome(result: Any) -> Outcome:
+    """Return the outcome with its value encoded now. Anything that is no outcome becomes a failed attempt."""
+    match result:
         case Done(output):
             return Done(Json(encode(output, "Done.output")))
         case Continue(input):
             return Continue(Json(encode(input, "Continue.input")))
         case Retry():
-            return Retry(_storable(error_info(answer.error)), answer.after_ms)
+            return Retry(_storable(error_info(result.error)), result.after_ms)
         case Failed():
-            return Failed(_storable(error_info(answer.error)))
+            return Failed(_storable(error_info(result.error)))
         case Ok() | Wait():
-            pass
+            outcome: Outcome = result
+            return outcome
         case _:
-            message = f"the handler answered {answer!r:.200}, which is no outcome; return Ok(), Done(…), Continue(…), …"
+            message = f"the handler must return an outcome: Ok(), Done(…), Continue(…), …; got {result!r:.200}"
             return Retry(ErrorInfo("bad_outcome", message))
-    outcome: Outcome = answer
-    return outcome
 
 
 def _storable(error: ErrorInfo) -> ErrorInfo:
-    """An error must never be what keeps a run from failing: details that are not JSON become text."""
+    """Return the error with details that are not JSON as text: an error must never prevent a run from failing."""
     try:
         encode(error.as_json())
     except InvalidValue:

@@ -1,9 +1,10 @@
-"""The ledger of one tick, pure: one read and one write per clog, and only rows read exactly may be written."""
+"""The ledger of one tick: one read and one write per clog, and only rows that were read may be written. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import assert_never
 
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import RowKey, StoredRow
 from ocean.state.errors import NotRead, ReadSpent, WriteSpent
 
@@ -19,7 +20,7 @@ class _Page:
 
 @dataclass(slots=True)
 class Ledger:
-    """Belongs to the (tick, clog) pair: nested calls, self-calls and A→B→A share a clog's page."""
+    """One page per clog: all calls of a tick that run a clog's code share its page, however they are nested."""
 
     pages: dict[str, _Page] = field(default_factory=dict)
 
@@ -30,7 +31,7 @@ class Ledger:
         return page
 
     def answer_for(self, ask: RowsAsk) -> RowsAnswer | None:
-        """The answer of the one read if it covers `ask`, None if that read is still to be made."""
+        """Return the result of the clog's one read if it covers `ask`, or None if the clog has not read yet."""
         page = self._page(ask.clog_id)
         if page.ask is None or page.answer is None:
             return None
@@ -43,20 +44,20 @@ class Ledger:
         )
         if not covered:
             raise ReadSpent(
-                f"clog {ask.clog_id!r} has used its one read of this tick, and it did not name these rows; "
+                f"clog {ask.clog_id!r} has used its one read of this tick, which did not name these rows; "
                 "name all rows in one read"
             )
         return page.answer
 
     def row(self, clog_id: str, key: RowKey) -> StoredRow:
-        """A row as this tick has read it, or `NotRead`."""
+        """Return a row as this tick has read it, or raise `NotRead`."""
         page = self._page(clog_id)
         if page.answer is None or key not in page.answer.rows:
-            raise NotRead(f"clog {clog_id!r} writes the {_name(key)} without having read exactly it in this tick")
+            raise NotRead(f"clog {clog_id!r} must read the {_name(key)} in this tick before it writes it")
         return page.answer.rows[key]
 
     def has_read_as_free(self, clog_id: str, session_id: str, dedupe_key: str) -> bool:
-        """Whether the clog's one read has said that nobody holds a dedupe key."""
+        """Return whether the clog's one read found the dedupe key unused."""
         page = self._page(clog_id)
         if page.ask is None or page.answer is None or page.ask.session_id != session_id:
             return False
@@ -68,7 +69,7 @@ class Ledger:
         page.ask, page.answer = ask, answer
 
     def record_write(self, clog_id: str, keys: Iterable[RowKey], ticks: Iterable[int]) -> None:
-        """Spend the one write, on rows and ticks that the one read has named exactly."""
+        """Record the one write. Its rows and ticks must all have been named in the one read."""
         page = self._page(clog_id)
         if page.has_written:
             raise WriteSpent(f"clog {clog_id!r} has used its one write of this tick; write all rows at once")
@@ -77,11 +78,11 @@ class Ledger:
         named = page.ask.ticks if page.ask is not None else ()
         for tick in ticks:
             if tick not in named:
-                raise NotRead(f"clog {clog_id!r} deletes tick {tick} without having read it with ticks=[{tick}]")
+                raise NotRead(f"clog {clog_id!r} must read tick {tick} with ticks=[{tick}] before it deletes it")
         page.has_written = True
 
     def unspend_write(self, clog_id: str) -> None:
-        """A nested call was rolled back: its write did not happen."""
+        """Undo `record_write` for a nested call that was rolled back."""
         self._page(clog_id).has_written = False
 
     def writers(self) -> frozenset[str]:
@@ -94,5 +95,7 @@ def _name(key: RowKey) -> str:
             return f"row of run {key.run_id}"
         case "tick":
             return f"row {key.row_id!r} of tick {key.tick}"
-        case scope:
-            return f"{scope} row"
+        case "session" | "global":
+            return f"{key.scope} row"
+        case _:
+            assert_never(key.scope)

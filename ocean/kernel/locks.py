@@ -1,4 +1,4 @@
-"""Keeping locks: renewed by a beat that no handler can block, given up when the database says so or time runs out."""
+"""Keeping locks: a timer that no handler can block renews them; a lock that is lost or expired is given up."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ from ocean.state.records import Lock
 log = logging.getLogger("ocean.locks")
 
 
-class Held:
-    """A lock this instance believes to hold until `good_until`, which only a confirmed renewal moves."""
+class HeldLock:
+    """A lock that this instance holds until `good_until`, which only a confirmed renewal extends."""
 
     def __init__(self, lock: Lock, good_until: int, when_lost: Callable[[], None]) -> None:
         self.lock = lock
@@ -32,22 +32,22 @@ class LockKeeper:
     def __init__(self, store: Store, clock: Clock, shortest_lock_ms: int) -> None:
         self._store = store
         self._clock = clock
-        self._beat_ms = max(1, shortest_lock_ms // 3)
-        self._held: dict[Lock, Held] = {}
+        self._interval_ms = max(1, shortest_lock_ms // 3)
+        self._held: dict[Lock, HeldLock] = {}
         self._guard = threading.Lock()
         self._stop: Cancel | None = None
         self._released: asyncio.Event | None = None
 
-    def hold(self, lock: Lock, sent_at: int, when_lost: Callable[[], None]) -> Held:
-        """Begin to renew a lock whose claim was sent at `sent_at`."""
-        held = Held(lock, sent_at + lock.lock_ms, when_lost)
+    def hold(self, lock: Lock, sent_at: int, when_lost: Callable[[], None]) -> HeldLock:
+        """Start renewing a lock whose claim was sent at `sent_at`."""
+        held = HeldLock(lock, sent_at + lock.lock_ms, when_lost)
         with self._guard:
             self._held[lock] = held
             if self._stop is None:
-                self._stop = self._clock.every(self._beat_ms, self.renew)
+                self._stop = self._clock.every(self._interval_ms, self.renew)
         return held
 
-    def release(self, held: Held) -> None:
+    def release(self, held: HeldLock) -> None:
         with self._guard:
             self._held.pop(held.lock, None)
         if self._released is not None:
@@ -58,7 +58,7 @@ class LockKeeper:
         return len(self._held)
 
     async def fewer_than(self, most: int) -> None:
-        """Wait until so few are held."""
+        """Wait until fewer than `most` locks are held."""
         while self.count >= most:
             self._released = self._released or asyncio.Event()
             await self._released.wait()
@@ -70,25 +70,25 @@ class LockKeeper:
                 self._stop()
 
     def renew(self) -> None:
-        """One beat, off the event loop: renew all, then drop what was lost or could not be renewed in time."""
+        """Renew all locks, off the event loop; then drop those that were lost or could not be renewed in time."""
         with self._guard:
-            everything = list(self._held.values())
-        if not everything:
+            all_held = list(self._held.values())
+        if not all_held:
             return
         sent_at = self._clock.now()
         try:
-            lost = self._store.renew_locks([held.lock for held in everything])
+            lost = self._store.renew_locks([held.lock for held in all_held])
         except Exception:
-            log.warning("could not renew %d locks; trying again", len(everything), exc_info=True)
+            log.warning("could not renew %d locks; will try again", len(all_held), exc_info=True)
             lost = None
-        for held in everything:
+        for held in all_held:
             if lost is not None and held.lock not in lost:
                 held.good_until = max(held.good_until, sent_at + held.lock.lock_ms)
             elif lost is not None or self._clock.now() >= held.good_until:
                 self._drop(held)
 
-    def _drop(self, held: Held) -> None:
-        """Unless it was released meanwhile: its tick has committed, and nothing was lost."""
+    def _drop(self, held: HeldLock) -> None:
+        """Report a lock as lost, unless it was released meanwhile because its tick has committed."""
         with self._guard:
             if held.lock not in self._held:
                 return

@@ -1,8 +1,8 @@
-"""What one instance has done since it was opened, in numbers for others to show, and a line in the log for each tick.
+"""Metrics of one instance since it was opened, and one log line per tick.
 
-Told by whoever does it, for the price of a few additions. What numbers are told apart by is known beforehand: clogs,
-outcomes, sources of pokes. No id of a run or a session, and nothing of what users stored, becomes a label; a line in
-the log has ids, and never an input, a payload or an error's text.
+The code that does something counts it, with a few additions. Labels are clogs, outcomes and sources of pokes, which
+are known in advance: never the id of a run or a session, nor what users stored. A log line has ids, but never an
+input, a payload or the text of an error.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("ocean.tick")
 
 
 class Histogram:
-    """How many values there were up to each bound; the last count is of those above all bounds."""
+    """Counts values up to each bound; the last count is of values above all bounds."""
 
     def __init__(self, bounds: Sequence[int]) -> None:
         self.bounds = tuple(bounds)
@@ -49,8 +49,8 @@ class Histogram:
 
 @dataclass(slots=True)
 class TickSeen:
-    """One call of a clog. What comes of it is known at the end: a committed outcome, `lock_lost`, `given_back`, or
-    `error` if the database did not take it."""
+    """One call of a clog. `outcome` is known at its end: a committed outcome, `lock_lost`, `given_back`, or `error` if
+    the database failed."""
 
     run_id: str
     clog_id: str
@@ -70,18 +70,18 @@ class TickSeen:
 
 
 class Listener:
-    """Somebody who is around while things happen. It must not wait; what it raises is logged and goes no further."""
+    """Context managers around pokes and ticks. They must not block; their exceptions are logged and ignored."""
 
     def around_poke(self, source: PokeSource, run_id: str | None) -> AbstractContextManager[Any]:
         return nullcontext()
 
     def around_tick(self, seen: TickSeen) -> AbstractContextManager[Any]:
-        """`seen` is complete at the end."""
+        """`seen` is complete when the context ends."""
         return nullcontext()
 
 
 class Observations:
-    """`batches` is the store's: how many transactions of callers shared one of the database's."""
+    """The counters of an instance. `batches` is the store's: how many verbs shared one transaction."""
 
     def __init__(self, clock: Clock, batches: Histogram, clog_ids: Iterable[str] = ()) -> None:
         self.clock = clock
@@ -90,7 +90,7 @@ class Observations:
         self.pokes: dict[PokeSource, Pokes] = {}
         self.ticks: Counter[tuple[str, str]] = Counter()
         self.tick_ms: dict[str, Histogram] = {}
-        # From the beginning, so that the first loss is seen as a rise.
+        # With zeros from the start, so that the first loss is visible as an increase.
         self.lock_losses: Counter[str] = Counter(dict.fromkeys(clog_ids, 0))
         self.conflicts: Counter[tuple[str, Where, Why]] = Counter()
         self.leases: Counter[str] = Counter()
@@ -98,8 +98,8 @@ class Observations:
         self.streams: Counter[str] = Counter()
         self.dropped_streams = 0
 
-    def tell(self, listener: Listener) -> None:
-        """From now on, also this one."""
+    def add_listener(self, listener: Listener) -> None:
+        """Call the listener around every poke and tick from now on."""
         self._listeners.append(listener)
 
     @contextmanager
@@ -125,16 +125,16 @@ class Observations:
             self.lock_losses[seen.clog_id] += 1
         level = logging.WARNING if is_lost or seen.outcome == "error" else logging.INFO
         if log.isEnabledFor(level):
-            log.log(level, "tick", extra=fields(**{name: getattr(seen, name) for name in SAID}))
+            log.log(level, "tick", extra=fields(**{name: getattr(seen, name) for name in LOGGED}))
 
     def conflicted(self, clog_id: str, where: Where, why: Why, run_id: str | None, tick: int | None = None) -> None:
-        """A call has to be made again: its rows had moved on, or a counter had no longer what it took."""
+        """Count a call that has to be repeated: its rows have changed, or a counter no longer has what it took."""
         self.conflicts[clog_id, where, why] += 1
         if log.isEnabledFor(logging.INFO):
             log.info("conflict", extra=fields(run_id=run_id, clog_id=clog_id, tick=tick, where=where, why=why))
 
     def completed(self, outcome: str, run_id: str | None = None, tick: int | None = None) -> None:
-        """A worker outside has said how its work ended, or was too late: `lease_lost`."""
+        """Count a completion by an external worker, or `lease_lost` if it was too late."""
         self.completions[outcome] += 1
         if log.isEnabledFor(logging.INFO):
             log.info("completion", extra=fields(run_id=run_id, tick=tick, outcome=outcome))
@@ -152,20 +152,20 @@ class Observations:
 
 
 def plain_code(code: str) -> str:
-    """A code, if it looks like one: it is a clog's to choose, and could be anything."""
+    """Return the code if it looks like one, else "other": a clog can choose any text."""
     return code if CODE.fullmatch(code) else "other"
 
 
-SAID = ("run_id", "clog_id", "tick", "call", "outcome", "code", "ms", "epoch", "reason", "source")
+LOGGED = ("run_id", "clog_id", "tick", "call", "outcome", "code", "ms", "epoch", "reason", "source")
 
 
-def fields(**said: Any) -> dict[str, Any]:
-    """What a line of the log says beside its message, for a formatter to write."""
-    return {"ocean_fields": {name: value for name, value in said.items() if value is not None}}
+def fields(**values: Any) -> dict[str, Any]:
+    """Return the `extra` of a log record: the fields that a formatter writes after the message."""
+    return {"ocean_fields": {name: value for name, value in values.items() if value is not None}}
 
 
 class _Ticking:
-    """Around one call of a clog. A class, for there is one for every tick: a generator takes twice as long."""
+    """The context of one call. A class, because a generator takes twice as long and there is one per tick."""
 
     def __init__(self, observed: Observations, claim: Claim, source: PokeSource) -> None:
         run, lock = claim.run, claim.lock
@@ -193,19 +193,19 @@ class _Ticking:
 
 
 class _Around:
-    """Several listeners at once, none of whom can disturb what they listen to."""
+    """Enters and exits several listeners. Their exceptions do not reach the code around them."""
 
-    def __init__(self, asked: list[tuple[Listener, Callable[[Listener], AbstractContextManager[Any]]]]) -> None:
-        self._asked = asked
+    def __init__(self, listeners: list[tuple[Listener, Callable[[Listener], AbstractContextManager[Any]]]]) -> None:
+        self._listeners = listeners
         self._entered: list[AbstractContextManager[Any]] = []
 
     def __enter__(self) -> None:
-        for listener, begin in self._asked:
+        for listener, begin in self._listeners:
             try:
                 around = begin(listener)
                 around.__enter__()
             except Exception:
-                log.exception("a listener failed at the beginning")
+                log.exception("a listener failed to start")
             else:
                 self._entered.append(around)
 
@@ -217,4 +217,4 @@ class _Around:
                 around.__exit__(kind, error, trace)
             except Exception as raised:
                 if raised is not error:
-                    log.exception("a listener failed at the end")
+                    log.exception("a listener failed to end")

@@ -1,4 +1,4 @@
-"""Who pokes, how often, and who has gone quiet: pure, from what one instance has seen."""
+"""The sources of pokes: how often each pokes an instance, and which have stopped. Pure."""
 
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -10,8 +10,8 @@ from ocean.state.errors import InvalidValue
 from ocean.state.values import shown
 
 PokeSource = Literal["ticker", "http", "request", "wait", "watcher", "cli", "python"]
-"""`http` is `POST /v1/advance`, `request` what any changing request does behind its answer, `wait` somebody who waits
-for a run (`?waitMs`, `settle`, `result`), `watcher` a stream of a run; `python` is everybody who does not say."""
+"""`http` is `POST /v1/advance`, `request` the poke after the response of any changing request, `wait` a caller that
+waits for a run (`?waitMs`, `settle`, `result`), `watcher` a stream of a run; `python` is the default."""
 SOURCES: tuple[PokeSource, ...] = get_args(PokeSource)
 GAPS_KEPT = 9
 MUCH_LONGER = 3
@@ -19,7 +19,7 @@ MUCH_LONGER = 3
 
 @dataclass(slots=True)
 class Pokes:
-    """Of one source. `last_at` is when the last one began."""
+    """The pokes of one source. `last_at` is when the last one began."""
 
     count: int = 0
     last_at: int = 0
@@ -38,13 +38,13 @@ class Pokes:
 
     @property
     def usual_gap_ms(self) -> int | None:
-        """The median of the last gaps: one long night does not make a source a slow one."""
+        """The median of the last gaps, so that one long gap does not count."""
         return int(median(self.gaps)) if self.gaps else None
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSeen:
-    """What one process has seen of a source. Quiet is one that is silent, while work is due, for far too long."""
+    """What one process knows of a source. It is quiet if it has not poked for far too long while work is due."""
 
     source: PokeSource
     pokes: int
@@ -56,7 +56,7 @@ class SourceSeen:
 
 def checked_source(source: Any) -> PokeSource:
     if source not in SOURCES:
-        raise InvalidValue(f"source is one of {', '.join(SOURCES)}, got {shown(source)}")
+        raise InvalidValue(f"source must be one of {', '.join(SOURCES)}, got {shown(source)}")
     known: PokeSource = source
     return known
 
@@ -64,7 +64,7 @@ def checked_source(source: Any) -> PokeSource:
 def sources_seen(
     pokes: Mapping[PokeSource, Pokes], now: int, oldest_due_age_ms: int, limit_ms: int
 ) -> tuple[SourceSeen, ...]:
-    """Every source that has poked, in the order of `SOURCES`."""
+    """Return every source that has poked, in the order of `SOURCES`."""
     return tuple(
         SourceSeen(
             source,
@@ -80,23 +80,23 @@ def sources_seen(
 
 
 def is_quiet(pokes: Pokes, now: int, oldest_due_age_ms: int, limit_ms: int) -> bool:
-    """Silence counts only while work is due: before that there was no reason to poke."""
+    """Return whether a source has stopped. Only time while work is due counts: else there is no reason to poke."""
     silent_ms = min(now - pokes.last_at, oldest_due_age_ms)
     usual_ms = pokes.usual_gap_ms or 0
     return not pokes.under_way and silent_ms > limit_ms and silent_ms > MUCH_LONGER * usual_ms
 
 
 def why_due_work_waits(seen: Collection[SourceSeen], now: int) -> str:
-    """One sentence for whoever has to find out, without anything of anybody's runs."""
+    """Return one sentence for the operator, without data of any run."""
     if not seen:
-        return "nobody has poked this process: is there a ticker, cron or client that does?"
+        return "no poke has reached this process: start a ticker, a cron job or a client that pokes it"
     quiet = [each for each in seen if each.is_quiet]
     if quiet:
-        return f"gone quiet: {_listed(quiet, now)}"
+        return f"stopped poking: {_listed(quiet, now)}"
     busy = [each for each in seen if each.under_way]
     if busy:
-        return f"still at work: {_listed(busy, now)}"
-    return f"pokes come, and are too few or do too little: {_listed(seen, now)}"
+        return f"still running: {_listed(busy, now)}"
+    return f"pokes arrive, but too few or too short: {_listed(seen, now)}"
 
 
 def _listed(seen: Collection[SourceSeen], now: int) -> str:

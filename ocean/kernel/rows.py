@@ -1,4 +1,4 @@
-"""Rows as a clog reads and writes them: scopes in, exact row addresses out, models where the clog has named one."""
+"""Rows as a clog reads and writes them: scopes become row addresses, values become the clog's models."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from ocean.clog.clog import Clog
 from ocean.kernel.arguments import CLEAR, checked_count, checked_names
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import ABSENT, Apply, RowKey, RowWrite, StoredRow
 from ocean.state.errors import InvalidValue
 from ocean.state.values import checked_id, decode, encode
@@ -32,8 +32,10 @@ class TickRows:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one read answered. An absent row is None (`has_run` and its like tell it from a stored null);
-    in the mappings an absent row has no entry."""
+    """The result of one read. An absent row is None, and has no entry in the mappings.
+
+    `has_run`, `has_session` and `has_global` distinguish an absent row from a stored null.
+    """
 
     run: Any = None
     session: Any = None
@@ -49,7 +51,7 @@ class Rows:
 
 
 class Addresses(NamedTuple):
-    """Turns scopes into row keys, with the ids of the tick as defaults."""
+    """Returns the row keys of scopes; the ids of the tick are the defaults."""
 
     clog: Clog
     session_id: str
@@ -59,13 +61,13 @@ class Addresses(NamedTuple):
     @property
     def run(self) -> RowKey:
         if not self.run_id:
-            raise InvalidValue("this call has no run; name runs=[…], or call with run_id")
+            raise InvalidValue("run must be left out: this call has no run; name runs=[…], or call with run_id")
         return RowKey("run", self.clog.clog_id, run_id=self.run_id)
 
     @property
     def session(self) -> RowKey:
         if not self.session_id:
-            raise InvalidValue("this call has no session; call with session_id")
+            raise InvalidValue("session must be left out: this call has no session; call with session_id")
         return RowKey("session", self.clog.clog_id, session_id=self.session_id)
 
     @property
@@ -77,7 +79,7 @@ class Addresses(NamedTuple):
 
     def of_tick(self, row_id: str) -> RowKey:
         if not self.tick:
-            raise InvalidValue("tick rows belong to a tick; a direct call has none")
+            raise InvalidValue("tick must be left out: a direct call has no tick")
         checked_id(row_id, "row_id")
         return RowKey("tick", self.clog.clog_id, run_id=self.run_id, tick=self.tick, row_id=row_id)
 
@@ -93,22 +95,23 @@ def rows_ask(
     ticks: Sequence[int],
     history: int,
 ) -> RowsAsk:
-    asked = [at.of_run(run_id) for run_id in checked_names(runs, "runs")]
-    asked += [at.of_tick(row_id) for row_id in checked_names(tick, "tick rows")]
+    """Check the arguments of `tick.read`."""
+    named = [at.of_run(run_id) for run_id in checked_names(runs, "runs")]
+    named += [at.of_tick(row_id) for row_id in checked_names(tick, "tick rows")]
     if run:
-        asked.append(at.run)
+        named.append(at.run)
     if session:
-        asked.append(at.session)
+        named.append(at.session)
     if global_:
-        asked.append(at.global_)
+        named.append(at.global_)
     checked_count(history, "history", most=1_000)
     if (ticks or history) and not at.run_id:
-        raise InvalidValue("earlier ticks and history belong to a run; this call has none")
+        raise InvalidValue("ticks and history must be left out: this call has no run")
     return RowsAsk(
         clog_id=at.clog.clog_id,
         session_id=at.session_id,
         run_id=at.run_id,
-        keys=tuple(dict.fromkeys(asked)),
+        keys=tuple(dict.fromkeys(named)),
         dedupe_keys=checked_names(keys, "keys"),
         ticks=tuple(checked_count(number, "each of ticks", least=1) for number in ticks),
         history=history,
@@ -116,7 +119,7 @@ def rows_ask(
 
 
 def rows_from(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> Rows:
-    """The part of an answer that was asked for, as the clog wants to see it."""
+    """Return the rows of a read that `ask` names, as the clog sees them."""
 
     def value(key: RowKey) -> Any:
         return at.clog.typed(key.scope, decode(answer.rows.get(key, ABSENT).text))
@@ -144,7 +147,7 @@ def rows_from(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> Rows:
 
 
 def rows_named(at: Addresses, ask: RowsAsk, answer: RowsAnswer) -> list[RowKey]:
-    """The rows that one read has named, by address, by dedupe key and by tick."""
+    """Return the rows that one read has named: by address, by dedupe key and by tick."""
     found = [run_id for key in ask.dedupe_keys if (run_id := answer.run_by_dedupe_key[key]) is not None]
     whole = [key for key in answer.rows if key.scope == "tick" and key.tick in ask.ticks]
     return [*ask.keys, *(at.of_run(run_id) for run_id in found), *whole]

@@ -1,4 +1,4 @@
-"""Which runs are meant, and in which order: what callers say, checked. For the kernel's verbs and for ticks alike."""
+"""Queries of runs: which runs, and in which order. Checked here for verbs and ticks."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
@@ -16,13 +16,13 @@ Scalar = str | int | float | bool
 RunOrder = Literal["newest", "oldest", "ascending", "descending"]
 
 MOST_COMBINATIONS = 200
-"""Of values from different sets: each is a walk of its own through an index."""
+"""Of values from different sets: each combination is a separate range of an index."""
 
 T = TypeVar("T", bound=str)
 
 
 class RunQuery(TypedDict, total=False):
-    """Which runs are meant; what is left out means any. A set or list means any of its values, an empty one no run."""
+    """Selects runs. Filters that are left out match all. A collection matches any of its values, an empty one none."""
 
     clog_id: str | Collection[str] | None
     session_id: str | Collection[str] | None
@@ -30,11 +30,11 @@ class RunQuery(TypedDict, total=False):
     parent_run_id: str | Collection[str] | None
     created_from: int | None
     created_until: int | None
-    """Not itself meant: [from, until)."""
+    """Exclusive: [from, until)."""
     ended_from: int | None
     ended_until: int | None
     attributes: Mapping[str, Scalar | Collection[Scalar] | Within] | None
-    """One of them may be `Within` a range. They need a clog_id."""
+    """One of them may be `Within` a range. Attributes need a clog_id."""
 
 
 def run_filter(
@@ -48,6 +48,7 @@ def run_filter(
     ended_until: int | None = None,
     attributes: Mapping[str, Scalar | Collection[Scalar] | Within] | None = None,
 ) -> RunFilter:
+    """Check a query."""
     equal, ranged = _attributes({} if attributes is None else attributes)
     where = RunFilter(
         _any_of(clog_id, "clog_id", checked_id),
@@ -60,16 +61,18 @@ def run_filter(
         ranged,
     )
     if (equal or ranged) and where.clog_ids is None:
-        raise InvalidValue("attributes are indexed by clog: filter by clog_id too")
+        raise InvalidValue("attributes need a clog_id: they are indexed by clog")
     _refuse_never_ended(where)
     combinations = prod(len(values) for values in where.sets)
     if combinations > MOST_COMBINATIONS:
-        raise InvalidValue(f"the sets make {combinations} combinations of values, over {MOST_COMBINATIONS}: split them")
+        raise InvalidValue(
+            f"the sets must make at most {MOST_COMBINATIONS} combinations of values, got {combinations}; split it"
+        )
     return where
 
 
 def with_statuses(where: RunFilter, statuses: tuple[RunStatus, ...]) -> RunFilter:
-    """These are meant unless the query says which. They are no set of the caller's, and make no combinations."""
+    """Add default statuses to a query that names none. They do not count as combinations."""
     if where.statuses is not None:
         return where
     narrowed = replace(where, statuses=statuses)
@@ -79,28 +82,30 @@ def with_statuses(where: RunFilter, statuses: tuple[RunStatus, ...]) -> RunFilte
 
 def _refuse_never_ended(where: RunFilter) -> None:
     if not where.ended.is_any and where.statuses and ENDED.isdisjoint(where.statuses):
-        raise InvalidValue(f"only done and failed runs have ended, and status is {', '.join(where.statuses)}")
+        raise InvalidValue(
+            f"status must include done or failed with ended_from or ended_until, got {', '.join(where.statuses)}"
+        )
 
 
 def is_descending(where: RunFilter, order: RunOrder | None) -> bool:
-    """Runs within a range of an attribute come by its value, ascending; others by time, the newest first."""
+    """Return the direction. Runs in a range of an attribute are ordered by its value, others by time, newest first."""
     if where.ranged is not None:
         what = f"order within a range of {where.ranged[0]!r}"
         return checked_choice(order or "ascending", what, ("ascending", "descending")) == "descending"
     if order in ("ascending", "descending"):
-        raise InvalidValue(f"order {order!r} is by an attribute's value: give one of attributes as Within(…)")
+        raise InvalidValue(f"order {order!r} needs a range: one of attributes must be Within(…)")
     return checked_choice(order or "newest", "order", ("newest", "oldest")) == "newest"
 
 
 def _any_of(value: Any, what: str, check: Callable[[Any, str], T]) -> tuple[T, ...] | None:
     if value is None:
         return None
-    if _is_several(value):
+    if _is_list(value):
         return tuple(sorted({check(each, f"each {what}") for each in value}))
     return (check(value, what),)
 
 
-def _is_several(value: Any) -> bool:
+def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence | Set) and not isinstance(value, str | bytes | bytearray)
 
 
@@ -108,7 +113,7 @@ def _checked_status(value: Any, what: str) -> RunStatus:
     try:
         return RunStatus(value)
     except ValueError:
-        raise InvalidValue(f"{what} is one of {', '.join(RunStatus)}, got {shown(value)}") from None
+        raise InvalidValue(f"{what} must be one of {', '.join(RunStatus)}, got {shown(value)}") from None
 
 
 def _times(low: int | None, high: int | None, what: str) -> Span[int]:
@@ -116,20 +121,22 @@ def _times(low: int | None, high: int | None, what: str) -> Span[int]:
         if value is not None:
             checked_time(value, name)
     if low is not None and high is not None and low > high:
-        raise InvalidValue(f"{what}_from {low} is after {what}_until {high}")
+        raise InvalidValue(f"{what}_from must not be after {what}_until, got {low} and {high}")
     return Span(low, high)
 
 
-def _attributes(asked: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], tuple[str, Span[str]] | None]:
-    """Equalities by sort key, and the one range."""
+def _attributes(given: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], tuple[str, Span[str]] | None]:
+    """Return the equalities as sort keys, and the one range."""
     equal: dict[str, tuple[str, ...]] = {}
     ranges: dict[str, Span[str]] = {}
-    for name, value in checked_names_of(asked).items():
+    for name, value in checked_names_of(given).items():
         if isinstance(value, Within):
             ranges[name] = span_of(name, value)
         else:
-            values = value if _is_several(value) else (value,)
+            values = value if _is_list(value) else (value,)
             equal[name] = tuple(sorted({sort_key(name, each) for each in values}))
     if len(ranges) > 1:
-        raise InvalidValue(f"one attribute sets the order, so one may have a range, not {', '.join(ranges)}")
+        raise InvalidValue(
+            f"attributes must have at most one range, because it sets the order, got {', '.join(ranges)}"
+        )
     return equal, next(iter(ranges.items()), None)

@@ -1,10 +1,10 @@
-"""Steps: a function is called once, its result stored at once, and later calls get that."""
+"""Steps: a function is called once, its result is stored at once, and later calls get the stored result."""
 
 from collections.abc import Callable
 from typing import Any, Literal
 from urllib.parse import quote
 
-from ocean.kernel.call_context import Scene
+from ocean.kernel.call_context import CallContext
 from ocean.state.dry_run_result import DryStop
 from ocean.state.errors import InvalidValue, StepNameUsed
 from ocean.state.records import Lock
@@ -14,12 +14,12 @@ StepScope = Literal["tick", "run"]
 
 
 def step_key(clog_id: str, name: str) -> str:
-    """A step's name in its run: each clog has its own."""
+    """Return the name under which a step is stored in its run: each clog has its own steps."""
     return f"{clog_id}\x1f{name}"
 
 
-async def remembered(
-    scene: Scene,
+async def run_step(
+    context: CallContext,
     lock: Lock,
     clog_id: str,
     name: str,
@@ -28,24 +28,24 @@ async def remembered(
     scope: StepScope = "tick",
     look: bool = True,
 ) -> Any:
-    """The stored result, or what `fn(key)` answers now, stored. A dry run stops there and says `stop`."""
+    """Return the stored result, or call `fn(key)` and store its result. A dry run stops before the call, at `stop`."""
     checked_id(name, "a step's name", 128)
     if scope not in ("tick", "run"):
-        raise InvalidValue(f"a step's scope is 'tick' or 'run', got {shown(scope)}")
-    stored_name, tick = step_key(clog_id, name), scene.tick if scope == "tick" else 0
-    if (scope, stored_name) in scene.steps:
-        raise StepNameUsed(f"step {name!r} is used twice in one call; give each step its own name")
-    scene.steps.add((scope, stored_name))
-    if look and (scope == "run" or scene.call > 1):
-        stored = await scene.store.read_step(lock.run_id, tick, stored_name)
+        raise InvalidValue(f"a step's scope must be 'tick' or 'run', got {shown(scope)}")
+    stored_name, tick = step_key(clog_id, name), context.tick if scope == "tick" else 0
+    if (scope, stored_name) in context.steps:
+        raise StepNameUsed(f"step {name!r} is used twice in one call; each step must have its own name")
+    context.steps.add((scope, stored_name))
+    if look and (scope == "run" or context.call > 1):
+        stored = await context.store.read_step(lock.run_id, tick, stored_name)
         if stored is not None:
             return decode(stored)
-    if scene.is_dry:
-        scene.check_alive()
-        scene.stop(stop)
-    key = f"{scene.seed if tick else scene.run_key}:{quote(clog_id, safe='')}/{name}"
-    result = await scene.reach.take_step(f"{clog_id}/{name}", key, fn)
-    await scene.settle()
-    scene.check_alive()
-    kept = await scene.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
-    return decode(kept)
+    if context.is_dry:
+        context.check_alive()
+        context.stop(stop)
+    key = f"{context.seed if tick else context.run_key}:{quote(clog_id, safe='')}/{name}"
+    result = await context.reach.take_step(f"{clog_id}/{name}", key, fn)
+    await context.flush()
+    context.check_alive()
+    stored = await context.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
+    return decode(stored)

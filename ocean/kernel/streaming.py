@@ -1,7 +1,8 @@
-"""What a call streams: stored in the order it was said, without holding up the handler that goes on speaking.
+"""Streamed events of a call: stored in order, without blocking the handler.
 
-Whatever is said while a write is under way shares the next one, so a fast speaker costs few transactions. Nothing is
-lost by not waiting: a call that dies is told anew under a higher number, and one that commits has stored all before.
+Events that arrive while a write is in progress share the next write, so a fast handler needs few transactions. Not
+waiting loses nothing: a call that dies is repeated under a higher number and streams again, and a call that commits
+has stored all its events before.
 """
 
 import asyncio
@@ -12,35 +13,37 @@ import anyio.lowlevel
 
 from ocean.state.effects import NewEvent
 
-MOST_AHEAD = 256
-MOST_AHEAD_CHARACTERS = 1_000_000
-"""How far a handler may be ahead of the database. Then it waits for it."""
+MOST_BUFFERED = 256
+MOST_BUFFERED_CHARACTERS = 1_000_000
+"""How much may be buffered before the handler has to wait for the database."""
 
 
-class Outflow:
+class StreamBuffer:
+    """`append` is called with all events that have arrived since the last write."""
+
     def __init__(self, append: Callable[[Sequence[NewEvent]], Awaitable[None]]) -> None:
         self._append = append
-        self._said: list[NewEvent] = []
+        self._events: list[NewEvent] = []
         self._size = 0
         self._writing: asyncio.Task[None] | None = None
         self._error: Exception | None = None
 
-    async def say(self, event: NewEvent) -> None:
-        """Hand an event on. What went wrong with an earlier one is raised here."""
+    async def append(self, event: NewEvent) -> None:
+        """Buffer an event. Raises the error of an earlier write."""
         if self._error is not None:
             raise self._error
-        self._said.append(event)
+        self._events.append(event)
         self._size += len(event.payload)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
-        if len(self._said) >= MOST_AHEAD or self._size >= MOST_AHEAD_CHARACTERS:
-            await self.settle()
+        if len(self._events) >= MOST_BUFFERED or self._size >= MOST_BUFFERED_CHARACTERS:
+            await self.flush()
         else:
-            # Lets the write begin, also if the handler then waits for nothing for long.
+            # Lets the write begin, even if the handler does not await anything for a long time.
             await anyio.lowlevel.checkpoint()
 
-    async def settle(self) -> None:
-        """Wait until all that was said is stored."""
+    async def flush(self) -> None:
+        """Wait until all events are stored."""
         while self._writing is not None:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._writing])
@@ -49,8 +52,8 @@ class Outflow:
 
     async def _write(self) -> None:
         try:
-            while self._said:
-                events, self._said, self._size = self._said, [], 0
+            while self._events:
+                events, self._events, self._size = self._events, [], 0
                 await self._append(events)
         except Exception as error:
             self._error = error

@@ -1,4 +1,4 @@
-"""One claimed tick, from its call to its commit, over conflicts and lost locks."""
+"""One claimed tick: call the handler, commit, repeat after a conflict, stop when the lock is lost."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import anyio
 
 from ocean.clog.clog import Clog, Registry
-from ocean.kernel.call_context import Scene
+from ocean.kernel.call_context import CallContext
 from ocean.kernel.invoke import call_handler
-from ocean.kernel.locks import Held, LockKeeper
+from ocean.kernel.locks import HeldLock, LockKeeper
 from ocean.kernel.metrics import Observations, TickSeen, Why
-from ocean.kernel.store import Behind, ClaimableClog, Committed, Contended, Store, TickAnswer, TickCommit
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.runs import Behind
 from ocean.kernel.tick import Tick
 from ocean.state.clock import Clock
 from ocean.state.counters import Taken
@@ -25,8 +27,8 @@ COMMIT_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
-    """What the work of one instance needs."""
+class Runtime:
+    """What an instance needs to run ticks."""
 
     store: Store
     registry: Registry
@@ -46,7 +48,7 @@ class Crew:
 
 
 async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int, look_ms: int = 100) -> None:
-    """Wait for the next commit that anybody makes, at most `ms`."""
+    """Wait for the next commit of any process, at most `ms`."""
     with anyio.CancelScope() as scope:
         cancel = clock.call_later(ms, scope.cancel)
         try:
@@ -55,92 +57,92 @@ async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int, look_ms
             cancel()
 
 
-def scene_of(crew: Crew, claim: Claim, call: int, *, is_dry: bool = False) -> Scene:
-    """The stage of one call of a claimed tick."""
-    now = crew.clock.now()
-    return Scene(
-        store=crew.store,
-        registry=crew.registry,
-        clock=crew.clock,
+def context_of(runtime: Runtime, claim: Claim, call: int, *, is_dry: bool = False) -> CallContext:
+    """Return the context of one call of a claimed tick."""
+    now = runtime.clock.now()
+    return CallContext(
+        store=runtime.store,
+        registry=runtime.registry,
+        clock=runtime.clock,
         run=claim.run,
         session_id=claim.run.session_id,
         seed=f"{claim.run_key}:{claim.tick}",
         run_key=claim.run_key,
         reason=claim.reason,
         now=now,
-        deadline=now + crew.registry.get(claim.run.clog_id).tick_ms,
+        deadline=now + runtime.registry.get(claim.run.clog_id).tick_ms,
         caller=Caller(claim.inputs[0].actor if claim.inputs else None),
         lock=claim.lock,
         tick=claim.tick,
         call=call,
         inputs=claim.inputs,
-        reach=crew.reach,
+        reach=runtime.reach,
         is_dry=is_dry,
     )
 
 
-async def outcome_of(scene: Scene, clog: Clog, limit: anyio.CancelScope) -> Outcome:
-    """Call the clog's handler for this tick, within its time limit, or until somebody else cancels that."""
-    handler = clog.end_handler if scene.run is not None and scene.run.ending else clog.handler
+async def outcome_of(context: CallContext, clog: Clog, limit: anyio.CancelScope) -> Outcome:
+    """Call the clog's handler for this tick, until its time limit or until `limit` is cancelled."""
+    handler = clog.end_handler if context.run is not None and context.run.ending else clog.handler
     if handler is None:
         return Ok()
     outcome: Outcome | None = None
     with limit:
-        cancel = scene.clock.call_later(clog.tick_ms, limit.cancel)
+        cancel = context.clock.call_later(clog.tick_ms, limit.cancel)
         try:
-            outcome = await call_handler(handler, Tick(scene, clog))
+            outcome = await call_handler(handler, Tick(context, clog))
         finally:
             cancel()
-            scene.is_over = True
-    if outcome is None or scene.clock.now() >= scene.deadline:
+            context.is_over = True
+    if outcome is None or context.clock.now() >= context.deadline:
         return Retry(ErrorInfo("tick_timeout", f"the handler took longer than {clog.tick_ms} ms"))
     return outcome
 
 
 class Stopped(Exception):
-    """Whoever poked wants the run given back."""
+    """The poke was cancelled: the run is to be given back."""
 
 
 class TickWork:
-    """`when_called` is told once, when the handler has answered for the first time or never will."""
+    """One claimed tick. `when_called` is called once: when the handler has first returned, or never will."""
 
-    def __init__(self, crew: Crew, claim: Claim, sent_at: int, when_called: Callable[[], None]) -> None:
-        self._crew = crew
+    def __init__(self, runtime: Runtime, claim: Claim, sent_at: int, when_called: Callable[[], None]) -> None:
+        self._runtime = runtime
         self.claim = claim
         self._when_called: Callable[[], None] | None = when_called
-        self._clog = crew.registry.get(claim.run.clog_id)
+        self._clog = runtime.registry.get(claim.run.clog_id)
         self._scope: anyio.CancelScope | None = None
         self._is_lost = False
         self._is_stopped = False
         self._sent_at = sent_at
-        self._held: Held | None = None
-        self._scene: Scene | None = None
+        self._held: HeldLock | None = None
+        self._context: CallContext | None = None
         self._refused: dict[str, Taken] = {}
 
     def _lose(self) -> None:
         self._is_lost = True
-        if self._scene is not None:
-            self._scene.is_lost = True
+        if self._context is not None:
+            self._context.is_lost = True
         if self._scope is not None:
             self._scope.cancel()
 
     def stop(self) -> None:
-        """Cancel the handler and give the run back. A tick whose handler has answered goes on to its commit."""
+        """Cancel the handler and give the run back. A tick whose handler has returned is still committed."""
         self._is_stopped = True
         if self._scope is not None:
             self._scope.cancel()
 
     def close(self) -> None:
-        """Its lock is renewed no more. What refers to it is let go, so that no collector has to look for it."""
-        self._is_called()
+        """Stop renewing the lock. Dropping the reference breaks a cycle, so the garbage collector has less to do."""
+        self._note_called()
         held, self._held = self._held, None
         if held is not None:
-            self._crew.keeper.release(held)
+            self._runtime.keeper.release(held)
 
     async def run(self, seen: TickSeen) -> TickResult:
-        """Whoever runs it gives the run back if this raises, and closes it."""
+        """Run the tick to its commit. The caller gives the run back if this raises, and closes it in any case."""
         claim = self.claim
-        self._held = self._crew.keeper.hold(claim.lock, self._sent_at, self._lose)
+        self._held = self._runtime.keeper.hold(claim.lock, self._sent_at, self._lose)
         try:
             status, outcome = await self._call_and_commit(seen)
             return TickResult(claim.run.run_id, claim.tick, outcome, status)
@@ -150,56 +152,56 @@ class TickWork:
             await self.give_back()
             return TickResult(claim.run.run_id, claim.tick, "given_back", None)
 
-    def _is_called(self) -> None:
-        tell, self._when_called = self._when_called, None
-        if tell is not None:
-            tell()
+    def _note_called(self) -> None:
+        callback, self._when_called = self._when_called, None
+        if callback is not None:
+            callback()
 
     async def give_back(self) -> None:
         with anyio.CancelScope(shield=True):
-            await self._crew.store.give_back(self.claim.lock, self.claim.tick)
+            await self._runtime.store.give_back(self.claim.lock, self.claim.tick)
 
     async def _call_and_commit(self, seen: TickSeen) -> tuple[RunStatus | None, str]:
         call = self.claim.call
         while True:
             outcome, effects = await self._call(call)
-            self._is_called()
+            self._note_called()
             answer, outcome = await self._commit(call, outcome, effects)
             if isinstance(answer, Committed):
                 outcome = answer.instead or outcome
                 seen.failed_as(outcome)
                 return answer.status, outcome_name(outcome)
             why: Why = "counters" if answer.refused else "rows"
-            self._crew.observed.conflicted(self._clog.clog_id, "tick", why, self.claim.run.run_id, self.claim.tick)
+            self._runtime.observed.conflicted(self._clog.clog_id, "tick", why, self.claim.run.run_id, self.claim.tick)
             call = seen.call = answer.call
             self._refused |= answer.refused
             if answer.must_take_turn:
                 await self._take_turn(effects)
 
     async def _call(self, call: int) -> tuple[Outcome, Effects]:
-        self._check_wanted()
-        scene = self._scene = scene_of(self._crew, self.claim, call)
-        scene.refused = self._refused
+        self._check_not_stopped()
+        context = self._context = context_of(self._runtime, self.claim, call)
+        context.refused = self._refused
         limit = self._scope = anyio.CancelScope()
         try:
-            outcome = await outcome_of(scene, self._clog, limit)
+            outcome = await outcome_of(context, self._clog, limit)
         except BaseException:
             with suppress(Exception):
-                await scene.settle()
+                await context.flush()
             raise
         if limit.cancelled_caught:
-            self._check_wanted()
-        await scene.settle()
-        return outcome, Effects() if isinstance(outcome, Retry) else scene.effects
+            self._check_not_stopped()
+        await context.flush()
+        return outcome, Effects() if isinstance(outcome, Retry) else context.effects
 
-    def _check_wanted(self) -> None:
+    def _check_not_stopped(self) -> None:
         if self._is_lost:
-            raise LockLost(f"run {self.claim.run.run_id} was taken over")
+            raise LockLost(f"run {self.claim.run.run_id} was taken over; this call's work is discarded")
         if self._is_stopped:
             raise Stopped
 
     async def _commit(self, call: int, outcome: Outcome, effects: Effects) -> tuple[Committed | Contended, Outcome]:
-        """Commit, or turn what the commit refuses into a failed attempt."""
+        """Commit. If the commit is refused, commit a failed attempt instead."""
         try:
             return await self._commit_in_turn(call, outcome, effects), outcome
         except (LockLost, StoreBusy, StoreFailed):
@@ -221,35 +223,35 @@ class TickWork:
             call=call,
             outcome=outcome,
             effects=effects,
-            instance_id=self._crew.instance_id,
+            instance_id=self._runtime.instance_id,
             version=self._clog.version,
             claimed_at=claim.claimed_at,
         )
         while True:
-            seen = self._crew.store.commits_seen()
-            answer = await self._sent(commit)
+            seen = self._runtime.store.commits_seen()
+            answer = await self._send(commit)
             if not isinstance(answer, Behind):
                 return answer
-            await self._others(seen)
+            await self._wait_for_others(seen)
 
-    async def _sent(self, commit: TickCommit) -> TickAnswer:
-        """A busy database is asked again: a finished call is too dear to throw away. Repeating a commit is safe."""
+    async def _send(self, commit: TickCommit) -> TickAnswer:
+        """Commit, and repeat it if the database is busy: a finished call is too costly to lose. Repeating is safe."""
         for _ in range(COMMIT_TRIES - 1):
             try:
-                return await self._crew.store.commit_tick(commit)
+                return await self._runtime.store.commit_tick(commit)
             except StoreBusy:
                 continue
-        return await self._crew.store.commit_tick(commit)
+        return await self._runtime.store.commit_tick(commit)
 
     async def _take_turn(self, effects: Effects) -> None:
         while True:
-            seen = self._crew.store.commits_seen()
-            if await self._crew.store.take_turn(self.claim.lock, effects.contested_keys):
+            seen = self._runtime.store.commits_seen()
+            if await self._runtime.store.take_turn(self.claim.lock, effects.contested_keys):
                 return
-            await self._others(seen)
+            await self._wait_for_others(seen)
 
-    async def _others(self, seen: int) -> None:
-        """Wait for a commit of somebody else's, unless this tick is wanted no longer."""
+    async def _wait_for_others(self, seen: int) -> None:
+        """Wait for a commit of another tick, unless this tick has been stopped or has lost its lock."""
         with anyio.CancelScope() as self._scope:
-            await commit_or_time(self._crew.store, self._crew.clock, seen, self.claim.lock.lock_ms)
-        self._check_wanted()
+            await commit_or_time(self._runtime.store, self._runtime.clock, seen, self.claim.lock.lock_ms)
+        self._check_not_stopped()

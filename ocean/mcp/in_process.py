@@ -1,4 +1,4 @@
-"""Requests that the application answers within this process, on behalf of whoever speaks MCP."""
+"""Requests to the HTTP application inside this process, on behalf of an MCP client."""
 
 import json
 import logging
@@ -14,13 +14,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.types import Message, Scope
 
-from ocean.http.framework.authorization import BY_A_PROXY, CSRF_TOKEN
+from ocean.http.framework.authorization import CSRF_TOKEN, PROXY_HEADERS
 from ocean.http.framework.errors import unexpected
-from ocean.http.framework.routing import IDEMPOTENCY_KEY
+from ocean.http.framework.idempotency import IDEMPOTENCY_KEY
 from ocean.state.clock import Clock
 
-PASSED_ON = BY_A_PROXY | {"authorization", "cookie", "host", "origin", "sec-fetch-site", CSRF_TOKEN.lower()}
-"""All that `ocean.http.framework.authorization` looks at: a call is judged as the request that it came with."""
+FORWARDED = PROXY_HEADERS | {"authorization", "cookie", "host", "origin", "sec-fetch-site", CSRF_TOKEN.lower()}
+"""All headers that `ocean.http.framework.authorization` reads: a call is authorized like the request it came with."""
 GRACE_MS = 10_000
 
 log = logging.getLogger("ocean.mcp")
@@ -28,7 +28,7 @@ log = logging.getLogger("ocean.mcp")
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who asks, as the application is told it."""
+    """The sender of a request: headers, address and scheme that the application sees."""
 
     headers: tuple[tuple[bytes, bytes], ...]
     client: tuple[str, int] | None = ("127.0.0.1", 0)
@@ -36,17 +36,19 @@ class Sender:
 
     @classmethod
     def of(cls, request: Request) -> "Sender":
-        kept = tuple((name, value) for name, value in request.headers.raw if name.decode("latin-1") in PASSED_ON)
+        """Return the sender of a request over HTTP."""
+        kept = tuple((name, value) for name, value in request.headers.raw if name.decode("latin-1") in FORWARDED)
         client = None if request.client is None else (request.client.host, request.client.port)
         return cls(kept, client, request.url.scheme)
 
     @classmethod
     def with_key(cls, key: str | None) -> "Sender":
-        """A process of this machine, which shows the key if it has one."""
+        """Return a process of this machine as the sender, with a key if it has one."""
         shown = ((b"authorization", f"Bearer {key}".encode()),) if key else ()
         return cls(((b"host", b"localhost"), *shown))
 
     def scope(self, method: str, path: str, query: str = "", more: Iterable[tuple[bytes, bytes]] = ()) -> Scope:
+        """Return the ASGI scope of a request from this sender."""
         return {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -63,13 +65,13 @@ class Sender:
         }
 
     def request(self) -> Request:
-        """For those who only want to know who it is."""
+        """Return a request that only serves to authenticate the sender."""
         return Request(self.scope("GET", "/mcp"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request: `path` is escaped, `query` pairs of texts, `body` JSON or none."""
+class AppRequest:
+    """One request: `path` is escaped, `query` is pairs of strings, `body` is JSON or None."""
 
     method: str
     path: str
@@ -78,54 +80,58 @@ class Asked:
     request_key: str | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        said = [] if self.body is None else [(b"content-type", b"application/json")]
+        """Return the headers that the body and the key need."""
+        headers = [] if self.body is None else [(b"content-type", b"application/json")]
         if self.request_key is not None:
-            said.append((IDEMPOTENCY_KEY.lower().encode(), self.request_key.encode("utf-8", "replace")))
-        return said
+            headers.append((IDEMPOTENCY_KEY.lower().encode(), self.request_key.encode("utf-8", "replace")))
+        return headers
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AppResponse:
+    """The application's response."""
+
     status: int
     body: Any
 
     @property
-    def is_refusal(self) -> bool:
+    def is_error(self) -> bool:
+        """Whether the application refused the request."""
         return self.status >= 400
 
 
-class Insider:
-    """Asks the application; what it does behind its answers goes on after they are handed out."""
+class AppClient:
+    """Sends requests to the application. Background work of a response continues after the response is returned."""
 
     def __init__(self, app: Starlette, tasks: TaskGroup) -> None:
         self.app = app
         self._tasks = tasks
 
-    async def ask(self, sender: Sender, asked: Asked) -> Said:
-        """A caller who gives up is one who has hung up: what was begun is not cancelled in the middle."""
-        exchange = _Exchange(asked)
-        scope = sender.scope(asked.method, asked.path, urlencode(asked.query), asked.headers())
+    async def send(self, sender: Sender, request: AppRequest) -> AppResponse:
+        """Return the response to a request. A cancelled caller counts as disconnected; the work is not cancelled."""
+        exchange = _Exchange(request)
+        scope = sender.scope(request.method, request.path, urlencode(request.query), request.headers())
         self._tasks.start_soon(exchange.run, self.app, scope)
         try:
-            await exchange.answered.wait()
+            await exchange.is_complete.wait()
         finally:
-            exchange.hung_up.set()
-        return exchange.said()
+            exchange.is_disconnected.set()
+        return exchange.response()
 
 
 @asynccontextmanager
-async def insider(app: Starlette, clock: Clock) -> AsyncIterator[Insider]:
-    """At the end those who wait are answered, and what is still moved on has ten seconds for it."""
-    relent = _nothing
+async def app_client(app: Starlette, clock: Clock) -> AsyncIterator[AppClient]:
+    """Provide a client. At the end, waiting requests return at once, and background work has ten seconds to finish."""
+    cancel_timer = _nothing
     try:
         async with anyio.create_task_group() as tasks:
             try:
-                yield Insider(app, tasks)
+                yield AppClient(app, tasks)
             finally:
                 app.state.stopping.set()
-                relent = clock.call_later(GRACE_MS, tasks.cancel_scope.cancel)
+                cancel_timer = clock.call_later(GRACE_MS, tasks.cancel_scope.cancel)
     finally:
-        relent()
+        cancel_timer()
 
 
 def _nothing() -> None:
@@ -133,33 +139,33 @@ def _nothing() -> None:
 
 
 class _Exchange:
-    """One request and its answer, as ASGI messages."""
+    """One request and its response, as ASGI messages."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._body: bytes | None = b"" if asked.body is None else json.dumps(asked.body).encode()
+    def __init__(self, request: AppRequest) -> None:
+        self._body: bytes | None = b"" if request.body is None else json.dumps(request.body).encode()
         self._status: int | None = None
         self._parts: list[bytes] = []
-        self.answered = anyio.Event()
-        self.hung_up = anyio.Event()
+        self.is_complete = anyio.Event()
+        self.is_disconnected = anyio.Event()
 
     async def run(self, app: Starlette, scope: Scope) -> None:
         try:
             await app(scope, self._receive, self._send)
         except Exception:
-            log.exception("a call failed behind its answer")
+            log.exception("a call failed after its response")
         finally:
-            self.answered.set()
+            self.is_complete.set()
 
-    def said(self) -> Said:
+    def response(self) -> AppResponse:
         if self._status is None:
-            return Said(500, unexpected("none"))
-        return Said(self._status, json.loads(b"".join(self._parts)))
+            return AppResponse(500, unexpected("none"))
+        return AppResponse(self._status, json.loads(b"".join(self._parts)))
 
     async def _receive(self) -> Message:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self.hung_up.wait()
+        await self.is_disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
@@ -168,4 +174,4 @@ class _Exchange:
             return
         self._parts.append(message.get("body", b""))
         if not message.get("more_body"):
-            self.answered.set()
+            self.is_complete.set()

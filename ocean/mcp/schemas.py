@@ -1,27 +1,26 @@
-"""What a tool takes and answers, as JSON Schema: taken out of the OpenAPI document of its routes."""
+"""The JSON Schemas of what a tool takes and returns, from the OpenAPI document of its routes."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from ocean.http.framework.openapi import PARAMETER, document
-from ocean.http.framework.operation import Op
-from ocean.http.framework.wire import camel
+from ocean.http.framework.responses import camel
+from ocean.http.framework.routing import Op
+from ocean.http.openapi import PARAMETER, SCHEMAS, document
 from ocean.http.routes import TABLE
-from ocean.mcp.tools import REQUEST_KEY, Tool, is_keyed, places_of
+from ocean.mcp.tools import REQUEST_KEY, McpTool, is_keyed, path_parameters
 
-COMPONENT = "#/components/schemas/"
 KEY = {
     "type": "string",
     "minLength": 1,
     "maxLength": 256,
-    "description": "The same key with the same arguments again gets the first answer, and does nothing twice.",
+    "description": "A repeated call with the same key and arguments returns the first result and does nothing twice.",
 }
 ATTRIBUTE: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 ATTRIBUTES = {
     "type": "object",
-    "description": "By name: a value, a list of which any is meant, or for one of them a range. Needs clogId.",
+    "description": "By name: a value, a list to match any of, or for one attribute a range. Needs clogId.",
     "additionalProperties": {
         "anyOf": [
             ATTRIBUTE,
@@ -37,15 +36,15 @@ ATTRIBUTES = {
 
 
 class Schemas:
-    """Of some size: `schemas()` makes them once."""
+    """The schemas of all tools. They are large, so `schemas()` builds them once."""
 
     def __init__(self) -> None:
-        said = document(TABLE)
-        self._paths = said["paths"]
-        self._components = said["components"]["schemas"]
+        api = document(TABLE)
+        self._paths = api["paths"]
+        self._components = api["components"]["schemas"]
 
-    def takes(self, tool: Tool) -> dict[str, Any]:
-        """An object with all that any of its routes takes. What every one of them needs is required."""
+    def input_of(self, tool: McpTool) -> dict[str, Any]:
+        """Return an object with everything that any of a tool's routes takes; required is what all of them need."""
         properties: dict[str, Any] = {}
         for op in tool.ops:
             for name, schema in self._properties(op):
@@ -62,8 +61,8 @@ class Schemas:
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return self._whole(schema, more)
 
-    def answers(self, tool: Tool) -> dict[str, Any]:
-        """Any of what its routes answer, which is always an object."""
+    def output_of(self, tool: McpTool) -> dict[str, Any]:
+        """Return the union of what a tool's routes return; this is always an object."""
         shapes: list[Any] = []
         for op in tool.ops:
             for status, response in self._operation(op)["responses"].items():
@@ -87,7 +86,7 @@ class Schemas:
             yield REQUEST_KEY, KEY
 
     def _needed(self, op: Op) -> set[str]:
-        return places_of(op) | {*self._body(op).get("required", ())}
+        return path_parameters(op) | {*self._body(op).get("required", ())}
 
     def _body(self, op: Op) -> dict[str, Any]:
         body = self._operation(op).get("requestBody")
@@ -98,7 +97,7 @@ class Schemas:
         return found
 
     def _whole(self, schema: dict[str, Any], more: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-        """With all that it refers to inside it; `more` is what the document does not know."""
+        """Return a schema with everything that it refers to; `more` is what the document does not have."""
         known = {**self._components, **more}
         found: dict[str, Any] = {}
         open_names = {*_references(schema)}
@@ -112,16 +111,17 @@ class Schemas:
 
 @cache
 def schemas() -> Schemas:
+    """Return the schemas, built on the first call."""
     return Schemas()
 
 
 def _optional(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is left out is not null: a run without an input waits for one."""
+    """Return a schema without a null default: a missing value is not null, a run without an input waits for one."""
     return {name: value for name, value in schema.items() if (name, value) != ("default", None)}
 
 
 def _name(reference: str) -> str:
-    return reference.removeprefix(COMPONENT)
+    return reference.removeprefix(SCHEMAS)
 
 
 def _references(schema: Any) -> Iterator[str]:

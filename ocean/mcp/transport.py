@@ -1,4 +1,4 @@
-"""How it is reached: over standard input and output, or as `POST /mcp` of the application."""
+"""The two transports: standard input and output, or `POST /mcp` of the application."""
 
 import asyncio
 import sys
@@ -16,37 +16,37 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ocean.clog.routes import routes_of
-from ocean.http.framework.authorization import identified
-from ocean.http.framework.call import Served
+from ocean.http.framework.authorization import authenticate
+from ocean.http.framework.call import ServerState
 from ocean.http.framework.errors import NotAuthenticated
 from ocean.http.routes import WIDE
-from ocean.mcp.in_process import Sender, insider
-from ocean.mcp.server import Agents
+from ocean.mcp.in_process import Sender, app_client
+from ocean.mcp.server import McpServer
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
 
 PATH = "/mcp"
 MOST_BYTES = WIDE + 65_536
-"""What the largest of the routes takes, and an envelope around it."""
+"""The largest body of a route, and an envelope around it."""
 
 
 async def serve_pipes(ocean: "Ocean", app: Starlette, key: str | None, stop: anyio.Event) -> bool:
-    """Until standard input ends, or `stop` is set: then True, and a thread still waits for a line that may never come.
+    """Serve until standard input ends, or until `stop` is set: then return True, and a thread still waits for a line.
 
-    Whatever else is printed meanwhile goes to standard error.
+    Anything else that is printed in the meantime goes to standard error.
     """
     own = Sender.with_key(key)
     try:
-        await identified(app.state.served, own.request())
+        await authenticate(app.state.server, own.request())
     except NotAuthenticated:
         raise NotAuthenticated(
-            "this database has keys, and what OCEAN_KEY has is not one that is valid; `ocean keys create` makes one"
+            "this database has keys, so OCEAN_KEY must be a valid one; `ocean keys create` creates one"
             if key
-            else "this database has keys: set OCEAN_KEY to one; `ocean keys create` makes one"
+            else "this database has keys, so OCEAN_KEY must be set to one; `ocean keys create` creates one"
         ) from None
-    async with insider(app, ocean.clock) as inside:
-        pipes = asyncio.create_task(_pipes(Agents(ocean, inside, own).server()))
+    async with app_client(app, ocean.clock) as client:
+        pipes = asyncio.create_task(_pipes(McpServer(ocean, client, own).server()))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({pipes, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -57,34 +57,34 @@ async def serve_pipes(ocean: "Ocean", app: Starlette, key: str | None, stop: any
 
 async def _pipes(server: Server[Any]) -> None:
     async with stdio_server() as (read, write):
-        # The SDK has taken the descriptor; this is for what Python would keep, and print when that is given back.
+        # The SDK has taken the descriptor; this redirects text that Python would buffer, and print when it is restored.
         with redirect_stdout(sys.stderr):
             await server.run(read, write, server.create_initialization_options())
 
 
 @asynccontextmanager
 async def mounted(ocean: "Ocean", app: Starlette) -> AsyncIterator[None]:
-    """While the block lasts, the application answers MCP too. Each request stands alone and shows its own key."""
+    """Serve MCP at `POST /mcp` of the application while the block runs. Each request is separate, with its own key."""
     routes_of(ocean.clogs, [PATH])
-    async with insider(app, ocean.clock) as inside:
-        server = Agents(ocean, inside, Sender(())).server()
+    async with app_client(app, ocean.clock) as client:
+        server = McpServer(ocean, client, Sender(())).server()
         manager = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=MOST_BYTES
         )
         async with manager.run():
-            endpoint = _Endpoint(manager.handle_request, app.state.served)
+            endpoint = _Endpoint(manager.handle_request, app.state.server)
             app.router.routes.append(Route(PATH, endpoint, methods=["POST"]))
             yield
 
 
 class _Endpoint:
-    """Nothing is read of a request before it is known who sends it."""
+    """Authenticates the sender before anything of the request is read."""
 
-    def __init__(self, then: ASGIApp, served: Served) -> None:
-        self._then = then
-        self._served = served
+    def __init__(self, app: ASGIApp, server: ServerState) -> None:
+        self._app = app
+        self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        access = await identified(self._served, Request(scope))
+        access = await authenticate(self._server, Request(scope))
         scope["ocean.actor"] = access.actor
-        await self._then(scope, receive, send)
+        await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""What a caller may do: scopes, sessions, API keys, and the owner of a run."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -6,14 +6,14 @@ from typing import Literal, get_args
 from ocean.state.records import Caller
 
 KeyScope = Literal["read", "signal", "advance", "work", "admin"]
-"""What a key is for. `admin` is for everything."""
+"""What a key allows. `admin` allows everything."""
 
 KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request may do: that of its key, or everything where there are no keys. `sessions` None is all of them."""
+    """What a request may do: what its key allows, or everything if there are no keys. `sessions=None` means all."""
 
     scopes: frozenset[KeyScope]
     actor: str | None = None
@@ -23,25 +23,25 @@ class Access:
 
     @property
     def caller(self) -> Caller:
-        """As methods see it."""
+        """The caller as methods see it."""
         return Caller(self.actor, self.roles)
 
     def may(self, scope: KeyScope) -> bool:
-        """Whether it is for this; `admin` is for everything."""
+        """Return whether the scope is allowed; `admin` allows all."""
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, session_id: str) -> bool:
-        """Whether the session is there for it."""
+        """Return whether the session is visible."""
         return self.sessions is None or session_id in self.sessions
 
 
 EVERYTHING = Access(frozenset(KEY_SCOPES))
-"""For whoever has the database at hand, or is alone with it on its machine."""
+"""The access of a process that opens the database itself, and of HTTP requests while there are no keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a key; not the key. `sessions` None is all of them."""
+    """The stored facts of a key, without its secret. `sessions=None` means all."""
 
     key_id: str
     actor: str
@@ -53,14 +53,14 @@ class ApiKey:
     revoked_at: int | None = None
 
     def access(self) -> Access:
-        """What whoever shows the key may do."""
+        """Return what a request with this key may do."""
         sessions = None if self.sessions is None else frozenset(self.sessions)
         return Access(frozenset(self.scopes), self.actor, self.roles, sessions, self.key_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Whose a run is, and what its clog allows the generic routes and commands."""
+class RunOwner:
+    """The session and clog of a run, and what the clog allows the generic routes and commands."""
 
     run_id: str
     session_id: str

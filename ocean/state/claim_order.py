@@ -1,4 +1,4 @@
-"""Who goes first among the due, pure: urgent before patient, long due before fresh, and nobody never."""
+"""The order of claims: by priority, then by how long a run has been due; no run waits for ever. Pure."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -7,11 +7,11 @@ from ocean.state.records import Run
 from ocean.state.transitions import due_at
 
 FAIR_EVERY = 8
-"""One slot in eight goes to the longest due run of any priority."""
+"""One claim in eight takes the run that has been due longest, whatever its priority."""
 
 
 def pick(due: Iterable[Run], limit: int, slot: int) -> list[Run]:
-    """At most `limit` of the due runs, in the order to claim them. `slot` counts the claims made before."""
+    """Return at most `limit` of the due runs, in the order to claim them. `slot` counts the claims made before."""
     by_age = sorted(due, key=_age)
     if len({run.priority for run in by_age}) < 2:
         return by_age[:limit]
@@ -26,5 +26,5 @@ def pick(due: Iterable[Run], limit: int, slot: int) -> list[Run]:
 
 
 def _age(run: Run) -> tuple[int, int, str]:
-    """Longest due first; among equals the less often claimed, so that a run that continues goes to the back."""
+    """Longest due first; of equals, the one claimed less often, so that a run that continues is last."""
     return (due_at(run) or 0, run.lock_epoch, run.run_id)

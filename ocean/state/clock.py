@@ -1,7 +1,7 @@
-"""Time as an argument: what the kernel needs of a clock, and the real one.
+"""Time as an argument: the clock that the kernel uses, and the system's clock.
 
-Three needs, three verbs. `now` is a reading. `call_later` is a callback on the event loop (a handler's time
-limit). `every` is a beat from *outside* the event loop (lock renewal must go on while a handler blocks the loop).
+`now` is the current time. `call_later` is a callback on the event loop, for time limits. `every` calls from a thread
+outside the event loop: locks must be renewed while a handler blocks the loop.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ Cancel = Callable[[], None]
 
 
 class Clock(Protocol):
-    """What the kernel needs of a clock."""
+    """The clock that the kernel uses."""
 
     def now(self) -> int:
-        """Milliseconds since 1970, UTC."""
+        """Return milliseconds since 1970, UTC."""
 
     def call_later(self, ms: int, then: Callable[[], None]) -> Cancel:
         """Call `then` on the running event loop after `ms`, unless cancelled."""
@@ -30,15 +30,15 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> int:
-        """Milliseconds since 1970, UTC."""
+        """Return milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
 
     def call_later(self, ms: int, then: Callable[[], None]) -> Cancel:
-        """On the running event loop."""
+        """Call `then` on the running event loop after `ms`, unless cancelled."""
         return asyncio.get_running_loop().call_later(ms / 1000, then).cancel
 
     def every(self, ms: int, beat: Callable[[], None]) -> Cancel:
-        """From a thread of its own."""
+        """Call `beat` every `ms` from its own thread, until cancelled."""
         stopped = threading.Event()
 
         def keep_beating() -> None:
@@ -50,6 +50,7 @@ class SystemClock:
 
 
 async def sleep(clock: Clock, ms: int) -> None:
+    """Wait `ms` by the clock."""
     woken = asyncio.Event()
     cancel = clock.call_later(max(ms, 0), woken.set)
     try:

@@ -1,12 +1,12 @@
-"""Counters, pure: what a take is answered, and the counter as it is after it. Whole numbers only.
+"""Counters: whether a take is granted, and the counter after it. Pure, in whole numbers.
 
-Three kinds. A *total* only grows; with a limit it is a cap for ever. A *steady* one is a bucket of `limit` tokens that
-refills evenly, `limit` in every `per_ms`. One that refills *at once* gets its whole quota back at the multiples of
-`per_ms` since 1970 UTC.
+There are three kinds. A *total* only grows; its limit is a permanent cap. A *steady* counter is a bucket of `limit`
+tokens that refills evenly, `limit` in every `per_ms`. A counter that refills *at once* gets its whole quota back at
+the multiples of `per_ms` since 1970 UTC.
 
-A steady counter stores what it owes in units of which a token has `per_ms`, and of which `limit` are paid back in
-every millisecond: so both are whole, whatever the rate. Time that runs backwards pays nothing back: instances whose
-clocks differ share counters.
+A steady counter stores what it owes in units: a token has `per_ms` of them, and `limit` of them are paid back in every
+millisecond, so both are whole numbers at any rate. If time runs backwards, nothing is paid back: instances with
+different clocks share counters.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ocean.state.values import checked_id, shown
 MOST = 2**53
 MOST_UNITS = 2**60
 MOST_OWED = 2**62
-"""What a database can store as an integer, with room to spare."""
+"""Well below the largest integer of a database."""
 
 Refill = Literal["steady", "at_once"]
 
@@ -32,7 +32,7 @@ class CounterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """What is asked of a counter. `n` = 0 asks as if for one, and takes nothing."""
+    """A take from a counter. `n=0` returns the result of a take of one, and takes nothing."""
 
     key: str
     n: int = 1
@@ -42,21 +42,21 @@ class Take:
 
     @property
     def kind(self) -> CounterKind:
-        """How the counter fills again."""
+        """How the counter refills."""
         return CounterKind.TOTAL if self.per_ms is None else CounterKind(self.refill)
 
     @property
     def asked(self) -> int:
-        """How much must be free: a mere look asks for one."""
+        """How much must be free: at least one, also for `n=0`."""
         return max(self.n, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The answer to a take; true if it was granted.
+    """The result of a take; true if it was granted.
 
-    `used` and `left` are as they are after it, `limit` and `left` are None without a limit. `retry_after_ms` says when
-    the same take would be granted if nobody else took meanwhile: 0 if it was, None for never.
+    `used` and `left` are the counter's after it; `limit` and `left` are None without a limit. `retry_after_ms` is when
+    the same take would be granted if nothing else is taken: 0 if it was granted, None for never.
     """
 
     ok: bool
@@ -71,9 +71,9 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A stored counter. `used` is what was taken; for a steady one, the units owed at `at` by the rate it was taken at.
+    """A stored counter. `used` is what was taken; for a steady one, the units owed at `at`, at the rate of that time.
 
-    `at` is when something was last taken, by the furthest clock that took.
+    `at` is the time of the last take, by the most advanced of the clocks.
     """
 
     kind: CounterKind
@@ -84,7 +84,7 @@ class Counter:
 
     @property
     def expires_at(self) -> int | None:
-        """From then on it is worth as much as no counter."""
+        """From then on the counter is equivalent to none."""
         match self.kind:
             case CounterKind.TOTAL:
                 return None
@@ -96,37 +96,41 @@ class Counter:
                 assert_never(self.kind)
 
     def is_over(self, now: int) -> bool:
+        """Return whether it has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
 
 def checked_take(
     key: str, n: int = 1, *, limit: int | None = None, per_ms: int | None = None, refill: Refill = "steady"
 ) -> Take:
+    """Check a take: the limits of its numbers, and which of them belong together."""
     checked_id(key, "a counter's key")
     _checked(n, "n", 0)
     if refill not in ("steady", "at_once"):
-        raise InvalidValue(f"refill is 'steady' or 'at_once', got {shown(refill)}")
+        raise InvalidValue(f"refill must be 'steady' or 'at_once', got {shown(refill)}")
     if limit is not None and n > _checked(limit, "limit", 1):
-        raise InvalidValue(f"{n} can never be taken of {key!r}: its limit is {limit}")
+        raise InvalidValue(f"n must be at most the limit of {key!r}, {limit}, got {n}")
     if per_ms is None and refill != "steady":
-        raise InvalidValue(f"refill={refill!r} needs per_ms: how long until {key!r} has its quota back")
+        raise InvalidValue(f"refill={refill!r} needs per_ms: after how long {key!r} has its quota back")
     if per_ms is not None:
         _checked(per_ms, "per_ms", 1)
         if limit is None:
             raise InvalidValue(f"per_ms needs a limit: how much of {key!r} there is in {per_ms} ms")
         if refill == "steady" and limit * per_ms > MOST_UNITS:
-            raise InvalidValue(f"limit × per_ms of {key!r} is {limit * per_ms}, over {MOST_UNITS}; use coarser units")
+            raise InvalidValue(
+                f"limit × per_ms of {key!r} must be at most {MOST_UNITS}, got {limit * per_ms}; use coarser units"
+            )
     return Take(key, n, limit, per_ms, refill)
 
 
 def _checked(value: int, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-        raise InvalidValue(f"{what} is an integer of at least {least}, got {shown(value)}")
+        raise InvalidValue(f"{what} must be an integer of at least {least}, got {shown(value)}")
     return value
 
 
 def decide(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counter | None]:
-    """The answer to a take, and the counter after it: the same one if nothing was taken."""
+    """Return the result of a take, and the counter after it: the same one if nothing was taken."""
     current = _current(counter, take, now)
     match take.kind:
         case CounterKind.TOTAL:
@@ -141,13 +145,13 @@ def decide(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counte
 
 
 def reserve(counter: Counter | None, take: Take, now: int) -> tuple[int, Counter]:
-    """Take tokens of a steady counter that may be free only later: when they are, and the counter after it."""
+    """Take tokens of a steady counter that may be free only later. Returns when they are, and the counter after it."""
     limit, per_ms = take.limit or 1, take.per_ms or 1
     current = _current(counter, take, now)
     at, owed = _owed(current, per_ms, now)
     following = Counter(CounterKind.STEADY, owed + take.n * per_ms, at, per_ms, limit)
     if following.used > MOST_OWED:
-        raise InvalidValue(f"{take.key!r} has promised its tokens for too long ahead; reset_counter frees it")
+        raise InvalidValue(f"rate {take.key!r} is reserved too far ahead; reset_counter frees it")
     wait = _ceil(following.used - limit * per_ms, limit)
     return at + wait if wait > 0 else now, following
 
@@ -157,7 +161,7 @@ def _current(counter: Counter | None, take: Take, now: int) -> Counter | None:
         return None
     if counter.kind is not take.kind:
         raise InvalidValue(
-            f"counter {take.key!r} is kept as {counter.kind!s}, and cannot be taken from as {take.kind!s}: "
+            f"counter {take.key!r} is of kind {counter.kind!s} and must be taken from as such, got {take.kind!s}: "
             "use another key, or reset_counter"
         )
     return counter
@@ -168,7 +172,7 @@ def _of_total(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Cou
     if take.limit is not None and used + take.asked > take.limit:
         return _refused(used, take, None), Counter(CounterKind.TOTAL, used, now)
     if used + take.n > MOST:
-        raise InvalidValue(f"counter {take.key!r} would be over {MOST}; reset_counter begins it anew")
+        raise InvalidValue(f"counter {take.key!r} must not exceed {MOST}; reset_counter starts it again")
     used += take.n
     left = None if take.limit is None else take.limit - used
     return Taken(True, used, take.limit, left, 0), Counter(CounterKind.TOTAL, used, now)
@@ -177,10 +181,10 @@ def _of_total(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Cou
 def _of_steady(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Counter]:
     limit, per_ms = take.limit or 1, take.per_ms or 1
     at, owed = _owed(counter, per_ms, now)
-    room = (limit - take.asked) * per_ms
-    if counter is not None and owed > room:
-        # Until something is taken by the new rate, the old one pays back.
-        fits_at = counter.at + _ceil(counter.used - room * (counter.per_ms or 1) // per_ms, counter.rate or 1)
+    free = (limit - take.asked) * per_ms
+    if counter is not None and owed > free:
+        # Until something is taken at the new rate, the old rate pays back.
+        fits_at = counter.at + _ceil(counter.used - free * (counter.per_ms or 1) // per_ms, counter.rate or 1)
         return _refused(_ceil(owed, per_ms), take, fits_at - now), counter
     following = Counter(CounterKind.STEADY, owed + take.n * per_ms, at, per_ms, limit)
     used = _ceil(following.used, per_ms)
@@ -188,7 +192,7 @@ def _of_steady(counter: Counter | None, take: Take, now: int) -> tuple[Taken, Co
 
 
 def _owed(counter: Counter | None, per_ms: int, now: int) -> tuple[int, int]:
-    """As of when, and how many units of a token that has `per_ms` of them."""
+    """Return the time and the units owed at that time, in units of `per_ms` per token."""
     if counter is None:
         return now, 0
     paid_back = max(now - counter.at, 0) * (counter.rate or 1)

@@ -1,4 +1,4 @@
-"""What a dry run shows: the next call of one run, as if it were committed now."""
+"""The result of a dry run: the next call of one run, as if it were committed now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from ocean.state.records import Ending, Input, Key
 
 @dataclass(frozen=True, slots=True)
 class DryStop:
-    """Where a dry run had to end: at a step without a stored result, a tool that acts outside, or `hard_ms`."""
+    """Where a dry run stopped: at a step without a stored result, a tool with an effect outside, or `hard_ms`."""
 
     kind: Literal["step", "tool", "limit"]
     name: str
@@ -22,7 +22,7 @@ class DryStop:
 
 @dataclass(frozen=True, slots=True)
 class DryEvent:
-    """`is_streamed`: it would appear at once, whatever the outcome."""
+    """An event that would be appended; if `is_streamed`, at once, whatever the outcome."""
 
     type: str
     payload: Any
@@ -32,7 +32,7 @@ class DryEvent:
 
 @dataclass(frozen=True, slots=True)
 class DryRow:
-    """One row as it is now and as it would be. An absent row is None; the flags tell it from a stored null."""
+    """One row as it is now and as it would be. An absent row is None; the flags distinguish it from a stored null."""
 
     scope: Scope
     clog_id: str
@@ -59,7 +59,7 @@ class DrySignal:
 
 @dataclass(frozen=True, slots=True)
 class DryNewRun:
-    """A run that would be created: idle unless `has_input`."""
+    """A run that would be created, idle unless `has_input`."""
 
     run_id: str
     clog_id: str
@@ -73,14 +73,14 @@ class DryNewRun:
     concurrency_keys: tuple[Key, ...]
     queue: str | None
     rate: Take | None
-    """It starts when its token is free."""
+    """The run starts when a token of this rate is free."""
     notify_parent: bool
     on_parent_end: Literal["live", "cancel"]
 
 
 @dataclass(frozen=True, slots=True)
 class DryTimer:
-    """`at` is None if the timer would be cancelled."""
+    """A timer that would be set, or cancelled if `at` is None."""
 
     name: str
     at: int | None
@@ -89,11 +89,11 @@ class DryTimer:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What the next call of a run would be given, and what it would commit. Nothing of it has happened.
+    """What the next call of a run would get, and what it would commit. Nothing was written.
 
-    With `holds` or `end` nothing was called: the run would not be claimed now, or any `advance` owes it that end.
-    With `stopped_at` there is no outcome, and the rest is what the handler had asked for until then. If the outcome
-    is `Retry`, the streamed events are all that would stay.
+    With `holds` or `end` nothing was called: the run would not be claimed now, or the next `advance` would end it.
+    With `stopped_at` there is no outcome, and the rest is what the handler had requested until then. If the outcome
+    is `Retry`, only the streamed events would be kept.
     """
 
     run_id: str

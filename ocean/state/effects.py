@@ -1,4 +1,4 @@
-"""What one call of a handler or method wants to change: buffered while it runs, committed whole or not at all."""
+"""The effects of one call of a handler or method: buffered while it runs, committed together or not at all."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Scope = Literal["global", "session", "run", "tick"]
 
 
 class RowKey(NamedTuple):
-    """The exact address of one storage row. A tuple, because a tick that reads and writes hashes it twenty times."""
+    """The address of one storage row. A tuple, because a tick that reads and writes hashes it about twenty times."""
 
     scope: Scope
     clog_id: str
@@ -23,12 +23,12 @@ class RowKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The address as one text, for what is kept by it."""
+        """The address as one text, to be used as a key."""
         return "\x1f".join((self.scope, self.clog_id, self.session_id, self.run_id, str(self.tick), self.row_id))
 
 
 class StoredRow(NamedTuple):
-    """Version 0 and no text: the row is absent."""
+    """A row as read; version 0 without text means that it is absent."""
 
     version: int = 0
     text: str | None = None
@@ -41,9 +41,10 @@ Apply = Callable[[str | None], str | None]
 
 
 class RowWrite(NamedTuple):
-    """`text=None` removes the row. With `apply`, the row becomes apply(its text at commit): no version is checked.
+    """A write of one row; `text=None` removes it. With `apply`, the row becomes apply(its text at commit), and its
+    version is not checked.
 
-    `seen` is the text that was read: by it, a store that applies functions away from its rows makes a first guess.
+    `seen` is the text that was read: a store that applies functions outside the database starts from it.
     """
 
     key: RowKey
@@ -61,7 +62,7 @@ class NewEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Debounce:
-    """Start when no further creation has come for `ms`, but at most `max_ms` after the first."""
+    """Start when no further creation has come for `ms`, at the latest `max_ms` after the first."""
 
     ms: int
     max_ms: int | None
@@ -118,9 +119,9 @@ class CancelTimer:
 
 @dataclass(slots=True, eq=False)
 class Effects:
-    """What one call of a handler or method wants to change, all of it or nothing.
+    """What one call of a handler or method wants to change.
 
-    Deletions say which clog asked: `delete_runs` are (clog_id, run_id), for a nested call has its own rights.
+    `delete_runs` are (clog_id, run_id): a nested call has the rights of its own clog.
     """
 
     writes: list[RowWrite] = field(default_factory=list)
@@ -137,7 +138,7 @@ class Effects:
     release_dedupe_key: bool = False
 
     def absorb(self, other: "Effects") -> None:
-        """Take over what a nested call wants to change."""
+        """Add the effects of a nested call."""
         for name in self.__slots__:
             mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, list):
@@ -149,12 +150,12 @@ class Effects:
 
     @property
     def contested_keys(self) -> list[RowKey]:
-        """The rows that must not move under this call: what its turn is taken on."""
+        """The rows that must not change until this call commits; a turn reserves them."""
         return [write.key for write in self.writes] + [key for key, _ in self.guards]
 
     @property
     def is_empty(self) -> bool:
-        """Guards aside, which change nothing."""
+        """Whether nothing would be changed. Guards change nothing and are ignored."""
         return not (
             self.writes
             or self.events

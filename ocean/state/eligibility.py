@@ -1,6 +1,7 @@
-"""Who may be claimed, pure. The claim asks it of every candidate; `explain` shows its answer to a person.
+"""Whether a run may be claimed. Pure.
 
-So an explanation cannot drift from the claim: no holds means that the next poke here takes the run.
+The claim applies these rules to every candidate, and `explain` shows them for one run, so an explanation cannot
+differ from the claim: no holds means that the next poke here takes the run.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ HoldCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One condition that keeps a run from being claimed: who holds it, and when it passes by itself."""
+    """One condition that prevents a claim; `until` is when it ends by itself, `holder` what causes it."""
 
     code: HoldCode
     message: str
@@ -37,7 +38,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class FullKey:
-    """A concurrency key that keeps a run back; `holder` is a run that has one of its slots."""
+    """A concurrency key without a free slot; `holder` is a run that has one of its slots."""
 
     key: str
     limit: int
@@ -46,7 +47,7 @@ class FullKey:
 
 
 class Surroundings(NamedTuple):
-    """What a run is judged by beside its own row. `is_here`: whoever asks has the run's clog."""
+    """The facts outside its own row by which a run is judged. `is_here`: the claiming instance has the run's clog."""
 
     is_here: bool
     is_clog_paused: bool = False
@@ -56,7 +57,7 @@ class Surroundings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a run is not moving. Empty `holds`: it is due, and the next `advance` here takes it."""
+    """Why a run is not moving. Without `holds` it is due, and the next `advance` here takes it."""
 
     run_id: str
     status: RunStatus
@@ -65,12 +66,12 @@ class Explanation:
 
     @property
     def is_claimable(self) -> bool:
-        """Nothing holds it: the next advance here takes it."""
+        """Whether nothing holds it: the next `advance` here takes it."""
         return not self.holds
 
 
 def kernel_end(run: Run, now: int) -> Ending | None:
-    """The end that any `advance` owes this run, whatever clogs it has: a deadline, or a crash on the last call."""
+    """Return the end that any `advance` executes, whatever its clogs: a deadline, or a crash on the last call."""
     if run.is_ended:
         return None
     if run.deadline_at is not None and run.deadline_at <= now and run.ending is None:
@@ -81,21 +82,21 @@ def kernel_end(run: Run, now: int) -> Ending | None:
 
 
 def is_lapsed_lease(run: Run, now: int) -> bool:
-    """Whether any `advance` takes the run back from a worker that stopped renewing."""
+    """Return whether any `advance` takes the run back from a worker that stopped renewing its lease."""
     return run.leased and not run.paused and (run.lock_expires_at or 0) <= now
 
 
 def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
-    """Every condition that keeps whoever asks from claiming the run now."""
+    """Return every condition that prevents a claim of the run now."""
     if kernel_end(run, now) or is_lapsed_lease(run, now):
         return ()
     return holds_of_its_own(run, around, now)
 
 
 def holds_of_its_own(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
-    """The same of a run that no `advance` owes anything."""
+    """Return the same for a run without a due end or an expired lease."""
     if run.is_ended:
-        return (Hold("ended", f"the run ended {run.status}; nothing moves it any more"),)
+        return (Hold("ended", f"the run has ended ({run.status})"),)
     found: list[Hold] = []
     if not around.is_here and around.is_external:
         found.extend(_worker_holds(run))
@@ -104,9 +105,9 @@ def holds_of_its_own(run: Run, around: Surroundings, now: int) -> tuple[Hold, ..
             Hold("clog_elsewhere", f"clog {run.clog_id!r} is not registered here; poke an instance that has it")
         )
     if around.is_clog_paused and run.ending is None:
-        found.append(Hold("clog_paused", f"clog {run.clog_id!r} is paused; resume_clog lets its runs go on"))
+        found.append(Hold("clog_paused", f"clog {run.clog_id!r} is paused; resume it with resume_clog"))
     if run.paused and run.ending is None:
-        found.append(Hold("paused", "the run is paused; resume_run lets it go on"))
+        found.append(Hold("paused", "the run is paused; resume it with resume_run"))
     found.extend(_status_holds(run, now))
     if wants_slots(run, now):
         found.extend(_key_holds(run, around.full_key))
@@ -114,30 +115,31 @@ def holds_of_its_own(run: Run, around: Surroundings, now: int) -> tuple[Hold, ..
 
 
 def is_asleep(hold: Hold) -> bool:
+    """Return whether the run waits for a signal or a time."""
     return hold.code in ("idle", "waiting")
 
 
-def with_words(said: tuple[Hold, ...], told: str | None) -> tuple[Hold, ...]:
-    """The holds, with what the clog itself says of a run that sleeps."""
-    if not told:
-        return said
-    return tuple(replace(hold, message=f"{hold.message}; {told}") if is_asleep(hold) else hold for hold in said)
+def with_explanation(found: tuple[Hold, ...], text: str | None) -> tuple[Hold, ...]:
+    """Return the holds with the clog's own explanation added to those of an idle or waiting run."""
+    if not text:
+        return found
+    return tuple(replace(hold, message=f"{hold.message}; {text}") if is_asleep(hold) else hold for hold in found)
 
 
 def _worker_holds(run: Run) -> list[Hold]:
     if run.status is RunStatus.ACTIVE:
         return []
-    message = f"clog {run.clog_id!r} is external: a worker takes it with claim_work, from queue {run.queue!r}"
+    message = f"clog {run.clog_id!r} is external: a worker must take the run with claim_work, from queue {run.queue!r}"
     return [Hold("needs_worker", message)]
 
 
 def _key_holds(run: Run, full: FullKey | None) -> list[Hold]:
     if full is not None:
-        taken = f"{full.in_use} of {full.limit} slots in use"
-        message = f"concurrency key {full.key!r} is full, {taken}; it goes on when one is freed, or set_limit adds one"
+        used = f"{full.in_use} of {full.limit} slots in use"
+        message = f"concurrency key {full.key!r} is full, {used}; wait for a free slot, or raise set_limit"
         return [Hold("key_full", message, holder=full.holder)]
     if run.parked_on is not None:
-        message = f"concurrency key {run.parked_on!r} has a free slot, and others are in line before it"
+        message = f"concurrency key {run.parked_on!r} has a free slot, but other runs are before it in line"
         return [Hold("key_full", message)]
     return []
 
@@ -145,30 +147,32 @@ def _key_holds(run: Run, full: FullKey | None) -> list[Hold]:
 def _status_holds(run: Run, now: int) -> list[Hold]:
     match run.status:
         case RunStatus.IDLE:
-            return [Hold("idle", "the inbox is empty; a signal makes it pending")]
+            return [Hold("idle", "the inbox is empty; a signal makes the run pending")]
         case RunStatus.WAITING if run.wake_at is not None and run.wake_at > now:
-            return [Hold("waiting", "it sleeps until its wake time, its next timer or a signal", run.wake_at)]
+            return [Hold("waiting", "waiting for its wake time, its next timer or a signal", run.wake_at)]
         case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now and run.delayed_by is not None:
             return [_delay_hold(run, run.delayed_by, run.wake_at)]
         case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now:
-            message = f"attempt {run.attempt} failed; the next one waits for the back-off"
+            message = f"attempt {run.attempt} failed; waiting for the next one (back-off)"
             return [Hold("backing_off", message, run.wake_at)]
         case RunStatus.PENDING if run.ready_at is not None and run.ready_at > now:
-            message = "it became ready at a time that is still to come: the clock was set back"
+            message = "it became ready at a later time than now: the clock was set back"
             return [Hold("waiting", message, run.ready_at)]
         case RunStatus.ACTIVE if run.lock_expires_at is not None and run.lock_expires_at > now:
-            message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock lapses by itself"
+            message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock expires"
             return [Hold("locked", message, run.lock_expires_at, run.locked_by)]
-        case _:
+        case RunStatus.PENDING | RunStatus.ACTIVE | RunStatus.WAITING | RunStatus.DONE | RunStatus.FAILED:
             return []
+        case _:
+            assert_never(run.status)
 
 
 def _delay_hold(run: Run, delay: Delay, until: int) -> Hold:
     match delay:
         case Delay.RATE:
-            return Hold("rate_limited", f"its token of the rate {run.delay_key!r} is free then", until, run.delay_key)
+            return Hold("rate_limited", f"waiting for its token of rate {run.delay_key!r}", until, run.delay_key)
         case Delay.DEBOUNCE:
-            message = f"it starts when no further creation under the key {run.delay_key!r} has come until then"
+            message = f"debounced: starts unless another creation under key {run.delay_key!r} comes first"
             return Hold("debounced", message, until, run.delay_key)
         case _:
             assert_never(delay)

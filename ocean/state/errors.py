@@ -1,11 +1,19 @@
-"""Every refusal Ocean can give, with the code a caller can match on and what to do about it."""
+"""Every error of Ocean, with the code that a caller can match on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 
+def near_name(name: str, names: Iterable[str]) -> str:
+    """Return the hint for an unknown name: the nearest known one, or all of them."""
+    known = sorted(names)
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
+
+
 class OceanError(Exception):
-    """A refusal. Nothing was written unless the class says otherwise."""
+    """The base of all errors. Nothing was written unless the class states otherwise."""
 
     code: ClassVar[str] = "ocean_error"
     http_status: ClassVar[int] = 500
@@ -18,77 +26,77 @@ class OceanError(Exception):
 
 
 class InvalidValue(OceanError):
-    """A value that cannot be stored as JSON, or an argument out of range. The message names the place."""
+    """A value that cannot be stored as JSON, or an argument out of range. The message names the argument."""
 
     code = "invalid_value"
     http_status = 400
 
 
 class RunNotFound(OceanError):
-    """There is no run of this id, or not for this key. Details: run_id."""
+    """There is no run with this id, or the key may not see it. Details: run_id."""
 
     code = "run_not_found"
     http_status = 404
 
 
 class UnknownClog(OceanError):
-    """No clog of this id is registered here; the message names the nearest. Details: clog_id."""
+    """No clog with this id is registered; the message names the nearest. Details: clog_id."""
 
     code = "unknown_clog"
     http_status = 404
 
 
 class UnknownMethod(OceanError):
-    """The clog has no method of this name; the message names the nearest. Details: method."""
+    """The clog has no method with this name; the message names the nearest. Details: method."""
 
     code = "unknown_method"
     http_status = 404
 
 
 class UnknownTool(OceanError):
-    """There is no tool of this name; the message names the nearest."""
+    """There is no tool with this name; the message names the nearest."""
 
     code = "unknown_tool"
     http_status = 404
 
 
 class UnknownApiKey(OceanError):
-    """There has never been a key of this id. Details: key_id."""
+    """There has never been a key with this id. Details: key_id."""
 
     code = "unknown_api_key"
     http_status = 404
 
 
 class SessionNotFound(OceanError):
-    """A session that the key is not for, whether it exists or not."""
+    """The key does not allow this session, whether it exists or not. Details: session_id."""
 
     code = "session_not_found"
     http_status = 404
 
 
 class KeyIsLimited(OceanError):
-    """The key is for some sessions, and this concerns all of them."""
+    """The key allows some sessions only, and the request concerns all of them."""
 
     code = "key_is_limited"
     http_status = 403
 
 
 class NotGeneric(OceanError):
-    """The run's clog has routes or methods of its own for this. Details: clog_id, verb, allows."""
+    """The run's clog allows this through its own routes or methods only. Details: clog_id, verb, allows."""
 
     code = "not_generic"
     http_status = 403
 
 
 class RunEnded(OceanError):
-    """The run is done, failed, or on its way there: it takes no more input."""
+    """The run is done, failed, or ending: it takes no more input. Details: status."""
 
     code = "run_ended"
     http_status = 409
 
 
 class RunBusy(OceanError):
-    """`signal(if_idle=True)` met a run that is not idle. Details: status, locked_by, lock_expires_at."""
+    """`signal(if_idle=True)` found a run that is not idle. Details: status, locked_by, lock_expires_at."""
 
     code = "run_busy"
     http_status = 409
@@ -96,91 +104,91 @@ class RunBusy(OceanError):
 
 
 class RunExists(OceanError):
-    """A run of this id was created with something else."""
+    """A run with this id was created from another body."""
 
     code = "run_exists"
     http_status = 409
 
 
 class RunNotFailed(OceanError):
-    """Only a failed run is retried as new."""
+    """Only a failed run can be retried as new. Details: run_id, status."""
 
     code = "run_not_failed"
     http_status = 409
 
 
 class RunHasNoInput(OceanError):
-    """A run that was created without input cannot be retried as new."""
+    """A run that was created without input cannot be retried as new. Details: run_id."""
 
     code = "run_has_no_input"
     http_status = 409
 
 
 class SignalIdReused(OceanError):
-    """The run has had a signal of this id with another body."""
+    """The run has received a signal with this id and another body."""
 
     code = "signal_id_reused"
     http_status = 409
 
 
 class DedupeKeyReused(OceanError):
-    """A run with this dedupe key was created with something else."""
+    """The dedupe key is held by a run that was created from another body."""
 
     code = "dedupe_key_reused"
     http_status = 409
 
 
 class RequestKeyReused(OceanError):
-    """Another request was made under this request key."""
+    """The request key was used for another request."""
 
     code = "request_key_reused"
     http_status = 409
 
 
 class WebhookRefused(OceanError):
-    """A delivery whose headers or signature do not hold. Whether there is such a webhook is not said."""
+    """The headers or the signature of a delivery are invalid, or there is no such webhook: which, is not revealed."""
 
     code = "webhook_refused"
     http_status = 401
 
 
 class WebhookReplayed(OceanError):
-    """The delivery's id has come before: with another body, or to a webhook that refuses replays."""
+    """The delivery's id was received before: with another body, or by a webhook that refuses replays."""
 
     code = "webhook_replayed"
     http_status = 409
 
 
 class UnknownWebhook(OceanError):
-    """The clog has no webhook of this name; the message names the nearest. Details: webhook."""
+    """The clog has no webhook with this name; the message names the nearest. Details: webhook."""
 
     code = "unknown_webhook"
     http_status = 404
 
 
 class LeaseLost(OceanError):
-    """The lease has lapsed and was taken back, or its run has ended or is gone. Stop: nothing was written."""
+    """The lease has expired and was taken back, or its run has ended or was deleted. Stop: nothing was written."""
 
     code = "lease_lost"
     http_status = 409
 
 
 class LeaseCompleted(OceanError):
-    """The lease was completed before, with something else."""
+    """The lease was completed before, with another outcome."""
 
     code = "lease_completed"
     http_status = 409
 
 
 class RowChanged(OceanError):
-    """Leased work would write a row that others have changed. Details: the row and its row_version as they are now."""
+    """The row of leased work was changed by another commit. Details: row and row_version as they are now."""
 
     code = "row_changed"
     http_status = 409
 
 
 class Conflict(OceanError):
-    """A direct call kept losing its rows to other writers, or leased work waited too long for another's turn to end."""
+    """A direct call had too many conflicts, or leased work waited too long for another tick's turn to end."""
 
     code = "conflict"
     http_status = 409
@@ -188,17 +196,17 @@ class Conflict(OceanError):
 
 
 class BadCursor(OceanError):
-    """The cursor is none of ours, or is good for another order only."""
+    """The cursor is invalid, or belongs to another order."""
 
     code = "bad_cursor"
     http_status = 400
 
 
 class StoreBusy(OceanError):
-    """Others kept the database busy for too long, or its server is away.
+    """The database is busy for too long, or its server is not reachable.
 
-    If it went away in the middle of a change and did not come back, nobody knows whether that was made: then the
-    message says so, and a request key makes it safe to ask again.
+    If the connection was lost during a change and could not be restored, it is unknown whether the change was made:
+    then the message states so, and a request key makes it safe to repeat the request.
     """
 
     code = "store_busy"
@@ -207,9 +215,9 @@ class StoreBusy(OceanError):
 
 
 class StoreFailed(OceanError):
-    """The database could not do its work: a disk that is full, or failing. Nothing of it is committed here.
+    """The database failed: the disk is full or failing. Nothing was committed.
 
-    But a commit that failed while it was being synced may be found again if this process dies before the next one.
+    But a commit that failed during its sync may reappear if this process dies before the next commit.
     """
 
     code = "store_failed"
@@ -218,7 +226,7 @@ class StoreFailed(OceanError):
 
 
 class BulkStopped(OceanError):
-    """A bulk verb met an error that is not one run's; `.progress` says how far it is. What is done stays done."""
+    """A bulk verb stopped at an error that does not concern one run; `.progress` is what it had done by then."""
 
     code = "bulk_stopped"
     http_status = 503
@@ -247,7 +255,7 @@ class RunFailed(OceanError):
 
 
 class ResultTimeout(OceanError):
-    """The run had not ended in time. It goes on."""
+    """The run did not end in time. It continues. Details: run_id."""
 
     code = "result_timeout"
     http_status = 504
@@ -255,7 +263,7 @@ class ResultTimeout(OceanError):
 
 
 class CallTimeout(OceanError):
-    """A direct call took longer than its clog's time limit. Nothing of it is committed."""
+    """A direct call took longer than its clog's time limit. Nothing was committed."""
 
     code = "call_timeout"
     http_status = 504
@@ -263,51 +271,51 @@ class CallTimeout(OceanError):
 
 
 class ClogError(OceanError):
-    """A clog broke the tool contract. Inside a tick it makes the call fail like any exception."""
+    """A clog used a tool wrongly. Inside a tick the attempt fails, as with any exception."""
 
     code = "clog_error"
 
 
 class ReadSpent(ClogError):
-    """A clog's one read of this tick is used up, and the rows asked for were not part of it."""
+    """The clog has used its one read of this tick, which did not name these rows."""
 
     code = "read_spent"
 
 
 class WriteSpent(ClogError):
-    """A clog's one write of this tick is used up."""
+    """The clog has used its one write of this tick."""
 
     code = "write_spent"
 
 
 class NotRead(ClogError):
-    """Only a row that was read exactly may be written or deleted."""
+    """A row must be read by its exact address before it is written or deleted."""
 
     code = "not_read"
 
 
 class ToolNotAllowed(ClogError):
-    """The clog uses a tool that it does not list in `tools`."""
+    """The clog uses a tool that it does not list in `tools`. Details: tool."""
 
     code = "tool_not_allowed"
 
 
 class ToolDenied(ClogError):
-    """Whoever runs this instance denies the tool, to every clog. Details: tool, pattern."""
+    """This instance denies the tool to every clog. Details: tool, pattern."""
 
     code = "tool_denied"
 
 
 class ApprovalNeeded(ClogError):
-    """A dangerous tool is called only with a human's approval of this very call. Details: tool."""
+    """A dangerous tool needs a human's approval of exactly this call. Details: tool."""
 
     code = "approval_needed"
 
 
 class ToolFailed(ClogError):
-    """A tool did not do it. A tool raises it with a code of its own; any other exception of a tool becomes one.
+    """A tool failed. A tool may raise it with its own code; any other exception of a tool becomes one.
 
-    The text has neither a credential's value nor what looks like a secret. Details: tool, and what the tool says.
+    The text contains neither a credential's value nor what looks like a secret. Details: tool, and the tool's own.
     """
 
     code = "tool_failed"
@@ -316,36 +324,36 @@ class ToolFailed(ClogError):
         super().__init__(message)
         self.code = code  # type: ignore[misc]
         self.tool = tool
-        said = details if isinstance(details, Mapping) else {} if details is None else {"details": details}
-        self.details = {**said, "tool": tool} if tool else dict(said)
+        own = details if isinstance(details, Mapping) else {} if details is None else {"details": details}
+        self.details = {**own, "tool": tool} if tool else dict(own)
 
 
 class StepNameUsed(ClogError):
-    """Two steps of one call have the same name, so their results could not be told apart."""
+    """Two steps of one call have the same name, so their results could not be distinguished."""
 
     code = "step_name_used"
 
 
 class CallTooDeep(ClogError):
-    """Methods call methods too deep: one that calls itself, perhaps."""
+    """Nested calls of methods are too deep; a method may be calling itself."""
 
     code = "call_too_deep"
 
 
 class FetchRefused(ClogError):
-    """`fetch` did not go out, or came back with more than it may."""
+    """`fetch` refused the request or its response. Details: reason, url."""
 
     code = "fetch_refused"
 
 
 class SignalRefused(ClogError):
-    """A signal sent with `required=True` found its run ended or gone."""
+    """A signal with `required=True` was sent to a run that has ended or was deleted."""
 
     code = "signal_refused"
 
 
 class LockLost(ClogError):
-    """The tick no longer holds its run: nothing this call does can be committed."""
+    """The tick no longer holds the lock of its run: nothing of this call can be committed."""
 
     code = "lock_lost"
 
@@ -371,7 +379,7 @@ class Refuse(Exception):
 
 
 class CallRefused(OceanError):
-    """What the caller of `call_clog` sees of a `Refuse`. The method's rows and events are committed."""
+    """A method raised `Refuse`: this is what the caller gets. The method's rows and events are committed."""
 
     def __init__(self, message: str, code: str, http_status: int, details: Any) -> None:
         super().__init__(message)

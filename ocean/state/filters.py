@@ -1,4 +1,4 @@
-"""Which runs and which events are meant, checked and ready for a store."""
+"""Filters of runs and events, checked, in the form that a store takes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Value = TypeVar("Value", int, str)
 
 @dataclass(frozen=True, slots=True)
 class Span(Generic[Value]):
-    """From `low` to `high`; None is open. `low` itself is in it and `high` is not, unless said otherwise."""
+    """A range from `low` to `high`; None is open. By default `low` is included and `high` is not."""
 
     low: Value | None = None
     high: Value | None = None
@@ -31,10 +31,10 @@ class Span(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs `list_runs` and `count_runs` speak of: any of each tuple; None means any at all.
+    """The runs that match one value of each tuple; None matches all.
 
-    Values of attributes are sort keys. The order follows the range: by the attribute's value if one has a range,
-    by end if `ended` is a range, else by creation; then by id.
+    Values of attributes are sort keys. The range decides the order: by the attribute's value if one has a range, by
+    end if `ended` is a range, else by creation; then by id.
     """
 
     clog_ids: tuple[str, ...] | None = None
@@ -57,13 +57,13 @@ class RunFilter:
 
     @property
     def is_nothing(self) -> bool:
-        """Any of no values is no run."""
+        """Whether no run can match, because a tuple is empty."""
         return not all(self.sets)
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFilter:
-    """Which events a feed has: one run's, one session's, one clog's, or all; narrowed by type and correlation."""
+    """The events of a run, a session, a clog, or all; optionally only some types, or one correlation id."""
 
     run_id: str | None = None
     session_id: str | None = None
@@ -72,7 +72,7 @@ class FeedFilter:
     correlation_id: str | None = None
 
     def has(self, event: Event) -> bool:
-        """Whether the event is one of this feed's, as a store would find it."""
+        """Return whether the event matches, by the rules of a store."""
         return (
             self.run_id in (None, event.run_id)
             and self.session_id in (None, event.session_id)

@@ -1,4 +1,4 @@
-"""Ids: UUIDv7 for what the outside makes, derived UUIDs for what a tick hands out."""
+"""Ids: UUIDv7 for what callers create, derived UUIDs for what a tick creates."""
 
 import base64
 import hashlib
@@ -10,28 +10,28 @@ from contextlib import contextmanager
 from typing import Protocol
 
 
-class Chance(Protocol):
-    """Where ids get what cannot be guessed."""
+class RandomSource(Protocol):
+    """The source of random bits for ids."""
 
     def getrandbits(self, k: int, /) -> int: ...
 
 
-_chance: Chance = secrets.SystemRandom()
+_random: RandomSource = secrets.SystemRandom()
 
 
 @contextmanager
-def drawing_from(chance: Chance) -> Iterator[None]:
-    """Inside the block ids are drawn from another source: a simulation draws the same ones again from its seed."""
-    global _chance
-    before, _chance = _chance, chance
+def drawing_from(source: RandomSource) -> Iterator[None]:
+    """Use another source inside the block: a simulation gets the same ids again from its seed."""
+    global _random
+    before, _random = _random, source
     try:
         yield
     finally:
-        _chance = before
+        _random = before
 
 
 def _random_hex(size: int) -> str:
-    return f"{_chance.getrandbits(8 * size):0{2 * size}x}"
+    return f"{_random.getrandbits(8 * size):0{2 * size}x}"
 
 
 def _random_text(size: int) -> str:
@@ -39,7 +39,7 @@ def _random_text(size: int) -> str:
 
 
 class IdSource:
-    """UUIDv7 that never go backwards within one process, even within one millisecond."""
+    """Creates UUIDv7 that are increasing within one process, even within one millisecond."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -48,9 +48,9 @@ class IdSource:
     def new(self, now_ms: int) -> str:
         with self._lock:
             if now_ms > self._last >> 74:
-                self._last = (now_ms << 74) | _chance.getrandbits(74)
+                self._last = (now_ms << 74) | _random.getrandbits(74)
             else:
-                self._last += 1 + _chance.getrandbits(32)
+                self._last += 1 + _random.getrandbits(32)
             stamp, random = self._last >> 74, self._last & ((1 << 74) - 1)
         value = (stamp << 80) | (0x7 << 76) | ((random >> 62) << 64) | (0b10 << 62) | (random & ((1 << 62) - 1))
         text = f"{value:032x}"
@@ -58,24 +58,24 @@ class IdSource:
 
 
 def derived_id(*parts: str | int) -> str:
-    """The same id for the same parts, so that every call of a tick hands out the same ids."""
+    """Return the same id for the same parts, so that every call of a tick gets the same ids."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=16).digest()
     return str(uuid.UUID(bytes=digest, version=5))
 
 
 def even_roll(*parts: str | int) -> float:
-    """A number in [0, 1) spread evenly over its parts: jitter without a random source."""
+    """Return a number in [0, 1) derived from its parts and evenly spread: jitter without a random source."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def new_lease_id() -> str:
-    """A name and a secret in one: knowing it is the right to renew and complete."""
+    """Return an id that is also a secret: knowing it is the right to renew and complete."""
     return f"lease_{_random_text(24)}"
 
 
 def new_api_key() -> tuple[str, str]:
-    """Its public id, and the whole key, which says the id so that it can be looked up."""
+    """Return the public id of a new key, and the whole key, which contains the id."""
     key_id = _random_hex(6)
     return key_id, f"ocean_{key_id}_{_random_text(32)}"
 
@@ -85,10 +85,10 @@ def new_web_token() -> str:
 
 
 def instance_id() -> str:
-    """Random per process start: an id that is reused after a restart would adopt its own old locks."""
+    """Return a new id per process start: a process that reused its id after a restart would adopt its old locks."""
     return f"i-{_random_hex(6)}"
 
 
 def new_token() -> str:
-    """Names one attempt to change something, so that its fate can be asked for."""
+    """Return the name of one attempt to change something, by which its result can be looked up."""
     return _random_hex(12)

@@ -1,4 +1,4 @@
-"""The nouns: what a run, an input, a tick and an event are, as stored and as shown."""
+"""The records: runs, inputs, ticks, events and results, as stored and as callers see them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class RunStatus(StrEnum):
-    """The six statuses; `done` and `failed` are final."""
+    """The six statuses of a run; `done` and `failed` are final."""
 
     IDLE = "idle"
     PENDING = "pending"
@@ -23,7 +23,7 @@ ENDED = frozenset({RunStatus.DONE, RunStatus.FAILED})
 
 
 class Ending(StrEnum):
-    """Why the kernel ends a run; also the reason of its last tick, if its clog has `on_end`."""
+    """Why the kernel ends a run; also the reason of the last tick of a clog with `on_end`."""
 
     CANCEL = "cancel"
     DEADLINE = "deadline"
@@ -31,7 +31,7 @@ class Ending(StrEnum):
 
 
 class InputKind(StrEnum):
-    """Where an input came from; it is the tick's reason."""
+    """Where an input came from; it becomes the tick's reason."""
 
     CREATED = "created"
     CONTINUE = "continue"
@@ -42,7 +42,7 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A concurrency key of a run: held while a tick works, or with `hold="run"` from its first tick to its end."""
+    """A concurrency key of a run: held during each tick, or with `hold="run"` from its first tick to its end."""
 
     name: str
     hold: Literal["tick", "run"] = "tick"
@@ -63,14 +63,15 @@ WAKE = "wake"
 
 
 class Run(NamedTuple):
-    """The narrow row that decides. `transitions` makes the next one; nothing else changes it. A tuple, because a tick
-    changes it some twenty times, and nothing is copied faster.
+    """The state of a run: the columns that decide what may happen to it.
 
-    `life` is 0, or for a run id that may have been used before a number that no use of it had. `parked_on` is the full
-    concurrency key that a run waits for; `parked_at` keeps its place in that line until it is claimed. `queue` is
-    where workers find a run of an external clog, and `leased` says that one has it. `delay_key` is
-    the rate key or dedupe key by which a run is `delayed_by` something until its `wake_at`, or until it is claimed
-    after that.
+    The functions of `transitions` return the next one; PostgreSQL has them in plpgsql. A tuple, because a tick
+    replaces it some twenty times, and nothing is copied faster.
+
+    `life` is 0, or, if the run id may have been used before, a number that no earlier use had. `parked_on` is the full
+    concurrency key that the run waits for; `parked_at` keeps its place in line until it is claimed. `queue` is where
+    workers find a run of an external clog; `leased` means that one has it. `delay_key` is the rate key or dedupe key
+    by which the run is `delayed_by` something until `wake_at`, or until it is claimed after that.
     """
 
     run_id: str
@@ -117,7 +118,7 @@ _PLACES = {name: place for place, name in enumerate(Run._fields)}
 
 
 def changed(run: Run, **fields: Any) -> Run:
-    """The run with some fields changed. As `_replace`, which looks at every field for that and takes thrice as long."""
+    """Return the run with some fields changed. Like `_replace`, which checks every field and takes thrice as long."""
     values = list(run)
     for name, value in fields.items():
         values[_PLACES[name]] = value
@@ -128,7 +129,7 @@ _EVENT_COUNT = _PLACES["event_count"]
 
 
 def with_event(run: Run) -> Run:
-    """The run with one more event: what is changed most often."""
+    """Return the run with one more event: the most frequent change."""
     values: list[Any] = [*run]
     values[_EVENT_COUNT] += 1
     return tuple.__new__(Run, values)
@@ -136,7 +137,7 @@ def with_event(run: Run) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run as its reader sees it. `error` is the last failure's, until the run makes progress again."""
+    """A run as callers see it. `error` is that of the last failure, until the run makes progress again."""
 
     run_id: str
     session_id: str
@@ -167,22 +168,22 @@ class RunInfo:
     parked_on: str | None = None
     queue: str | None = None
     retry_of: str | None = None
-    """The failed run that this one repeats."""
+    """The failed run that this run repeats."""
 
     @property
     def is_ended(self) -> bool:
-        """Done or failed: nothing moves it any more."""
+        """Whether the run is done or failed."""
         return self.status in ENDED
 
     def is_settled(self, now: int) -> bool:
-        """Nothing of it is due: it has ended, or waits for somebody or for a later time."""
+        """Return whether nothing of it is due: it has ended, or waits for a signal or a later time."""
         is_at_rest = self.is_ended or self.status in (RunStatus.IDLE, RunStatus.WAITING)
         return is_at_rest and (self.due_at is None or self.due_at > now)
 
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How a child ended, as its parent is told."""
+    """The end of a child run, as its parent gets it."""
 
     run_id: str
     status: RunStatus
@@ -192,7 +193,7 @@ class ChildEnd:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One entry of a run's inbox. `caused_by` is the event that recorded its arrival."""
+    """One input of a run's inbox. `caused_by` is the event that recorded its arrival."""
 
     number: int
     kind: InputKind
@@ -206,7 +207,7 @@ class Input:
 
 
 class Lock(NamedTuple):
-    """The right to write a run's tick: refused by every write once the epoch has moved on."""
+    """The right to write a run's tick. Once the run has a higher epoch, every write under this one is refused."""
 
     run_id: str
     epoch: int
@@ -214,7 +215,7 @@ class Lock(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One call to make: the run, its lock, and the tick's fixed identity and inputs."""
+    """One call to make: the run, its lock, and the tick's fixed number and inputs."""
 
     run: RunInfo
     lock: Lock
@@ -228,13 +229,13 @@ class Claim(NamedTuple):
 
     @property
     def run_key(self) -> str:
-        """The run's id, told apart from earlier uses of it: what idempotency keys begin with."""
+        """The run's id, distinct from earlier uses of it: the prefix of idempotency keys."""
         return f"{self.run.run_id}~{self.life}" if self.life else self.run.run_id
 
 
 @dataclass(frozen=True, slots=True)
 class TickInfo:
-    """A tick as `list_ticks` shows it; `outcome` is None while it is open, and if an end cut it off."""
+    """A tick as `list_ticks` returns it; `outcome` is None while it is open, and if the run ended first."""
 
     run_id: str
     tick: int
@@ -253,7 +254,7 @@ class TickInfo:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of the append-only log. `seq` is the feed cursor, `run_seq` is dense within the run."""
+    """One event of the append-only log. `seq` is the feed cursor; `run_seq` has no gaps within the run."""
 
     seq: int
     ts: int
@@ -271,7 +272,7 @@ class Event:
 
     @property
     def id(self) -> str:
-        """Stable over re-reads and re-deliveries: derived, not stored."""
+        """The same whenever it is read or delivered again: derived, not stored."""
         return event_id(self.run_id, self.run_seq) if self.run_id else f"seq:{self.seq}"
 
 
@@ -280,14 +281,14 @@ def event_id(run_id: str, run_seq: int | None) -> str:
 
 
 GenericVerb = Literal["create", "signal", "call", "cancel", "pause", "retry", "delete", "work"]
-"""What the generic routes and commands can do with runs, besides reading and advancing them."""
+"""What the generic routes and commands can do with runs, apart from reading and advancing them."""
 
 GENERIC_VERBS: tuple[GenericVerb, ...] = get_args(GenericVerb)
 
 
 @dataclass(frozen=True, slots=True)
 class ClogRecord:
-    """What an instance writes down about a clog it has, so that others can end its runs."""
+    """What an instance registers about a clog, so that other instances can end its runs."""
 
     clog_id: str
     version: str
@@ -297,7 +298,7 @@ class ClogRecord:
     external: bool = False
     takes_all_inputs: bool = False
     allows: tuple[str, ...] = GENERIC_VERBS
-    """What the generic routes and commands may do with its runs, besides reading and advancing them."""
+    """What the generic routes and commands may do with its runs, apart from reading and advancing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +313,7 @@ class KeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asked: the actor of a direct call, or of the signal that woke a tick."""
+    """The actor of a direct call, or of the signal that is a tick's input."""
 
     actor: str | None = None
     roles: tuple[str, ...] = ()
@@ -320,7 +321,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class SignalReceipt:
-    """The answer to `signal`: the input's number, the run's status then, and the event that recorded it."""
+    """The result of `signal`: the input's number, the run's status then, and the `seq` of the event."""
 
     run_id: str
     number: int
@@ -340,7 +341,7 @@ class TickResult:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """What is due for the clogs of one instance. `due_now` and `unclaimable` stop counting at 1,000."""
+    """What is due for the clogs of one instance. `due_now` and `unclaimable` are counted up to 1,000."""
 
     due_now: int
     next_wake_at: int | None
@@ -350,7 +351,7 @@ class Agenda:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceResult:
-    """What a poke did, and when the next one is needed; or what it would have done, if asked for a dry run."""
+    """What a poke did, and when the next one is needed; for a dry run, what it would have done."""
 
     outcomes: tuple[TickResult, ...]
     due_now: int
@@ -367,7 +368,7 @@ class AdvanceResult:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """A page of runs; `next_cursor` is None on the last."""
+    """A page of runs; `next_cursor` is None on the last page."""
 
     runs: tuple[RunInfo, ...]
     next_cursor: str | None
@@ -375,7 +376,7 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class RunCount:
-    """`is_capped` means: at least `count`."""
+    """A number of runs; if `is_capped`, at least this many."""
 
     count: int
     is_capped: bool
@@ -383,10 +384,24 @@ class RunCount:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep removed; `more` means its batches ran out before the old rows did."""
+    """What a sweep removed; `more` means that old rows are left after the last batch."""
 
     events: int = 0
     runs: int = 0
     requests: int = 0
     more: bool = False
     counters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """A database as seen before it is opened. `schema` is None if there is none; `trouble` is why it cannot be read."""
+
+    engine: str
+    engine_version: str
+    is_engine_new_enough: bool
+    place: str
+    newest_schema: int
+    schema: int | None = None
+    journal_mode: str | None = None
+    trouble: str | None = None

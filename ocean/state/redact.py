@@ -1,7 +1,7 @@
-"""What looks like a secret is not shown: in events of tool calls, in errors, in the log. PURE.
+"""Redaction: hide what looks like a secret in events of tool calls, in errors and in the log. Pure.
 
-A name tells (`password`, `api_key`, `Authorization`), or a value's shape does (a bearer token, a private key, a JWT,
-the keys of well-known services). Neither finds every secret: whoever has one passes a `CredentialRef` instead.
+A secret is recognised by its name (`password`, `api_key`, `Authorization`) or by its form (a bearer token, a private
+key, a JWT, the keys of well-known services). Neither finds every secret; pass a `CredentialRef` instead of one.
 """
 
 import re
@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 HIDDEN = "[redacted]"
-MOST_LOOKED_AT = 65_536
+MOST_SCANNED = 65_536
 MOST_TEXT = 500
 MOST_ITEMS = 50
 MOST_DEPTH = 8
@@ -18,9 +18,11 @@ MOST_PARTS = 400
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 PASSWORDS = ("password", "passwd", "passphrase", "pwd", "pin", "otp")
-TELLING = frozenset((*PASSWORDS, "secret", "secrets", "authorization", "cookie", "credential", "credentials", "jwt"))
+SECRET_WORDS = frozenset(
+    (*PASSWORDS, "secret", "secrets", "authorization", "cookie", "credential", "credentials", "jwt")
+)
 LAST = frozenset(("token", "auth"))
-"""Telling at the end of a name only: `access_token` is one, `token_count` is not."""
+"""Secret only as the last word of a name: `access_token` is, `token_count` is not."""
 KEYS = ("api", "access", "secret", "private", "signing", "encryption", "auth", "account")
 PAIRS = frozenset((*((word, "key") for word in KEYS), ("connection", "string"), ("session", "id")))
 JOINED = frozenset("".join(pair) for pair in PAIRS)
@@ -36,7 +38,7 @@ WHOLE = (
     r"\bya29\.[\w-]{20,}",
     r"\bSG\.[\w-]{16,}\.[\w-]{16,}",
 )
-"""Private keys, JWTs, and the keys of well-known services; the one without a mark of its own is AWS's secret key."""
+"""Private keys, JWTs, and the keys of well-known services. The pattern without a prefix is the secret key of AWS."""
 SCHEME = r"(?i)\b(bearer|basic|token|digest)(\s+)(?=\S*[\d=+/_.~-])[\w.~+/=-]{8,}"
 USER = r"(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,200}@"
 ASSIGNED = (
@@ -46,50 +48,51 @@ ASSIGNED = (
 SHORTEST_WHOLE = 13
 
 
-class Shape(NamedTuple):
-    """`may_be_in` is a quick look at what every such secret has: nearly all texts have none, and each is looked at."""
+class SecretPattern(NamedTuple):
+    """`may_be_in` is a quick test that every match passes: nearly all texts fail it, so few run the pattern."""
 
     pattern: re.Pattern[str]
     instead: str
     may_be_in: Callable[[str], bool]
 
 
-SHAPES = (
-    Shape(re.compile("|".join(WHOLE)), HIDDEN, lambda text: len(text) >= SHORTEST_WHOLE),
-    Shape(re.compile(SCHEME), rf"\1\2{HIDDEN}", lambda text: len(text.split(None, 1)) > 1),
-    Shape(re.compile(USER), f"{HIDDEN}@", lambda text: "://" in text),
-    Shape(re.compile(ASSIGNED), rf"\1\2{HIDDEN}", lambda text: "=" in text or ":" in text),
+PATTERNS = (
+    SecretPattern(re.compile("|".join(WHOLE)), HIDDEN, lambda text: len(text) >= SHORTEST_WHOLE),
+    SecretPattern(re.compile(SCHEME), rf"\1\2{HIDDEN}", lambda text: len(text.split(None, 1)) > 1),
+    SecretPattern(re.compile(USER), f"{HIDDEN}@", lambda text: "://" in text),
+    SecretPattern(re.compile(ASSIGNED), rf"\1\2{HIDDEN}", lambda text: "=" in text or ":" in text),
 )
 
 
-def is_telling(name: str) -> bool:
-    """Whether a value under this name is a secret, whatever it looks like."""
+def is_secret_name(name: str) -> bool:
+    """Return whether a value under this name is a secret, whatever it looks like."""
     words = [word.lower() for word in WORD.findall(name[:200]) if not word.isdigit()]
     is_last = bool(words) and words[-1] in LAST
-    return is_last or not {*words}.isdisjoint(TELLING | JOINED) or not PAIRS.isdisjoint(pairwise(words))
+    return is_last or not {*words}.isdisjoint(SECRET_WORDS | JOINED) or not PAIRS.isdisjoint(pairwise(words))
 
 
 def looks_secret(text: str) -> bool:
-    seen = text[:MOST_LOOKED_AT]
-    return any(shape.may_be_in(seen) and shape.pattern.search(seen) for shape in SHAPES)
+    """Return whether the text contains something of the form of a secret."""
+    seen = text[:MOST_SCANNED]
+    return any(secret.may_be_in(seen) and secret.pattern.search(seen) for secret in PATTERNS)
 
 
 def redacted_text(text: str, most: int | None = MOST_TEXT) -> str:
-    """The text without what looks like a secret in it, and cut; `most=None` leaves its length."""
-    shown = text if most is None else text[:MOST_LOOKED_AT]
-    for shape in SHAPES:
-        if shape.may_be_in(shown):
-            shown = shape.pattern.sub(shape.instead, shown)
+    """Return the text with secrets hidden, cut to `most` characters; None does not cut it."""
+    shown = text if most is None else text[:MOST_SCANNED]
+    for secret in PATTERNS:
+        if secret.may_be_in(shown):
+            shown = secret.pattern.sub(secret.instead, shown)
     return shown if most is None or len(shown) <= most else f"{shown[:most]}…"
 
 
 def redacted(value: Any, known: Collection[str] = ()) -> Any:
-    """JSON without what looks like a secret in it, and of a bounded size. The `known` texts are none."""
+    """Return a JSON value with secrets hidden and of a bounded size. `known` are texts that are no secrets."""
     return _Bounded(known).shown(value, 0)
 
 
 class _Bounded:
-    """Counts what it has shown: a large value is shown in part, and says so."""
+    """Counts what it has shown: of a large value only a part is shown, and marked as such."""
 
     def __init__(self, known: Collection[str]) -> None:
         self._known = known
@@ -106,18 +109,18 @@ class _Bounded:
         return value
 
     def _object(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        shown: dict[str, Any] = {}
         for name, item in self._some(value.items()):
-            is_hidden = is_telling(name) and not self._is_harmless(item)
-            told[redacted_text(name)] = HIDDEN if is_hidden else self.shown(item, depth + 1)
-        return told if len(told) == len(value) else told | {"…": f"{len(value) - len(told)} more"}
+            is_hidden = is_secret_name(name) and not self._is_no_secret(item)
+            shown[redacted_text(name)] = HIDDEN if is_hidden else self.shown(item, depth + 1)
+        return shown if len(shown) == len(value) else shown | {"…": f"{len(value) - len(shown)} more"}
 
-    def _is_harmless(self, item: Any) -> bool:
+    def _is_no_secret(self, item: Any) -> bool:
         return item is None or isinstance(item, bool) or item == "" or (isinstance(item, str) and item in self._known)
 
     def _list(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
-        told = [self.shown(item, depth + 1) for item in self._some(value)]
-        return told if len(told) == len(value) else [*told, f"… {len(value) - len(told)} more"]
+        shown = [self.shown(item, depth + 1) for item in self._some(value)]
+        return shown if len(shown) == len(value) else [*shown, f"… {len(value) - len(shown)} more"]
 
     def _some(self, items: Iterable[Any]) -> Iterable[Any]:
         for index, item in enumerate(items):

@@ -1,4 +1,4 @@
-"""Retry as new: what a run takes over from the failed one that it repeats. Pure."""
+"""Retry as new: the run that repeats a failed one. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,23 +13,24 @@ from ocean.state.values import decode
 
 
 def retry_id(run: Run) -> str:
-    """One per life of a failed run: it is repeated once, however often that is asked for."""
+    """Return the id of the repeat: one per life of a failed run, so that it is repeated once."""
     return derived_id("retry", run.run_id, run.life)
 
 
 def refuse_unless_failed(run: Run) -> None:
+    """Raise `RunNotFailed` unless the run has failed."""
     if run.status is not RunStatus.FAILED:
         raise RunNotFailed(
-            f"run {run.run_id} is {run.status}; only a failed run is retried as new",
+            f"run {run.run_id} must be failed to be retried as new, it is {run.status}",
             run_id=run.run_id,
             status=run.status,
         )
 
 
-def _rate(said: str | None) -> Take | None:
-    if said is None:
+def _rate(text: str | None) -> Take | None:
+    if text is None:
         return None
-    key, limit, per_ms = decode(said)
+    key, limit, per_ms = decode(text)
     return Take(key, limit=limit, per_ms=per_ms)
 
 
@@ -42,10 +43,10 @@ def retried(
     actor: str | None,
     now: int,
 ) -> NewRun:
-    """The failed run's creation, once more: `details` is its wide row. It has no parent and holds no dedupe key."""
+    """Return the new run: created as the failed one was, but without a parent and a dedupe key."""
     if input is None:
         raise RunHasNoInput(
-            f"run {run.run_id} was created without input, so there is nothing to begin anew with; create a run instead",
+            f"run {run.run_id} was created without input and cannot be retried as new; create a run instead",
             run_id=run.run_id,
         )
     return NewRun(

@@ -1,4 +1,4 @@
-"""The state machine, pure: a run and what happens to it → the run as it is next.
+"""The state machine: a run and what happens to it → the next state of the run. Pure.
 
     created ─▶ idle ◀──ok── active ──continue, retry──▶ pending
                 │             ▲ │                          ▲
@@ -7,16 +7,16 @@
                               ▼
                        done, failed (final)
 
-Every function answers a new `Run`, or raises the refusal a caller gets. Stores call them inside the transaction
-that has read the row, so that what decides is what is there.
+Every function returns a new `Run`, or raises the error that the caller gets. The SQLite store calls them inside the
+transaction that has read the row. The PostgreSQL store has the same functions in plpgsql; tests compare each with its
+twin here.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from ocean.state.backoff import RetryPolicy, delay_for
+from ocean.state.backoff import RetryPolicy, is_spent, next_attempt_at
 from ocean.state.errors import LockLost, RunEnded
-from ocean.state.ids import even_roll
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
 from ocean.state.records import ENDED, Delay, Ending, Run, RunStatus, changed
 
@@ -24,7 +24,7 @@ GIVE_BACKS_FREE = 2
 
 
 def due_at(run: Run) -> int | None:
-    """When a poke has something to do for this run: the one indexed column. None means never."""
+    """Return when a poke has something to do for this run, or None for never. This is the one indexed column."""
     if run.status in ENDED:
         return None
     starts_at = next_call_at(run) if run.parked_on is None else None
@@ -34,7 +34,7 @@ def due_at(run: Run) -> int | None:
 
 
 def next_call_at(run: Run) -> int | None:
-    """When the run's handler is to be called next, if its concurrency keys let it. None: not by time alone."""
+    """Return when the run's handler is to be called next if its concurrency keys allow it; None: not by time alone."""
     if run.paused and run.ending is None:
         return None
     match run.status:
@@ -44,58 +44,60 @@ def next_call_at(run: Run) -> int | None:
             return run.wake_at
         case RunStatus.ACTIVE:
             return run.lock_expires_at
-        case _:
+        case RunStatus.IDLE | RunStatus.DONE | RunStatus.FAILED:
             return None
+        case _:
+            assert_never(run.status)
 
 
 def wants_slots(run: Run, now: int) -> bool:
-    """Whether a run that is not at work would be called now, and so needs a slot of each of its keys.
+    """Return whether a run that is not active would be called now, and so needs a slot of each of its keys.
 
-    A clock that is set back takes no run out of line: what was due when the row was written still is.
+    A clock that is set back takes no run out of line: a run that was due when its row was written is still due.
     """
     starts_at = next_call_at(run)
     return run.status is not RunStatus.ACTIVE and starts_at is not None and starts_at <= max(now, run.updated_at)
 
 
 def parked(run: Run, key: str, now: int) -> Run:
-    """The key is full: out of the due index, in line behind those who were parked before.
+    """Park a run because the key is full: it leaves the due index and is last in the key's line.
 
-    A last tick goes before them all: it is the only call that a paused clog still gets, and must not stand behind
-    one that it does not get.
+    A last tick is first in line: a paused clog still gets it, and it must not wait behind a run that the clog does
+    not get.
     """
     since = 0 if run.ending else now if run.parked_at is None else run.parked_at
     return changed(run, parked_on=key, parked_at=since, updated_at=now)
 
 
 def unparked(run: Run, now: int) -> Run:
-    """A slot is free, or the run no longer wants one. `parked_at` stays: if it must park again, it keeps its place.
+    """Unpark a run: a slot is free, or the run no longer needs one. `parked_at` stays, so that it keeps its place.
 
-    By a clock that is behind it is not ready before it was: it would be called before its input is there.
+    With a clock that is behind, it is not ready earlier than before: it would be called before its input is there.
     """
     ready_at = None if run.ready_at is None else max(now, run.ready_at)
     return changed(run, parked_on=None, ready_at=ready_at, updated_at=max(now, run.updated_at))
 
 
 def _out_of_line(run: Run) -> Run:
-    """What it wanted a slot for is no longer to be done: the next wait is a new one, at the end of the line."""
+    """Give up the place in line: the call that needed a slot is no longer due, and the next one begins at the end."""
     return changed(run, parked_on=None, parked_at=None)
 
 
 def is_last_call(run: Run) -> bool:
-    """Whether the call at work is the last one: if its lock lapses, any `advance` ends the run."""
+    """Return whether the current call is the last one: if its lock expires, any `advance` ends the run."""
     if run.status is not RunStatus.ACTIVE:
         return False
     return run.ending is not None or (not run.paused and is_spent(run.attempt + 1, run.max_attempts))
 
 
 def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
-    """A run that is created, or created once more before its first claim, starts at a time of its own."""
+    """Delay the start of a run that is created, or created again before its first claim."""
     run = changed(_out_of_line(run), ready_at=None, wake_at=until, delayed_by=by, delay_key=key)
     return changed(run, updated_at=now)
 
 
 def input_arrived(run: Run, available_at: int, now: int) -> Run:
-    """An input was appended: from a signal, a timer, a child. A back-off and a handler at work go on."""
+    """An input was appended: by a signal, a timer or a child. A back-off and a running handler are not affected."""
     refuse_if_ended(run)
     match run.status:
         case RunStatus.IDLE | RunStatus.WAITING if available_at <= now:
@@ -105,12 +107,14 @@ def input_arrived(run: Run, available_at: int, now: int) -> Run:
             return changed(run, status=RunStatus.WAITING, wake_at=available_at, updated_at=now)
         case RunStatus.WAITING if run.wake_at is None or available_at < run.wake_at:
             return changed(run, wake_at=available_at, updated_at=now)
-        case _:
+        case RunStatus.PENDING | RunStatus.ACTIVE | RunStatus.WAITING | RunStatus.DONE | RunStatus.FAILED:
             return changed(run, updated_at=now)
+        case _:
+            assert_never(run.status)
 
 
 def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
-    """A direct call set or cancelled timers: an idle or waiting run sleeps until what is first now."""
+    """A direct call set or cancelled timers: an idle or waiting run wakes at the earliest time now."""
     refuse_if_ended(run)
     if run.status not in (RunStatus.IDLE, RunStatus.WAITING):
         return changed(run, updated_at=now)
@@ -122,6 +126,7 @@ def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
 
 
 def refuse_if_ended(run: Run) -> None:
+    """Raise `RunEnded` if the run has ended or is ending."""
     if run.is_ended:
         raise RunEnded(f"run {run.run_id} has ended ({run.status}); create a new one", status=run.status)
     if run.ending:
@@ -130,14 +135,14 @@ def refuse_if_ended(run: Run) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EndNow:
-    """No further call: the run is over, for this reason and after this many failed attempts."""
+    """The run must end without a further call, for this reason and after this many failed attempts."""
 
     reason: Ending
     attempt: int
 
 
 def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = False) -> Run | EndNow:
-    """Take the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt."""
+    """Lock a run that is due. An expired lock means a crash, and a crash is a failed attempt."""
     crashed = run.status is RunStatus.ACTIVE
     attempt = run.attempt + 1 if crashed else run.attempt
     if crashed and run.ending:
@@ -165,23 +170,20 @@ def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = F
     )
 
 
-def is_spent(attempt: int, max_attempts: int | None) -> bool:
-    return max_attempts is not None and attempt >= max_attempts
-
-
 def refuse_unless_held(run: Run | None, epoch: int, run_id: str) -> Run:
-    """The fence. A write under an old epoch, or for a run that is no longer active, changes nothing."""
+    """The fence: raise `LockLost` for a write under an old epoch, or for a run that is no longer active."""
     if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != epoch:
         raise LockLost(f"run {run_id} is no longer held under epoch {epoch}; this call's work is discarded")
     return run
 
 
 def renewed(run: Run, lock_ms: int, now: int) -> Run:
+    """Extend the lock."""
     return changed(run, lock_expires_at=max(now + lock_ms, run.lock_expires_at or 0))
 
 
 def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_at: int | None, now: int) -> Run:
-    """A tick committed. `next_input_at` is the availability of the first input still in the inbox."""
+    """A tick was committed. `next_input_at` is when the first input in the inbox is available."""
     if run.ending:
         return ended(run, RunStatus.FAILED, now)
     if isinstance(outcome, Done):
@@ -203,23 +205,24 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
             until = outcome.wake_at(now)
             wake_at = until if next_input_at is None else min(until, next_input_at)
             return changed(free, status=RunStatus.WAITING, wake_at=wake_at, wait_until=until)
+        case _:
+            assert_never(outcome)
 
 
 def retried(run: Run, outcome: Retry, policy: RetryPolicy, tick_began_at: int, now: int) -> Run | EndNow:
-    """A call failed. The tick stays open, with its inputs; signals that came meanwhile queue behind it."""
+    """An attempt failed. The tick stays open, with its inputs; signals that came meanwhile queue behind it."""
     attempt = run.attempt + 1
     if run.ending:
         return EndNow(run.ending, attempt)
-    is_late = policy.max_elapsed_ms is not None and now - tick_began_at >= policy.max_elapsed_ms
-    if is_late or is_spent(attempt, run.max_attempts):
+    seed = (run.run_id, run.tick)
+    wake_at = next_attempt_at(policy, run.max_attempts, attempt, tick_began_at, now, seed, outcome.after_ms)
+    if wake_at is None:
         return EndNow(Ending.EXHAUSTED, attempt)
-    roll = even_roll(run.run_id, run.tick, attempt)
-    delay = outcome.after_ms if outcome.after_ms is not None else delay_for(policy, attempt, roll)
-    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, wake_at=now + delay)
+    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, wake_at=wake_at)
 
 
 def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
-    """A call was stopped by its caller. Two are free; from the third on each counts as an attempt."""
+    """A call was stopped by its poke. Two are free; from the third on each is a failed attempt."""
     attempt = run.attempt + (give_backs > GIVE_BACKS_FREE)
     if run.ending and give_backs > GIVE_BACKS_FREE:
         return EndNow(run.ending, attempt)
@@ -229,12 +232,12 @@ def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
 
 
 def lease_lapsed(run: Run, now: int) -> Run:
-    """A worker outside did not renew: a failed attempt, not its last one, and the tick waits for the next worker."""
+    """An external worker did not renew: a failed attempt, not the last one; the tick waits for the next worker."""
     return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=run.attempt + 1, ready_at=now)
 
 
 def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
-    """The kernel ends the run: at once, or after one last tick of its clog. A handler at work loses its lock."""
+    """The kernel ends the run: at once, or after one last tick of its clog. A running handler loses its lock."""
     refuse_if_ended(run)
     if not has_on_end:
         return ended(run, RunStatus.FAILED, now)
@@ -243,21 +246,23 @@ def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
 
 
 def ended(run: Run, status: RunStatus, now: int, **also: Any) -> Run:
-    """Final: no lock, no wake, no due time ever again."""
+    """End the run: it never has a lock, a wake time or a due time again."""
     return _unlocked(run, now, status=status, ending=None, tick_open=False, paused=False, ended_at=now, **also)
 
 
 def paused(run: Run, now: int) -> Run:
+    """Pause the run."""
     refuse_if_ended(run)
     return changed(run, paused=True, updated_at=now)
 
 
 def resumed(run: Run, now: int) -> Run:
+    """Resume the run."""
     refuse_if_ended(run)
     return changed(run, paused=False, updated_at=now)
 
 
-_NOT_AT_WORK: dict[str, Any] = {
+_UNLOCKED: dict[str, Any] = {
     "leased": False,
     **dict.fromkeys(
         (
@@ -276,4 +281,4 @@ _NOT_AT_WORK: dict[str, Any] = {
 
 
 def _unlocked(run: Run, now: int, **also: Any) -> Run:
-    return changed(run, **_NOT_AT_WORK, updated_at=now, **also)
+    return changed(run, **_UNLOCKED, updated_at=now, **also)

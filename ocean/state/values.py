@@ -1,4 +1,4 @@
-"""The one JSON gate: what passes here can be stored, hashed and read back alike on every store."""
+"""JSON values and ids: what passes these checks is stored, hashed and read back the same way by every store."""
 
 import hashlib
 import json
@@ -22,8 +22,8 @@ _LISTS = (list, tuple)
 
 
 def _writer(*, sort_keys: bool) -> Callable[[Any], str]:
-    """The standard library's encoder, made once: by itself it makes another for each value, which costs more than to
-    use it."""
+    """Return the standard library's encoder, created once: `json.dumps` creates one per value, which costs more than
+    the encoding."""
     whole = json.JSONEncoder(
         ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys, check_circular=False
     )
@@ -49,39 +49,41 @@ _sorted = _writer(sort_keys=True)
 
 
 class Json(str):
-    """A value that has become JSON text here already: nobody can change it any more."""
+    """A value that is encoded as JSON text already, so that later changes of the object have no effect."""
 
     __slots__ = ()
 
 
 def encode(value: Any, what: str = "value") -> str:
-    """The value as JSON text, or `InvalidValue` naming the place that is not JSON."""
+    """Return the value as JSON text. Raises `InvalidValue` with the place that is not JSON."""
     return str(value) if type(value) is Json else encode_to_hash(value, what)[0]
 
 
 def encode_to_hash(value: Any, what: str = "value") -> tuple[str, Any]:
-    """The same, and what of it `body_hash` is to be told: the value, if it says of itself what the text says of it."""
+    """Return the JSON text, and the plain value to pass to `body_hash`."""
     if type(value) is Json:
         return str(value), decode(value)
     text = _written(value) if _is_plain(value, 0) else _NUL
     size = _size_of_clean(text)
     if size is None:
-        # Something is wrong, or may be: so each place is looked at by itself.
+        # Something may be wrong: check each place by itself.
         value = _plain(value, what, 0)
         text = _written(value)
         size = len(text.encode())
     if size > MAX_BYTES:
-        raise InvalidValue(f"{what} is {size} bytes of JSON, over {MAX_BYTES}: store it elsewhere, pass a reference")
+        raise InvalidValue(
+            f"{what} must be at most {MAX_BYTES} bytes of JSON, got {size}: store it elsewhere and pass a reference"
+        )
     return text, value
 
 
 def encode_own(value: Any) -> str:
-    """What Ocean itself says, of values that were checked when they came in."""
+    """Encode a value of Ocean itself, made of values that were checked before."""
     return _written(value)
 
 
 def _size_of_clean(text: str) -> int | None:
-    """How many bytes it is, if none of all the texts in it has a NUL, or half a character."""
+    """Return the size in bytes, or None if a string in it contains NUL or a lone surrogate."""
     if _NUL in text:
         return None
     if text.isascii():
@@ -93,7 +95,7 @@ def _size_of_clean(text: str) -> int | None:
 
 
 def shown(value: Any) -> str:
-    """A value as an error's message shows it: never too long, and never an error itself."""
+    """Return a value for an error message: bounded, and without raising."""
     try:
         text = repr(value)
     except Exception:
@@ -106,17 +108,17 @@ def decode(text: str | None) -> Any:
 
 
 def body_hash(body: Any) -> str:
-    """A hash that is equal for equal JSON, whatever the order of keys."""
+    """Return a hash that is equal for equal JSON, whatever the order of keys."""
     return hashlib.sha256(_sorted(body).encode()).hexdigest()
 
 
 def checked_id(value: Any, what: str, limit: int = 256) -> str:
-    """Ids and keys: non-empty text of at most `limit` bytes, storable everywhere."""
+    """Check an id or key: non-empty text of at most `limit` bytes, storable in every database."""
     if not isinstance(value, str) or not value:
         raise InvalidValue(f"{what} must be a non-empty string, got {shown(value)}")
     _check_text(value, what)
     if (len(value) if value.isascii() else len(value.encode())) > limit:
-        raise InvalidValue(f"{what} is longer than {limit} bytes")
+        raise InvalidValue(f"{what} must be at most {limit} bytes")
     return value
 
 
@@ -127,7 +129,8 @@ def checked_time(value: Any, what: str) -> int:
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether it is JSON as it is, but for what its texts hold: `_plain` says the same, and why not."""
+    """Return whether the value is JSON already, except for the contents of its strings. `_plain` has the same rules
+    and the errors."""
     if type(value) in _WORDS or isinstance(value, str):
         return True
     if isinstance(value, int):
@@ -137,7 +140,7 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth >= MAX_DEPTH:
         return False
     depth += 1
-    # Plain loops: a generator for each level would take twice as long.
+    # Loops, because a generator for each level takes twice as long.
     if isinstance(value, dict):
         for key, item in value.items():  # noqa: SIM110
             if not isinstance(key, str) or not _is_plain(item, depth):
@@ -153,7 +156,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 def _plain(value: Any, where: str, depth: int) -> Any:
     if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
-        raise InvalidValue(f"{where} is nested deeper than {MAX_DEPTH} levels")
+        raise InvalidValue(f"{where} must not be nested deeper than {MAX_DEPTH} levels")
     match value:
         case None | bool():
             return value
@@ -162,16 +165,16 @@ def _plain(value: Any, where: str, depth: int) -> Any:
             return value
         case int():
             if not INT_MIN <= value <= INT_MAX:
-                raise InvalidValue(f"{where} is an integer beyond 64 bits; pass it as a string")
+                raise InvalidValue(f"{where} must be an integer of at most 64 bits; pass it as a string")
             return int(value)
         case float():
             if not math.isfinite(value):
-                raise InvalidValue(f"{where} is {value}, which JSON cannot say")
+                raise InvalidValue(f"{where} must be a finite number, got {value}")
             return value
         case dict():
             for key in value:
                 if not isinstance(key, str):
-                    raise InvalidValue(f"{where} has the key {key!r}; JSON keys are strings")
+                    raise InvalidValue(f"{where} must have strings as keys, got {key!r}")
                 _check_text(key, f"a key of {where}")
             return {key: _plain(item, _inside(where, f".{key}"), depth + 1) for key, item in value.items()}
         case list() | tuple():
@@ -179,26 +182,26 @@ def _plain(value: Any, where: str, depth: int) -> Any:
         case BaseModel():
             return _plain(_dumped(value, where), where, depth)
         case _:
-            raise InvalidValue(f"{where} is a {type(value).__name__}, which is not JSON")
+            raise InvalidValue(f"{where} must be JSON, got a value of type {type(value).__name__}")
 
 
 def _inside(where: str, part: str) -> str:
-    """Cut off where it gets long: it is put together for every item, and names come from outside."""
+    """Return the place of an item, bounded: it is built for every item, and names come from callers."""
     return where if len(where) > LONGEST_PLACE else f"{where}{part[:LONGEST_SHOWN]}"
 
 
 def _dumped(model: BaseModel, where: str) -> Any:
-    """A model as JSON values. Its own dump would make null of NaN without a word."""
+    """Return a model as JSON values. Its own dump would silently turn NaN into null."""
     try:
         _refuse_non_finite(model.model_dump(), where)
         return model.model_dump(mode="json")
     except (ValueError, RecursionError) as error:
-        raise InvalidValue(f"{where} is a {type(model).__name__} that cannot be stored: {error}") from error
+        raise InvalidValue(f"{where} must be JSON, but the {type(model).__name__} cannot be stored: {error}") from error
 
 
 def _refuse_non_finite(value: Any, where: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidValue(f"{where} has {value}, which JSON cannot say")
+        raise InvalidValue(f"{where} must have finite numbers, got {value}")
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
     for item in items:
         _refuse_non_finite(item, where)
@@ -206,10 +209,33 @@ def _refuse_non_finite(value: Any, where: str) -> None:
 
 def _check_text(text: str, where: str) -> None:
     if "\x00" in text:
-        raise InvalidValue(f"{where} contains a NUL character")
+        raise InvalidValue(f"{where} must not contain a NUL character")
     if text.isascii():
         return
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidValue(f"{where} contains a lone surrogate") from None
+        raise InvalidValue(f"{where} must not contain a lone surrogate") from None
+
+
+def strict_json(text: str) -> Any:
+    """Parse JSON text from outside. Raises `ValueError` for a repeated name, and for NaN and Infinity."""
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refused_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"an object has {name!r} twice")
+            seen.add(name)
+    return made
+
+
+def _refused_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,15 +1,20 @@
-"""For tests of clogs: a world on a private database, in which time moves only when told to.
+"""Tests of clogs: an Ocean on a private database, with a clock that only the test moves.
 
 async with world(clogs=[counter]) as w:
     run = await w.ocean.create_run(session_id="s", clog_id="counter", input={})
     await w.drain()
     await w.wait(60_000)
 
-`Outside` stands for the services that ticks call. `crash_everywhere` kills the process at every await of a scenario's
-ticks, and compares the results.
+Read `worlds` first. `outside` stands for the services that ticks call, with a record of each call (`outside_calls`);
+`requests` sends requests to routes and webhooks; `manual_clock` is the clock; `pytest_plugin` has the fixture
+`ocean_world`, which also checks that a test leaves nothing running (`leaks`).
+
+`crashes` is `crash_everywhere`: it kills the process at every await of a scenario's ticks and compares the results.
+`crash_points` are the points and one call that can be killed, `crashable` is an Ocean made of such calls, and `results`
+reads and compares what can be observed. `simulation/` has virtual time and simulated processes, for Ocean's own tests.
 """
 
-from ocean.testing.crash_points import CrashPoint, Place
+from ocean.testing.crash_points import CrashPoint, SourceLine
 from ocean.testing.crashes import CrashFinding, CrashFound, CrashReport, crash_everywhere
 from ocean.testing.leaks import OpenWorld
 from ocean.testing.manual_clock import ManualClock
@@ -34,8 +39,8 @@ __all__ = [
     "OpenWorld",
     "Outside",
     "OutsideCall",
-    "Place",
     "Process",
+    "SourceLine",
     "VirtualClock",
     "VirtualLoop",
     "Weather",

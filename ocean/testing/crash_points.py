@@ -1,7 +1,7 @@
-"""Places at which a process can die, and one call of a handler that may die at one of them.
+"""Points at which a process can be killed, and one call of a handler that can be killed at one of them.
 
-A dead call stands still: nothing of it runs on, neither its next line nor a `finally`. Only when everything has been
-looked at is it buried, that is, unwound by `LockLost`, so that no task and no thread is left over.
+A killed call is frozen where it is: neither its next line nor a `finally` runs. At the end of the scenario, when its
+results have been read, it is unwound by `LockLost`, so that no task and no thread is left over.
 """
 
 import asyncio
@@ -22,20 +22,21 @@ import anyio
 from ocean.kernel.invoke import invoke
 from ocean.state.errors import LockLost
 
-OURS = str(Path(__file__).parents[1]) + os.sep
+OCEAN = str(Path(__file__).parents[1]) + os.sep
 LIBRARIES = sysconfig.get_path("purelib") + os.sep
-NOBODYS = (OURS, str(Path(anyio.__file__).parent) + os.sep, str(Path(asyncio.__file__).parent) + os.sep)
-BURIAL_SECONDS = 5
+NOT_THE_CLOGS = (OCEAN, str(Path(anyio.__file__).parent) + os.sep, str(Path(asyncio.__file__).parent) + os.sep)
+"""Folders whose code is never reported as the line of a crash."""
+UNWIND_SECONDS = 5
 
 CALLED_AGAIN = "called again by the same process, instead of being committed"
-"""The one thing done to a call that does not kill its process: its run is given back."""
+"""The only event that does not kill the process: the run is given back."""
 
-living: ContextVar["Life | None"] = ContextVar("living", default=None)
-"""The call in which this code runs, if it is one that may die."""
+current_call: ContextVar["CrashableCall | None"] = ContextVar("current_call", default=None)
+"""The call in which this code runs, if it is one that can be killed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line of the clog's own code."""
 
     file: str
@@ -48,14 +49,15 @@ class Place:
 
     @property
     def source(self) -> str:
+        """The text of the line."""
         return linecache.getline(self.file, self.line).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Where a call of a tick was killed: `what` it was doing there, and the line, if it was in the clog's code.
+    """Where a call of a tick was killed: `what` it was doing, and the line, if it was in the clog's code.
 
-    `nth` counts the times that the same call came by the same place.
+    `nth` counts how often the same call has reached the same point.
     """
 
     clog_id: str
@@ -63,7 +65,7 @@ class CrashPoint:
     tick: int
     call: int
     what: str
-    place: Place | None = None
+    place: SourceLine | None = None
     nth: int = 1
 
     def __str__(self) -> str:
@@ -77,8 +79,8 @@ class CrashPoint:
         return self.what if self.what == CALLED_AGAIN else f"killed {self.what}{times}"
 
 
-class Course:
-    """One performance of a scenario: the places it came by, and the one at which it is to be killed."""
+class ScenarioExecution:
+    """One execution of a scenario: the points it has reached, and the `target` at which it is to be killed."""
 
     def __init__(self, target: CrashPoint | None = None, *, kills_on_end: bool = False) -> None:
         self.target = target
@@ -86,11 +88,11 @@ class Course:
         self.spared: set[tuple[str, int]] = set()
         self.points: list[CrashPoint] = []
         self.is_killed = False
-        self.lives: list[Life] = []
+        self.calls: list[CrashableCall] = []
         self._times: Counter[CrashPoint] = Counter()
 
     def kills_at(self, point: CrashPoint) -> bool:
-        """Come by a place; true if the process dies there."""
+        """Record that a point is reached, and return whether the process is killed there."""
         self._times[point] += 1
         point = replace(point, nth=self._times[point])
         self.points.append(point)
@@ -99,83 +101,87 @@ class Course:
         self.is_killed = True
         return True
 
-    async def bury(self) -> None:
-        for life in self.lives:
-            await life.bury()
+    async def unwind(self) -> None:
+        """End the tasks of killed calls."""
+        for call in self.calls:
+            await call.unwind()
 
 
-class Life:
-    """One call of a handler, in a task of its own, which can be left standing where it is."""
+class CrashableCall:
+    """One call of a handler, in a task of its own, which can be frozen where it is."""
 
-    def __init__(self, course: Course, point: CrashPoint) -> None:
-        self._course = course
+    def __init__(self, execution: ScenarioExecution, point: CrashPoint) -> None:
+        self._execution = execution
         self._point = point
-        self._still: list[asyncio.Future[None]] = []
-        self._is_buried = False
+        self._frozen: list[asyncio.Future[None]] = []
+        self._is_unwound = False
         self.task: asyncio.Task[Any] | None = None
         self.death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        course.lives.append(self)
+        execution.calls.append(self)
 
     @property
     def is_dead(self) -> bool:
+        """Whether the call was killed."""
         return self.death.done()
 
-    async def come_by(self, what: str, place: Place | None) -> None:
-        """Go on from here, or never."""
+    async def reach(self, what: str, place: SourceLine | None) -> None:
+        """Reach a point: return, or freeze if the call is killed here or was killed before."""
         if self.is_dead or self.dies_at(what, place):
-            await self.stand_still()
+            await self.freeze()
 
-    def dies_at(self, what: str, place: Place | None) -> bool:
-        if not self.is_dead and self._course.kills_at(replace(self._point, what=what, place=place)):
+    def dies_at(self, what: str, place: SourceLine | None) -> bool:
+        """Reach a point, and return whether the call is killed there."""
+        if not self.is_dead and self._execution.kills_at(replace(self._point, what=what, place=place)):
             self.death.set_result(None)
             return True
         return False
 
-    async def stand_still(self) -> None:
-        if self._is_buried:
-            raise LockLost("this process was killed; nothing of it goes on")
-        still: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._still.append(still)
-        await still
+    async def freeze(self) -> None:
+        """Wait until the call is unwound."""
+        if self._is_unwound:
+            raise LockLost("this process was killed: it must do nothing more")
+        frozen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._frozen.append(frozen)
+        await frozen
 
-    async def bury(self) -> None:
-        """Unwind what stands still. How that ends is nobody's business any more."""
-        self._is_buried = True
-        for still in self._still:
-            if not still.done():
-                still.set_exception(LockLost("this process was killed; nothing of it goes on"))
-                still.exception()
+    async def unwind(self) -> None:
+        """End the frozen task. Its result does not matter any more."""
+        self._is_unwound = True
+        for frozen in self._frozen:
+            if not frozen.done():
+                frozen.set_exception(LockLost("this process was killed: it must do nothing more"))
+                frozen.exception()
         if self.task is not None and not self.task.done():
             self.task.cancel()
-            await asyncio.wait({self.task}, timeout=BURIAL_SECONDS)
+            await asyncio.wait({self.task}, timeout=UNWIND_SECONDS)
         if self.task is not None and self.task.done() and not self.task.cancelled():
             self.task.exception()
 
 
-def place_of_caller() -> Place | None:
-    """The innermost line of the clog's own code that is being executed; None if that is in another thread."""
-    return _place([*_frames(sys._getframe(1))])
+def line_of_caller() -> SourceLine | None:
+    """Return the innermost line of the clog's code that is being executed; None if it is in another thread."""
+    return _source_line([*_frames(sys._getframe(1))])
 
 
-def place_of_own_wait(coroutine: Any) -> Place | None:
-    """Where a suspended handler waits for something of its own; None if it waits in a tool, or for a plain function."""
+def line_of_wait(coroutine: Any) -> SourceLine | None:
+    """Return the line at which a suspended handler waits; None if it waits in a tool of Ocean or for a thread."""
     inner: list[FrameType] = []
     for frame in _suspended(coroutine):
-        if frame.f_code.co_filename.startswith(OURS):
-            return _place(inner) if frame.f_code is invoke.__code__ else None
+        if frame.f_code.co_filename.startswith(OCEAN):
+            return _source_line(inner) if frame.f_code is invoke.__code__ else None
         inner.append(frame)
-    return _place(inner)
+    return _source_line(inner)
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """Innermost first, up to the event loop: whoever runs that is not the one who does this."""
+    """Yield the frames, innermost first, up to the event loop: the frames beyond it belong to other code."""
     while frame is not None and frame.f_code.co_filename != asyncio.events.__file__:
         yield frame
         frame = frame.f_back
 
 
 def _suspended(coroutine: Any) -> Iterator[FrameType]:
-    """The frames of a coroutine that waits, innermost first."""
+    """Return the frames of a suspended coroutine, innermost first."""
     frames: list[FrameType] = []
     waiting = coroutine
     while waiting is not None:
@@ -188,11 +194,11 @@ def _suspended(coroutine: Any) -> Iterator[FrameType]:
     return reversed(frames)
 
 
-def _place(frames: list[FrameType]) -> Place | None:
-    """The innermost of them outside of Ocean, asyncio and anyio; rather not one in an installed library."""
-    places = [
-        Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+def _source_line(frames: list[FrameType]) -> SourceLine | None:
+    """Return the innermost line outside of Ocean, asyncio and anyio, and if possible outside of installed libraries."""
+    lines = [
+        SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         for frame in frames
-        if not frame.f_code.co_filename.startswith(NOBODYS)
+        if not frame.f_code.co_filename.startswith(NOT_THE_CLOGS)
     ]
-    return next((place for place in places if not place.file.startswith(LIBRARIES)), places[0] if places else None)
+    return next((line for line in lines if not line.file.startswith(LIBRARIES)), lines[0] if lines else None)

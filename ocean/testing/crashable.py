@@ -1,7 +1,7 @@
-"""An instance that can be killed at any place of a scenario, in the process of the test.
+"""An Ocean instance that can be killed at any point of a scenario, inside the process of the test.
 
-The handler of each tick runs in a task of its own. To kill it there, that task is left standing where it is, and its
-lock lapses: for the rest of the house the process is gone. Whoever poked pokes again, and the tick is claimed anew.
+The handler of each tick runs in a task of its own. To kill it, that task is frozen where it is, and its lock expires:
+for the store, the process is gone. The poke is repeated, and the tick is claimed again.
 """
 
 import asyncio
@@ -17,56 +17,48 @@ import anyio
 from ocean.clog.clog import Clog
 from ocean.compose import Ocean
 from ocean.kernel.invoke import invoke
-from ocean.kernel.store import ClaimAsk, Committed, Store, TickAnswer, TickCommit
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk, Committed, TickAnswer, TickCommit
 from ocean.kernel.tick import Tick
 from ocean.state.errors import LockLost
 from ocean.state.ids import IdSource
 from ocean.state.records import AdvanceResult, Claim, TickResult
 from ocean.testing.crash_points import (
     CALLED_AGAIN,
-    Course,
+    CrashableCall,
     CrashPoint,
-    Life,
-    Place,
-    living,
-    place_of_caller,
-    place_of_own_wait,
+    ScenarioExecution,
+    SourceLine,
+    current_call,
+    line_of_caller,
+    line_of_wait,
 )
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
 
 TOOLS = (
     *("read", "write", "emit", "stream", "step", "take", "call", "signal", "create_run", "release_dedupe_key"),
-    *(
-        "set_timer",
-        "cancel_timer",
-        "set_attributes",
-        "list_runs",
-        "get_run",
-        "list_clogs",
-        "pending",
-        "next_signal",
-        "fetch",
-    ),
+    *("set_timer", "cancel_timer", "set_attributes", "list_runs", "get_run", "list_clogs", "pending", "next_signal"),
+    "fetch",
 )
 LASTING = ("stream", "step")
-"""Tools after which something stays even if the call dies at once: there it is killed after them, too."""
+"""Tools whose effect stays if the call is killed right after them: calls are killed after these tools, too."""
 
 MOMENT_MS = 1
-"""How long a lock lasts. Nobody else is here, and time stands still while a handler works."""
+"""How long a lock lasts. There is no other instance, and time stands still while a handler works."""
 
 PATIENCE_SECONDS = 5
 STUCK = (
-    "after the crash, a handler waited too long for something. If the killed call still holds it, a lock or connection "
-    "of a module's, give crash_everywhere a function that makes it together with the clogs"
+    "after the crash, a handler waited too long. If it waits for a lock or a connection of a module that the killed "
+    "call still holds, give crash_everywhere a function that makes it together with the clogs"
 )
 
-BEFORE_COMMIT = "after the handler had answered, before the commit"
-UNHEARD = "after the commit, before anybody heard of it"
+BEFORE_COMMIT = "after the handler had returned, before the commit"
+AFTER_COMMIT = "after the commit, before the process knew of it"
 
 
-class Process:
-    """What dies with a process: its clogs, with all that they keep in memory, if they can be made anew."""
+class RestartableClogs:
+    """The clogs of a process. A restart makes them again, so that what they keep in memory is lost."""
 
     def __init__(self, make_clogs: Callable[[], Collection[Clog]]) -> None:
         self._make_clogs = make_clogs
@@ -74,70 +66,82 @@ class Process:
         self.restart()
 
     def restart(self) -> None:
+        """Make the clogs again."""
         self.clogs = {clog.clog_id: clog for clog in self._make_clogs()}
 
 
-class MortalOcean(Ocean):
-    """One tick at a time, ids in order: the same scenario comes by the same places."""
+class CrashableOcean(Ocean):
+    """Runs one tick at a time and makes ids in order, so that the same scenario reaches the same points."""
 
     def __init__(
         self,
         store: Store,
         clock: ManualClock,
-        process: Process,
-        course: Course,
+        process: RestartableClogs,
+        execution: ScenarioExecution,
         outside: Outside,
         downtime_ms: int,
         **options: Any,
     ) -> None:
-        mortal_store = MortalStore(store, clock, process, course, downtime_ms)
-        clogs = [mortal_clog(clog, process, course) for clog in process.clogs.values()]
-        super().__init__(cast(Store, mortal_store), clogs, clock, instance_id="mortal", reach=outside, **options)
+        crashable_store = CrashableStore(store, clock, process, execution, downtime_ms)
+        clogs = [crashable_clog(clog, process, execution) for clog in process.clogs.values()]
+        super().__init__(cast(Store, crashable_store), clogs, clock, instance_id="crashable", reach=outside, **options)
         self._ids = CountedIds()
-        self._mortal_store = mortal_store
+        self._crashable_store = crashable_store
 
-    async def advance(self, **asked: Any) -> AdvanceResult:
-        """Whoever finds that the process died under his poke pokes again."""
+    async def advance(self, **options: Any) -> AdvanceResult:
+        """Poke, and poke again if the process was killed during the poke."""
         outcomes: tuple[TickResult, ...] = ()
         while True:
-            undone = self._mortal_store.undone
-            advanced = await super().advance(**asked | {"concurrency": 1})
+            kills = self._crashable_store.kills
+            advanced = await super().advance(**options | {"concurrency": 1})
             outcomes += advanced.outcomes
-            if self._mortal_store.undone == undone:
+            if self._crashable_store.kills == kills:
                 return replace(advanced, outcomes=outcomes)
 
 
 class CountedIds(IdSource):
+    """Makes ids in order."""
+
     def __init__(self) -> None:
         super().__init__()
         self._count = 0
 
     def new(self, now_ms: int) -> str:
+        """Return the next id."""
         self._count += 1
         return f"00000000-0000-7000-8000-{self._count:012}"
 
 
-class MortalStore:
-    """The store as a process sees it that may die around a commit. What it does not say is the real one's."""
+class CrashableStore:
+    """The store of a process that can be killed around a commit. Other methods are those of the real store."""
 
-    def __init__(self, store: Store, clock: ManualClock, process: Process, course: Course, downtime_ms: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: ManualClock,
+        process: RestartableClogs,
+        execution: ScenarioExecution,
+        downtime_ms: int,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._process = process
-        self._course = course
+        self._execution = execution
         self._downtime_ms = downtime_ms
         self._left_locked: set[str] = set()
-        self.undone = 0
+        self.kills = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def claim_due(self, ask: ClaimAsk) -> list[Claim]:
+        """Claim with short locks, which have expired if the process was killed."""
         brief = {clog_id: replace(clog, lock_ms=MOMENT_MS) for clog_id, clog in ask.clogs.items()}
         ask = replace(ask, clogs=brief)
         if not self._left_locked:
             return await self._store.claim_due(ask)
-        # The dead one's lock has lapsed, for this look only: a crash must not make the scenario's own times wrong.
+        # Move the clock past the lock of the killed process, for this claim only: the scenario's times must not change.
         self._clock.jump(MOMENT_MS)
         try:
             claims = await self._store.claim_due(ask)
@@ -147,24 +151,25 @@ class MortalStore:
         return claims
 
     async def commit_tick(self, commit: TickCommit) -> TickAnswer:
+        """Commit, or be killed before or after it."""
         at = CrashPoint(commit.clog_id, commit.lock.run_id, commit.tick, commit.call, "")
-        is_spared = (at.run_id, at.tick) in self._course.spared
-        if not is_spared and self._course.kills_at(replace(at, what=BEFORE_COMMIT)):
+        is_spared = (at.run_id, at.tick) in self._execution.spared
+        if not is_spared and self._execution.kills_at(replace(at, what=BEFORE_COMMIT)):
             self.left_locked(commit.lock.run_id)
             raise LockLost("killed before the commit")
-        if self._course.kills_at(replace(at, what=CALLED_AGAIN)):
+        if self._execution.kills_at(replace(at, what=CALLED_AGAIN)):
             await self._store.give_back(commit.lock, commit.tick)
-            self.undone += 1
+            self.kills += 1
             raise LockLost("given back instead of committed")
-        answer = await self._store.commit_tick(commit)
-        if isinstance(answer, Committed) and self._course.kills_at(replace(at, what=UNHEARD)):
+        result = await self._store.commit_tick(commit)
+        if isinstance(result, Committed) and self._execution.kills_at(replace(at, what=AFTER_COMMIT)):
             self._restart()
             raise LockLost("killed after the commit")
-        return answer
+        return result
 
     def left_locked(self, run_id: str) -> None:
-        """The process has died with this run in its hands."""
-        self.undone += 1
+        """Record that the process was killed while it held the lock of this run."""
+        self.kills += 1
         self._left_locked.add(run_id)
         self._restart()
 
@@ -173,115 +178,115 @@ class MortalStore:
         self._clock.advance(self._downtime_ms)
 
 
-def mortal_clog(clog: Clog, process: Process, course: Course) -> Clog:
-    """The clog, with handlers that may die and methods that may die in a tick which calls them."""
+def crashable_clog(clog: Clog, process: RestartableClogs, execution: ScenarioExecution) -> Clog:
+    """Return the clog with handlers that can be killed, and methods that can be killed when a tick calls them."""
 
     async def advance(tick: Tick) -> Any:
-        return await _call_mortal(process.clogs[clog.clog_id].handler, tick, course)
+        return await _call_crashable(process.clogs[clog.clog_id].handler, tick, execution)
 
     async def end(tick: Tick) -> Any:
         handler = process.clogs[clog.clog_id].end_handler
-        if course.kills_on_end:
-            return await _call_mortal(handler, tick, course)
-        course.spared.add((tick.run_id, tick.number))
+        if execution.kills_on_end:
+            return await _call_crashable(handler, tick, execution)
+        execution.spared.add((tick.run_id, tick.number))
         return await invoke(cast(Any, handler), tick)
 
-    mortal = copy.copy(clog)
-    mortal.lock_ms = None
-    mortal.handler = advance if clog.handler else None
-    mortal.end_handler = end if clog.end_handler else None
-    mortal.methods = {name: _mortal_method(name, clog.clog_id, process) for name in clog.methods}
-    return mortal
+    crashable = copy.copy(clog)
+    crashable.lock_ms = None
+    crashable.handler = advance if clog.handler else None
+    crashable.end_handler = end if clog.end_handler else None
+    crashable.methods = {name: _crashable_method(name, clog.clog_id, process) for name in clog.methods}
+    return crashable
 
 
-async def _call_mortal(handler: Any, tick: Tick, course: Course) -> Any:
-    scene = tick._scene
+async def _call_crashable(handler: Any, tick: Tick, execution: ScenarioExecution) -> Any:
+    scene = tick._context
     if scene.is_dry:
         return await invoke(handler, tick)
-    life = Life(course, CrashPoint(tick.clog_id, tick.run_id, tick.number, tick.call_number, ""))
-    _watch(tick, life)
-    life.task = asyncio.create_task(_live(life, handler, tick))
-    patience = PATIENCE_SECONDS if course.is_killed else None
+    call = CrashableCall(execution, CrashPoint(tick.clog_id, tick.run_id, tick.number, tick.call_number, ""))
+    _watch(tick, call)
+    call.task = asyncio.create_task(_run(call, handler, tick))
+    patience = PATIENCE_SECONDS if execution.is_killed else None
     try:
         ended = asyncio.FIRST_COMPLETED
-        done, _ = await asyncio.wait({life.task, life.death}, timeout=patience, return_when=ended)
+        done, _ = await asyncio.wait({call.task, call.death}, timeout=patience, return_when=ended)
         if not done:
-            life.task.cancel()
+            call.task.cancel()
             raise TimeoutError(STUCK)
     except asyncio.CancelledError:
-        # The kernel stops this call: its time is over, or its lock lost.
-        life.task.cancel()
+        # The kernel cancels this call: its deadline has passed, or its lock was lost.
+        call.task.cancel()
         with anyio.CancelScope(shield=True):
-            await asyncio.wait({life.task})
+            await asyncio.wait({call.task})
         raise
-    if life.is_dead:
+    if call.is_dead:
         scene.is_lost = True
-        cast(MortalStore, scene.store).left_locked(tick.run_id)
+        cast(CrashableStore, scene.store).left_locked(tick.run_id)
         raise LockLost("killed in its handler")
-    return life.task.result()
+    return call.task.result()
 
 
-async def _live(life: Life, handler: Callable[[Tick], Any], tick: Tick) -> Any:
-    living.set(life)
+async def _run(call: CrashableCall, handler: Callable[[Tick], Any], tick: Tick) -> Any:
+    current_call.set(call)
     if inspect.iscoroutinefunction(handler):
-        return await _Watched(handler(tick), life)
+        return await _WatchedCoroutine(handler(tick), call)
     return await invoke(handler, tick)
 
 
-def _mortal_method(name: str, clog_id: str, process: Process) -> Callable[..., Any]:
-    async def call(tick: Tick, payload: Any) -> Any:
-        if (life := living.get()) is not None:
-            _watch(tick, life)
+def _crashable_method(name: str, clog_id: str, process: RestartableClogs) -> Callable[..., Any]:
+    async def method(tick: Tick, payload: Any) -> Any:
+        if (call := current_call.get()) is not None:
+            _watch(tick, call)
         return await invoke(process.clogs[clog_id].find_method(name), tick, payload)
 
-    return call
+    return method
 
 
-def _watch(tick: Tick, life: Life) -> None:
-    """Let every tool of this view of a tick come by its place first."""
+def _watch(tick: Tick, call: CrashableCall) -> None:
+    """Make every tool of this tick reach a crash point first."""
     for name in TOOLS:
-        setattr(tick, name, _watched_tool(getattr(tick, name), f"tick.{name}", name in LASTING, life))
+        setattr(tick, name, _watched_tool(getattr(tick, name), f"tick.{name}", name in LASTING, call))
     for name in ("invoke", "attempt"):
-        setattr(tick.tools, name, _watched_tool(getattr(tick.tools, name), f"tick.tools.{name}", True, life))
+        setattr(tick.tools, name, _watched_tool(getattr(tick.tools, name), f"tick.tools.{name}", True, call))
 
 
-def _watched_tool(tool: Callable[..., Any], name: str, is_lasting: bool, life: Life) -> Callable[..., Any]:
+def _watched_tool(tool: Callable[..., Any], name: str, is_lasting: bool, call: CrashableCall) -> Callable[..., Any]:
     @functools.wraps(tool)
     async def use(*args: Any, **options: Any) -> Any:
-        place = place_of_caller()
-        await life.come_by(f"before {name}", place)
-        answer = await tool(*args, **options)
+        line = line_of_caller()
+        await call.reach(f"before {name}", line)
+        result = await tool(*args, **options)
         if is_lasting:
-            await life.come_by(f"after {name}, before the handler went on", place)
-        return answer
+            await call.reach(f"after {name}, before the handler continued", line)
+        return result
 
     return use
 
 
-class _Watched:
-    """Drives a handler's coroutine; where it waits for something that is not Ocean's, it comes by a place."""
+class _WatchedCoroutine:
+    """Drives the coroutine of a handler. Where it waits for something that is not Ocean's, there is a crash point."""
 
-    def __init__(self, coroutine: Any, life: Life) -> None:
+    def __init__(self, coroutine: Any, call: CrashableCall) -> None:
         self._coroutine = coroutine
-        self._life = life
+        self._call = call
 
     def __await__(self) -> Generator[Any, None, Any]:
-        go_on: Callable[[], Any] = functools.partial(self._coroutine.send, None)
+        resume: Callable[[], Any] = functools.partial(self._coroutine.send, None)
         while True:
             try:
-                awaited = go_on()
+                awaited = resume()
             except StopIteration as end:
                 return end.value
             try:
                 yield from self._waited(awaited)
             except BaseException as error:
-                go_on = functools.partial(self._coroutine.throw, error)
+                resume = functools.partial(self._coroutine.throw, error)
             else:
-                go_on = functools.partial(self._coroutine.send, None)
+                resume = functools.partial(self._coroutine.send, None)
 
     def _waited(self, awaited: Any) -> Generator[Any, None, None]:
-        place: Place | None = place_of_own_wait(self._coroutine)
-        if place is None or not self._life.dies_at("while it waited", place):
+        line: SourceLine | None = line_of_wait(self._coroutine)
+        if line is None or not self._call.dies_at("while it waited", line):
             yield awaited
-        if self._life.is_dead:
-            yield from self._life.stand_still().__await__()
+        if self._call.is_dead:
+            yield from self._call.freeze().__await__()

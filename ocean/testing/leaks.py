@@ -1,4 +1,4 @@
-"""Worlds that look behind themselves: what a test has left running is an error of the test, or of what it tests."""
+"""Worlds that check at their end that nothing is left running: a leak is a bug of the test or of what it tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -12,7 +12,7 @@ from ocean.testing.worlds import World, world
 
 
 class OpenWorld(Protocol):
-    """As `world`; the type of the fixture `ocean_world`."""
+    """The type of the fixture `ocean_world`. Arguments are those of `world`."""
 
     def __call__(
         self,
@@ -25,7 +25,9 @@ class OpenWorld(Protocol):
     ) -> AbstractAsyncContextManager[World]: ...
 
 
-class TidyWorlds:
+class CheckedWorlds:
+    """The worlds of one test."""
+
     def __init__(self) -> None:
         self._open = 0
 
@@ -39,7 +41,7 @@ class TidyWorlds:
         private_hosts: Collection[str] = (),
         outside: Outside | None = None,
     ) -> AsyncIterator[World]:
-        """A world that ends with an error if a task or a handler goes on, or a request was answered by nobody."""
+        """Open a world that fails at its end if a task or a handler still runs, or a request had no defined answer."""
         before = asyncio.all_tasks()
         self._open += 1
         made = world(clogs, url=url, lock_ms=lock_ms, private_hosts=private_hosts, outside=outside)
@@ -48,7 +50,7 @@ class TidyWorlds:
                 yield w
                 self._open -= 1
             except GeneratorExit:
-                raise  # nobody has closed it: it was found lying about
+                raise  # the world was never closed, and is garbage-collected now
             except BaseException:
                 self._open -= 1
                 raise
@@ -56,8 +58,9 @@ class TidyWorlds:
         left = [task.get_coro() for task in asyncio.all_tasks() - before if not task.done()]
         found = [f"the task {getattr(each, '__qualname__', each)} is still running" for each in left]
         found += [f"{at_work} handlers are still at work"] if at_work else []
-        found += [f"nobody answers {name}" for name in (outside.unanswered if outside else ())]
+        found += [f"no answer is defined for {name}" for name in (outside.unanswered if outside else ())]
         assert not found, "the world has ended, but " + "; ".join(sorted(found))
 
     def check_all_closed(self) -> None:
+        """Fail if a world was not closed."""
         assert not self._open, "a world was opened and not closed: use `async with ocean_world(…) as w`"

@@ -1,4 +1,4 @@
-"""A clock that stands still until `advance` moves it, firing what falls due on the way in order."""
+"""A clock that stands still until `advance` moves it. Timers that become due fire in order."""
 
 import heapq
 import itertools
@@ -19,20 +19,22 @@ class ManualClock:
         self._cancelled: set[int] = set()
 
     def now(self) -> int:
+        """Return the current time."""
         return self._now
 
     @property
     def timers(self) -> int:
-        """How many are set and have neither fired nor been cancelled."""
+        """How many timers are set and have neither fired nor been cancelled."""
         return sum(number not in self._cancelled for _, number, _ in self._timers)
 
     def call_later(self, ms: int, then: Callable[[], None]) -> Cancel:
+        """Call `then` when the time has moved by `ms`; return a function that cancels it."""
         number = next(self._order)
         heapq.heappush(self._timers, (self._now + max(ms, 0), number, then))
         return lambda: self._cancelled.add(number)
 
     def every(self, ms: int, beat: Callable[[], None]) -> Cancel:
-        """Beats as time is moved, on the thread that moves it."""
+        """Call `beat` every `ms`, on the thread that moves the time; return a function that stops it."""
         stopped = False
 
         def stop() -> None:
@@ -48,7 +50,7 @@ class ManualClock:
         return stop
 
     def advance(self, ms: int) -> None:
-        """Move time forward; every timer on the way fires at its own moment."""
+        """Move time forward. Every timer that becomes due fires at its own moment."""
         until = self._now + ms
         while self._timers and self._timers[0][0] <= until:
             at, number, then = heapq.heappop(self._timers)
@@ -60,5 +62,5 @@ class ManualClock:
         self._now = until
 
     def jump(self, ms: int) -> None:
-        """Move time without firing anything: a process that was frozen, or a clock that was set."""
+        """Move time without firing timers, as for a process that was frozen or a clock that was set."""
         self._now += ms

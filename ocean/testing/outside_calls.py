@@ -1,4 +1,4 @@
-"""What a tick has asked of the world outside: one record for each call, and a file to keep them in."""
+"""Calls of ticks to services outside: a record of each, and a file format for them."""
 
 import base64
 import json
@@ -14,9 +14,9 @@ HARMLESS = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True, slots=True)
 class OutsideCall:
-    """`name` is the method and URL of a request, the clog and name of a step, or what `Outside.call` was told.
+    """A call. `name` is the method and URL of a request, the clog and name of a step, or the name for `Outside.call`.
 
-    `is_repeat`: the same key had come before, so the first answer was given again and nothing happened.
+    `is_repeat`: the key was used before, so the first answer was given again and there was no second effect.
     """
 
     kind: Literal["fetch", "step", "call"]
@@ -28,29 +28,33 @@ class OutsideCall:
 
     @property
     def is_effect(self) -> bool:
-        """It changed something out there. A step is not, by itself: what its function does is."""
+        """Whether it changed something outside. A step is no effect by itself: the calls of its function are."""
         is_reading = self.kind == "fetch" and self.name.split(" ")[0] in HARMLESS
         return self.kind != "step" and not is_reading and not self.is_repeat
 
 
 def save_calls(path: Path, calls: Iterable[OutsideCall]) -> None:
+    """Write calls to a file."""
     path.write_text(json.dumps([asdict(call) for call in calls], indent=1, ensure_ascii=False) + "\n")
 
 
 def load_calls(path: Path) -> list[OutsideCall]:
+    """Read calls from a file."""
     return [OutsideCall(**each) for each in json.loads(path.read_text())]
 
 
 def request_name(request: FetchRequest) -> str:
+    """Return the method and URL."""
     return f"{request.method} {request.url}"
 
 
 def request_key(request: FetchRequest) -> str | None:
+    """Return the idempotency key."""
     return next((value for name, value in request.headers.items() if name.lower() == "idempotency-key"), None)
 
 
 def readable(body: bytes | None) -> Any:
-    """Bytes as a test wants to see them, and a file can hold them: JSON, or text, or else base64."""
+    """Return a body as JSON, or as text, or else as base64."""
     if body is None:
         return None
     try:
@@ -64,6 +68,7 @@ def readable(body: bytes | None) -> Any:
 
 
 def response_to_json(response: FetchResponse) -> dict[str, Any]:
+    """Return a response as JSON."""
     return {
         "status": response.status,
         "headers": response.headers,
@@ -73,4 +78,5 @@ def response_to_json(response: FetchResponse) -> dict[str, Any]:
 
 
 def response_from_json(kept: dict[str, Any]) -> FetchResponse:
+    """Return the response of `response_to_json`."""
     return FetchResponse(kept["status"], kept["headers"], base64.b64decode(kept["base64"]), kept["url"])

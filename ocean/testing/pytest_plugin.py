@@ -1,15 +1,15 @@
-"""The fixture `ocean_world`, for whoever asks pytest for this plugin. Nothing is loaded where nobody does."""
+"""The fixture `ocean_world`. Pytest loads this plugin only where a conftest names it."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from ocean.testing.leaks import OpenWorld, TidyWorlds
+from ocean.testing.leaks import CheckedWorlds, OpenWorld
 
 
 @pytest.fixture
 def ocean_world() -> Iterator[OpenWorld]:
-    """Opens worlds as `ocean.testing.world` does; what is left running in one at its end fails the test."""
-    worlds = TidyWorlds()
+    """Open worlds as `ocean.testing.world` does. The test fails if it leaves something running in one."""
+    worlds = CheckedWorlds()
     yield worlds.open
     worlds.check_all_closed()

@@ -1,4 +1,4 @@
-"""One request to the application on an Ocean, without a server: for tests of routes and webhooks."""
+"""Requests to the HTTP application of an Ocean, without a server: for tests of routes and webhooks."""
 
 import json
 from collections.abc import Mapping
@@ -14,24 +14,27 @@ from ocean.kernel.arguments import UNSET
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The names of `headers` are in small letters."""
+class WorldResponse:
+    """A response. The names of `headers` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
+        """Return the body, parsed as JSON."""
         return json.loads(self.body)
 
 
 def application(ocean: Ocean) -> ASGIApp:
-    """It pokes nothing behind its answers."""
+    """Return the application. It does not poke after its responses."""
     return make_app(ocean, poke_ms=0)
 
 
-async def ask(app: ASGIApp, method: str, path: str, value: Any, body: bytes, headers: Mapping[str, str]) -> Answered:
-    """From this machine, so that no key is needed until there is one. A value is sent as JSON."""
+async def send_request(
+    app: ASGIApp, method: str, path: str, value: Any, body: bytes, headers: Mapping[str, str]
+) -> WorldResponse:
+    """Send a request from 127.0.0.1, so that no API key is needed while there is none. `value` is sent as JSON."""
     sent = {"host": "127.0.0.1", **{name.lower(): text for name, text in headers.items()}}
     if value is not UNSET:
         body = json.dumps(value).encode()
@@ -61,5 +64,5 @@ async def ask(app: ASGIApp, method: str, path: str, value: Any, body: bytes, hea
 
     await app(scope, receive, send)
     start, *parts = messages
-    told = {name.decode(): text.decode("latin-1") for name, text in start["headers"]}
-    return Answered(start["status"], told, b"".join(part.get("body", b"") for part in parts))
+    received = {name.decode(): text.decode("latin-1") for name, text in start["headers"]}
+    return WorldResponse(start["status"], received, b"".join(part.get("body", b"") for part in parts))

@@ -1,4 +1,4 @@
-"""What can be seen of a world from outside, as values with names, and how two of them differ."""
+"""What can be observed of a world, as named values, and how two observations differ."""
 
 import json
 from collections import defaultdict
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ocean.kernel.arguments import KERNEL_EVENTS
-from ocean.kernel.store import RowsAsk
+from ocean.kernel.store.claims import RowsAsk
 from ocean.state.effects import RowKey
 from ocean.state.filters import RunFilter
 from ocean.state.records import Event, RunInfo, RunStatus
@@ -18,12 +18,12 @@ from ocean.testing.worlds import World
 PAGE = 1_000
 MOST_SHOWN = 500
 MANY_ALIKE = 3
-Seen = dict[str, Any]
+Observed = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`what` names the thing; absent ones are None."""
+    """A value that differs. `what` is its name; an absent value is None."""
 
     what: str
     expected: Any
@@ -51,18 +51,19 @@ def _sorted(values: Iterable[Any]) -> list[str]:
 
 
 def _lists_shown(expected: list[Any], found: list[Any]) -> tuple[str, str]:
-    """Both without what is alike at their beginnings and ends, if there is much of it."""
+    """Return both lists, without equal items at their starts and ends if there are many."""
     shorter = min(len(expected), len(found))
     before = next((n for n in range(shorter) if expected[n] != found[n]), shorter)
     after = next((n for n in range(shorter - before) if expected[-1 - n] != found[-1 - n]), shorter - before)
     if before + after < MANY_ALIKE:
         return _shown(expected), _shown(found)
-    told = f"[after {before} alike and before {after} alike: "
+    prefix = f"[after {before} equal and before {after} equal: "
     shown = [_text(values[before : len(values) - after])[1:MOST_SHOWN] for values in (expected, found)]
-    return told + shown[0], told + shown[1]
+    return prefix + shown[0], prefix + shown[1]
 
 
-def differences(expected: Seen, found: Seen, ignore: Collection[str]) -> tuple[Difference, ...]:
+def differences(expected: Observed, found: Observed, ignore: Collection[str]) -> tuple[Difference, ...]:
+    """Return what differs, except names that match a pattern of `ignore`."""
     return tuple(
         Difference(what, expected.get(what), found.get(what))
         for what in sorted(expected.keys() | found.keys())
@@ -70,15 +71,15 @@ def differences(expected: Seen, found: Seen, ignore: Collection[str]) -> tuple[D
     )
 
 
-async def seen_in(w: World, outside: Outside) -> Seen:
-    """Runs, rows, the events of clogs, and effects outside; not times, attempts, calls, locks or counters."""
+async def observe(w: World, outside: Outside) -> Observed:
+    """Return runs, rows, events of clogs and effects outside; not times, attempts, calls, locks or counters."""
     runs = await _runs(w)
-    seen: Seen = {}
+    observed: Observed = {}
     for run in runs:
-        seen |= await _run_seen(w, run)
-    seen |= await _shared_rows(w, runs)
-    seen |= await _events_seen(w)
-    return seen | effects_seen(outside)
+        observed |= await _observe_run(w, run)
+    observed |= await _observe_shared_rows(w, runs)
+    observed |= await _observe_events(w)
+    return observed | observe_effects(outside)
 
 
 async def _runs(w: World) -> list[RunInfo]:
@@ -92,11 +93,11 @@ async def _runs(w: World) -> list[RunInfo]:
             return found
 
 
-async def _run_seen(w: World, run: RunInfo) -> Seen:
+async def _observe_run(w: World, run: RunInfo) -> Observed:
     name = f"run {run.run_id} of {run.clog_id}"
     inputs = await w.store.list_inputs(run.run_id, 0, PAGE)
     waiting = [[each.kind, each.timer or each.signal_id, each.body] for each in inputs if each.consumed_tick is None]
-    seen: Seen = {
+    observed: Observed = {
         f"{name}: status": run.status,
         f"{name}: output": run.output,
         f"{name}: error": run.error if run.status is RunStatus.FAILED else None,
@@ -107,46 +108,47 @@ async def _run_seen(w: World, run: RunInfo) -> Seen:
     for clog in w.ocean.clogs:
         key = RowKey("run", clog.clog_id, run.session_id, run.run_id)
         ask = RowsAsk(clog.clog_id, run.session_id, run.run_id, (key,), history=run.tick)
-        answer = await w.store.read_rows(ask)
-        row = answer.rows[key].text
-        seen[f"{name}: row of {clog.clog_id}"] = None if row is None else json.loads(row)
-        for tick, rows in answer.history:
+        read = await w.store.read_rows(ask)
+        row = read.rows[key].text
+        observed[f"{name}: row of {clog.clog_id}"] = None if row is None else json.loads(row)
+        for tick, rows in read.history:
             for row_id, text in rows.items():
-                seen[f"{name}: row {row_id!r} of {clog.clog_id} in tick {tick}"] = json.loads(text)
-    return seen
+                observed[f"{name}: row {row_id!r} of {clog.clog_id} in tick {tick}"] = json.loads(text)
+    return observed
 
 
-async def _shared_rows(w: World, runs: Iterable[RunInfo]) -> Seen:
-    seen: Seen = {}
+async def _observe_shared_rows(w: World, runs: Iterable[RunInfo]) -> Observed:
+    observed: Observed = {}
     for clog in w.ocean.clogs:
         keys = {f"global row of {clog.clog_id}": RowKey("global", clog.clog_id)}
         for session_id in sorted({run.session_id for run in runs}):
             keys[f"session row of {clog.clog_id} in {session_id}"] = RowKey("session", clog.clog_id, session_id)
-        answer = await w.store.read_rows(RowsAsk(clog.clog_id, "", "", tuple(keys.values())))
+        read = await w.store.read_rows(RowsAsk(clog.clog_id, "", "", tuple(keys.values())))
         for name, key in keys.items():
-            text = answer.rows[key].text
-            seen[name] = None if text is None else json.loads(text)
-    return seen
+            text = read.rows[key].text
+            observed[name] = None if text is None else json.loads(text)
+    return observed
 
 
-async def _events_seen(w: World) -> Seen:
-    """As a reader sees them who keeps the highest call of each tick."""
+async def _observe_events(w: World) -> Observed:
+    """Return the events that remain for a reader who keeps the highest call of each tick."""
     events: list[Event] = []
     while page := await w.ocean.read_events(after=events[-1].seq if events else 0, limit=PAGE):
         events += page
     highest: dict[tuple[str | None, int | None], int] = defaultdict(int)
     for event in events:
         highest[event.run_id, event.tick] = max(highest[event.run_id, event.tick], event.call or 0)
-    seen: Seen = defaultdict(list)
+    observed: Observed = defaultdict(list)
     for event in events:
         is_kept = event.call is None or event.call == highest[event.run_id, event.tick]
         if is_kept and event.type.split(".")[0] not in KERNEL_EVENTS:
-            seen[f"events of run {event.run_id}"].append([event.type, event.payload])
-    return dict(seen)
+            observed[f"events of run {event.run_id}"].append([event.type, event.payload])
+    return dict(observed)
 
 
-def effects_seen(outside: Outside) -> Seen:
-    seen: Seen = defaultdict(list)
+def observe_effects(outside: Outside) -> Observed:
+    """Return the effects of calls outside."""
+    observed: Observed = defaultdict(list)
     for call in outside.effects():
-        seen[f"effects of {call.name}"].append(call.body)
-    return {name: sorted(bodies, key=_text) for name, bodies in seen.items()}
+        observed[f"effects of {call.name}"].append(call.body)
+    return {name: sorted(bodies, key=_text) for name, bodies in observed.items()}

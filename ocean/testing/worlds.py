@@ -1,4 +1,4 @@
-"""A world: a database of its own, an `Ocean` on it, and a clock in the test's hand."""
+"""`world`: a private database, an `Ocean` on it, and a clock that the test moves."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -19,17 +19,18 @@ from ocean.tools.author import Tool, ToolBox
 from ocean.tools.credentials import Credentials
 
 if TYPE_CHECKING:
-    from ocean.testing.requests import Answered
+    from ocean.testing.requests import WorldResponse
 
 MOST_TICKS = 20_000
 
 
 def in_memory() -> str:
+    """Return the URL of a new SQLite database in memory."""
     return "sqlite://:memory:"
 
 
 fresh_url = in_memory
-"""Where a world is made that names no database: a suite may point it to another kind."""
+"""Makes the URL of a world that names no database. A test suite may replace it to use another kind."""
 
 
 @dataclass(slots=True)
@@ -44,13 +45,13 @@ class World:
 
     @property
     def outside(self) -> Outside:
-        """What stands for the world outside; a world that was given none reaches the real one."""
+        """The `Outside` of this world. A world without one calls the real services."""
         if self._outside is None:
-            raise LookupError("this world has no outside of its own: make it with world(clogs, outside=Outside())")
+            raise LookupError("this world has no Outside: make it with world(clogs, outside=Outside())")
         return self._outside
 
     async def drain(self, ocean: Ocean | None = None) -> list[TickResult]:
-        """Poke until nothing is due at this moment; answers every call that was made."""
+        """Poke until nothing is due at this moment, and return the result of every call of a handler."""
         results: list[TickResult] = []
         while len(results) < MOST_TICKS:
             advanced = await (ocean or self.ocean).advance(
@@ -59,10 +60,10 @@ class World:
             results += advanced.outcomes
             if not advanced.outcomes and not advanced.due_now:
                 return results
-        raise AssertionError(f"still due after {MOST_TICKS} ticks: does a handler always answer Continue?")
+        raise AssertionError(f"runs are still due after {MOST_TICKS} ticks: does a handler always return Continue?")
 
     async def wait(self, ms: int) -> list[TickResult]:
-        """Let time pass, and do what falls due on the way, each at its own moment; answers every call."""
+        """Let time pass, with each run poked at the moment it is due. Returns the result of every call of a handler."""
         until = self.clock.now() + checked_count(ms, "ms")
         results = await self.drain()
         while (wake_at := (await self.ocean.agenda()).next_wake_at) is not None and wake_at <= until:
@@ -82,18 +83,21 @@ class World:
         json: Any = UNSET,
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
-    ) -> "Answered":
-        """Ask the application on this Ocean, routes and webhooks of its clogs included. It pokes nothing: `drain`."""
-        # A test without a request need not wait for the web's libraries.
-        from ocean.testing.requests import application, ask
+    ) -> "WorldResponse":
+        """Send a request to the HTTP application of this Ocean, also to routes and webhooks of clogs.
+
+        It does not poke: call `drain`.
+        """
+        # Imported here, so that tests without requests do not load the web libraries.
+        from ocean.testing.requests import application, send_request
 
         self._app = self._app or application(self.ocean)
-        return await ask(self._app, method, path, json, body, headers or {})
+        return await send_request(self._app, method, path, json, body, headers or {})
 
     async def instance(
         self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None
     ) -> Ocean:
-        """Another instance on the same database: a second process, as far as locks can tell."""
+        """Return another instance on the same database. To locks it is a second process."""
         other = Ocean(self.store, clogs, clock or self.clock, lock_ms=lock_ms, reach=self._outside)
         await other.start()
         return other
@@ -111,13 +115,13 @@ async def world(
     deny_tools: Collection[str] = (),
     credentials: Credentials | None = None,
 ) -> AsyncIterator[World]:
-    """A PostgreSQL database must be one for tests: from now on its time is the world's.
+    """Open a world. A PostgreSQL database must be one for tests: from then on its time is the world's.
 
-    With an `outside`, what ticks fetch is answered by it, and every call is kept. The environment gives no
-    credentials here, and denies no tools.
+    With an `outside`, that object responds to what ticks fetch, and keeps every call. Credentials and denied tools of
+    the environment are not used here.
     """
     if outside is not None and private_hosts:
-        raise InvalidValue("private_hosts are of the real world: Outside(live=True, private_hosts=…) reaches that")
+        raise InvalidValue("private_hosts must not be used with outside: use Outside(live=True, private_hosts=…)")
 
     def make(store: Store, clock: ManualClock) -> Ocean:
         return Ocean(
@@ -132,15 +136,15 @@ async def world(
             credentials=credentials,
         )
 
-    async with opened(make, url, outside) as made:
+    async with open_world(make, url, outside) as made:
         yield made
 
 
 @asynccontextmanager
-async def opened(
+async def open_world(
     make: Callable[[Store, ManualClock], Ocean], url: str | None, outside: Outside | None
 ) -> AsyncIterator[World]:
-    """A world whose Ocean is made by its caller."""
+    """Open a world whose Ocean the caller makes."""
     clock = ManualClock()
     store = await open_test_store(url or fresh_url(), clock)
     try:

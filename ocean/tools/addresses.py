@@ -1,8 +1,8 @@
-"""Which addresses `fetch` may connect to. Pure."""
+"""The addresses that `fetch` may connect to. Pure."""
 
 import ipaddress
 
-# Our own table first: what `is_global` says of 6to4, NAT64 and multicast differs between Python versions.
+# Our own table first: `is_global` differs between Python versions for 6to4, NAT64 and multicast.
 BLOCKED = {
     "unspecified": "0.0.0.0/8 ::/128",
     "loopback": "127.0.0.0/8 ::1/128",
@@ -23,7 +23,7 @@ GLOBAL_UNICAST_V6 = ipaddress.IPv6Network("2000::/3")
 
 
 def blocked_because(ip: str) -> str | None:
-    """Why this address may not be connected to, or None for a public one. Pure."""
+    """Return why this address must not be connected to, or None for a public one."""
     if "%" in ip:
         return "scoped to a network zone"
     try:

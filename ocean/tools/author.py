@@ -1,4 +1,4 @@
-"""Tools that authors write: a function with typed parameters, a name, and what it does to the world.
+"""Tools that authors write: a function with typed parameters, a name, and an effect.
 
     weather = ToolBox("weather")
 
@@ -6,8 +6,8 @@
     async def lookup(city: str, units: Literal["c", "f"] = "c") -> dict[str, Any]:
         \"\"\"The weather in a city.\"\"\"
 
-Its parameters become a pydantic model, and that its JSON Schema. One parameter that is a model is the input as a whole;
-one of the type `ToolCall` is given what the tool may know of its call.
+The parameters become a pydantic model, and that a JSON Schema. A single parameter that is a model takes the whole
+input; a parameter of the type `ToolCall` gets the facts of the call.
 """
 
 import inspect
@@ -30,9 +30,9 @@ Function = Callable[..., Any]
 
 PART = r"[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*"
 NAME = re.compile(rf"[A-Za-z](?:[A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)*)(?:\.{PART})*")
-"""No underscore is doubled or at the end of a part, so that a dot can be written as two of them."""
+"""No part has a double underscore or one at its end, so that a dot can be written as two underscores."""
 MOST_NAME = 64
-OURS = "argument_"
+FIELD_PREFIX = "argument_"
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000
 
@@ -48,7 +48,7 @@ class FetchOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolCall:
-    """What a tool may know of its call. `idempotency_key` is the same in every call of the step: pass it on."""
+    """The facts of a tool's call. `idempotency_key` is the same in every call of the step: pass it to the service."""
 
     tool: str
     clog_id: str
@@ -61,15 +61,15 @@ class ToolCall:
     _reach: Reach | None = field(default=None, repr=False)
 
     async def fetch(self, url: str, **options: Unpack[FetchOptions]) -> FetchResponse:
-        """An HTTP request to a public address, as `tick.fetch` makes it; for tools with an effect outside."""
+        """Make an HTTP request to a public address, as `tick.fetch` does; for tools with an effect outside."""
         if self._reach is None:
-            raise ClogError(f"tool {self.tool!r} may not fetch: it has effect='none', or ocean.http.fetch is denied")
+            raise ClogError(f"tool {self.tool!r} must not fetch: it has effect='none', or ocean.http.fetch is denied")
         return await self._reach.fetch(FetchRequest(url, **options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A function that clogs, and the models they talk to, can call by name. Made by `@tool` or `@box.tool`."""
+    """A function that clogs and models can call by name. Created by `@tool` or `@box.tool`."""
 
     name: str
     description: str
@@ -80,24 +80,24 @@ class Tool:
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     credentials: frozenset[str] | None = None
     whole: str | None = None
-    """The one parameter that takes the input as a whole."""
+    """The parameter that takes the whole input."""
     call: str | None = None
     """The parameter that takes the `ToolCall`."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Call the plain function, for its own tests: nothing is checked, remembered or audited."""
+        """Call the plain function, for its own tests: nothing is checked, stored or logged."""
         return self.fn(*args, **named)
 
     def arguments(self, checked: BaseModel, call: ToolCall) -> dict[str, Any]:
-        """What the function is called with."""
+        """Return the arguments of the function."""
         given = {self.call: call} if self.call else {}
         if self.whole:
             return {self.whole: checked, **given}
-        return {name.removeprefix(OURS): getattr(checked, name) for name in type(checked).model_fields} | given
+        return {name.removeprefix(FIELD_PREFIX): getattr(checked, name) for name in type(checked).model_fields} | given
 
 
 class ToolBox:
-    """Tools whose names begin with the box's. `ToolBox("")` is for names as they are."""
+    """Tools whose names begin with the box's name. `ToolBox("")` adds no prefix."""
 
     def __init__(self, prefix: str = "", tools: Iterable[Tool] = ()) -> None:
         if prefix:
@@ -111,9 +111,9 @@ class ToolBox:
         return iter(self._tools.values())
 
     def add(self, tool: Tool) -> Tool:
-        """Put a tool into the box under its own name."""
+        """Add a tool under its own name."""
         if not isinstance(tool, Tool):
-            raise InvalidValue(f"a tool box takes tools, made by @tool, got {shown(tool)}")
+            raise InvalidValue(f"a tool box must contain tools made by @tool, got {shown(tool)}")
         if tool.name in self._tools:
             raise InvalidValue(f"tool box {self.prefix!r} has a tool {tool.name!r} already")
         self._tools[tool.name] = tool
@@ -126,7 +126,7 @@ class ToolBox:
     def tool(self, /, **options: Unpack["ToolOptions"]) -> Callable[[Function], Tool]: ...
 
     def tool(self, fn: Function | None = None, /, **options: Unpack["ToolOptions"]) -> Any:
-        """Make the function a tool of this box, as `tool` does."""
+        """Make a function a tool of this box. Takes the options of `tool`."""
 
         def made(fn: Function) -> Tool:
             name = options.get("name") or _name_of(fn)
@@ -155,9 +155,9 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Function], Tool]: ...
 def tool(fn: Function | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Make a tool of a function, async or plain; a plain one runs in a thread.
 
-    `effect` is `outside` unless said otherwise: its result is remembered as a step's, and a dry run stops before it.
-    `none` is for what only computes or looks things up: it is called again with its tick, and in dry runs too. A
-    `dangerous` one is called only with a human's approval. `credentials` are the names it may be called with.
+    `effect` is by default `outside`: the result is stored as a step's, and a dry run stops before it. `none` is for
+    functions that only compute or look things up: they are called again with their tick, and in dry runs. A
+    `dangerous` tool is called only with a human's approval. `credentials` are the names it may be called with.
     """
     return _made(options) if fn is None else _made(options)(fn)
 
@@ -165,16 +165,18 @@ def tool(fn: Function | None = None, /, **options: Unpack[ToolOptions]) -> Any:
 def _made(options: ToolOptions) -> Callable[[Function], Tool]:
     def make(fn: Function) -> Tool:
         if not callable(fn) or isinstance(fn, Tool):
-            raise InvalidValue(f"@tool is for functions, got {shown(fn)}")
+            raise InvalidValue(f"@tool needs a function, got {shown(fn)}")
         name = checked_tool_name(options.get("name") or _name_of(fn))
         where = f"tool {name!r}"
         about = inspect.cleandoc(options.get("description") or fn.__doc__ or "")
         if not about:
-            raise InvalidValue(f"{where} does not say what it does: give it a docstring, or description=")
+            raise InvalidValue(f"{where} must have a docstring or description=")
         effect = checked_choice(options.get("effect", "outside"), f"effect of {where}", get_args(Effect))
         dangerous = checked_flag(options.get("dangerous", False), f"dangerous of {where}")
         if dangerous and effect == "none":
-            raise InvalidValue(f"{where} is dangerous and has effect='none': what does nothing outside needs no human")
+            raise InvalidValue(
+                f"{where} must not be dangerous with effect='none': without an effect it needs no approval"
+            )
         timeout = options.get("timeout_ms", DEFAULT_TIMEOUT_MS)
         checked_count(timeout, f"timeout_ms of {where}", least=1, most=LONGEST_TIMEOUT_MS)
         named = options.get("credentials")
@@ -190,14 +192,14 @@ def _made(options: ToolOptions) -> Callable[[Function], Tool]:
 
 
 def checked_tool_name(name: str, what: str = "a tool's name") -> str:
-    """Model APIs take letters, digits, `_` and `-`, at most 64 of them; a dot becomes two underscores there."""
+    """Check a tool's name. Model APIs take letters, digits, `_` and `-`, at most 64; a dot becomes two underscores."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or len(name.replace(".", "__")) > MOST_NAME:
         raise InvalidValue(
-            f"{what} is like 'weather.lookup': letters, digits, single - and _ inside, {MOST_NAME} characters with "
-            f"each dot counting twice; got {shown(name)}"
+            f"{what} must be like 'weather.lookup': letters, digits, single - and _ inside, at most {MOST_NAME} "
+            f"characters with each dot counting twice; got {shown(name)}"
         )
     if name.split(".")[0] == "ocean":
-        raise InvalidValue(f"{what} cannot begin with 'ocean', as {name!r} does: those are the house's")
+        raise InvalidValue(f"{what} must not begin with 'ocean', got {name!r}: that prefix is for built-in tools")
     return name
 
 
@@ -206,18 +208,18 @@ def _name_of(fn: Function) -> str:
 
 
 def _parameters(fn: Function, where: str) -> tuple[dict[str, tuple[Any, Any]], str | None]:
-    """The type and default of each parameter, and the name of the one that takes the call."""
+    """Return the type and default of each parameter, and the name of the one that takes the call."""
     try:
         types = get_type_hints(fn, include_extras=True)
     except (NameError, TypeError) as error:
-        raise InvalidValue(f"{where}: the types of its parameters cannot be read: {error}") from error
+        raise InvalidValue(f"{where}: the types of its parameters cannot be resolved: {error}") from error
     hints: dict[str, tuple[Any, Any]] = {}
     call = None
     for name, parameter in inspect.signature(fn).parameters.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InvalidValue(f"{where}: parameter {name!r} must have a name to be given by: no /, *args or **named")
+            raise InvalidValue(f"{where}: parameter {name!r} must be passed by name: no /, *args or **named")
         if name not in types:
-            raise InvalidValue(f"{where}: parameter {name!r} has no type; write {name}: str, or a pydantic model")
+            raise InvalidValue(f"{where}: parameter {name!r} must have a type, as {name}: str, or a pydantic model")
         if types[name] is ToolCall:
             call = name
         else:
@@ -233,9 +235,10 @@ def _whole(hints: dict[str, tuple[Any, Any]]) -> str | None:
 
 
 def _model(name: str, hints: dict[str, tuple[Any, Any]], where: str) -> type[BaseModel]:
-    # Under names of our own: a parameter may be called as one of the model's methods is.
+    # With a prefix: a parameter may have the name of one of the model's methods.
     fields: dict[str, Any] = {
-        f"{OURS}{name}": (Annotated[type_, Field(alias=name)], default) for name, (type_, default) in hints.items()
+        f"{FIELD_PREFIX}{name}": (Annotated[type_, Field(alias=name)], default)
+        for name, (type_, default) in hints.items()
     }
     config = ConfigDict(extra="forbid", strict=True)
     title = "".join(word.title() for word in re.split(r"[._-]", name))

@@ -1,7 +1,7 @@
-"""Credentials: rows, events and models have the name of one, and only a tool that is being called has its value.
+"""Credentials: rows, events and models contain only their names; only a running tool gets their values.
 
-Before a tool is called, the references among its arguments are resolved; while it runs, `reveal` answers; afterwards it
-does not. What the tool answers, raises or logs meanwhile is searched for the values, which are taken out.
+Before a tool is called, the references among its arguments are resolved. While it runs, `reveal` returns the values;
+afterwards it raises. The values are removed from what the tool returns, raises or logs.
 """
 
 import base64
@@ -23,14 +23,14 @@ from ocean.state.redact import looks_secret
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 VARIABLE = "OCEAN_CREDENTIAL_"
-UNFIT = "credential_ref"
-"""The type of pydantic's error about a reference that is none."""
+INVALID_REF = "credential_ref"
+"""The type of pydantic's error about an invalid reference."""
 SHORTEST = 4
-"""A shorter value would be taken out of every other word."""
+"""A shorter value would be removed from ordinary words."""
 SHORTEST_LINE = 16
 
 Credentials = Mapping[str, str] | Callable[[str], str | Awaitable[str | None] | None]
-"""Where values come from: a mapping, or a function of the name, which may be async; None is not there."""
+"""Where values come from: a mapping, or a function of the name, which may be async and returns None for unknown."""
 
 _revealed: ContextVar[dict[str, str] | None] = ContextVar("ocean_revealed", default=None)
 
@@ -41,18 +41,18 @@ class CredentialRef:
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        # What was given may be the value itself, so it is not repeated.
+        # The argument may be the value itself, so it is not shown.
         if isinstance(name, str) and looks_secret(name):
-            raise InvalidValue("a credential is named, and this looks like one itself: pass the name it is kept under")
+            raise InvalidValue("a credential must be given by its name; this looks like the value itself")
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise InvalidValue("a credential's name is like 'mail' or 'github.bot'; what was given is not shown")
+            raise InvalidValue("a credential's name must be like 'mail' or 'github.bot'; the value given is not shown")
         self.name = name
 
     def reveal(self) -> str:
-        """Its value, while the tool runs that was called with it. Give it to nobody but the service it is for."""
+        """Return the value, while the tool runs that was called with it. Pass it only to the service it is for."""
         values = _revealed.get()
         if values is None or self.name not in values:
-            raise ClogError(f"credential {self.name!r} is there only inside a tool that is being called with it")
+            raise ClogError(f"credential {self.name!r} can be revealed only inside a tool that is called with it")
         return values[self.name]
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class CredentialRef:
             try:
                 return value if isinstance(value, cls) else cls(value)
             except InvalidValue as error:
-                raise PydanticCustomError(UNFIT, "{said}", {"said": error.message}) from None
+                raise PydanticCustomError(INVALID_REF, "{message}", {"message": error.message}) from None
 
         serialization = core_schema.plain_serializer_function_ser_schema(lambda ref: ref.name)
         return core_schema.no_info_plain_validator_function(made, serialization=serialization)
@@ -82,7 +82,7 @@ class CredentialRef:
 
 
 def from_environment(environ: Mapping[str, str]) -> Credentials:
-    """`mail` is `OCEAN_CREDENTIAL_MAIL`; what is neither letter nor digit becomes an underscore."""
+    """Read values from the environment: `mail` is `OCEAN_CREDENTIAL_MAIL`; other characters become underscores."""
     return lambda name: environ.get(variable_of(name))
 
 
@@ -91,7 +91,7 @@ def variable_of(name: str) -> str:
 
 
 def refs_in(value: Any) -> Iterator[CredentialRef]:
-    """Every reference in a tool's arguments, however deep."""
+    """Yield every reference in a tool's arguments, at any depth."""
     if isinstance(value, CredentialRef):
         yield value
     elif isinstance(value, BaseModel):
@@ -113,29 +113,29 @@ async def _value_of(name: str, credentials: Credentials | None, tool: str) -> st
     problem = None
     value: Any = None
     try:
-        value = await _asked(name, credentials)
+        value = await _look_up(name, credentials)
     except Exception as error:
-        # Its text may have the value, or another one.
+        # The text of the error may contain the value.
         problem = f"could not be looked up ({type(error).__name__})"
     if problem is None and value is None:
         problem = f"is not known here: set {variable_of(name)}, or give Ocean.open(credentials=…)"
     if problem is None and (not isinstance(value, str) or len(value) < SHORTEST):
-        problem = f"is no text of at least {SHORTEST} characters, so it could not be kept out of what is stored"
+        problem = f"must be a text of at least {SHORTEST} characters, or it could not be kept out of what is stored"
     if problem is not None:
         raise ToolFailed(f"credential {name!r} {problem}", code="credential_missing", tool=tool)
     return cast(str, value)
 
 
-async def _asked(name: str, credentials: Credentials | None) -> str | None:
+async def _look_up(name: str, credentials: Credentials | None) -> str | None:
     if credentials is None or isinstance(credentials, Mapping):
         return None if credentials is None else credentials.get(name)
-    answer = credentials(name)
-    return await answer if inspect.isawaitable(answer) else answer
+    value = credentials(name)
+    return await value if inspect.isawaitable(value) else value
 
 
 @contextmanager
 def revealing(values: dict[str, str]) -> Iterator[None]:
-    """Inside, `reveal` answers: in this task, and in threads and tasks that it starts, until the end of the block."""
+    """Allow `reveal` until the end of the block: in this task, and in threads and tasks that it starts."""
     token = _revealed.set(values)
     try:
         yield
@@ -145,7 +145,7 @@ def revealing(values: dict[str, str]) -> Iterator[None]:
 
 
 class Scrubber:
-    """Takes the values of credentials out of what a tool gives away, plain or encoded in the usual ways."""
+    """Removes the values of credentials from what a tool returns or raises, plain or in the usual encodings."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._instead: dict[str, str] = {}
@@ -158,7 +158,7 @@ class Scrubber:
         return text if self._found is None else self._found.sub(lambda match: self._instead[match[0]], text)
 
     def value(self, value: Any) -> Any:
-        """The same for every text in a JSON value, names of objects too."""
+        """Remove them from every text of a JSON value, including the names of objects."""
         if self._found is None:
             return value
         match value:
@@ -184,6 +184,6 @@ def _forms(value: str) -> set[str]:
 
 
 def scrubbed_now(text: str) -> str:
-    """For the log: what a tool writes to it while it has credentials."""
+    """Return a log text without the credentials of the tool that is running, if one is."""
     values = _revealed.get()
     return Scrubber(values).text(text) if values else text

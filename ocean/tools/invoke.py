@@ -1,8 +1,8 @@
-"""Using tools by name, with JSON: whether the clog may, whether it fits, the call, and the event that tells of it.
+"""Tools by name, with JSON: check the permission and the input, call the tool, and append the event.
 
-A tool of an author's with an effect outside is a step: once its result is stored it is not called again. Every call of
-one, and every refusal, is a `tool.called` event, with the input but for what looks like a secret, and never the output.
-In a tick it is visible at once, and stays if the tick fails; in a direct call it is part of the commit.
+An author's tool with an effect outside is a step: once its result is stored, it is not called again. Every call and
+every refusal is a `tool.called` event, with the redacted input and without the output. In a tick the event is visible
+at once and stays if the tick fails; in a direct call it is part of the commit.
 """
 
 from collections.abc import Callable, Collection
@@ -19,8 +19,8 @@ from ocean.state.redact import redacted_text
 from ocean.state.values import body_hash, decode, encode
 from ocean.tools.author import Tool
 from ocean.tools.builtin import ToolSpec, check_allowed
-from ocean.tools.call import CALLED, NOT_THE_TOOLS, REFUSALS, Approval, InvalidInput, Use, told_error, told_of
-from ocean.tools.credentials import UNFIT, refs_in
+from ocean.tools.call import CALLED, REFUSALS, STORE_ERRORS, Approval, InvalidInput, ToolUse, call_event, error_of
+from ocean.tools.credentials import INVALID_REF, refs_in
 from ocean.tools.registry import ToolFormat, Toolset, described
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call: an output, or an error."""
+    """The result of a call: an output, or an error."""
 
     output: Any = None
     error: ErrorInfo | None = None
@@ -40,26 +40,26 @@ class ToolResult:
         return self.error is None
 
 
-class Tools:
-    """The tools by name, for code that has names and JSON: an agent's tool calls, say."""
+class ToolInvoker:
+    """The tools by name, for code that has names and JSON, such as the tool calls of an agent."""
 
     def __init__(self, tick: "Tick") -> None:
         self._tick = tick
 
     @property
     def _toolset(self) -> Toolset:
-        return self._tick._scene.registry.toolset
+        return self._tick._context.registry.toolset
 
     def usable(self) -> list[ToolSpec]:
-        """What this clog can invoke."""
+        """Return the tools that this clog can invoke."""
         return self._toolset.usable(self._tick._clog)
 
     def schemas(self, format: ToolFormat = "openai", names: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """The same in the form that a model's API takes; `names` picks some."""
+        """Return them in the form that a model's API takes; `names` selects some."""
         return [described(spec, format) for spec in self.usable() if names is None or spec.name in names]
 
     def find(self, name: str) -> ToolSpec:
-        """A tool that this clog can invoke, by its name or by the one that models call it by."""
+        """Return a tool that this clog can invoke, by its name or by the name that models use."""
         found = self._toolset.find(name)
         for spec in self.usable():
             if spec.name == found.name:
@@ -68,82 +68,82 @@ class Tools:
         raise UnknownTool(f"there is no tool {name!r} to invoke")
 
     def fingerprint(self, name: str, input: Any = None) -> str:
-        """What an approval is bound to: the tool, and its whole input."""
+        """Return what an approval refers to: a hash of the tool and its whole input."""
         return _fingerprint(self._toolset.find(name), decode(encode({} if input is None else input, "input")))
 
     async def invoke(
         self, name: str, input: Any = None, *, step: str | None = None, approval: Approval | None = None
     ) -> Any:
-        """Check the input against the tool's schema, and use it.
+        """Check the input against the tool's schema, and call the tool.
 
-        If it fails, nothing is remembered: the tick's next call calls it again. `step` names the step that remembers
-        the result; without it, calls of a tool in one tick are told apart by their input.
+        If it fails, nothing is stored: the tick's next call calls it again. `step` names the step that stores the
+        result; without it, the calls of a tool in one tick are distinguished by their input.
         """
         found = self._toolset.find(name)
         if isinstance(found, ToolSpec):
-            return await self._house(found, input)
+            return await self._call_builtin(found, input)
         use = await self._permitted(found, input, step, approval)
-        return (await use.taken(remembers_failure=False))["output"]
+        return (await use.result(stores_failure=False))["output"]
 
     async def attempt(
         self, name: str, input: Any = None, *, step: str | None = None, approval: Approval | None = None
     ) -> ToolResult:
-        """The same for what a model asks for: failures and refusals are results too, and failures are remembered."""
+        """Do the same for a model: failures and refusals are results, and failures are stored."""
         try:
             found = self._toolset.find(name)
             if isinstance(found, ToolSpec):
-                return ToolResult(await self._house(found, input))
+                return ToolResult(await self._call_builtin(found, input))
             use = await self._permitted(found, input, step, approval)
-        except NOT_THE_TOOLS:
+        except STORE_ERRORS:
             raise
         except OceanError as error:
-            return ToolResult(error=told_error(error))
-        result = await use.taken(remembers_failure=True)
+            return ToolResult(error=error_of(error))
+        result = await use.result(stores_failure=True)
         return ToolResult(result.get("output"), error_info(result["error"]) if "error" in result else None)
 
-    async def _house(self, spec: ToolSpec, input: Any) -> Any:
+    async def _call_builtin(self, spec: ToolSpec, input: Any) -> Any:
         model = spec.input
         assert spec.invoke is not None
         assert model is not None
-        checked = _fitting(spec.name, lambda: model.model_validate(input or {}))
+        checked = _validated(spec.name, lambda: model.model_validate(input or {}))
         if not spec.reaches_out:
             return await spec.invoke(self._tick, checked)
-        tick, began = self._tick, self._tick._scene.clock.now()
+        tick, began_at = self._tick, self._tick._context.clock.now()
         tick._use(spec.name)
         try:
-            answer = await spec.invoke(tick, checked)
+            result = await spec.invoke(tick, checked)
         except OceanError as error:
-            await tick._note(CALLED, told_of(spec.name, input, tick._scene.clock.now() - began, error))
+            await tick._note(CALLED, call_event(spec.name, input, tick._context.clock.now() - began_at, error))
             raise
-        await tick._note(CALLED, told_of(spec.name, input, tick._scene.clock.now() - began))
-        return answer
+        await tick._note(CALLED, call_event(spec.name, input, tick._context.clock.now() - began_at))
+        return result
 
-    async def _permitted(self, tool: Tool, input: Any, step: str | None, approval: Approval | None) -> "Use":
-        """All that can be refused before the tool is called."""
+    async def _permitted(self, tool: Tool, input: Any, step: str | None, approval: Approval | None) -> "ToolUse":
+        """Check everything that can be refused before the tool is called."""
         tick = self._tick
-        tick._scene.check_alive()
-        if tool.effect == "outside" and tick._scene.lock is None:
-            raise ClogError(f"tool {tool.name!r} acts outside, so it needs a tick, which remembers it; send a signal")
+        tick._context.check_alive()
+        if tool.effect == "outside" and tick._context.lock is None:
+            raise ClogError(
+                f"tool {tool.name!r} has an effect outside and needs a tick to store its result; send a signal instead"
+            )
         try:
             text = encode({} if input is None else input, "input")
             self._check(tool.name)
-            checked = _fitting(tool.name, lambda: tool.input.model_validate_json(text))
+            checked = _validated(tool.name, lambda: tool.input.model_validate_json(text))
             names = {ref.name for ref in refs_in(checked)}
             if tool.credentials is not None and not names <= tool.credentials:
-                raise InvalidValue(
-                    f"{tool.name}: it may be called with the credentials {sorted(tool.credentials)} only"
-                )
+                raise InvalidValue(f"{tool.name}: credentials must be among {sorted(tool.credentials)}")
             self._check_approval(tool, decode(text), approval)
         except REFUSALS as error:
-            await tick._note(CALLED, told_of(tool.name, input, 0, error))
+            await tick._note(CALLED, call_event(tool.name, input, 0, error))
             raise
         if step is None and tool.effect == "outside":
             step = self._unused_step(tool.name, _fingerprint(tool, decode(text)))
-        return Use(tick, tool, decode(text), checked, frozenset(names), step, approval)
+        return ToolUse(tick, tool, decode(text), checked, frozenset(names), step, approval)
 
     def _unused_step(self, tool: str, fingerprint: str) -> str:
-        """The same call for the second time in a tick is a second call; other calls may come in any order."""
-        taken, prefix = self._tick._scene.steps, f"tool/{tool}/{fingerprint[:16]}"
+        """Return a free step name. The same call twice in a tick is two steps; other calls may come in any order."""
+        taken, prefix = self._tick._context.steps, f"tool/{tool}/{fingerprint[:16]}"
         names = (f"{prefix}/{number}" for number in count(1))
         return next(name for name in names if ("tick", step_key(self._tick.clog_id, name)) not in taken)
 
@@ -156,22 +156,24 @@ class Tools:
             return
         if approval is None:
             raise ApprovalNeeded(
-                f"tool {tool.name!r} is dangerous: ask a human, then give approval=Approval(by, fingerprint)",
+                f"tool {tool.name!r} is dangerous: get an approval, then pass approval=Approval(by, fingerprint)",
                 tool=tool.name,
             )
         if approval.fingerprint != _fingerprint(tool, input):
-            raise ApprovalNeeded(f"the approval is of another call than this one of {tool.name!r}", tool=tool.name)
+            raise ApprovalNeeded(
+                f"the approval must be of this call of {tool.name!r}; it is of another", tool=tool.name
+            )
 
 
 def _fingerprint(tool: Tool | ToolSpec, input: Any) -> str:
     return body_hash([tool.name, input])
 
 
-def _fitting(name: str, check: Callable[[], BaseModel]) -> BaseModel:
+def _validated(name: str, check: Callable[[], BaseModel]) -> BaseModel:
     try:
         return check()
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         where = ".".join(map(str, found[0]["loc"])) or "input"
-        places = [each["loc"] for each in found if each["type"] == UNFIT]
+        places = [each["loc"] for each in found if each["type"] == INVALID_REF]
         raise InvalidInput(f"{name}: {where}: {redacted_text(found[0]['msg'])}", places) from None

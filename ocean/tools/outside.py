@@ -1,4 +1,4 @@
-"""The two ways out of a tick: an HTTP request, and a step's function. A test may stand in for what is out there."""
+"""What a tick does outside the database: HTTP requests and the functions of steps. Tests can replace it."""
 
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
@@ -8,15 +8,17 @@ from ocean.tools.fetch import FetchRequest, FetchResponse, fetch
 
 
 class Reach(Protocol):
+    """What ticks reach outside."""
+
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """The answer, whatever its status, or `FetchRefused`."""
+        """Return the response, whatever its status, or raise `FetchRefused`."""
 
     async def take_step(self, name: str, key: str, fn: Callable[[str], Any]) -> Any:
-        """What `fn(key)` answers; `name` is the clog's id and the step's name."""
+        """Return the result of `fn(key)`; `name` is the clog's id and the step's name."""
 
 
 class RealReach:
-    """`private_hosts` are "host:port" of what may be fetched although it is not public."""
+    """The real one. `private_hosts` are "host:port" that may be fetched although they are not public."""
 
     def __init__(self, private_hosts: Collection[str] = ()) -> None:
         self._private_hosts = tuple(private_hosts)

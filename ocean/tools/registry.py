@@ -1,4 +1,4 @@
-"""All tools of one instance: the house's and the authors', by name, and which of them are denied."""
+"""All tools of one instance by name: the built-in ones and the authors', and which of them are denied."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -6,8 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ocean.kernel.arguments import checked_choice, checked_names
-from ocean.state.errors import InvalidValue, ToolDenied, UnknownTool
-from ocean.state.names import near_name
+from ocean.state.errors import InvalidValue, ToolDenied, UnknownTool, near_name
 from ocean.state.values import shown
 from ocean.tools.author import Tool, ToolBox
 from ocean.tools.builtin import TOOLS, ToolSpec, is_allowed
@@ -20,7 +19,7 @@ ToolFormat = Literal["openai", "anthropic"]
 
 
 class Toolset:
-    """`denied` are names and patterns (`mail.*`) that no clog of this instance may use, the house's too."""
+    """The tools of an instance. `denied` are names and patterns (`mail.*`) that no clog may use, built-in ones too."""
 
     def __init__(
         self,
@@ -31,17 +30,17 @@ class Toolset:
         self.own: dict[str, Tool] = {}
         for each in flattened(tools, "tools"):
             if isinstance(each, str):
-                raise InvalidValue(f"tools are made by @tool or ToolBox, got the name {each!r}")
+                raise InvalidValue(f"tools must be made by @tool or ToolBox, got the name {each!r}")
             if self.own.setdefault(each.name, each) is not each:
-                raise InvalidValue(f"two tools are called {each.name!r}; names are unique within an instance")
+                raise InvalidValue(f"tool names must be unique within an instance, got {each.name!r} twice")
         if credentials is not None and not isinstance(credentials, Mapping) and not callable(credentials):
-            raise InvalidValue(f"credentials are a mapping, or a function of a name, got {shown(credentials)}")
+            raise InvalidValue(f"credentials must be a mapping or a function of a name, got {shown(credentials)}")
         self.credentials = credentials
         patterns = checked_names(denied, "deny_tools")
         for pattern in patterns:
-            if pattern.startswith("ocean.") and not _fitting(pattern, TOOLS):
-                raise UnknownTool(f"deny_tools has {pattern!r}; {near_name(pattern, TOOLS)}")
-        self.denied = {name: pattern for pattern in patterns for name in _fitting(pattern, self._names())}
+            if pattern.startswith("ocean.") and not _matching(pattern, TOOLS):
+                raise UnknownTool(f"deny_tools has an unknown tool {pattern!r}; {near_name(pattern, TOOLS)}")
+        self.denied = {name: pattern for pattern in patterns for name in _matching(pattern, self._names())}
 
     def _names(self) -> list[str]:
         return [*TOOLS, *self.own]
@@ -54,15 +53,15 @@ class Toolset:
         return [replace(spec, denied=self.denied.get(spec.name)) for spec in (*TOOLS.values(), *own)]
 
     def find(self, name: str) -> Tool | ToolSpec:
-        """The tool, by its name or by the one that models call it by, if it can be invoked with JSON."""
+        """Return the tool by its name or by the name that models use, if it can be invoked with JSON."""
         found = self._get(name) or self._get(plain_name(name) if isinstance(name, str) else name)
         if found is None:
             raise UnknownTool(f"there is no tool {name!r} to invoke; {near_name(str(name), self._names())}")
         return found
 
     def _get(self, name: str) -> Tool | ToolSpec | None:
-        house = TOOLS.get(name)
-        return house if house is not None and house.invoke is not None else self.own.get(name)
+        builtin = TOOLS.get(name)
+        return builtin if builtin is not None and builtin.invoke is not None else self.own.get(name)
 
     def check_not_denied(self, tool: str) -> None:
         if tool in self.denied:
@@ -77,28 +76,28 @@ class Toolset:
         for name in sorted({*(clog.tools or ()), *clog.toolbox}):
             if name not in TOOLS and name not in self.own:
                 hint = near_name(name, self._names())
-                raise UnknownTool(f"clog {clog.clog_id!r} lists the tool {name!r}; {hint}")
+                raise UnknownTool(f"clog {clog.clog_id!r} lists an unknown tool {name!r}; {hint}")
 
     def usable(self, clog: "Clog") -> list[ToolSpec]:
-        """What the clog can invoke here by name."""
+        """Return the tools that the clog can invoke here by name."""
         specs = (spec for spec in self.specs() if spec.input is not None and spec.denied is None)
         return [spec for spec in specs if is_allowed(clog, spec.name)]
 
 
-def _fitting(pattern: str, names: Iterable[str]) -> list[str]:
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if fnmatchcase(name, pattern)]
 
 
 def denied_tools(given: Collection[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What is denied by whoever opens an instance, and by the environment it runs in: that can only add."""
+    """Return the denied tools: those given, and those that the environment adds."""
     named = environ.get("OCEAN_TOOLS_DENY", "").split(",")
     return (*checked_names(given, "deny_tools"), *(name.strip() for name in named if name.strip()))
 
 
 def flattened(tools: Iterable[Tool | ToolBox | str], what: str) -> list[Tool | str]:
-    """Tools out of their boxes; names stay."""
+    """Return the tools of all boxes in one list; names stay names."""
     if isinstance(tools, str | Tool) or not isinstance(tools, Iterable):
-        raise InvalidValue(f"{what} are a list of tools, tool boxes or names, got {shown(tools)}")
+        raise InvalidValue(f"{what} must be a list of tools, tool boxes or names, got {shown(tools)}")
     found: list[Tool | str] = []
     for each in [tools] if isinstance(tools, ToolBox) else tools:
         if isinstance(each, ToolBox):
@@ -106,12 +105,12 @@ def flattened(tools: Iterable[Tool | ToolBox | str], what: str) -> list[Tool | s
         elif isinstance(each, Tool | str):
             found.append(each)
         else:
-            raise InvalidValue(f"each of {what} is made by @tool, or a ToolBox, got {shown(each)}")
+            raise InvalidValue(f"each of {what} must be made by @tool, or a ToolBox, got {shown(each)}")
     return found
 
 
 def wire_name(name: str) -> str:
-    """As model APIs take it: they know no dots. `plain_name` is the way back."""
+    """Return the name for model APIs, which allow no dots. `plain_name` is the inverse."""
     return name.replace(".", "__")
 
 
@@ -120,7 +119,7 @@ def plain_name(name: str) -> str:
 
 
 def described(spec: ToolSpec, format: ToolFormat) -> dict[str, Any]:
-    """A tool in the form that a model's API takes."""
+    """Return a tool in the form that a model's API takes."""
     checked_choice(format, "format", get_args(ToolFormat))
     about = {"name": wire_name(spec.name), "description": spec.description}
     if format == "anthropic":

@@ -1,4 +1,4 @@
-"""A real browser, and the chat page's server as a process of its own that a test may kill."""
+"""A real browser, and the chat page's server as a separate process that a test may kill."""
 
 import os
 import shutil
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
-from tests.browser.serving import ChatServer, running
+from tests.browser.chat_server import ChatServer, running
 
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
 def a_browser() -> str:
-    """Where there is none a newcomer is told how to get it; CI must have one."""
+    """Return the path of a browser; without one the tests explain how to get it, and CI fails."""
     named = os.environ.get("OCEAN_CHROMIUM")
     found = named or shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if found:
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[ChatServer]:
-    """One for all tests that leave it as it was: each has a conversation of its own."""
+    """One server for all tests that do not stop it: each has its own conversation."""
     with running(tmp_path_factory.mktemp("chat") / "chat.db") as served:
         yield served
 
@@ -52,7 +52,7 @@ def own_server(tmp_path: Path, browser: Browser) -> Iterator[ChatServer]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the browser's console has told; a test that expects some takes them out."""
+    """The errors on the browser's console; a test that expects some removes them."""
     return []
 
 
@@ -70,7 +70,7 @@ def own_page(browser: Browser, own_server: ChatServer, complaints: list[str]) ->
 
 @contextmanager
 def opened(browser: Browser, server: ChatServer, complaints: list[str]) -> Iterator[Page]:
-    """The chat page in a browser without a past; nothing in it may have gone wrong."""
+    """Open the chat page in a new browser context; at the end there must be no errors."""
 
     def heard(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

@@ -1,4 +1,4 @@
-"""The chat page in a real browser: what its user sees, over reloads, interruptions and a server that dies."""
+"""The chat page in a real browser: what its user sees, over reloads, interruptions and a killed server."""
 
 import urllib.request
 from typing import Literal
@@ -6,12 +6,12 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.serving import ChatServer
+from tests.browser.chat_server import ChatServer
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
-GREETING = "Hello! I am the offline model. I need no network, and I say back what you tell me."
+GREETING = "Hello! I am the offline model. I need no network, and I repeat what you write."
 
 
 def say(page: Page, text: str) -> None:
@@ -20,7 +20,7 @@ def say(page: Page, text: str) -> None:
 
 
 def shown(page: Page) -> list[str]:
-    """All that the conversation shows, from top to bottom."""
+    """Return everything that the conversation shows, from top to bottom."""
     return [each.inner_text() for each in page.locator("#log > li").all() if each.is_visible()]
 
 
@@ -29,7 +29,7 @@ def at_rest(page: Page, answers: int) -> None:
     expect(page.locator(".streaming, .sending")).to_have_count(0)
 
 
-def test_words_appear_one_after_another_and_the_answer_comes_to_an_end(page: Page) -> None:
+def test_words_appear_one_after_another_until_the_reply_is_complete(page: Page) -> None:
     say(page, "hello")
     seen = page.evaluate(
         """() => new Promise((resolve) => {
@@ -43,14 +43,14 @@ def test_words_appear_one_after_another_and_the_answer_comes_to_an_end(page: Pag
             look();
         })"""
     )
-    assert len(seen) > 5, "the answer came in one piece"
+    assert len(seen) > 5, "the reply came in one piece"
     assert seen == sorted(seen)
     assert shown(page) == ["hello", GREETING]
     expect(page.get_by_role("status")).to_have_text("live")
     expect(page.get_by_text("offline", exact=True)).to_be_visible()
 
 
-def test_a_reload_shows_the_same_conversation_and_goes_on_with_it(page: Page) -> None:
+def test_a_reload_shows_the_same_conversation_and_continues_it(page: Page) -> None:
     say(page, "hello")
     at_rest(page, 1)
     page.get_by_label("Message").press_sequentially("tea")
@@ -62,10 +62,10 @@ def test_a_reload_shows_the_same_conversation_and_goes_on_with_it(page: Page) ->
     assert shown(page) == before
     say(page, "and cake")
     at_rest(page, 3)
-    assert shown(page) == [*before, "and cake", "You said: and cake I remember 2 earlier messages of yours."]
+    assert shown(page) == [*before, "and cake", "You wrote: and cake I remember 2 earlier messages from you."]
 
 
-def test_a_new_message_interrupts_the_answer(page: Page) -> None:
+def test_a_new_message_interrupts_the_reply(page: Page) -> None:
     say(page, "a story, please")
     expect(page.locator(".answer")).to_contain_text("wave number 1")
     say(page, "something shorter")
@@ -74,10 +74,10 @@ def test_a_new_message_interrupts_the_answer(page: Page) -> None:
     assert (asked, mark, again) == ("a story, please", "Interrupted", "something shorter")
     assert story.startswith("Once upon a time")
     assert "wave number 60" not in story
-    assert answer == "You said: something shorter I remember 1 earlier message of yours."
+    assert answer == "You wrote: something shorter I remember 1 earlier message from you."
 
 
-def test_stop_ends_the_answer(page: Page) -> None:
+def test_stop_ends_the_reply(page: Page) -> None:
     say(page, "a story, please")
     expect(page.locator(".answer")).to_contain_text("sea")
     page.get_by_role("button", name="Stop").click()
@@ -86,7 +86,7 @@ def test_stop_ends_the_answer(page: Page) -> None:
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
-def test_a_server_killed_in_an_answer_and_started_again_doubles_nothing(
+def test_a_server_killed_during_a_reply_and_restarted_repeats_nothing(
     own_page: Page, own_server: ChatServer, complaints: list[str]
 ) -> None:
     page, server = own_page, own_server
@@ -94,7 +94,7 @@ def test_a_server_killed_in_an_answer_and_started_again_doubles_nothing(
     expect(page.locator(".answer")).to_contain_text("wave number 2")
     server.kill()
     expect(page.get_by_role("status")).to_have_text("reconnecting")
-    server.start()  # the answer is given again, from its beginning
+    server.start()  # the reply starts again from its beginning
     expect(page.locator(".answer")).to_contain_text("wave number 6")
     assert shown(page)[1].count("Once upon a time") == 1
     page.get_by_role("button", name="Stop").click()
@@ -103,13 +103,13 @@ def test_a_server_killed_in_an_answer_and_started_again_doubles_nothing(
     assert (story.count("Once upon a time"), story.count("wave number 2 ")) == (1, 1)
 
     server.kill()
-    say(page, "are you there?")  # nobody is: it is kept, and sent when somebody is
+    say(page, "are you there?")  # the page is not ready: the message is kept and sent later
     expect(page.locator(".sending")).to_have_count(1)
     server.start()
     at_rest(page, 2)
     expect(page.get_by_role("status")).to_have_text("live")
     conversation = shown(page)
-    answer = "You said: are you there? I remember 1 earlier message of yours."
+    answer = "You wrote: are you there? I remember 1 earlier message from you."
     assert conversation == ["a story, please", story, "Interrupted", "are you there?", answer]
     page.reload()
     at_rest(page, 2)
@@ -118,7 +118,7 @@ def test_a_server_killed_in_an_answer_and_started_again_doubles_nothing(
     complaints.clear()
 
 
-def test_what_is_no_message_is_shown_as_refused_and_the_conversation_goes_on(page: Page, server: ChatServer) -> None:
+def test_an_invalid_message_is_shown_as_refused_and_the_conversation_continues(page: Page, server: ChatServer) -> None:
     say(page, "hello")
     at_rest(page, 1)
     run_id = page.url.rpartition("#")[2]
@@ -129,7 +129,7 @@ def test_what_is_no_message_is_shown_as_refused_and_the_conversation_goes_on(pag
         assert answer.status == 202
     expect(page.locator(".note.bad:visible")).to_have_text("Not accepted: txt: Extra inputs are not permitted")
     say(page, "tea")
-    expect(page.locator(".answer").last).to_contain_text("You said: tea")
+    expect(page.locator(".answer").last).to_contain_text("You wrote: tea")
 
 
 def test_a_message_sent_before_the_page_is_ready_is_not_lost(page: Page) -> None:
@@ -154,7 +154,7 @@ def test_html_in_a_message_is_shown_as_text(page: Page) -> None:
     assert page.title() == "Ocean chat"
 
 
-def test_the_page_can_be_used_without_a_mouse_and_read_without_eyes(page: Page) -> None:
+def test_the_page_works_with_a_keyboard_and_a_screen_reader(page: Page) -> None:
     expect(page.get_by_label("Message")).to_be_focused()
     page.keyboard.type("first line")
     page.keyboard.press("Shift+Enter")
@@ -182,21 +182,19 @@ def test_the_page_fits_a_small_screen_in_light_and_dark(page: Page) -> None:
     assert grounds == ["rgb(246, 248, 250)", "rgb(14, 21, 27)"]
 
 
-def test_a_new_conversation_knows_nothing_of_the_last_and_back_leads_to_it(page: Page) -> None:
+def test_a_new_conversation_is_empty_and_back_returns_to_the_last(page: Page) -> None:
     say(page, "hello")
     at_rest(page, 1)
     page.get_by_role("button", name="New").click()
     assert shown(page) == []
     say(page, "tea")
     at_rest(page, 1)
-    assert shown(page) == ["tea", "You said: tea"]
+    assert shown(page) == ["tea", "You wrote: tea"]
     page.go_back()
     expect(page.locator(".answer")).to_have_text(GREETING)
 
 
-def test_a_conversation_that_is_not_there_is_said_to_be_so(
-    page: Page, server: ChatServer, complaints: list[str]
-) -> None:
+def test_a_missing_conversation_is_reported(page: Page, server: ChatServer, complaints: list[str]) -> None:
     page.goto(f"{server.url}/chat#nobody")
     page.reload()
     expect(page.get_by_role("status")).to_have_text("There is no such conversation here.")

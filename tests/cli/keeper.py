@@ -1,4 +1,4 @@
-"""A clog that keeps its runs to its own methods, but for cancelling them."""
+"""A clog that allows only the generic verbs cancel and call."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Commands as they are typed: within this process, or as one of their own."""
+"""Commands as they are typed, in this process or in a process of their own."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def path_with_ocean(folder: Path) -> str:
 
 
 class Answer:
-    """What a command printed, and how it ended."""
+    """What a command printed, and its exit code."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -48,7 +48,7 @@ class Answer:
 
 
 class Shell:
-    """In a folder of its own, with the shop's clogs unless told otherwise."""
+    """Runs commands in a folder of its own, by default with the clogs of the shop."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

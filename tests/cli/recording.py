@@ -1,6 +1,6 @@
 """`ocean tail` over a restart of its server, as three terminals show it.
 
-`python -m tests.cli.recording` records it anew into the document that the tests compare.
+`python -m tests.cli.recording` records it again into the document that the tests compare.
 """
 
 import os
@@ -59,8 +59,8 @@ class Recorder:
 
     def hand(self, command: str, *words: str) -> None:
         self.typed("hand", command)
-        said, _ = self.start(*words).communicate(timeout=PATIENCE_S)
-        for line in said.splitlines():
+        text, _ = self.start(*words).communicate(timeout=PATIENCE_S)
+        for line in text.splitlines():
             self.shown("hand", line)
 
 
@@ -85,11 +85,11 @@ def recorded(folder: Path) -> str:
 def _act(recorder: Recorder) -> None:
     start, hear, typed, hand = recorder.start, recorder.hear, recorder.typed, recorder.hand
     server = start("serve", "--port", "0")
-    said = hear("server", server)
-    recorder.port = said.split("127.0.0.1:")[1].split(",")[0]
+    text = hear("server", server)
+    recorder.port = text.split("127.0.0.1:")[1].split(",")[0]
     recorder.lines.clear()
     typed("server", f"ocean serve --port {recorder.port}")
-    recorder.shown("server", said)
+    recorder.shown("server", text)
 
     hand("""ocean create mailer --run-id r1 --input '{"name": "Ada"}'""", *_create())
     url = f"http://127.0.0.1:{recorder.port}"

@@ -1,4 +1,4 @@
-"""Clogs for the tests of commands: a shop that does as its input says, and work for others."""
+"""Clogs for the tests of commands: `shop` does what its input names; `porter` is for external workers."""
 
 import asyncio
 from typing import Any

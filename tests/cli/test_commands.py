@@ -1,4 +1,4 @@
-"""The commands on runs, one after another as a person would type them."""
+"""The commands on runs, as they are typed."""
 
 import json
 import sqlite3
@@ -47,8 +47,8 @@ def test_a_run_that_fails_while_waited_for_is_exit_one(ocean: Shell) -> None:
 def test_inputs_are_text_a_file_or_standard_input(ocean: Shell, how: str) -> None:
     body = '{"do": "done", "output": "ä"}'
     (ocean.folder / "input.json").write_text(body, encoding="utf-8")
-    said = {"text": body, "file": "@input.json", "stdin": "-"}[how]
-    made = ocean.json("create", "shop", "--input", said, "--wait", "30s", input=body if how == "stdin" else None)
+    text = {"text": body, "file": "@input.json", "stdin": "-"}[how]
+    made = ocean.json("create", "shop", "--input", text, "--wait", "30s", input=body if how == "stdin" else None)
     assert made["output"] == "ä"
 
 
@@ -66,7 +66,7 @@ def test_advance_until_idle_goes_on_past_its_budget(ocean: Shell) -> None:
 def test_a_dry_run_is_shown_and_changes_nothing(ocean: Shell) -> None:
     run_id = ocean.json("create", "shop", "--input", '{"do": "sell", "what": "tea"}')["runId"]
     assert ocean("advance", run_id, "--dry-run").out.splitlines() == [
-        "tick 1, call 1, because of created; nothing is committed",
+        "tick 1, call 1, reason created; nothing is committed",
         '  input      {"do": "sell", "what": "tea"}',
         '  event      sold  {"what": "tea"}',
         '  row        run of shop: new -> {"sold": "tea"}',
@@ -76,7 +76,7 @@ def test_a_dry_run_is_shown_and_changes_nothing(ocean: Shell) -> None:
     assert shown["outcome"] == {"type": "ok"}
     assert ocean.json("ps")["runs"][0]["status"] == "pending"
     ocean("advance")
-    assert ocean("advance", run_id, "--dry-run").out.startswith("It would not be claimed now.\n  idle: ")
+    assert ocean("advance", run_id, "--dry-run").out.startswith("The run would not be claimed now:\n  idle: ")
     assert ocean("advance", "--dry-run").code == 2
 
 
@@ -94,7 +94,7 @@ def test_signals_wake_a_run_and_repeat_without_effect(ocean: Shell) -> None:
     assert ocean.json("advance")["nextWakeAt"] is not None
 
 
-def test_a_call_answers_on_a_run_and_on_a_clog(ocean: Shell) -> None:
+def test_a_method_can_be_called_on_a_run_and_on_a_clog(ocean: Shell) -> None:
     run_id = ocean.create()
     assert ocean("call", run_id, "price", "--payload", '"tea"').json == {"price": 3, "of": "tea"}
     assert ocean.json("call", "price", "--clog", "shop") == {"price": 3, "of": None}
@@ -132,7 +132,7 @@ def test_runs_are_cancelled_paused_resumed_retried_and_deleted_by_id(ocean: Shel
     assert ocean("pause", run_id).out == f"paused {run_id}\n"
     assert "paused: the run is paused" in ocean("explain", run_id).out
     assert ocean.json("resume", run_id)["paused"] is False
-    assert ocean("explain", run_id).out == "It is due: the next advance here takes it.\n"
+    assert ocean("explain", run_id).out == "The run is due: the next advance here claims it.\n"
     assert ocean("cancel", run_id, "--reason", "closed").out == f"cancelled {run_id}\n"
     assert ocean.json("show", run_id)["run"]["error"]["message"] == "closed"
     again = ocean.json("retry", run_id)
@@ -171,7 +171,7 @@ def test_many_runs_are_acted_on_by_filters(ocean: Shell) -> None:
         ocean.create("fail")
     ocean.create("done", "--session", "other")
     asked = ocean("cancel", "--session", "default")
-    assert (asked.code, asked.err) == (2, "ocean: this would cancel 3 runs; say --yes to do it without being asked\n")
+    assert (asked.code, asked.err) == (2, "ocean: this would cancel 3 runs; use --yes to confirm\n")
     assert ocean.json("ps", "--status", "pending")["runs"].__len__() == 4
     assert ocean("cancel", "--session", "other", "--yes").out == "cancelled 1 run\n"
     ocean("advance")
@@ -208,7 +208,7 @@ def test_a_session_is_deleted_with_its_runs_and_rows(ocean: Shell) -> None:
     ocean("advance")
     refused = ocean("delete-session", "s 1")
     assert (refused.code, len(ocean.json("ps")["runs"])) == (2, 3)
-    assert "this would delete session 's 1' with 2 runs; say --yes" in refused.err
+    assert "this would delete session 's 1' with 2 runs; use --yes" in refused.err
     assert ocean("delete-session", "s 1", "--yes", "--actor", "ada").out == "deleted session s 1 with 2 runs\n"
     assert [run["sessionId"] for run in ocean.json("ps")["runs"]] == ["other"]
     again = ocean.json("delete-session", "other", "--yes", "--request-key", "k")
@@ -223,7 +223,7 @@ def test_migrate_makes_the_database_once(ocean: Shell) -> None:
     assert ocean("migrate").out == f"schema {first['to']}, up to date\n"
 
 
-def test_the_log_is_told_from_a_cursor(ocean: Shell) -> None:
+def test_the_log_is_printed_from_a_cursor(ocean: Shell) -> None:
     run_id = ocean.create()
     ocean("advance")
     lines = [json.loads(line) for line in ocean("tail", run_id, "--json").out.splitlines()]
@@ -249,72 +249,72 @@ def test_settings_are_the_flag_s_before_the_environment_s(ocean: Shell) -> None:
     assert made["output"] == {"n": 3}
 
 
-def test_commands_on_stored_runs_do_not_import_anybody_s_code(ocean: Shell) -> None:
+def test_commands_on_stored_runs_do_not_import_clogs(ocean: Shell) -> None:
     run_id = ocean.create("wait")
     (ocean.folder / "ruin.py").write_text("raise SystemExit('imported')\n")
     for args in (["ps"], ["cancel", run_id], ["limit", "list"], ["tail", "--no-follow"], ["sweep"]):
         assert ocean(*args, OCEAN_CLOGS="ruin:clog").code == 0
 
 
-def test_whoever_forgot_to_name_clogs_is_told_how(ocean: Shell) -> None:
+def test_without_clogs_the_error_explains_how_to_name_them(ocean: Shell) -> None:
     refused = ocean("create", "shop", OCEAN_CLOGS="")
     assert (refused.code, refused.err) == (
         3,
         "ocean: no instance has registered a clog 'shop'; there are: none; "
-        "none is loaded here: name some with --clogs or OCEAN_CLOGS\n",
+        "no clogs are loaded: name them with --clogs or OCEAN_CLOGS\n",
     )
     assert "OCEAN_CLOGS" not in ocean("create", "shup").err
     assert "OCEAN_CLOGS" not in ocean("pause", "--clog", "shup").err
     ocean.create("wait")
-    assert "this would delete 1 run; say --yes" in ocean("delete", "--everything").err
+    assert "this would delete 1 run; use --yes" in ocean("delete", "--everything").err
 
 
 WRONG: list[tuple[list[Any], int, str]] = [
-    (["create", "shop", "--input", "{"], 2, "--input is no JSON"),
+    (["create", "shop", "--input", "{"], 2, "--input must be JSON"),
     (["create", "shop", "--input", '{"a": 1, "a": 2}'], 2, "an object has 'a' twice"),
     (["create", "shop", "--input", "[" * 50_000], 2, "it is nested too deeply"),
     (["create", "shop", "--attr", f"a={'[' * 50_000}"], 2, "attribute 'a'"),
-    (["create", "shop", "--input", "tea"], 2, "a string needs its quotes"),
+    (["create", "shop", "--input", "tea"], 2, "a string needs quotes"),
     (["create", "shop", "--input", "@nowhere.json"], 2, "cannot read 'nowhere.json'"),
-    (["create", "shop", "--attr", "size"], 2, "--attr is NAME=VALUE"),
-    (["create", "shop", "--deadline", "soon"], 2, "--deadline is 10m or 2h (from now)"),
+    (["create", "shop", "--attr", "size"], 2, "--attr must be NAME=VALUE"),
+    (["create", "shop", "--deadline", "soon"], 2, "--deadline must be 10m or 2h (from now)"),
     (["create", "shpo"], 3, "did you mean 'shop'?"),
     (["create", "shop", "--clogs", "nowhere:x"], 2, "there is no module 'nowhere'"),
-    (["advance", "--budget", "10"], 2, "--budget is a duration like 500ms"),
+    (["advance", "--budget", "10"], 2, "--budget must be a duration such as 500ms"),
     (["advance", "nobody"], 3, "there is no run 'nobody'"),
-    (["ps", "--status", "asleep"], 2, "status is one of"),
-    (["ps", "--attr", "size=1"], 2, "filter by clog_id too"),
-    (["ps", "--created-since", "yesterday"], 2, "--created-since is 10m or 2h (ago)"),
+    (["ps", "--status", "asleep"], 2, "status must be one of"),
+    (["ps", "--attr", "size=1"], 2, "attributes need a clog_id"),
+    (["ps", "--created-since", "yesterday"], 2, "--created-since must be 10m or 2h (ago)"),
     (["ps", "--cursor", "x"], 2, "cursor"),
-    (["ps", "--watch"], 2, "--watch needs a terminal"),
+    (["ps", "--watch"], 2, "--watch must be used on a terminal"),
     (["explain", "nobody"], 3, "there is no run 'nobody'"),
     (["show", "nobody"], 3, "there is no run 'nobody'"),
     (["signal", "nobody"], 3, "'nobody'"),
-    (["cancel"], 2, "say which runs to cancel"),
-    (["ps", "--db", "mysql://x"], 4, "is no database URL"),
+    (["cancel"], 2, "cancel must have run ids"),
+    (["ps", "--db", "mysql://x"], 4, "the database URL must be"),
     (["ps", "--db", "sqlite:///no/such/folder/x.db"], 4, "cannot open SQLite database"),
-    (["serve", "--host", "0.0.0.0"], 2, "there is no key to tell them apart"),
-    (["serve", "--host", "example.org"], 2, "there is no key to tell them apart"),
-    (["sweep", "--events", "old"], 2, "--events is a duration"),
+    (["serve", "--host", "0.0.0.0"], 2, "while there are no API keys"),
+    (["serve", "--host", "example.org"], 2, "while there are no API keys"),
+    (["sweep", "--events", "old"], 2, "--events must be a duration"),
 ]
 
 
 @pytest.mark.parametrize(("args", "code", "reason"), WRONG)
-def test_a_refusal_is_one_line_or_the_envelope_and_never_a_trace(
+def test_a_refusal_is_one_line_or_the_envelope_and_never_a_traceback(
     ocean: Shell, args: list[Any], code: int, reason: str
 ) -> None:
-    told = ocean(*args)
-    assert (told.code, told.out) == (code, "")
-    assert reason in told.err
-    assert told.err.startswith("ocean: ")
-    assert told.err.count("\n") == 1
+    result = ocean(*args)
+    assert (result.code, result.out) == (code, "")
+    assert reason in result.err
+    assert result.err.startswith("ocean: ")
+    assert result.err.count("\n") == 1
     envelope = ocean(*args, "--json")
     assert (envelope.code, envelope.out) == (code, "")
     assert reason in envelope.error["message"]
     assert set(envelope.error) == {"code", "message", "httpStatus", "retryable", "requestId", "details"}
 
 
-def test_text_from_the_database_cannot_steer_the_terminal(ocean: Shell) -> None:
+def test_text_from_the_database_cannot_control_the_terminal(ocean: Shell) -> None:
     bad = "\x1b[2J\x9b31m"
     body = json.dumps({"do": "done", "output": bad, "pad": 1})
     ocean("create", "shop", "--input", body, "--attr", f"name={bad}x", "--wait", "30s", "--session", "s\u202ex")
@@ -323,7 +323,7 @@ def test_text_from_the_database_cannot_steer_the_terminal(ocean: Shell) -> None:
         assert not any(c in ocean(*args).out for c in "\x1b\x9b\u202e")
 
 
-def test_a_worker_s_name_cannot_steer_the_terminal_either(ocean: Shell) -> None:
+def test_the_name_of_a_worker_cannot_control_the_terminal_either(ocean: Shell) -> None:
     async def lease() -> str:
         async with Ocean.open("sqlite:///ocean.db", clogs=both()) as opened:
             made = await opened.create_run(session_id="s", clog_id="porter", input={})
@@ -336,7 +336,7 @@ def test_a_worker_s_name_cannot_steer_the_terminal_either(ocean: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "result"),
     [
         (["ps", "--nothing"], "No such option: --nothing"),
         (["show"], "Missing argument 'RUN_ID'"),
@@ -345,14 +345,14 @@ def test_a_worker_s_name_cannot_steer_the_terminal_either(ocean: Shell) -> None:
         (["limit", "set", "k"], "Missing argument 'N'"),
     ],
 )
-def test_wrong_usage_is_told_as_an_envelope_to_those_who_read_them(ocean: Shell, args: list[str], told: str) -> None:
+def test_wrong_usage_is_an_envelope_with_json(ocean: Shell, args: list[str], result: str) -> None:
     page = ocean(*args)
     assert (page.code, page.out) == (2, "")
-    assert told in page.err
+    assert result in page.err
     assert "Usage: ocean" in page.err
     envelope = ocean(*args, "--json")
     assert (envelope.code, envelope.out) == (2, "")
-    assert told in envelope.error["message"]
+    assert result in envelope.error["message"]
     assert {**envelope.error, "message": ""} == {
         "code": "wrong_usage",
         "message": "",
@@ -364,28 +364,28 @@ def test_wrong_usage_is_told_as_an_envelope_to_those_who_read_them(ocean: Shell,
 
 
 def test_help_is_help_also_with_json(ocean: Shell) -> None:
-    told = ocean("ps", "--json", "--help")
-    assert (told.code, told.err) == (0, "")
-    assert "Usage: ocean ps" in told.out
+    result = ocean("ps", "--json", "--help")
+    assert (result.code, result.err) == (0, "")
+    assert "Usage: ocean ps" in result.out
 
 
 def test_many_runs_that_a_busy_database_stopped_are_exit_four(ocean: Shell) -> None:
     ocean.create("wait")
     with closing(sqlite3.connect("ocean.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        told = ocean("cancel", "--everything", "--yes")
-    assert (told.code, told.out) == (4, "")
-    assert told.err.startswith("ocean: stopped after 0 of 1 runs: another process holds the database's write lock")
+        result = ocean("cancel", "--everything", "--yes")
+    assert (result.code, result.out) == (4, "")
+    assert result.err.startswith("ocean: stopped after 0 of 1 runs: another process holds the database's write lock")
 
 
 def test_a_new_clog_is_not_written_over_anything(ocean: Shell) -> None:
     assert ocean("new", "clog", "mailer").code == 0
     before = {path: path.read_text() for path in Path("mailer").iterdir()}
     again = ocean("new", "clog", "mailer")
-    assert (again.code, again.err) == (1, "ocean: mailer exists already in this folder; nothing was written\n")
+    assert (again.code, again.err) == (1, "ocean: mailer already exists in this folder; nothing was written\n")
     assert {path: path.read_text() for path in Path("mailer").iterdir()} == before
     for name in ("json", "anyio"):
-        assert "would hide" in ocean("new", "clog", name).err
+        assert "would shadow" in ocean("new", "clog", name).err
     for name in ("Mailer", "my-mailer", "class", "../x", ""):
         assert ocean("new", "clog", name).code == 2
     assert sorted(path.name for path in ocean.folder.iterdir()) == ["mailer"]

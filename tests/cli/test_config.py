@@ -1,4 +1,4 @@
-"""Settings: where they come from, which goes first, and what is said when they are wrong."""
+"""Settings: their sources, their precedence, and the errors when they are wrong."""
 
 import sys
 from collections.abc import Iterator
@@ -73,12 +73,12 @@ def test_entry_points_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[tool.ocean\n", "pyproject.toml is no TOML"),
-        ("[tool]\nocean = 3\n", "is a table, got 3"),
+        ("[tool.ocean\n", "pyproject.toml must be TOML"),
+        ("[tool]\nocean = 3\n", "must be a table, got 3"),
         ("[tool.ocean]\nclog = []\n", "has no setting 'clog'; did you mean 'clogs'?"),
-        ('[tool.ocean]\nclogs = "a:b"\n', "is a list like"),
-        ("[tool.ocean]\nclogs = [3]\n", "is a list like"),
-        ("[tool.ocean]\ndb = 3\n", "is a database URL, got 3"),
+        ('[tool.ocean]\nclogs = "a:b"\n', "must be a list like"),
+        ("[tool.ocean]\nclogs = [3]\n", "must be a list like"),
+        ("[tool.ocean]\ndb = 3\n", "must be a database URL, got 3"),
     ],
 )
 def test_a_wrong_table_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:
@@ -98,24 +98,24 @@ def test_a_place_is_a_clog_a_list_or_a_function_in_the_working_directory(folder:
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        ("tea_clogs", "'tea_clogs' is not module:attr"),
-        (":one", "is not module:attr"),
+        ("tea_clogs", "'tea_clogs' must be module:attr"),
+        (":one", "must be module:attr"),
         ("tea_cups:one", "there is no module 'tea_cups'"),
         ("tea_clogs.deep:one", "there is no module 'tea_clogs.deep'"),
         ("tea_clogs:oen", "module 'tea_clogs' has no 'oen'; did you mean 'one'?"),
-        ("tea_clogs:word", "is a Clog, a list of them, or a function that makes them, got 'one'"),
+        ("tea_clogs:word", "must be a Clog, a list of them, or a function that returns them, got 'one'"),
         ("tea_clogs:none", "got an empty list"),
-        ("tea_clogs:mixed", "each of tea_clogs:mixed is a Clog, got 3"),
+        ("tea_clogs:mixed", "each of tea_clogs:mixed must be a Clog, got 3"),
         ("tea_clogs:broken", "calling tea_clogs:broken failed: ValueError: no tea (tea_clogs.py:8)"),
         ("tea_clogs:needy", "calling tea_clogs:needy failed: TypeError"),
-        ("tea_clogs:slow", "tea_clogs:slow() is a Clog"),
+        ("tea_clogs:slow", "tea_clogs:slow() must be a Clog"),
         ("tea_broken:one", "importing 'tea_broken' failed: ModuleNotFoundError: No module named 'nothing_like_it'"),
         ("tea_clogs:quits", "calling tea_clogs:quits failed: SystemExit: 0"),
         ("tea_script:one", "importing 'tea_script' failed: SystemExit: 3 (tea_script.py:2)"),
         ("tea_wrong:one", "importing 'tea_wrong' failed: ZeroDivisionError: division by zero (tea_wrong.py:2)"),
     ],
 )
-def test_a_place_without_clogs_says_what_is_there_instead(folder: Path, place: str, reason: str) -> None:
+def test_a_place_without_clogs_is_refused_with_what_it_contains(folder: Path, place: str, reason: str) -> None:
     with pytest.raises(BadSettings) as refused:
         load(folder, place)
     assert refused.value.message.startswith("--clogs: ")
@@ -123,7 +123,9 @@ def test_a_place_without_clogs_says_what_is_there_instead(folder: Path, place: s
 
 
 def test_two_clogs_of_one_id_are_refused_with_both_places(folder: Path) -> None:
-    with pytest.raises(BadSettings, match="two clogs are called 'one': one from 'tea_clogs:one', one from"):
+    with pytest.raises(
+        BadSettings, match="clog ids must be unique within an instance, got 'one' from 'tea_clogs:one' and"
+    ):
         load(folder, "tea_clogs:one", "tea_clogs:other_one")
 
 

@@ -1,4 +1,4 @@
-"""`ocean demo` as a stranger runs it: a real process, on a real file, that really kills one."""
+"""`ocean demo` in a real process, on a real file, which kills a real worker process."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def ocean_command(*args: object, **environment: str) -> subprocess.CompletedProc
     )
 
 
-def test_help_lists_the_demo_and_the_version_is_said() -> None:
+def test_help_lists_the_demo_and_the_version_is_printed() -> None:
     answer = ocean_command("--help")
     assert answer.returncode == 0
     assert "demo" in answer.stdout
@@ -51,11 +51,11 @@ def test_help_lists_the_demo_and_the_version_is_said() -> None:
         (["--runs", "many"], "--runs"),
         (["--db", "/dev/null/ocean.db"], "/dev/null/ocean.db"),
         (["--db", "no/such/folder/ocean.db"], "no/such/folder/ocean.db"),
-        (["--db", "."], ". exists already"),
+        (["--db", "."], ", but . exists"),
         (["--colour"], "--colour"),
     ],
 )
-def test_what_cannot_start_says_why_and_ends_with_two(args: list[str], reason: str) -> None:
+def test_a_demo_that_cannot_start_is_refused_with_the_reason_and_exit_two(args: list[str], reason: str) -> None:
     answer = CliRunner().invoke(app, ["demo", *args])
     assert answer.exit_code == 2
     assert answer.stdout == ""
@@ -67,12 +67,12 @@ def test_a_database_that_exists_is_left_alone(tmp_path: Path) -> None:
     mine.write_text("dear diary")
     answer = ocean_command("demo", "--db", mine)
     assert answer.returncode == 2
-    assert answer.stderr == f"ocean demo: {mine} exists already; --db wants the name of a new file\n"
+    assert answer.stderr == f"ocean demo: --db must be a new file, but {mine} exists\n"
     assert mine.read_text() == "dear diary"
 
 
 @pytest.mark.anyio
-async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or_doubled(tmp_path: Path) -> None:
+async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or_repeated(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     answer = ocean_command("demo", "--db", path)
     assert (answer.returncode, answer.stderr) == (0, ""), answer.stdout
@@ -81,7 +81,7 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
     assert ": crash of worker-" in text
     assert "6 of 6 runs are done" in text
     assert "18 of 18 signals were consumed, each exactly once" in text
-    assert text.rstrip().endswith(f"Nothing lost, nothing doubled.\nThe database is kept: {path}")
+    assert text.rstrip().endswith(f"Nothing lost, nothing done twice.\nThe database is kept: {path}")
     assert ESCAPE not in text
     assert max(map(len, text.splitlines()[:-1])) <= 80
 
@@ -95,20 +95,20 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
             (run.run_id, parcel): 1 for run in runs for parcel in (1, 2, 3)
         }
         restarted = {(e.run_id, e.tick) for e in log if e.type == "tick.restarted"}
-        said = Counter((e.run_id, e.tick) for e in log if e.type == "courier.said")
+        spoken = Counter((e.run_id, e.tick) for e in log if e.type == "courier.spoke")
         assert restarted
-        # A tick may have been killed between its claim and its first word.
-        assert restarted >= {tick for tick, times in said.items() if times == 2}
-        assert max(said.values()) == 2
+        # A tick may have been killed between its claim and its first event.
+        assert restarted >= {tick for tick, times in spoken.items() if times == 2}
+        assert max(spoken.values()) == 2
 
 
-def test_with_json_it_says_only_what_came_of_it(tmp_path: Path) -> None:
+def test_with_json_the_demo_prints_only_its_results(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     answer = ocean_command("demo", "--runs", 1, "--db", path, "--json")
     assert (answer.returncode, answer.stderr) == (0, "")
-    said = json.loads(answer.stdout)
-    assert (said["ok"], said["db"], len(said["checks"])) == (True, str(path), 8)
-    assert said["checks"][2] == {"promise": "1 of 1 runs are done", "faults": []}
+    document = json.loads(answer.stdout)
+    assert (document["ok"], document["db"], len(document["checks"])) == (True, str(path), 8)
+    assert document["checks"][2] == {"promise": "1 of 1 runs are done", "faults": []}
     again = ocean_command("demo", "--db", path, "--json")
     assert (again.returncode, again.stdout) == (2, "")
     assert json.loads(again.stderr)["error"]["code"] == "demo_refused"
@@ -122,16 +122,16 @@ def test_one_run_in_a_narrow_terminal_without_colour() -> None:
     assert "1 of 1 runs are done" in answer.stdout
 
 
-class TestTheChecksSeeWhatIsWrong:
-    """A small log that is right; each test spoils it in one way."""
+class TestChecksFindFaults:
+    """A small correct log, which the test breaks in one way at a time."""
 
     SENT = Sent({"r": "Ada"}, {"r": 5}, {("r", 1)})
     HALF = HalfTick("r", 1, {"parcels": 0, "kilos": 0}, 1)
     LOG = (
         Event(1, 0, "run.created", {}, run_id="r", run_seq=1),
-        Event(2, 0, "courier.said", {"receipt": "x"}, run_id="r", run_seq=2, tick=1, call=1),
+        Event(2, 0, "courier.spoke", {"receipt": "x"}, run_id="r", run_seq=2, tick=1, call=1),
         Event(3, 0, "tick.restarted", {"because": "crash"}, run_id="r", run_seq=3, tick=1, call=2),
-        Event(4, 0, "courier.said", {"receipt": "x"}, run_id="r", run_seq=4, tick=1, call=2),
+        Event(4, 0, "courier.spoke", {"receipt": "x"}, run_id="r", run_seq=4, tick=1, call=2),
         Event(
             5, 0, "courier.delivered", {"receipt": "x", "parcels": 1, "kilos": 5}, run_id="r", run_seq=5, tick=1, call=2
         ),
@@ -150,7 +150,7 @@ class TestTheChecksSeeWhatIsWrong:
         return {i for i, check in enumerate(await self.verdicts(log, half, kilos)) if check.faults}
 
     @pytest.mark.anyio
-    async def test_one_by_one(self) -> None:
+    async def test_each_fault_fails_its_check(self) -> None:
         log = list(self.LOG)
         assert await self.broken(log) == set()
         assert await self.broken(log, half=replace(self.HALF, row={"parcels": 1, "kilos": 5})) == {0}

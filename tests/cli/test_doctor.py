@@ -8,14 +8,14 @@ from typing import Any
 from tests.cli.kit import Shell
 
 
-def found(told: Any) -> dict[str, Any]:
-    return {check["check"]: check for check in told["checks"]}
+def found(result: Any) -> dict[str, Any]:
+    return {check["check"]: check for check in result["checks"]}
 
 
 def examined(ocean: Shell, *args: object, code: int, **environ: str) -> dict[str, Any]:
-    told = ocean("doctor", "--json", *args, **environ)
-    assert (told.code, told.err) == (code, "")
-    answer = json.loads(told.out)
+    result = ocean("doctor", "--json", *args, **environ)
+    assert (result.code, result.err) == (code, "")
+    answer = json.loads(result.out)
     assert answer["ok"] is (code == 0)
     return found(answer)
 
@@ -27,12 +27,12 @@ def change(ocean: Shell, statement: str) -> None:
         db.commit()
 
 
-def test_without_a_database_it_says_so_and_makes_none(ocean: Shell) -> None:
+def test_a_missing_database_is_reported_and_not_created(ocean: Shell) -> None:
     assert "ocean migrate" in examined(ocean, code=1)["database"]["advice"]
     assert not (ocean.folder / "ocean.db").exists()
 
 
-def test_a_healthy_house_is_exit_zero(ocean: Shell) -> None:
+def test_a_healthy_database_is_exit_zero(ocean: Shell) -> None:
     ocean("migrate")
     checks = examined(ocean, code=0)
     expected = {"python", "engine", "database", "schema", "journal", "clogs", "due"}
@@ -49,7 +49,7 @@ def test_clogs_that_do_not_load_are_a_finding_not_a_crash(ocean: Shell) -> None:
     assert "--clogs" in examined(ocean, code=1, OCEAN_CLOGS="")["clogs"]["advice"]
 
 
-def test_a_file_that_is_no_database_and_a_newer_schema_are_told(ocean: Shell) -> None:
+def test_a_file_that_is_no_database_and_a_newer_schema_are_reported(ocean: Shell) -> None:
     (ocean.folder / "diary.db").write_text("dear diary, " * 50)
     assert "not a database" in examined(ocean, "--db", "sqlite:///diary.db", code=1)["database"]["said"]
     ocean("migrate")
@@ -57,15 +57,15 @@ def test_a_file_that_is_no_database_and_a_newer_schema_are_told(ocean: Shell) ->
     assert "upgrade" in examined(ocean, code=1)["schema"]["advice"]
 
 
-def test_due_runs_that_nobody_pokes_are_late(ocean: Shell) -> None:
+def test_due_runs_that_are_not_poked_are_late(ocean: Shell) -> None:
     ocean.create()
     change(ocean, "UPDATE runs SET ready_at = ready_at - 600000, due_at = due_at - 600000")
     late = examined(ocean, code=1)["due"]
     assert late["said"] == "1 run due, the oldest for 10m"
-    assert "nobody pokes" in late["advice"]
+    assert "nothing pokes" in late["advice"]
 
 
-def test_runs_of_clogs_that_are_not_here_name_their_clogs(ocean: Shell) -> None:
+def test_runs_of_clogs_that_are_not_loaded_name_their_clogs(ocean: Shell) -> None:
     ocean.create()
     needed = examined(ocean, code=1, OCEAN_CLOGS="clogs.counter:counter")["clogs needed"]
     assert needed["said"] == "1 due run of clogs that are not loaded here: shop (1)"
@@ -82,7 +82,7 @@ def test_parked_runs_name_their_keys(ocean: Shell) -> None:
     assert examined(ocean, code=0)["parked"]["said"] == "none"
 
 
-def test_locks_that_have_lapsed_are_told(ocean: Shell) -> None:
+def test_lapsed_locks_are_reported(ocean: Shell) -> None:
     ocean.create()
     change(
         ocean,

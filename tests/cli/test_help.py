@@ -1,4 +1,4 @@
-"""Every command says what it takes; and asking for it is quick."""
+"""Every command has help that names its options, and help is fast."""
 
 import subprocess
 import sys
@@ -52,25 +52,25 @@ def test_all_commands_of_the_design_are_there() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_names_its_options(ocean: Shell, name: str) -> None:
-    told = ocean(*name.split(), "--help", COLUMNS="200")
-    assert told.code == 0
-    assert [option for option in COMMANDS[name] if option not in told.out] == []
-    assert "Usage: " in told.out
+    result = ocean(*name.split(), "--help", COLUMNS="200")
+    assert result.code == 0
+    assert [option for option in COMMANDS[name] if option not in result.out] == []
+    assert "Usage: " in result.out
     assert "--json" in COMMANDS[name]
     if name not in WITHOUT_DATABASE:
         assert {"--db", "--clogs"} <= set(COMMANDS[name])
 
 
 @pytest.mark.parametrize("group", [[], ["keys"], ["limit"], ["new"], ["schedule"]])
-def test_the_list_of_commands_says_each_in_a_whole_line(ocean: Shell, group: list[str]) -> None:
-    told = ocean(*group, "--help", COLUMNS="80")
-    assert "Commands:" in told.out
-    assert [line for line in told.out.splitlines() if line.endswith("...") and "Usage" not in line] == []
+def test_the_list_of_commands_describes_each_in_one_line(ocean: Shell, group: list[str]) -> None:
+    result = ocean(*group, "--help", COLUMNS="80")
+    assert "Commands:" in result.out
+    assert [line for line in result.out.splitlines() if line.endswith("...") and "Usage" not in line] == []
 
 
 def test_the_exit_codes_are_in_the_help_and_in_the_document(ocean: Shell) -> None:
-    told = " ".join(ocean("--help").out.split())
-    assert " ".join(EPILOG.split()) in told
+    result = " ".join(ocean("--help").out.split())
+    assert " ".join(EPILOG.split()) in result
     document = (ROOT / "docs" / "cli.md").read_text()
     for code in ("0", "1", "2", "3", "4", "130", "141"):
         assert f"| {code} |" in document

@@ -1,4 +1,4 @@
-"""`ocean keys`: made once, shown once, listed, revoked; and a server that others can reach needs one."""
+"""`ocean keys`: create, list, revoke; and a server that others can reach needs a key."""
 
 import json
 
@@ -12,12 +12,12 @@ def test_a_key_is_printed_once_and_listed_without_its_secret(ocean: Shell) -> No
     made = ocean("keys", "create", "--actor", "ann", "--scope", "read", "--scope", "signal", "--role", "owner")
     key = made.out.strip()
     key_id = key.split("_")[1]
-    assert made.err == f"key {key_id} for ann: keep it, it cannot be shown again\n"
+    assert made.err == f"key {key_id} for ann; store it now, it cannot be shown again\n"
     listed = ocean("keys", "list", COLUMNS="200").out
     heading, row = listed.splitlines()
     assert heading.split() == ["KEY", "ACTOR", "SCOPES", "ROLES", "SESSIONS", "CREATED", "STATE"]
     assert row.split()[:6] == [key_id, "ann", "read,", "signal", "owner", "all"]
-    assert row.split()[-1] == "good"
+    assert row.split()[-1] == "valid"
     assert key not in listed
     assert key not in (ocean.folder / "ocean.db").read_bytes().decode("latin-1")
 
@@ -34,7 +34,7 @@ def test_keys_as_json(ocean: Shell) -> None:
     assert ocean("keys", "list", COLUMNS="200").out.splitlines()[1].split()[-1] == "revoked"
 
 
-def test_a_revoked_key_is_said_so_and_an_unknown_one_is_missing(ocean: Shell) -> None:
+def test_a_revoked_key_is_reported_and_an_unknown_one_is_missing(ocean: Shell) -> None:
     key_id = ocean.json("keys", "create", "--actor", "ann", "--scope", "read")["info"]["keyId"]
     assert ocean("keys", "revoke", key_id).out == f"revoked {key_id} of ann\n"
     missing = ocean("keys", "revoke", "nope")
@@ -42,8 +42,8 @@ def test_a_revoked_key_is_said_so_and_an_unknown_one_is_missing(ocean: Shell) ->
     assert ocean("keys", "list", DB="x").code == 0
 
 
-def test_no_keys_are_said_to_be_none(ocean: Shell) -> None:
-    assert ocean("keys", "list").out == "no keys: only this machine may ask\n"
+def test_an_empty_list_of_keys_is_reported(ocean: Shell) -> None:
+    assert ocean("keys", "list").out == "no keys: only this machine may use the HTTP API\n"
     assert ocean.json("keys", "list") == []
 
 
@@ -58,7 +58,7 @@ def test_no_keys_are_said_to_be_none(ocean: Shell) -> None:
         ("--actor", "ann", "--scope", "read", "--expires", "yesterday"),
     ],
 )
-def test_a_key_that_makes_no_sense_is_refused(ocean: Shell, args: tuple[str, ...]) -> None:
+def test_an_invalid_key_is_refused(ocean: Shell, args: tuple[str, ...]) -> None:
     assert ocean("keys", "create", *args).code == 2
     assert ocean.json("keys", "list") == []
 

@@ -1,4 +1,4 @@
-"""Commands as processes: a server that stops well, a log that is followed, Ctrl-C, a reader that goes away."""
+"""Commands as processes: a server that stops cleanly, a log that is followed, Ctrl-C, a closed pipe."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ocean import Event, StoreBusy
-from ocean.cli.commands.tail import follow_patiently
+from ocean.cli.commands.tail import follow_database
 from tests.cli.kit import PATIENCE_S, ROOT, SHOP, Shell
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -37,7 +37,7 @@ def started(ocean: Shell, *args: object, **environ: str) -> "Iterator[subprocess
 def heard(process: "subprocess.Popen[str]") -> Any:
     """The next line that it prints, as JSON."""
     assert process.stdout is not None
-    assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it says nothing"
+    assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it prints nothing"
     line = process.stdout.readline()
     assert line, process.stderr.read() if process.stderr else ""
     return json.loads(line)
@@ -49,17 +49,17 @@ def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str]:
     return process.returncode, err
 
 
-def test_a_server_ticks_answers_and_stops_well_on_sigterm(ocean: Shell) -> None:
+def test_a_server_ticks_responds_and_stops_cleanly_on_sigterm(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        told = heard(server)
-        assert told["ticker"] is True
-        assert told["clogs"] == ["shop", "porter"]
+        result = heard(server)
+        assert result["ticker"] is True
+        assert result["clogs"] == ["shop", "porter"]
         # Another process's commit: the server's ticker sees it and does the work.
         run_id = ocean.create()
         assert [json.loads(line)["type"] for line in ocean("tail", run_id, "--json").out.splitlines()][-1] == "run.done"
         claim = json.dumps({"clogId": "porter", "workerId": "w"}).encode()
         request = urllib.request.Request(
-            f"{told['url']}/v1/leases", claim, {"Content-Type": "application/json"}, method="POST"
+            f"{result['url']}/v1/leases", claim, {"Content-Type": "application/json"}, method="POST"
         )
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert json.load(answer) == {"leases": []}
@@ -76,13 +76,13 @@ def test_a_server_runs_on_uvloop(ocean: Shell) -> None:
 
 
 def asked(url: str, path: str, body: Any) -> HTTPConnection:
-    """Sent, and not yet answered."""
+    """Send a request without reading the response."""
     connection = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     return connection
 
 
-def test_a_server_that_stops_answers_those_who_wait(ocean: Shell) -> None:
+def test_a_server_that_stops_responds_to_waiting_requests(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
         url = heard(server)["url"]
         claim = {"clogId": "porter", "workerId": "w", "queues": ["other"], "waitMs": 60_000}
@@ -104,13 +104,13 @@ def is_listening(port: int) -> bool:
 
 
 def until_event(ocean: Shell, kind: str) -> None:
-    """Until some run has told of that."""
+    """Wait until a run has streamed that event."""
     with started(ocean, "tail", "--after", 0, "--type", kind, "--json") as tail:
         heard(tail)
 
 
 def ended_at_last(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Told to end again and again, until it has."""
+    """Send SIGTERM again and again until the process has ended."""
     while True:
         process.send_signal(signal.SIGTERM)
         try:
@@ -148,9 +148,9 @@ def test_a_server_logs_requests_and_ticks_as_json_and_traces_if_asked(ocean: She
     }
 
 
-def test_a_wrong_way_to_log_is_refused(ocean: Shell) -> None:
+def test_an_unknown_log_kind_is_refused(ocean: Shell) -> None:
     refused = ocean("serve", "--port", 0, "--log", "xml")
-    assert (refused.code, "--log is text, json or off" in refused.err) == (2, True)
+    assert (refused.code, "--log must be text, json or off" in refused.err) == (2, True)
 
 
 def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
@@ -159,19 +159,19 @@ def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
         assert ended(server, signal.SIGINT) == (130, "")
 
 
-def test_a_port_that_is_taken_is_told(ocean: Shell) -> None:
+def test_a_port_in_use_is_reported(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
         port = heard(server)["url"].rsplit(":", 1)[1]
         refused = ocean("serve", "--port", port)
         assert (refused.code, f"port {port}: Address already in use" in refused.err) == (1, True)
 
 
-def test_a_log_is_followed_into_the_future_past_a_busy_writer_until_ctrl_c(ocean: Shell) -> None:
+def test_new_events_are_followed_past_a_busy_writer_until_ctrl_c(ocean: Shell) -> None:
     ocean("migrate")
     with closing(sqlite3.connect(ocean.folder / "ocean.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         with started(ocean, "tail", "--after", 0, "--json", OCEAN_CLOGS="") as tail:
-            # It opens and follows although somebody holds the write lock all the while.
+            # It opens and follows although another connection holds the write lock.
             writer.execute("INSERT INTO events (seq, ts, type, payload) VALUES (1, 1, 'told', '{}')")
             writer.execute("COMMIT")
             assert heard(tail)["type"] == "told"
@@ -179,7 +179,7 @@ def test_a_log_is_followed_into_the_future_past_a_busy_writer_until_ctrl_c(ocean
             assert (heard(tail)["runId"], ended(tail, signal.SIGINT)) == (run_id, (130, ""))
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(ocean: Shell) -> None:
     ocean.create()
     read, write = os.pipe()
     os.close(read)
@@ -192,7 +192,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(ocean: Shell) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_output_that_cannot_be_written_is_told_and_never_a_trace(ocean: Shell) -> None:
+def test_output_that_cannot_be_written_is_one_line_and_never_a_traceback(ocean: Shell) -> None:
     ocean.create()
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": ""}
     for extra in ([], ["--json"]):
@@ -224,7 +224,7 @@ def test_a_full_disk_is_one_line_and_exit_four(ocean: Shell) -> None:
     assert ocean.json("ps")["runs"] == []
 
 
-def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
+def test_a_command_works_with_closed_streams(ocean: Shell) -> None:
     command = f'{sys.executable} -W error -m ocean create shop --run-id "$0"'
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": SHOP}
     for run_id, closed, code in (("a", ">&- 2>&-", 0), ("b", ">&-", 0), ("c", "2>&-", 0), ("d", "--input - <&-", 2)):
@@ -235,7 +235,7 @@ def test_closed_streams_keep_nothing_from_being_done(ocean: Shell) -> None:
         assert done.returncode == code, done.stderr
         assert b"Traceback" not in done.stderr
     assert sorted(run["runId"] for run in ocean.json("ps")["runs"]) == ["a", "b", "c"]
-    assert done.stderr == b"ocean: --input is to be read from standard input, which is closed\n"
+    assert done.stderr == b"ocean: --input: cannot read standard input: it is closed\n"
 
 
 def test_a_new_clog_passes_its_own_test_and_runs(ocean: Shell) -> None:
@@ -295,14 +295,14 @@ class Moody:
 
 
 @pytest.mark.anyio
-async def test_a_database_that_is_busy_is_followed_again_without_gap_or_double() -> None:
+async def test_a_busy_database_is_followed_again_without_gaps_or_repeats() -> None:
     moods = iter([Moody(None), Moody(4), Moody(None), Moody(4), Moody(7)])
-    said: list[int] = []
+    seqs: list[int] = []
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    await follow_patiently(lambda: next(moods), None, None, {}, lambda event: said.append(event.seq), pause)
-    assert said == [3, 4, 5, 6, 7]
+    await follow_database(lambda: next(moods), None, None, {}, lambda event: seqs.append(event.seq), pause)
+    assert seqs == [3, 4, 5, 6, 7]
     assert pauses == [0.2, 0.2, 0.4, 0.8]

@@ -33,8 +33,8 @@ def test_a_schedule_is_added_shown_listed_and_fires(ocean: Shell) -> None:
 
 def test_a_schedule_is_paused_resumed_and_removed_by_its_name(ocean: Shell) -> None:
     run_id = add(ocean, "nightly", "--cron", "0 3 * * *", "--zone", "Europe/Lisbon", "--session", "s").out.strip()
-    for verb, said, is_paused in (("pause", "paused", True), ("resume", "resumed", False), ("pause", "paused", True)):
-        assert ocean("schedule", verb, "nightly", "--session", "s").out == f"{said} nightly\n"
+    for verb, text, is_paused in (("pause", "paused", True), ("resume", "resumed", False), ("pause", "paused", True)):
+        assert ocean("schedule", verb, "nightly", "--session", "s").out == f"{text} nightly\n"
         assert ocean.json("schedule", "show", run_id)["paused"] is is_paused
     assert ocean("schedule", "remove", "nightly", "--session", "s").out == "removed nightly\n"
     gone = ocean("schedule", "show", "nightly", "--session", "s")
@@ -50,24 +50,24 @@ def test_the_next_times_are_shown_without_a_schedule_too(ocean: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "text"),
     [
-        (["--cron", "61 * * * *"], 2, "the minute '61' is not right; it takes 0-59"),
+        (["--cron", "61 * * * *"], 2, "the minute '61' is invalid; it must be 0-59"),
         (["--cron", "0 9 * * *", "--zone", "Lisbon"], 2, "there is no time zone 'Lisbon'"),
-        (["--every", "often"], 2, "--every is a duration"),
-        ([], 2, "say cron, or every_ms"),
+        (["--every", "often"], 2, "--every must be a duration"),
+        ([], 2, "exactly one of cron and every_ms must be given"),
         (["--cron", "0 9 * * *", "--missed", "never"], 2, "missed: Input should be"),
         (["--cron", "0 9 * * *", "--clog", "shopp"], 3, "there is no clog 'shopp'; did you mean 'shop'?"),
         (["--cron", "0 9 * * *", "--end", "2020-01-01"], 2, "would never fire"),
     ],
     ids=str,
 )
-def test_what_is_wrong_is_said_in_a_line_and_nothing_is_made(
-    ocean: Shell, words: list[str], code: int, said: str
+def test_a_wrong_option_is_reported_in_one_line_and_nothing_is_created(
+    ocean: Shell, words: list[str], code: int, text: str
 ) -> None:
     refused = add(ocean, "n", *words)
     assert (refused.code, refused.out) == (code, "")
-    assert said in refused.err
+    assert text in refused.err
     assert ocean("schedule", "list").out == "no schedules\n"
 
 
@@ -85,5 +85,5 @@ def test_a_run_of_another_clog_is_no_schedule(ocean: Shell) -> None:
 
 
 def test_the_help_has_examples(ocean: Shell) -> None:
-    told = ocean("schedule", "add", "--help", COLUMNS="120").out
-    assert "ocean schedule add nightly --cron '0 3 * * *' --zone Europe/Lisbon --clog report\n" in told
+    result = ocean("schedule", "add", "--help", COLUMNS="120").out
+    assert "ocean schedule add nightly --cron '0 3 * * *' --zone Europe/Lisbon --clog report\n" in result

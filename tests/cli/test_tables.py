@@ -1,4 +1,4 @@
-"""What tables look like where there is little room. The moment is fixed."""
+"""Tables in a narrow terminal. The time is fixed."""
 
 from dataclasses import replace
 from io import StringIO
@@ -79,7 +79,7 @@ def test_a_wide_table_has_a_line_a_run() -> None:
     )
 
 
-def test_a_run_is_shown_without_what_it_does_not_have() -> None:
+def test_a_run_is_shown_without_empty_fields() -> None:
     assert drawn(run_table(RUN, NOW)) == (
         "run         018bcfe5-6800-7000-8000-000000000001\n"
         "clog        counter\n"
@@ -106,7 +106,7 @@ def test_clogs_and_holds_and_pokes_are_lines() -> None:
     assert drawn(*holds_lines(held, NOW)) == "waiting: it sleeps (in 5s)\n"
     poked = AdvanceResult((TickResult("r", 1, "ok", RunStatus.IDLE),), 2, NOW, 61_000, 3)
     assert drawn(*advance_lines(poked, NOW), width=80) == (
-        "1 tick: 1 ok\n2 due now, the oldest for 1m\n3 due of clogs that are not loaded here; see ocean doctor\n"
+        "1 tick: 1 ok\n2 due now, the oldest for 1m\n3 due, but their clogs are not loaded here; see ocean doctor\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Commands on a terminal: colours, live tables, questions."""
+"""Commands on a terminal: colours, live tables, confirmations."""
 
 import os
 import select
@@ -45,12 +45,12 @@ class Terminal:
         # What it still has to say must be read, or it waits for its reader.
         while select.select([self._mine], [], [], PATIENCE_S)[0]:
             try:
-                said = os.read(self._mine, 65_536)
+                text = os.read(self._mine, 65_536)
             except OSError:  # The other side is closed.
                 break
-            if not said:
+            if not text:
                 break
-            self.seen += said.decode()
+            self.seen += text.decode()
         return self.process.wait(PATIENCE_S)
 
     def ended_by_ctrl_c(self) -> int:
@@ -98,7 +98,9 @@ def test_a_watched_table_follows_other_processes_until_ctrl_c(ocean: Shell) -> N
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 1, 2), ("\n", 1, 2)])
-def test_many_runs_are_asked_about_by_their_count(ocean: Shell, answer: str, code: int, left: int) -> None:
+def test_acting_on_many_runs_asks_for_confirmation_with_their_count(
+    ocean: Shell, answer: str, code: int, left: int
+) -> None:
     for _ in range(2):
         ocean.create("wait")
     with terminal(ocean, "cancel", "--clog", "shop") as t:
@@ -109,7 +111,7 @@ def test_many_runs_are_asked_about_by_their_count(ocean: Shell, answer: str, cod
     assert len(ocean.json("ps", "--status", "pending")["runs"]) == left
 
 
-def test_many_runs_say_on_a_terminal_how_far_they_are(ocean: Shell) -> None:
+def test_acting_on_many_runs_shows_its_progress_on_a_terminal(ocean: Shell) -> None:
     for _ in range(2):
         ocean.create("wait")
     with terminal(ocean, "cancel", "--clog", "shop", "--yes") as t:
@@ -118,7 +120,7 @@ def test_many_runs_say_on_a_terminal_how_far_they_are(ocean: Shell) -> None:
     assert ocean("cancel", "--clog", "shop", "--yes").err == ""
 
 
-def test_ctrl_c_at_a_question_is_no(ocean: Shell) -> None:
+def test_ctrl_c_at_a_confirmation_means_no(ocean: Shell) -> None:
     ocean.create("wait")
     with terminal(ocean, "delete", "--everything") as t:
         t.until("Delete 1 run? [y/N]")
@@ -127,7 +129,7 @@ def test_ctrl_c_at_a_question_is_no(ocean: Shell) -> None:
     assert len(ocean.json("ps")["runs"]) == 1
 
 
-def test_a_session_is_asked_about_before_it_is_deleted(ocean: Shell) -> None:
+def test_deleting_a_session_asks_for_confirmation(ocean: Shell) -> None:
     ocean.create("wait", "--session", "s")
     with terminal(ocean, "delete-session", "s") as t:
         t.until("Delete session s with 1 run? [y/N]")
@@ -136,7 +138,7 @@ def test_a_session_is_asked_about_before_it_is_deleted(ocean: Shell) -> None:
     assert ocean.json("ps")["runs"] == []
 
 
-def test_a_sweep_says_on_a_terminal_how_far_it_is(ocean: Shell) -> None:
+def test_a_sweep_shows_its_progress_on_a_terminal(ocean: Shell) -> None:
     for _ in range(2):
         ocean.create("wait")
     with terminal(ocean, "sweep", "--events", "0ms") as t:

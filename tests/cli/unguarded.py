@@ -1,4 +1,4 @@
-"""A clog that no server should serve: its route does not say who may use it."""
+"""A clog that a server must refuse: its route has no access policy."""
 
 from typing import Any
 
@@ -8,5 +8,5 @@ unguarded = Clog("unguarded")
 
 
 @unguarded.route("GET", "/unguarded")
-async def tell(incoming: Incoming) -> Any:
+async def read(incoming: Incoming) -> Any:
     return "everything"

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers what a test says, and keeps what it was asked."""
+"""A real HTTP server on loopback that sends the responses of a test and records the requests."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A store of every kind that Ocean runs on. Another back-end joins by adding one entry to `BACK_ENDS`."""
+"""A store of every kind that Ocean supports. Another back end is added as one entry of `BACK_ENDS`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass

@@ -1,20 +1,13 @@
-"""Builders for tests that speak to a `Store`: what the kernel would say, in one line each."""
+"""Builders for tests of a `Store`: the calls that the kernel would make, in one line each."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from ocean.kernel.arguments import UNSET, new_run, new_signal
-from ocean.kernel.store import (
-    CallCommit,
-    ClaimableClog,
-    ClaimAsk,
-    Committed,
-    Request,
-    RowsAsk,
-    Store,
-    TickAnswer,
-    TickCommit,
-)
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import new_run, new_signal
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, Committed, RowsAsk, TickAnswer, TickCommit
+from ocean.kernel.store.runs import CallCommit, Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, NewRun, NewSignal, RowKey, RowWrite, StoredRow
 from ocean.state.filters import FeedFilter
@@ -98,7 +91,7 @@ def an_ask(
     instance_id: str = "i-a",
     takes_all_inputs: bool = False,
 ) -> ClaimAsk:
-    """By default for the runs of both clogs; `an_ask("")` is an instance that has none."""
+    """By default for the runs of both clogs; `an_ask("")` is an instance without clogs."""
     wanted = [clog_id for clog_id in clog_ids or (CLOG, OTHER_CLOG) if clog_id]
     clogs = {clog_id: ClaimableClog(clog_id, LOCK_MS, "1", takes_all_inputs) for clog_id in wanted}
     return ClaimAsk(clogs, instance_id, limit, slot, run_id)
@@ -150,7 +143,7 @@ async def commit(
 async def run_tick(
     store: Store, run_id: str, outcome: Outcome | None = None, effects: Effects | None = None
 ) -> RunStatus | None:
-    """Claim a due run, answer for its handler, and commit."""
+    """Claim a due run and commit an outcome for its handler."""
     answer = await commit(store, await claim(store, run_id), outcome, effects)
     assert isinstance(answer, Committed), answer
     return answer.status

@@ -1,8 +1,9 @@
-"""API keys, web sessions and whose a run is, on every kind of store."""
+"""API keys, web sessions and the owner of a run, on every kind of store."""
 
 import pytest
 
-from ocean.kernel.store import LeaseAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import LeaseAsk
 from ocean.state.access import ApiKey
 from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock

@@ -1,4 +1,4 @@
-"""`agenda`: what is due for the clogs of an instance, when to come back, and what others must do."""
+"""`agenda`: what is due for the clogs of an instance, when to poke next, and what other instances must do."""
 
 import anyio
 import pytest

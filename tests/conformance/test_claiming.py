@@ -1,4 +1,4 @@
-"""`claim_due`: who is eligible, in which order, what a claim fixes, and the ends that any claim owes."""
+"""`claim_due`: which runs are eligible, in which order, what a claim fixes, and the ends that any claim executes."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.store import Committed, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed
 from ocean.state.backoff import RetryPolicy
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
 from ocean.state.records import ClogRecord, Ending, RunStatus
@@ -248,7 +249,7 @@ async def test_a_wake_without_input_is_a_tick_for_the_reason_wake(store: Store, 
     assert (taken.reason, taken.inputs) == ("wake", ())
 
 
-async def test_a_crash_is_a_failed_attempt_told_in_the_log(store: Store, clock: ManualClock) -> None:
+async def test_a_crash_is_a_failed_attempt_in_the_log(store: Store, clock: ManualClock) -> None:
     await claimed_run(store)
     clock.advance(LOCK_MS)
     again = await claim(store, instance_id="i-b")

@@ -1,8 +1,9 @@
-"""`commit_tick`: the outcome and the effects of one call, whole or not at all."""
+"""`commit_tick`: the outcome and the effects of one call, all or nothing."""
 
 import pytest
 
-from ocean.kernel.store import Committed, Contended, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
 from ocean.state.effects import CancelTimer, Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.errors import ClogError, SignalRefused
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
@@ -89,8 +90,8 @@ async def test_everything_a_tick_does_is_visible_after_its_commit_and_not_before
     assert (tick.outcome, tick.committed_at, tick.calls, tick.conflicts) == ("ok", clock.now(), 1, 0)
 
 
-async def test_who_made_a_call_is_told_as_it_calls_itself(store: Store) -> None:
-    """Names and versions are anybody's words, and the log's payloads are JSON."""
+async def test_the_instance_and_version_of_a_call_are_logged_as_given(store: Store) -> None:
+    """Names and versions can be any text, and the payloads of events must be JSON."""
     held = await claimed_run(store)
     odd = 'a "quoted", \\ and\nbroken ü'
     await store.commit_tick(commit_of(held, Ok())._replace(instance_id=odd, version=odd))

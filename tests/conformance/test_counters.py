@@ -2,7 +2,10 @@
 
 import pytest
 
-from ocean.kernel.store import CallConflict, CallDone, Committed, Contended, Request, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import CallConflict, CallDone, Request
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import Effects
 from ocean.state.errors import InvalidValue, RequestKeyReused, RunEnded
@@ -86,9 +89,9 @@ async def test_a_request_key_gets_the_first_yes_again_and_a_no_is_not_kept(store
         await store.take(cooldown, Request("first", "another body"))
 
 
-async def test_a_counter_that_is_reset_begins_anew_in_any_way(store: Store) -> None:
+async def test_a_counter_that_is_reset_may_be_of_another_kind(store: Store) -> None:
     await store.take(CAP, None)
-    with pytest.raises(InvalidValue, match="'cap' is kept as total"):
+    with pytest.raises(InvalidValue, match="'cap' is of kind total"):
         await store.take(Take("cap", 1, 5, DAY, "at_once"), None)
     reset = Request("reset", "h")
     assert await store.reset_counter("cap", reset)
@@ -161,11 +164,11 @@ async def test_rows_that_moved_are_found_before_counters(store: Store) -> None:
 async def test_a_key_kept_another_way_is_refused_in_the_commit_too(store: Store) -> None:
     held = await claimed_run(store)
     await store.take(CAP, None)
-    with pytest.raises(InvalidValue, match="'cap' is kept as total"):
+    with pytest.raises(InvalidValue, match="'cap' is of kind total"):
         await commit(store, held, Ok(), takes(Take("cap", 1, 5, DAY)))
 
 
-async def test_a_direct_call_takes_with_its_commit_or_is_told_what_is_refused(store: Store, tables: TablesOf) -> None:
+async def test_a_direct_call_takes_with_its_commit_or_gets_the_refused_counters(store: Store, tables: TablesOf) -> None:
     for _ in range(2):
         assert isinstance(await store.commit_call(a_call(takes(CAP), run_id=None)), CallDone)
     before = await tables()
@@ -181,7 +184,7 @@ async def test_a_direct_call_on_an_ended_run_takes_nothing(store: Store) -> None
     assert await used(store, CAP) == 0
 
 
-async def test_counters_belong_to_nobody_who_could_be_deleted(store: Store) -> None:
+async def test_counters_survive_the_deletion_of_runs_and_sessions(store: Store) -> None:
     held = await claimed_run(store)
     await commit(store, held, Done(), takes(CAP))
     await store.delete_session("s", None, None)

@@ -1,8 +1,9 @@
-"""`create_run`, `find_run`, and what a repeated id, dedupe key or request key answers."""
+"""`create_run`, `find_run`, and the result for a repeated id, dedupe key or request key."""
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects
 from ocean.state.errors import DedupeKeyReused, InvalidValue, RequestKeyReused, RunExists, UnknownClog
 from ocean.state.outcomes import Ok
@@ -41,7 +42,7 @@ async def test_a_run_that_is_not_there_is_none(store: Store) -> None:
     assert await store.survey("nobody", ()) is None
 
 
-async def test_the_same_id_with_the_same_body_answers_the_first_run(store: Store, tables: TablesOf) -> None:
+async def test_the_same_id_with_the_same_body_returns_the_first_run(store: Store, tables: TablesOf) -> None:
     first = await pending(store)
     before = await tables()
     assert await pending(store) == first
@@ -72,7 +73,7 @@ async def test_a_deadline_in_the_past_is_refused(store: Store, clock: ManualCloc
     assert await tables() == before
 
 
-async def test_a_dedupe_key_answers_its_holder_for_the_same_body(store: Store, tables: TablesOf) -> None:
+async def test_a_dedupe_key_returns_its_holder_for_the_same_body(store: Store, tables: TablesOf) -> None:
     first = await pending(store, "a", dedupe_key="k")
     before = await tables()
     assert await pending(store, "b", dedupe_key="k") == first
@@ -114,7 +115,7 @@ async def test_a_dedupe_key_is_still_held_after_the_run_ended_until_a_commit_rel
     assert (await pending(store, "b", dedupe_key="k")).run_id == "b"
 
 
-async def test_a_request_key_answers_the_first_answer_and_creates_nothing(
+async def test_a_request_key_returns_the_first_result_and_creates_nothing(
     store: Store,
     tables: TablesOf,
 ) -> None:

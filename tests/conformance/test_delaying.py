@@ -1,4 +1,4 @@
-"""Runs that start later than they are created, in a store."""
+"""Runs with a delayed start, in a store."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ RATE: dict[str, Any] = {"rate_key": "k", "rate_limit": 2, "rate_per_ms": 1_000}
 
 
 def debounced(run_id: str, input: Any, ms: int = 500, max_ms: int | None = None) -> NewRun:
-    """As the kernel asks, under an id that is its own."""
+    """As the kernel calls it, with a new id."""
     new = a_run(run_id, input=input, dedupe_key="page")
     return new._replace(is_id_given=False, debounce=Debounce(ms, max_ms), body_hash=f"{input} debounced")
 
@@ -63,9 +63,7 @@ async def test_a_commit_promises_tokens_to_the_runs_it_creates_after_its_own_tak
     assert [(await the_run(store, f"child{i}")).wake_at for i in range(2)] == [None, clock.now() + 500]
 
 
-async def test_a_further_creation_before_the_first_claim_is_the_same_run_said_anew(
-    store: Store, clock: ManualClock
-) -> None:
+async def test_a_further_creation_before_the_first_claim_replaces_the_run(store: Store, clock: ManualClock) -> None:
     begin = clock.now()
     first = await store.create_run(debounced("first", 1), None)
     clock.advance(100)

@@ -1,8 +1,9 @@
-"""`delete_run` and `delete_session`: everything goes but the log."""
+"""`delete_run` and `delete_session`: everything is deleted except the log."""
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import SetTimer
 from ocean.state.errors import RunNotFound
 from ocean.state.outcomes import Ok
@@ -81,7 +82,7 @@ async def test_deleting_a_run_takes_its_children_and_keeps_everybodys_events(sto
         assert [event.run_seq for event in told] == list(range(1, len(told) + 1))
 
 
-async def test_the_parent_of_a_deleted_child_is_told(store: Store) -> None:
+async def test_the_parent_of_a_deleted_child_is_notified(store: Store) -> None:
     await store.create_run(a_run("mother"), None)
     await store.create_run(a_run("child", input=1, parent_run_id="mother", notify_parent=True), None)
     await store.delete_run("child", None, None)
@@ -100,14 +101,14 @@ async def test_an_unknown_run_cannot_be_deleted_and_an_unknown_session_is_nothin
     assert await tables() == before
 
 
-async def test_a_request_key_answers_a_deletion_again(store: Store) -> None:
+async def test_a_request_key_returns_the_result_of_a_deletion_again(store: Store) -> None:
     await pending(store)
     request = Request("key", "hash")
     assert await store.delete_run("r", None, request) == 1
     assert await store.delete_run("r", None, request) == 1
 
 
-async def test_an_id_made_anew_goes_on_with_its_numbers_and_starts_from_nothing_else(store: Store) -> None:
+async def test_an_id_used_again_continues_its_numbers_and_nothing_else(store: Store) -> None:
     await pending(store)
     await commit(store, await claim(store), Ok(), writes((run_row(), 0, "1")))
     await store.delete_run("r", None, None)

@@ -1,8 +1,9 @@
-"""`commit_call`: effects without a lock, by row versions, with an answer kept under a request key."""
+"""`commit_call`: effects without a lock, guarded by row versions, with an answer stored under a request key."""
 
 import pytest
 
-from ocean.kernel.store import CallConflict, CallDone, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import CallConflict, CallDone, Request
 from ocean.state.effects import Effects, NewEvent, SetTimer
 from ocean.state.errors import RequestKeyReused, RunEnded
 from ocean.state.outcomes import Done

@@ -1,8 +1,10 @@
-"""The log: dense per run, in one order for all, read by feed and page, cut off from the front only."""
+"""The log: without gaps per run, in one order for all, read by feed and page, cut off at the front only."""
 
 import pytest
 
-from ocean.kernel.store import Request, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects, NewEvent
 from ocean.state.filters import FeedFilter
 from ocean.state.outcomes import Continue, Done, Ok

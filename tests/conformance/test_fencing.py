@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ocean.kernel.store import Committed, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed
 from ocean.state.effects import Effects, NewEvent, SetTimer
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
@@ -131,7 +132,7 @@ async def test_a_lock_that_was_given_back_is_a_former_one(store: Store, tables: 
     assert await tables() == before
 
 
-async def test_a_lock_that_lapsed_but_that_nobody_took_still_commits(store: Store, clock: ManualClock) -> None:
+async def test_an_expired_lock_that_was_not_taken_over_still_commits(store: Store, clock: ManualClock) -> None:
     held = await claimed_run(store)
     clock.advance(LOCK_MS * 3)
     await store.append_streamed(held.lock, 1, 1, [NewEvent("said", "{}", "counter")])

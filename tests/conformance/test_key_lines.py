@@ -1,10 +1,10 @@
-"""The line behind a full concurrency key: who joins it when, who keeps a place in it, and who leaves it for good."""
+"""The line of a full concurrency key: when a run joins it, keeps its place, and leaves it permanently."""
 
 from typing import Any
 
 import pytest
 
-from ocean.kernel.arguments import new_run
+from ocean.kernel.new_runs import new_run
 from ocean.kernel.store import Store
 from ocean.state.effects import CancelTimer, Effects, NewRun, SetTimer
 from ocean.state.records import ClogRecord, Key, KeyInfo, RunStatus
@@ -51,7 +51,7 @@ async def test_a_last_tick_goes_before_the_calls_that_a_paused_clog_does_not_get
     assert [claim.run.run_id for claim in await store.claim_due(an_ask())] == ["urgent"]
 
 
-async def test_a_run_that_has_nothing_to_do_any_more_leaves_the_line_for_good(store: Store, clock: ManualClock) -> None:
+async def test_a_run_that_has_nothing_to_do_leaves_the_line_permanently(store: Store, clock: ManualClock) -> None:
     await claimed_run(store, "holder", concurrency_keys=["k"])
     await store.create_run(a_run("r", concurrency_keys=["k"]), None)
     await store.commit_call(a_call(Effects(timers=[SetTimer("t", clock.now() + 10, None)])))
@@ -72,7 +72,7 @@ def _debounced(keys: list[str | Key], run_id: str = "d", **options: Any) -> NewR
     return new_run(run_id=run_id, is_id_given=False, **facts, concurrency_keys=keys, actor=None, **options)
 
 
-async def test_a_further_debounced_creation_says_the_keys_anew(store: Store) -> None:
+async def test_a_further_debounced_creation_replaces_the_keys(store: Store) -> None:
     for number, keys in enumerate(([Key("a")], [Key("b", "run"), Key("a")], [], [Key("c")])):
         again = await store.create_run(_debounced([*keys], "d" if not number else f"unused-{number}"), None)
         assert (again.run_id, again.concurrency_keys) == ("d", tuple(keys))

@@ -1,11 +1,13 @@
-"""Concurrency keys: slots are taken at the claim, kept as long as said, and passed on in the commit that frees them."""
+"""Concurrency keys: slots are taken at the claim, kept for a tick or a run, and passed on when they are freed."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
 
-from ocean.kernel.store import Contended, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Contended
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, SetTimer
@@ -57,7 +59,7 @@ async def _line(store: Store, *run_ids: str, keys: Sequence[str | Key] = ("k",))
 
 
 async def _next_is(store: Store, run_id: str) -> None:
-    """Woken in the commit before: due, and nobody else."""
+    """Woken in the commit before: due, and no other run is."""
     assert await _parked_on(store, [run_id]) == [None]
     assert await _claimed(store) == [run_id]
 
@@ -119,7 +121,7 @@ async def test_a_run_that_keeps_its_key_needs_no_other_slot_for_its_next_ticks(
 
 
 async def _reclaim(store: Store, clock: ManualClock, run_id: str) -> Claim:
-    """Its holder is dead; the next poke after the lock has lapsed takes it over."""
+    """Its holder is dead; the next poke after the lock has expired takes it over."""
     clock.advance(LOCK_MS)
     return await claim(store, run_id)
 
@@ -277,7 +279,7 @@ async def test_the_urgent_go_first_then_the_longest_parked(store: Store, clock: 
     assert order == ["urgent", "first", "second", "patient"]
 
 
-async def test_every_eighth_slot_goes_to_whoever_is_parked_longest(store: Store, clock: ManualClock) -> None:
+async def test_every_eighth_slot_goes_to_the_run_parked_longest(store: Store, clock: ManualClock) -> None:
     held = await claimed_run(store, "a", concurrency_keys=["k"])
     await pending(store, "patient", priority=9, concurrency_keys=["k"])
     for number in range(12):
@@ -305,7 +307,7 @@ async def test_who_is_woken_in_vain_keeps_its_place(store: Store, clock: ManualC
     await _next_is(store, "old")
 
 
-async def test_a_limit_can_be_raised_and_lowered_and_nobody_is_interrupted(store: Store) -> None:
+async def test_a_limit_can_be_raised_and_lowered_without_interrupting_runs(store: Store) -> None:
     assert await store.set_limit("k", 2, "ann", None) == KeyInfo("k", 2, 0, 0)
     await _line(store, "a", "b", "c", "d")
     assert await _claimed(store) == ["a", "b"]
@@ -345,7 +347,7 @@ async def test_a_limit_raised_far_lets_all_who_are_parked_run(store: Store) -> N
     assert await store.get_key("k") == KeyInfo("k", 240, 240, 10)
 
 
-async def test_a_key_of_which_nobody_speaks_any_more_leaves_no_row(store: Store, tables: TablesOf) -> None:
+async def test_a_key_that_is_no_longer_used_leaves_no_row(store: Store, tables: TablesOf) -> None:
     await _line(store, "a", "b")
     await run_tick(store, "a", Done())
     await run_tick(store, "b", Ok())
@@ -515,7 +517,7 @@ async def test_two_creations_under_one_dedupe_key_are_one_run_in_line(store: Sto
     assert (await types(store, "b")) == ["run.created", "run.parked"]
 
 
-async def test_a_clock_that_is_set_back_takes_nobody_out_of_line(store: Store, clock: ManualClock) -> None:
+async def test_a_clock_that_is_set_back_takes_no_run_out_of_line(store: Store, clock: ManualClock) -> None:
     await claimed_run(store, "a", concurrency_keys=["k"])
     await _line(store, "b", "c")
     clock.jump(-5_000)

@@ -1,4 +1,4 @@
-"""`lease_work`, `renew_lease`, `complete_lease`: who is leased, in which order, and the fence around their answers."""
+"""`lease_work`, `renew_lease`, `complete_lease`: which runs are leased, in which order, and the fence."""
 
 import itertools
 from dataclasses import replace
@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.store import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable, Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion, LeaseDone, LeasedRun, NotClaimable
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.errors import InvalidValue, LeaseCompleted, LeaseLost, RequestKeyReused, RowChanged, UnknownClog
 from ocean.state.outcomes import Continue, Done, Ok, Outcome, Retry
@@ -38,7 +40,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 async def store(store: Store) -> Store:
-    """The store with an external clog more."""
+    """The store with an additional external clog."""
     await store.register_clogs([ClogRecord(OUTSIDE, "3", False, has_handler=False, external=True)])
     return store
 
@@ -95,7 +97,7 @@ async def test_looking_for_work_that_is_not_there_writes_nothing(store: Store, t
     await store.create_run(a_run("inside", input={}), None)
     before = await tables()
     assert await store.lease_work(ask("h", queues=("b",))) == []
-    with pytest.raises(InvalidValue, match="is not external"):
+    with pytest.raises(InvalidValue, match="must be external"):
         await store.lease_work(replace(ask("h"), clog_id=CLOG))
     with pytest.raises(UnknownClog, match="outside"):
         await store.lease_work(replace(ask("h"), clog_id="outsid"))
@@ -117,7 +119,7 @@ async def test_a_lease_is_a_claim_with_the_clogs_version_and_the_row(store: Stor
     assert (tick.version, tick.instance_id) == ("3", "w1")
 
 
-async def test_a_leased_run_is_nobody_elses(store: Store, clock: ManualClock, tables: TablesOf) -> None:
+async def test_a_leased_run_cannot_be_claimed(store: Store, clock: ManualClock, tables: TablesOf) -> None:
     await due(store)
     await leased(store)
     clock.advance(LEASE_MS - 1)
@@ -173,7 +175,7 @@ async def test_a_renewal_extends_by_the_leases_own_time_or_by_another(store: Sto
     assert (said.type, said.payload, said.tick, said.call, said.actor) == ("said", 1, 1, 1, "w1")
 
 
-async def test_a_completion_is_answered_once_and_for_all(store: Store, tables: TablesOf) -> None:
+async def test_a_completion_has_one_result(store: Store, tables: TablesOf) -> None:
     await due(store)
     await leased(store)
     first = await store.complete_lease(completion(Continue(2)))

@@ -1,11 +1,13 @@
-"""Ids, names and values with every character that means something somewhere come back as they were."""
+"""Ids, names and values with every special character are read back unchanged."""
 
 import random
 from typing import Any
 
 import pytest
 
-from ocean.kernel.store import ClaimableClog, ClaimAsk, Request, RowsAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, RowsAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite, SetTimer
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def _long(seed: int) -> str:
-    """As long as an id may be, and of a kind that does not compress."""
+    """As long as an id may be, and incompressible."""
     dice = random.Random(seed)
     return "".join(chr(dice.randint(0x4E00, 0x9FFF)) for _ in range(85))
 

@@ -1,10 +1,11 @@
-"""`preview_claim`: what the claim made right after it answers, and nothing written."""
+"""`preview_claim`: equal to the claim made right after it, without a write."""
 
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ocean.kernel.store import ClaimAsk, Committed, NotClaimable, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimAsk, Committed, NotClaimable
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, SetTimer
 from ocean.state.errors import RunNotFound
@@ -174,7 +175,7 @@ async def test_a_preview_of_a_run_let_go_is_the_claim_made_right_after_it(
 
 
 @pytest.mark.parametrize("arrange", HELD, ids=lambda arrange: arrange.__name__.strip("_"))
-async def test_a_preview_of_a_held_run_says_what_holds_it(
+async def test_a_preview_of_a_held_run_has_its_holds(
     store: Store, arrange: Callable[[Store], Awaitable[object]]
 ) -> None:
     await arrange(store)
@@ -185,7 +186,7 @@ async def test_a_preview_of_a_held_run_says_what_holds_it(
     assert [hold.code for hold in preview.holds] == ["ended" if name in ("done", "failed") else name]
 
 
-async def test_a_preview_for_an_instance_without_the_clog_says_so(store: Store) -> None:
+async def test_a_preview_for_an_instance_without_the_clog_has_that_hold(store: Store) -> None:
     await pending(store)
     preview = await store.preview_claim(ClaimAsk(NO_CLOGS.clogs, "i-a", 1, 0, "r"))
     assert isinstance(preview, NotClaimable)
@@ -204,6 +205,6 @@ async def test_a_preview_names_the_end_that_is_owed_and_makes_none(
     assert await tables() == before
 
 
-async def test_a_preview_of_nobody_is_refused(store: Store) -> None:
+async def test_a_preview_of_an_unknown_run_is_refused(store: Store) -> None:
     with pytest.raises(RunNotFound):
         await store.preview_claim(an_ask(run_id="nobody"))

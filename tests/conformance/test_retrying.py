@@ -1,8 +1,9 @@
-"""`retry_run`: a failed run, once more, as a new one."""
+"""`retry_run`: a new run that repeats a failed one."""
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, NewRun
 from ocean.state.errors import RequestKeyReused, RunHasNoInput, RunNotFailed, RunNotFound
@@ -32,7 +33,7 @@ LEFT_OUT = {"dedupe_key", "dedupe_ms", "parent_run_id", "notify_parent", "on_par
 
 
 def test_every_option_of_a_run_is_carried_over_or_left_out_on_purpose() -> None:
-    """A new option: carry it over in `retrying.retried`, show it in the test below, and name it here."""
+    """A new option: carry it over in `retry_as_new.retried`, test it below, and name it here."""
     assert set(NewRun._fields) == CARRIED | ITS_OWN | LEFT_OUT
 
 
@@ -86,7 +87,7 @@ async def test_the_failed_run_is_left_as_it_was(store: Store, tables: TablesOf) 
             assert [row for row in rows if row not in after[name]] == [], name
 
 
-async def test_asked_again_it_answers_the_same_run_whatever_became_of_it(store: Store, tables: TablesOf) -> None:
+async def test_a_repeated_retry_returns_the_same_run_whatever_its_status(store: Store, tables: TablesOf) -> None:
     await ended_run(store, "r", Failed("no"))
     first = await store.retry_run("r", None, None)
     before = await tables()
@@ -131,7 +132,7 @@ async def test_only_failed_runs_are_retried_as_new(store: Store, tables: TablesO
     await claim(store, "active")
     before = await tables()
     for run_id in ("done", "idle", "pending", "active"):
-        with pytest.raises(RunNotFailed, match=f"run {run_id} is {run_id}") as refusal:
+        with pytest.raises(RunNotFailed, match=f"run {run_id} must be failed .* it is {run_id}") as refusal:
             await store.retry_run(run_id, None, None)
         assert (refusal.value.code, refusal.value.http_status) == ("run_not_failed", 409)
     with pytest.raises(RunNotFound):
@@ -139,7 +140,7 @@ async def test_only_failed_runs_are_retried_as_new(store: Store, tables: TablesO
     assert await tables() == before
 
 
-async def test_a_run_created_without_input_cannot_begin_anew(store: Store, tables: TablesOf) -> None:
+async def test_a_run_created_without_input_cannot_be_retried_as_new(store: Store, tables: TablesOf) -> None:
     await store.create_run(a_run(), None)
     await store.deliver_signal(a_signal("r", 1), None)
     await run_tick(store, "r", Failed("no"))
@@ -150,7 +151,7 @@ async def test_a_run_created_without_input_cannot_begin_anew(store: Store, table
     assert await tables() == before
 
 
-async def test_null_is_an_input_to_begin_anew_with(store: Store) -> None:
+async def test_a_run_with_null_as_input_can_be_retried_as_new(store: Store) -> None:
     await ended_run(store, "r", Failed("no"), input=None)
     again = await store.retry_run("r", None, None)
     assert [each.body for each in (await claim(store, again.run_id)).inputs] == [None]
@@ -166,7 +167,7 @@ async def test_the_retry_of_a_child_is_nobodys_child(store: Store) -> None:
     assert await types(store, "mother") == told
 
 
-async def test_a_request_key_answers_what_it_answered(store: Store) -> None:
+async def test_a_request_key_returns_the_first_result(store: Store) -> None:
     await ended_run(store, "r", Failed("no"))
     request = Request("k", "hash")
     first = await store.retry_run("r", None, request)

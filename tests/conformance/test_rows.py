@@ -2,7 +2,8 @@
 
 import pytest
 
-from ocean.kernel.store import Committed, Contended, RowsAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended, RowsAsk
 from ocean.state.effects import ABSENT, Effects, RowKey, RowWrite
 from ocean.state.outcomes import Continue, Done, Ok
 from ocean.state.records import RunStatus
@@ -64,7 +65,7 @@ async def test_a_version_is_not_used_again_after_a_row_was_cleared(store: Store,
 
 
 @pytest.mark.parametrize("key", [SESSION, run_row()], ids=lambda key: key.scope)
-async def test_a_version_is_not_used_again_after_run_and_session_were_deleted_and_made_anew(
+async def test_a_version_is_not_used_again_after_run_and_session_were_deleted_and_created_again(
     store: Store, key: RowKey
 ) -> None:
     seen = set()
@@ -148,7 +149,7 @@ async def test_a_function_may_clear_a_row(store: Store) -> None:
 
 
 async def test_a_function_is_applied_to_what_the_row_holds_by_then(store: Store) -> None:
-    """Whatever its caller has seen of it."""
+    """Whatever version the caller has read."""
     await commit(store, await claimed_run(store, "first"), Done(), writes((SESSION, 0, "41")))
     effects = Effects(writes=[RowWrite(SESSION, 0, apply=lambda old: str(int(old or "0") + 1), seen="7")])
     await commit(store, await claimed_run(store, "second"), Done(), effects)

@@ -1,8 +1,9 @@
-"""`deliver_signal`: what arrives, what it changes, and what is refused without a trace."""
+"""`deliver_signal`: what arrives, what it changes, and what is refused without a write."""
 
 import pytest
 
-from ocean.kernel.store import Request, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects, SetTimer
 from ocean.state.errors import RunBusy, RunEnded, RunNotFound, SignalIdReused
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait

@@ -2,7 +2,9 @@
 
 import pytest
 
-from ocean.kernel.store import Behind, Committed, Contended, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, Contended
+from ocean.kernel.store.runs import Behind
 from ocean.state.effects import RowWrite
 from ocean.state.outcomes import Continue, Ok, Retry
 from ocean.state.records import Claim, RunStatus
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _beaten(store: Store, held: Claim, by: str) -> Contended:
-    """Lose the session row to a quicker run."""
+    """Lose the session row to another run's commit."""
     stale = await row(store, SESSION)
     await pending(store, by)
     await run_tick(store, by, Ok(), writes((SESSION, stale.version, f'"{by}"')))

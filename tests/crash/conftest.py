@@ -1,4 +1,4 @@
-"""A database file that outlives processes, and a way to start some on it."""
+"""A database that outlives processes, and a way to start processes on it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import pytest
 from ocean import SystemClock
 from ocean.compose import open_store
 from tests.crash.places import Place, history_of
-from tests.crash.processes import Nursery, Start, Victim
+from tests.crash.processes import ForkServer, Start, Victim
 from tests.invariants import check_store, check_tables
 from tests.postgres.server import blocking, fresh_database, return_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """The invariants on state are checked at the end, by a connection of no process's."""
+    """The invariants of the state are checked at the end, by a separate connection."""
     if request.param == "postgres":
         yield from _postgres()
         return
@@ -50,19 +50,19 @@ def _postgres() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+def fork_server() -> Iterator[ForkServer]:
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture
-def start(nursery: Nursery, db: Place) -> Iterator[Start]:
+def start(fork_server: ForkServer, db: Place) -> Iterator[Start]:
     """Starts victims; all of them have ended before the database is checked."""
     started: list[Victim] = []
 
     def start(scenario: str, *args: object) -> Victim:
-        started.append(Victim(nursery, scenario, *args))
+        started.append(Victim(fork_server, scenario, *args))
         return started[-1]
 
     yield start

@@ -1,4 +1,4 @@
-"""Where the processes of a test meet: a file, or a PostgreSQL database."""
+"""The database that the processes of a test share: a file, or a PostgreSQL database."""
 
 import tempfile
 from pathlib import Path
@@ -23,5 +23,5 @@ def history_of(db: Place) -> Path:
 
 
 def slower(db: Place, ms: int) -> int:
-    """How long a lock lasts: a renewal is some round trips to a server that others keep busy."""
+    """How long a lock lasts: a renewal takes some round trips to a busy server."""
     return ms * 5 if is_postgres(db) else ms

@@ -1,4 +1,4 @@
-"""Starting, hearing and killing victims."""
+"""Starting, reading and killing victims."""
 
 import json
 import os
@@ -13,18 +13,18 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 90
-"""For a victim that never comes to its point: a failure, not something a test waits for."""
+"""Limit for a victim that never reaches its point: exceeding it is a failure."""
 
 
-class Nursery:
-    """Where victims come from, one per test process."""
+class ForkServer:
+    """The client of the fork server, one per test process."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(PATIENCE_S)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.nursery", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.crash.fork_server", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -49,10 +49,10 @@ class Nursery:
 
 
 class Victim:
-    def __init__(self, nursery: Nursery, scenario: str, *args: object) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, scenario: str, *args: object) -> None:
+        self._fork_server = fork_server
         (stdin, self._in), (self._out, stdout), (self._err, stderr) = (os.pipe() for _ in range(3))
-        self.pid = nursery.fork([scenario, *map(str, args)], [stdin, stdout, stderr])
+        self.pid = fork_server.fork([scenario, *map(str, args)], [stdin, stdout, stderr])
         self.instance = f"victim-{self.pid}"
         self._heard = b""
         self._has_ended = False
@@ -62,8 +62,8 @@ class Victim:
     def fileno(self) -> int:
         return self._out
 
-    def said(self) -> str:
-        """The next line, or nothing if it has ended by itself, and well."""
+    def read_line(self) -> str:
+        """The next line of its output; empty if it has ended by itself, successfully."""
         while b"\n" not in self._heard:
             ready, _, _ = select.select([self], [], [], PATIENCE_S)
             assert ready, f"{self.instance} has said nothing for {PATIENCE_S} s"
@@ -84,7 +84,7 @@ class Victim:
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
-        assert os.WIFSTOPPED(self._nursery.wait(self.pid, os.WUNTRACED))
+        assert os.WIFSTOPPED(self._fork_server.wait(self.pid, os.WUNTRACED))
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -98,7 +98,7 @@ class Victim:
 
     def _end(self) -> int:
         self._has_ended = True
-        return self._nursery.wait(self.pid)
+        return self._fork_server.wait(self.pid)
 
 
 Start = Callable[..., Victim]

@@ -1,4 +1,4 @@
-"""Three processes that send and work, each killed again and again, and a checker of what is left.
+"""Three processes that send and work, each killed repeatedly, and a checker of the result.
 
 python -m tests.crash.storm --db postgresql://user@host/an_empty_database --seconds 45
 python -m tests.crash.storm --db storm.db --seconds 45
@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 
 from ocean import Clog, Event, Ocean, OceanError, Ok, Outcome, RetryPolicy, Tick
-from tests.crash.ferries import note, noted
+from tests.crash.ferry_clog import note, noted
 from tests.crash.places import Place, history_of, url_of
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def names() -> list[str]:
 
 
 async def work(db: str, seed: int) -> None:
-    """Send and poke for ever. What is sent is noted before, what is acknowledged after."""
+    """Send and poke forever. Record what is sent before, and what is acknowledged after."""
     chance, history = random.Random(seed), history_of(db)
     async with Ocean.open(url_of(db), clogs=[listener()]) as ocean, anyio.create_task_group() as tasks:
 
@@ -54,13 +54,13 @@ async def work(db: str, seed: int) -> None:
                 note(history, "sent", run_id, word)
                 await ocean.signal(run_id, word)
                 note(history, "acked", run_id, word)
-                # Each process has a pace of its own, so that kills meet them anywhere.
+                # Each process has its own pace, so that kills hit them anywhere.
                 await anyio.sleep(chance.random() / 50)
 
         async def poke() -> None:
             while True:
                 await ocean.advance(budget_ms=500, concurrency=4)
-                # An idle poke must not take the processor from those who send.
+                # An idle poke must not take CPU time from the senders.
                 await anyio.sleep(0.02)
 
         tasks.start_soon(send)
@@ -79,7 +79,7 @@ class Summary:
 
 
 async def storm(db: Place, seconds: float, seed: int = 1, least: int = 3) -> Summary:
-    """For so many seconds, and until at least so many kills."""
+    """Run for `seconds`, and until there were at least `least` kills."""
     chance, kills = random.Random(seed), 0
     async with Ocean.open(url_of(db), clogs=[listener()]) as ocean:
         for run_id in names():
@@ -101,8 +101,8 @@ async def storm(db: Place, seconds: float, seed: int = 1, least: int = 3) -> Sum
 
 
 async def _has_worked(pid: int, acks: int, history: Path) -> None:
-    """Until a process has come to be at work: one that is killed at its start tells nothing."""
-    # It says so in a file only, so that nothing of it has to be heard.
+    """Wait until a process works: killing one while it starts tests nothing."""
+    # It reports so in a file, so that its output need not be read.
     while sum(word.startswith(f"{pid}-") for _, word in noted(history, "acked")) < acks:  # noqa: ASYNC110
         await anyio.sleep(0.05)
 
@@ -118,7 +118,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 async def _drain(ocean: Ocean) -> None:
-    """What the dead have locked is free when their locks have lapsed."""
+    """Wait until the locks of the killed processes have lapsed."""
     while True:
         try:
             poked = await ocean.advance(budget_ms=5_000)
@@ -126,7 +126,7 @@ async def _drain(ocean: Ocean) -> None:
             continue
         if poked.next_wake_at is None:
             return
-        # By a real clock: on PostgreSQL it is the server's, and nobody can move it.
+        # By a real clock: on PostgreSQL it is the server's, which a test cannot move.
         await anyio.sleep(LOCK_MS / 1000)
 
 

@@ -1,4 +1,4 @@
-"""A process is killed while it holds a concurrency key: its slot lapses with its lock, and the line goes on."""
+"""A process is killed while it holds a concurrency key: its slot is freed with its lock, and parked runs continue."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from ocean import Key, Ocean, RetryPolicy, RunFailed, RunStatus
 from ocean.state.records import KeyInfo
-from tests.crash.ferries import CALLED, ferry, noted
+from tests.crash.ferry_clog import CALLED, ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 
@@ -19,7 +19,7 @@ PROCESSES, RUNS = 3, 12
 
 @pytest.mark.parametrize("hold", ["tick", "run"])
 @pytest.mark.parametrize("is_last", [False, True], ids=["called again", "on its last attempt"])
-async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
+async def test_runs_parked_behind_a_killed_holder_continue_when_its_lock_has_lapsed(
     hold: Literal["tick", "run"], is_last: bool, db: Place, history: Path, start: Start
 ) -> None:
     key, policy = Key("pier", hold), RetryPolicy(max_attempts=1 if is_last else 3)
@@ -33,7 +33,7 @@ async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
         ]
         first, *behind = (run.run_id for run in made)
         victim = start("halt", db, CALLED, first, 1)
-        assert victim.said() == CALLED
+        assert victim.read_line() == CALLED
         assert (await ocean.advance()).outcomes == ()
         assert await ocean.get_key("pier") == KeyInfo("pier", 1, 1, 2)
         victim.kill()
@@ -52,7 +52,7 @@ async def test_those_behind_a_killed_holder_go_on_when_its_lock_has_lapsed(
         assert await ocean.list_keys() == []
 
 
-async def test_several_processes_keep_to_one_key_though_one_is_killed(db: Place, history: Path, start: Start) -> None:
+async def test_several_processes_respect_a_key_although_one_is_killed(db: Place, history: Path, start: Start) -> None:
     async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         runs = []
         for _ in range(RUNS):
@@ -61,11 +61,11 @@ async def test_several_processes_keep_to_one_key_though_one_is_killed(db: Place,
             )
             runs.append(made.run_id)
         victim = start("crew", db, 200, 4, "first")
-        held, _ = victim.said().split()
+        held, _ = victim.read_line().split()
         crew = [start("crew", db, 200, 4, "free") for _ in range(PROCESSES)]
         victim.kill()
         for worker in crew:
-            assert worker.said() == ""
+            assert worker.read_line() == ""
 
         assert {run.status for run in (await ocean.list_runs(limit=100)).runs} == {RunStatus.DONE}
         calls = [words[0] for words in noted(history, "call")]

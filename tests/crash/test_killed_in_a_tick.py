@@ -1,4 +1,4 @@
-"""A process is killed at every point of a tick; the next poke calls the tick again, and nothing is doubled."""
+"""A process is killed at every point of a tick; the next poke calls the tick again, and every effect happens once."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from ocean import Event, Ocean, RunStatus, Tick
-from tests.crash.ferries import (
+from tests.crash.ferry_clog import (
     CALLED,
     CLAIMED,
     COMMITTING,
@@ -35,7 +35,7 @@ LAPSE_MS = 5_000
 
 @dataclass(frozen=True)
 class Seen:
-    """A call as the survivor's handler was given it."""
+    """A call as the surviving process's handler got it."""
 
     tick: int
     call: int
@@ -47,7 +47,7 @@ class Seen:
 
 @asynccontextmanager
 async def survivor(db: Place, then: At = nowhere) -> AsyncIterator[tuple[Ocean, list[Seen]]]:
-    """An instance in the test's own process, and the calls it makes."""
+    """An instance in the test process, and the calls it makes."""
     seen: list[Seen] = []
 
     def at(here: str, tick: Tick) -> None:
@@ -68,7 +68,7 @@ async def log_of(ocean: Ocean, run_id: str) -> list[Event]:
 
 
 async def renewal(ocean: Ocean, run_id: str) -> None:
-    """The holder stands still with its event loop blocked, and yet its lock is renewed."""
+    """The holder's event loop is blocked, and its lock is still renewed."""
     times = set[int | None]()
     with anyio.fail_after(LAPSE_MS / 1000):
         while len(times) < 2:
@@ -78,10 +78,10 @@ async def renewal(ocean: Ocean, run_id: str) -> None:
 
 
 def freeze_between_transactions(victim: Victim, db: Place) -> None:
-    """Frozen in the middle of a renewal, it would hold SQLite's write lock and nobody could take over."""
+    """Frozen during a renewal, it would hold SQLite's write lock, and no process could take over."""
     is_free = is_postgres(db)
     if is_free:
-        # There its transactions are statements, which the server ends without it.
+        # On PostgreSQL its transactions are single statements, which the server ends without it.
         victim.freeze()
     while not is_free:
         victim.freeze()
@@ -100,18 +100,18 @@ def of_type(events: list[Event], type: str) -> list[Event]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_tick_whose_process_is_killed_is_called_again_and_leaves_nothing_twice(
+async def test_a_tick_whose_process_is_killed_is_called_again_and_has_its_effects_once(
     point: str, db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1})).run_id
         await ocean.signal(run, {"cargo": 10}, signal_id="a")
         victim = start("halt", db, point, run, 2)
-        assert victim.said() == point
+        assert victim.read_line() == point
         held = await ocean.get_run(run)
         assert held is not None
         assert (held.status, held.locked_by, held.tick, held.attempt) == (RunStatus.ACTIVE, victim.instance, 2, 0)
-        if point == COMMITTING:  # the victim holds the write lock until it dies
+        if point == COMMITTING:  # the victim holds the write lock until it is killed
             victim.kill()
             await ocean.signal(run, {"cargo": 100, "last": True}, signal_id="b")
         else:
@@ -152,11 +152,11 @@ async def test_a_tick_whose_process_is_killed_is_called_again_and_leaves_nothing
         assert (ended.output["paid_by"][1] == str(victim.pid)) == was_paid_by_victim
 
 
-async def test_a_run_that_dies_in_its_first_tick_keeps_the_input_it_was_created_with(db: Place, start: Start) -> None:
+async def test_a_run_killed_in_its_first_tick_keeps_its_first_input(db: Place, start: Start) -> None:
     async with survivor(db) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 7, "last": True})).run_id
         victim = start("halt", db, CLAIMED, run, 1)
-        victim.said()
+        victim.read_line()
         victim.kill()
         await ocean.advance(run_id=run, budget_ms=LAPSE_MS)
         assert seen == [Seen(1, 2, 1, "created", ({"cargo": 7, "last": True},), None)]
@@ -170,16 +170,16 @@ async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wake
     victim: Victim
 
     def wake(here: str, tick: Tick) -> None:
-        """The frozen one goes on to its commit, and is refused."""
+        """The frozen process continues to its commit, and is refused."""
         if here == WORKED and wakes == "while another works on its run":
             victim.thaw()
             victim.go_on()
-            assert victim.said() == "lock_lost"
+            assert victim.read_line() == "lock_lost"
 
     async with survivor(db, wake) as (ocean, seen):
         run = (await ocean.create_run(session_id="s", clog_id="ferry", input={"cargo": 1})).run_id
         victim = start("halt", db, RETURNED, run, 1, 1_000)
-        assert victim.said() == RETURNED
+        assert victim.read_line() == RETURNED
         await renewal(ocean, run)
         freeze_between_transactions(victim, db)
         await ocean.advance(run_id=run, budget_ms=LAPSE_MS)
@@ -187,7 +187,7 @@ async def test_a_frozen_process_that_was_taken_over_changes_nothing_when_it_wake
             before = await log_of(ocean, run)
             victim.thaw()
             victim.go_on()
-            assert victim.said() == "lock_lost"
+            assert victim.read_line() == "lock_lost"
             assert await log_of(ocean, run) == before
 
         assert [(call.tick, call.call) for call in seen] == [(1, 2)]
@@ -208,7 +208,7 @@ async def test_a_killed_group_keeps_what_it_had_committed_and_repeats_only_the_r
         ]
         held = runs[2:]
         victim = start("group", db, *held)
-        assert victim.said() == "held"
+        assert victim.read_line() == "held"
         victim.kill()
         assert {run.run_id for run in (await ocean.list_runs(status="done")).runs} == set(runs[:2])
         for run in held:
@@ -231,7 +231,7 @@ async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Place
             for _ in range(6)
         ]
         victim = start("together", db, runs[3])
-        assert victim.said() == COMMITTING
+        assert victim.read_line() == COMMITTING
         victim.kill()
         committed = 0
         for run in runs:
@@ -251,13 +251,13 @@ async def test_a_shared_commit_that_dies_halfway_leaves_each_run_whole(db: Place
 
 
 @pytest.mark.parametrize("point", [WORKED, COMMITTING, "after the commit"])
-async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_asked_again(
+async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_repeated(
     point: str, db: Place, history: Path, start: Start
 ) -> None:
     async with survivor(db) as (ocean, _):
         run = (await ocean.create_run(session_id="s", clog_id="ferry")).run_id
         victim = start("call", db, point, run)
-        assert victim.said() == point
+        assert victim.read_line() == point
         victim.kill()
         is_committed = point == "after the commit"
         row = await ocean.call_clog(run_id=run, method="row")

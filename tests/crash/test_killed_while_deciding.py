@@ -1,4 +1,4 @@
-"""Processes that compete for decisions and are killed: whatever was answered, some order explains it."""
+"""Processes compete for decisions and are killed: some order of the calls explains all results."""
 
 import random
 from pathlib import Path
@@ -19,7 +19,7 @@ PROCESSES, KILLS = 3, 12
 
 
 async def test_decisions_of_processes_that_are_killed_are_linearizable(db: Place, history: Path, start: Start) -> None:
-    """A call that was cut off by the kill may have happened or not; everybody later must agree on which."""
+    """A call that the kill interrupted may have happened or not; all later calls must agree on which."""
     chance = random.Random(6)
     async with Ocean.open(url_of(db), clogs=[decision()]) as ocean:
         for name in names():
@@ -28,7 +28,7 @@ async def test_decisions_of_processes_that_are_killed_are_linearizable(db: Place
         for kill in range(KILLS):
             place = chance.randrange(PROCESSES)
             for _ in range(chance.randint(1, 8)):
-                assert crew[place].said()
+                assert crew[place].read_line()
             crew[place].kill()
             crew[place] = start("decide", db, PROCESSES + kill)
         for victim in crew:

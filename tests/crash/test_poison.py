@@ -1,11 +1,11 @@
-"""A run that kills whoever works on it must not go on killing."""
+"""A run that kills every process that works on it must not continue to do so."""
 
 from pathlib import Path
 
 import pytest
 
 from ocean import Ocean, RetryPolicy, RunStatus
-from tests.crash.ferries import CALLED, ferry, noted
+from tests.crash.ferry_clog import CALLED, ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start
 
@@ -23,7 +23,7 @@ async def test_a_run_that_kills_its_process_every_time_fails_without_another_cal
         await ocean.signal(run, {"cargo": 2}, signal_id="late")
         for attempt in range(2):
             victim = start("halt", db, CALLED, run, 1)
-            assert victim.said() == CALLED
+            assert victim.read_line() == CALLED
             info = await ocean.get_run(run)
             assert info is not None
             assert (info.attempt, info.tick) == (attempt, 1)

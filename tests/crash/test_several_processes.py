@@ -1,4 +1,4 @@
-"""Several processes on one file: at peace, and while they are being killed."""
+"""Several processes on one file, undisturbed and while they are being killed."""
 
 import random
 import select
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ocean import Event, Ocean, RetryPolicy, RunStatus
-from tests.crash.ferries import ferry, noted
+from tests.crash.ferry_clog import ferry, noted
 from tests.crash.places import Place, url_of
 from tests.crash.processes import Start, Victim
 
@@ -23,7 +23,7 @@ async def whole_log(ocean: Ocean) -> list[Event]:
 
 
 async def check_history(ocean: Ocean, cargo: dict[str, list[int]]) -> list[Event]:
-    """Every input consumed once, every tick committed once, the sums right, the logs dense; answers the log."""
+    """Check that each input was consumed and each tick committed once, sums are right, logs dense; returns the log."""
     log = await whole_log(ocean)
     committed = [event for event in log if event.type == "tick.committed"]
     for run_id, parts in cargo.items():
@@ -54,11 +54,11 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place
             cargo[run] = [i, 100, 1_000]
         crew = [start("crew", db, 30_000, 8, "first") for _ in range(3)]
         for worker in crew:
-            assert worker.said(), "each holds some runs before any goes on"
+            assert worker.read_line(), "each holds some runs before any goes on"
         for worker in crew:
             worker.go_on()
         for worker in crew:
-            assert worker.said() == ""
+            assert worker.read_line() == ""
 
         log = await check_history(ocean, cargo)
         assert {e.payload["instance"] for e in log if e.type == "tick.committed"} == {w.instance for w in crew}
@@ -68,7 +68,7 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place
         assert len(noted(history, "pay")) == 180
 
 
-async def test_twelve_kills_among_three_processes_lose_and_double_nothing(
+async def test_twelve_kills_among_three_processes_lose_and_repeat_nothing(
     db: Place, history: Path, start: Start
 ) -> None:
     kills, calls_heard, chance = 12, 0, random.Random(7)
@@ -95,7 +95,7 @@ async def test_twelve_kills_among_three_processes_lose_and_double_nothing(
             ready, _, _ = select.select(list(crew), [], [], 30)
             assert ready
             heard: Victim = ready[0]
-            if not heard.said():
+            if not heard.read_line():
                 crew.remove(heard)
                 continue
             calls_heard += 1
@@ -111,7 +111,7 @@ async def test_twelve_kills_among_three_processes_lose_and_double_nothing(
                 heard.go_on()
         while unsent:
             await send()
-        assert start("crew", db, 200, 8, "free").said() == ""
+        assert start("crew", db, 200, 8, "free").read_line() == ""
 
         assert kills == 0
         log = await check_history(ocean, cargo)

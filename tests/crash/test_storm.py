@@ -1,4 +1,4 @@
-"""Three processes under `kill -9`, on a file and on PostgreSQL. `tests.crash.storm` is the long one."""
+"""Three processes under `kill -9`, on a file and on PostgreSQL. `tests.crash.storm` is the long version."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 SECONDS = 6
 
 
-async def test_a_storm_of_kills_loses_and_doubles_nothing(db: Place) -> None:
+async def test_many_kills_lose_and_repeat_nothing(db: Place) -> None:
     found = await storm(db, SECONDS)
     assert found.kills >= 3
     assert found.ticks == found.stored >= found.acknowledged > 0

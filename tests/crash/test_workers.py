@@ -1,4 +1,4 @@
-"""Workers outside are killed, with nobody left and among others: no lease is lost, none is done twice."""
+"""External workers are killed, alone and among others: no lease is lost, none is completed twice."""
 
 import random
 import select
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ocean import Done, LeaseLost, Ocean, RetryPolicy, RunStatus
-from tests.crash.ferries import noted
+from tests.crash.ferry_clog import noted
 from tests.crash.places import Place, url_of
-from tests.crash.porters import COMPLETED, LEASED, LOST, POINTS, RENEWED, porter
+from tests.crash.porter_worker import COMPLETED, LEASED, LOST, POINTS, RENEWED, porter
 from tests.crash.processes import Start, Victim
 
 pytestmark = pytest.mark.anyio
@@ -21,18 +21,18 @@ FOR_EVER = RetryPolicy(max_attempts=None)
 
 
 def killed_at(start: Start, db: Place, point: str, run: str) -> Victim:
-    """A worker that was alone and died at a point of its lease."""
+    """A worker that was alone and was killed at a point of its lease."""
     victim = start("worker", db, LEASE_MS, 1, "each")
     for passed in POINTS[: POINTS.index(point)]:
-        assert victim.said() == f"{passed} {run}"
+        assert victim.read_line() == f"{passed} {run}"
         victim.go_on()
-    assert victim.said() == f"{point} {run}"
+    assert victim.read_line() == f"{point} {run}"
     victim.kill()
     return victim
 
 
 @pytest.mark.parametrize("point", [LEASED, RENEWED])
-async def test_a_worker_killed_with_nobody_else_alive_is_given_back_and_at_last_ended_by_any_poke(
+async def test_a_run_whose_only_worker_is_killed_is_taken_back_and_finally_ended_by_any_poke(
     point: str, db: Place, history: Path, start: Start
 ) -> None:
     url = url_of(db)
@@ -71,7 +71,7 @@ async def test_a_worker_killed_with_nobody_else_alive_is_given_back_and_at_last_
         ]
 
 
-async def test_a_worker_killed_after_its_commit_has_left_nothing_to_do_and_its_answer_is_kept(
+async def test_a_worker_killed_after_its_commit_leaves_nothing_to_do_and_its_result_is_stored(
     db: Place, history: Path, start: Start
 ) -> None:
     async with Ocean.open(url_of(db), clogs=[porter()]) as ocean:
@@ -106,7 +106,7 @@ async def test_sixty_leases_are_done_once_each_while_workers_are_killed(db: Plac
             ready, _, _ = select.select(list(crew), [], [], 30)
             assert ready
             heard: Victim = ready[0]
-            if not heard.said():
+            if not heard.read_line():
                 crew.remove(heard)
                 continue
             heard_of += 1

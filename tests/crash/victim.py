@@ -1,7 +1,7 @@
-"""A process to be killed: what it does, by scenario.
+"""A process that is killed: what it does, by scenario.
 
-It says on its standard output where it is and then stands still until its standard input says go on. If the test
-dies, the input ends and the process with it.
+It prints where it is and then waits for a line on its standard input. If the test dies, the input ends, and the
+process with it.
 """
 
 import os
@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 
 from ocean import Clog, Done, Lease, Ocean, Outcome, SystemClock, Tick
-from tests.crash.ferries import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
+from tests.crash.ferry_clog import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
 from tests.crash.places import history_of, slower, url_of
-from tests.crash.porters import carry
+from tests.crash.porter_worker import carry
 from tests.linearizability.deciding import decide
 
 LOCK_MS = 200
@@ -40,7 +40,7 @@ def halt_at(point: str, run_id: str, number: int) -> At:
 
 
 class HaltingClock(SystemClock):
-    """Stands still where only the clock is asked: around the n-th call of a handler."""
+    """Stops where only the clock is read: around the n-th call of a handler."""
 
     def __init__(self, point: str, nth: int) -> None:
         self._point = point
@@ -64,7 +64,7 @@ class HaltingClock(SystemClock):
 
 
 async def halt(db: str, point: str, run_id: str, number: str, budget_ms: str = "10000") -> None:
-    """Advance one run, and stand still at a point of its n-th tick; if let go, say what came of it."""
+    """Advance one run, and stop at a point of its n-th tick; if released, print the result."""
     clog = ferry(history_of(db), halt_at(point, run_id, int(number)), lock_ms=slower(db, LOCK_MS))
     clock = HaltingClock(point, int(number))
     async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance(), clock=clock) as ocean:
@@ -73,7 +73,7 @@ async def halt(db: str, point: str, run_id: str, number: str, budget_ms: str = "
 
 
 async def group(db: str, *halting: str) -> None:
-    """Advance all runs at once; stand still when the named ones are through and every other run has ended."""
+    """Advance all runs at once; stop when the named ones have committed and every other run has ended."""
     missing, all_there = set(halting), anyio.Event()
 
     async def linger(tick: Tick) -> None:
@@ -95,7 +95,7 @@ async def group(db: str, *halting: str) -> None:
 
 
 async def together(db: str, halting: str) -> None:
-    """Let all handlers end at the same moment, and stand still in the commit of one of them."""
+    """Let all handlers return at the same time, and stop in the commit of one of them."""
     all_there = anyio.Event()
     missing = 0
 
@@ -113,7 +113,7 @@ async def together(db: str, halting: str) -> None:
 
 
 async def call(db: str, point: str, run_id: str) -> None:
-    """Make a direct call with a request key, and stand still in it, or after it if it gets that far."""
+    """Make a direct call with a request key, and stop in it, or after it if it gets that far."""
 
     def at(here: str, tick: Tick) -> None:
         if here == point:
@@ -126,7 +126,7 @@ async def call(db: str, point: str, run_id: str) -> None:
 
 
 async def crew(db: str, lock_ms: str, concurrency: str, pace: str) -> None:
-    """Poke until nothing is left. `first`: stand still once, in the first call; `each`: in every call; or `free`."""
+    """Poke until nothing is left. `first`: stop once, in the first call; `each`: in every call; or `free`."""
     has_stood = False
 
     def at(here: str, tick: Tick) -> None:
@@ -149,7 +149,7 @@ async def crew(db: str, lock_ms: str, concurrency: str, pace: str) -> None:
 
 
 async def takers(db: str, cap: str, concurrency: str) -> None:
-    """Let every run take one of a cap; stand still once, when as many as can be at work have looked and none has it."""
+    """Let every run take one of a cap; stop once, when as many as can be at work have read the counter."""
     looked, go = 0, anyio.Event()
     clog = Clog("taker")
 
@@ -173,7 +173,7 @@ async def takers(db: str, cap: str, concurrency: str) -> None:
 
 
 async def worker(db: str, lease_ms: str, limit: str, pace: str) -> None:
-    """Lease and carry until nothing is left, without having the clog. `each`: stand still at every point; or `free`."""
+    """Lease and carry until nothing is left, without having the clog. `each`: stop at every point; or `free`."""
 
     def at(point: str, lease: Lease) -> None:
         note(history_of(db), point, lease.run_id, lease.call, lease.idempotency_key, lease.lease_id)

@@ -1,4 +1,4 @@
-"""Recipes as they are written, read back; and what they start, on loopback, a free port and a folder of the test's."""
+"""Read the recipes, and start their programs on loopback, with a free port and a folder of the test."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def served(command: tuple[str, ...], folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a server that is started so, and stopped as a supervisor stops it: it must end well."""
+    """Start a server, yield its URL, and stop it as a supervisor does: it must exit cleanly."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -40,10 +40,10 @@ def served(command: tuple[str, ...], folder: Path, settings: Mapping[str, str]) 
     )
     try:
         assert process.stdout is not None
-        assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it says nothing"
-        told = process.stdout.readline()
-        found = re.search(r"listens on (http://127\.0\.0\.1:\d+),", told)
-        assert found, told or process.communicate()[1]
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it prints nothing"
+        details = process.stdout.readline()
+        found = re.search(r"listens on (http://127\.0\.0\.1:\d+),", details)
+        assert found, details or process.communicate()[1]
         yield found[1]
         process.send_signal(signal.SIGTERM)
         _, complained = process.communicate(timeout=PATIENCE_S)
@@ -75,9 +75,9 @@ def key_made_by(title: str, folder: Path, settings: Mapping[str, str]) -> str:
     """The key that the second of a recipe's commands makes, with the recipe's settings."""
     found = re.search(r"\bocean (keys create [^)]*)\)$", recipe(title)[1])
     assert found, title
-    code, told, complained = ran((*OCEAN, *found[1].split()), settings, folder)
-    assert (code, told[:6]) == (0, "ocean_"), complained
-    return told.strip()
+    code, details, complained = ran((*OCEAN, *found[1].split()), settings, folder)
+    assert (code, details[:6]) == (0, "ocean_"), complained
+    return details.strip()
 
 
 def section(title: str) -> str:
@@ -95,7 +95,7 @@ def recipe(title: str) -> list[str]:
 
 
 def unit(name: str) -> dict[str, list[str]]:
-    """A unit file's settings; each may be there more than once."""
+    """Return a unit file's settings; each may occur more than once."""
     found: dict[str, list[str]] = {}
     for line in (DEPLOY / "vm" / name).read_text().splitlines():
         key, sign, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""The container, without a daemon to build it: what its files say is read, and started as a process."""
+"""The container without a daemon: its files are read, and its program is started as a process."""
 
 import fnmatch
 import re
@@ -54,26 +54,26 @@ def healthcheck() -> tuple[str, ...]:
 def test_what_it_starts_passes_the_smoke_test(tmp_path: Path) -> None:
     key = key_made_by("A container", tmp_path, settings(tmp_path))
     with served(started(), tmp_path, settings(tmp_path)) as url:
-        code, told, complained = smoke(url, "counter", OCEAN_KEY=key)
-        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: passed")
+        code, details, complained = smoke(url, "counter", OCEAN_KEY=key)
+        assert (code, complained, details.splitlines()[-1]) == (0, "", "smoke: passed")
         port = url.rpartition(":")[2]
         assert ran(healthcheck(), {"PORT": port}) == (0, "", "")
     assert ran(healthcheck(), {"PORT": port})[0] == 1
 
 
-def test_without_a_key_it_refuses_to_listen_for_everybody(tmp_path: Path) -> None:
-    code, told, complained = ran(started(), settings(tmp_path) | {"OCEAN_HOST": "0.0.0.0", "PORT": "0"}, tmp_path)
-    assert (code, told) == (2, "")
+def test_without_a_key_it_refuses_to_listen_beyond_loopback(tmp_path: Path) -> None:
+    code, details, complained = ran(started(), settings(tmp_path) | {"OCEAN_HOST": "0.0.0.0", "PORT": "0"}, tmp_path)
+    assert (code, details) == (2, "")
     assert "`ocean keys create`" in complained
 
 
 def test_another_command_can_be_run_on_the_same_volume(tmp_path: Path) -> None:
     """As `docker compose run --rm ocean ps` does: what comes after the service's name takes the place of CMD."""
-    told = ran((*OCEAN, "ps"), settings(tmp_path), tmp_path)
-    assert (told[0], told[2]) == (0, "")
+    details = ran((*OCEAN, "ps"), settings(tmp_path), tmp_path)
+    assert (details[0], details[2]) == (0, "")
 
 
-def test_it_is_nobody_in_particular_and_writes_to_its_volume_only() -> None:
+def test_it_runs_as_an_unprivileged_user_and_writes_to_its_volume_only() -> None:
     assert instruction("USER") == "10001"
     assert "-o ocean -g ocean /data" in instruction("RUN")
     assert instruction("VOLUME") == "/data"

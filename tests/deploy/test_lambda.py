@@ -1,4 +1,4 @@
-"""The function for AWS Lambda: called as Lambda calls it, with its events and its context, on a file."""
+"""The function for AWS Lambda, called with Lambda's events and context, on a database file."""
 
 import importlib.util
 import json
@@ -54,7 +54,7 @@ QUEUED = {
 
 
 class Context:
-    """Lambda's context, of a function that has so much time left."""
+    """Lambda's context for a function with this much time left."""
 
     aws_request_id = "8476a536-e9f4-11e8-9739-2dfe598c3fcd"
     function_name = "ocean-Poke"
@@ -111,7 +111,7 @@ def found(folder: Path, run_id: str) -> RunInfo:
     return anyio.run(get)
 
 
-def test_a_schedule_pokes_and_is_told_what_was_done(cold: Cold, tmp_path: Path) -> None:
+def test_a_scheduled_event_pokes_and_returns_what_was_done(cold: Cold, tmp_path: Path) -> None:
     run_ids = created(tmp_path, runs=2)
     answer = cold().poke(SCHEDULED, Context())
     assert json.loads(json.dumps(answer)) == {
@@ -143,21 +143,21 @@ def test_with_too_little_time_left_nothing_is_begun(cold: Cold, tmp_path: Path, 
     (run_id,) = created(tmp_path)
     module = cold()
     assert module.poke(SCHEDULED, Context(left_ms)) == {"advanced": 0, "tooLittleTime": True}
-    told = module.poke(QUEUED, Context(left_ms))
-    assert told["batchItemFailures"] == [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-2"}]
+    details = module.poke(QUEUED, Context(left_ms))
+    assert details["batchItemFailures"] == [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-2"}]
     assert found(tmp_path, run_id).tick == 0
     assert module.poke(SCHEDULED, Context())["advanced"] == 3, "the environment is none the worse for it"
 
 
 class ShortContext(Context):
-    """Time that is gone once the database is open."""
+    """Time that passes while the database is opened."""
 
     def get_remaining_time_in_millis(self) -> int:
         left, self.left_ms = self.left_ms, 0
         return left
 
 
-def test_time_that_opening_the_database_took_is_no_longer_there(cold: Cold, tmp_path: Path) -> None:
+def test_the_time_to_open_the_database_is_deducted(cold: Cold, tmp_path: Path) -> None:
     created(tmp_path)
     answer = cold().poke(SCHEDULED, ShortContext())
     assert (answer["advanced"], answer["dueNow"]) == (0, 1)
@@ -188,13 +188,13 @@ def test_a_handler_that_is_still_at_work_is_stopped_in_time_and_its_run_given_ba
 
 
 def test_nothing_is_open_between_two_events(cold: Cold, tmp_path: Path) -> None:
-    """So a process that is frozen then holds no lock, no file and no thread that others would have to wait for."""
+    """A frozen process then holds no lock, file or thread that other processes would wait for."""
     created(tmp_path)
     module = cold()
     before = set(threading.enumerate())
     assert module.poke(SCHEDULED, Context())["advanced"] == 3
     for thread in set(threading.enumerate()) - before:
-        thread.join(60)  # The connection's own has been told to end.
+        thread.join(60)  # The thread of the connection has been signalled to end.
         assert not thread.is_alive()
     held = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_link(fd)]
     assert [path for path in held if "ocean.db" in path] == []
@@ -222,7 +222,7 @@ for line in sys.stdin:
 
 @contextmanager
 def warm(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """An environment that stays for many events: a line in, a line out."""
+    """An environment that handles many events: one line in, one line out."""
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", LAMBDA],
         cwd=folder,
@@ -254,7 +254,7 @@ def test_an_environment_that_was_frozen_meanwhile_goes_on_with_what_others_did(t
     with warm(tmp_path) as process:
         assert sent(process, SCHEDULED)["advanced"] == 3
         process.send_signal(signal.SIGSTOP)
-        # The file is anybody's now, also to be replaced by a copy of itself.
+        # No process holds the file now: it can be replaced by a copy of itself.
         run_ids = created(tmp_path, runs=2)
         copy = tmp_path / "copy.db"
         copy.write_bytes((tmp_path / "ocean.db").read_bytes())
@@ -294,14 +294,14 @@ def test_the_template_names_what_is_there_and_one_process_at_a_time() -> None:
 
 
 def test_what_the_web_adapter_starts_passes_the_smoke_test(tmp_path: Path) -> None:
-    """The adapter runs the handler's file with the template's variables, and looks for it on loopback at PORT."""
-    told = function("Web")["Environment"]["Variables"]
-    assert (told["PORT"], told["AWS_LWA_READINESS_CHECK_PATH"]) == ("8080", "/healthz")
+    """The adapter runs the handler's file with the template's variables and connects to it on loopback at PORT."""
+    details = function("Web")["Environment"]["Variables"]
+    assert (details["PORT"], details["AWS_LWA_READINESS_CHECK_PATH"]) == ("8080", "/healthz")
     script = DEPLOY / "lambda" / function("Web")["Handler"]
     assert os.access(script, os.X_OK)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings = {"OCEAN_DB": url(tmp_path), "OCEAN_CLOGS": "clogs.counter:counter", "PATH": path}
     key = key_made_by("A plain VM", tmp_path, settings)
-    with served((str(script),), ROOT, told | settings) as base:
+    with served((str(script),), ROOT, details | settings) as base:
         code, printed, complained = smoke(base, "counter", OCEAN_KEY=key)
     assert (code, complained, printed.splitlines()[-1]) == (0, "", "smoke: passed")

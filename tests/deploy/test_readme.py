@@ -1,4 +1,4 @@
-"""The recipes' page: three commands each, of things that are there."""
+"""The page of the recipes: three commands each, with files that exist."""
 
 import re
 import shlex
@@ -29,10 +29,10 @@ def test_a_recipe_that_others_may_reach_makes_a_key_before_it_starts(title: str)
     assert "systemctl enable --now" in start or " up " in start
 
 
-def test_ocean_is_told_only_what_it_knows() -> None:
-    told = re.findall(r"(?:bin/ocean|-T ocean|`ocean) ([a-z][^`\n>)]*)", PAGE)
-    assert {line.split()[0] for line in told} >= {"keys", "ps", "advance", "serve"}
-    for line in told:
+def test_recipes_set_only_variables_that_ocean_reads() -> None:
+    details = re.findall(r"(?:bin/ocean|-T ocean|`ocean) ([a-z][^`\n>)]*)", PAGE)
+    assert {line.split()[0] for line in details} >= {"keys", "ps", "advance", "serve"}
+    for line in details:
         words = shlex.split(line)
         name = " ".join(words[:2]) if words[0] == "keys" else words[0]
         assert {word for word in words if word.startswith("--")} <= set(COMMANDS[name]), line

@@ -1,4 +1,4 @@
-"""The smoke test itself: that it fails, and says why, wherever something is not as it should be."""
+"""The smoke test itself: it fails, with the reason, for every wrong response."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ WELL: dict[str, tuple[int, str, str]] = {
 
 
 class Actor(BaseHTTPRequestHandler):
-    """Plays an Ocean by its script."""
+    """A server that sends the scripted responses of an Ocean."""
 
     script: dict[str, tuple[int, str, str]]
     seen: list[dict[str, str]]
@@ -72,7 +72,7 @@ def acted(**changed: tuple[int, str, str]) -> Iterator[tuple[str, list[dict[str,
             thread.join()
 
 
-def test_an_actor_who_plays_it_well_passes_and_is_shown_the_key_every_time() -> None:
+def test_a_correct_server_passes_and_gets_the_key_with_every_request() -> None:
     with acted() as (url, seen):
         assert smoke(url, "counter", OCEAN_KEY="k.secret")[0] == 0
     assert [request["scene"] for request in seen] == ["health", "create", "page", "stream", "resumed"]
@@ -116,7 +116,7 @@ JSON = "application/json"
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_actor_who_forgets_a_line_is_found_out(changed: dict[str, tuple[int, str, str]], reason: str) -> None:
+def test_a_server_with_one_wrong_response_fails(changed: dict[str, tuple[int, str, str]], reason: str) -> None:
     with acted(**changed) as (url, _):
         code, _, complained = smoke(url, "counter", *HURRY)
     assert (code, complained.startswith("smoke: "), complained.count("\n")) == (1, True, 1)
@@ -131,9 +131,9 @@ def test_an_actor_who_forgets_a_line_is_found_out(changed: dict[str, tuple[int, 
         ("http://127.0.0.1:port", "is not a base URL"),
     ],
 )
-def test_a_server_that_is_not_there_is_told_in_one_line(url: str, reason: str) -> None:
-    code, told, complained = smoke(url, "counter", *HURRY)
-    assert (code, told, complained.startswith("smoke: "), complained.count("\n")) == (1, "", True, 1)
+def test_an_unreachable_server_is_reported_in_one_line(url: str, reason: str) -> None:
+    code, details, complained = smoke(url, "counter", *HURRY)
+    assert (code, details, complained.startswith("smoke: "), complained.count("\n")) == (1, "", True, 1)
     assert reason in complained
 
 
@@ -145,14 +145,14 @@ def test_a_server_that_is_not_there_is_told_in_one_line(url: str, reason: str) -
         ("shoop", "{}", "did you mean 'shop'?"),
     ],
 )
-def test_a_real_server_with_another_clog_is_told_apart(tmp_path: Path, clog: str, given: str, reason: str) -> None:
-    told = {"OCEAN_DB": f"sqlite:///{tmp_path}/ocean.db", "OCEAN_CLOGS": "tests.cli.shop:both"}
-    with served((*OCEAN, "serve"), tmp_path, told) as url:
+def test_a_server_with_another_clog_fails(tmp_path: Path, clog: str, given: str, reason: str) -> None:
+    details = {"OCEAN_DB": f"sqlite:///{tmp_path}/ocean.db", "OCEAN_CLOGS": "tests.cli.shop:both"}
+    with served((*OCEAN, "serve"), tmp_path, details) as url:
         code, _, complained = smoke(url, clog, "--input", given)
     assert (code, complained.count("\n")) == (1, 1)
     assert reason in complained
 
 
-def test_an_input_that_is_no_json_is_wrong_usage() -> None:
-    code, told, complained = smoke("http://127.0.0.1:1", "counter", "--input", "{")
-    assert (code, told, "--input must be JSON" in complained) == (2, "", True)
+def test_an_input_that_is_not_json_is_wrong_usage() -> None:
+    code, details, complained = smoke("http://127.0.0.1:1", "counter", "--input", "{")
+    assert (code, details, "--input must be JSON" in complained) == (2, "", True)

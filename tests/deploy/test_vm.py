@@ -1,4 +1,4 @@
-"""The plain VM: units that systemd takes, and what they start."""
+"""The plain VM: valid systemd units, and the programs that they start."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ PROGRAM = "/opt/ocean/venv/bin/ocean"
 UNITS = ("ocean.service", "ocean-poke.service", "ocean-poke.timer")
 SERVICES = ("ocean.service", "ocean-poke.service")
 ANALYZERS = [path for path in [shutil.which("systemd-analyze")] if path]
-"""None where there is no systemd: then what needs it is reported as skipped, for want of parameters."""
+"""Empty without systemd: the tests that need it are then reported as skipped for lack of parameters."""
 MOST_EXPOSED = 20
 """Of 100; systemd calls this OK."""
 
@@ -53,8 +53,8 @@ def test_systemd_finds_nothing_wrong_with_the_units(analyze: str, installed: lis
 def test_systemd_finds_the_services_well_shut_in(analyze: str, name: str, installed: list[Path]) -> None:
     path = installed[UNITS.index(name)]
     command = (analyze, "security", "--offline=true", f"--threshold={MOST_EXPOSED}", "--no-pager", path)
-    code, told, complained = ran(command, {})
-    assert (code, complained) == (0, ""), told
+    code, details, complained = ran(command, {})
+    assert (code, complained) == (0, ""), details
 
 
 def test_both_services_are_shut_in_alike() -> None:
@@ -68,30 +68,30 @@ def test_both_services_are_shut_in_alike() -> None:
 def test_the_service_passes_the_smoke_test(tmp_path: Path) -> None:
     key = key_made_by("A plain VM", tmp_path, settings(tmp_path))
     with served(started_by("ocean.service"), tmp_path, settings(tmp_path)) as url:
-        code, told, complained = smoke(url, "counter", OCEAN_KEY=key)
-        assert (code, complained, told.splitlines()[-1]) == (0, "", "smoke: passed")
+        code, details, complained = smoke(url, "counter", OCEAN_KEY=key)
+        assert (code, complained, details.splitlines()[-1]) == (0, "", "smoke: passed")
         code, _, complained = smoke(url, "counter")
     assert (code, "refused with 401" in complained, "set OCEAN_KEY" in complained) == (1, True, True)
 
 
-def test_the_service_says_when_it_is_ready_as_its_type_demands(tmp_path: Path) -> None:
+def test_the_service_reports_that_it_is_ready(tmp_path: Path) -> None:
     assert unit("ocean.service")["Type"] == ["notify"]
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as waiting:
         waiting.bind(str(address))
         waiting.settimeout(PATIENCE_S)
-        told = settings(tmp_path) | {"NOTIFY_SOCKET": str(address)}
-        with served(started_by("ocean.service"), tmp_path, told):
+        details = settings(tmp_path) | {"NOTIFY_SOCKET": str(address)}
+        with served(started_by("ocean.service"), tmp_path, details):
             assert waiting.recv(100) == b"READY=1"
 
 
 def test_the_timer_starts_a_poke_that_does_what_is_due_and_ends(tmp_path: Path) -> None:
-    told = settings(tmp_path)
+    details = settings(tmp_path)
     for _ in range(2):
-        assert ran((*OCEAN, "create", "counter", "--input", "{}"), told, tmp_path)[0] == 0
-    poked = ran(started_by("ocean-poke.service"), told, tmp_path)
+        assert ran((*OCEAN, "create", "counter", "--input", "{}"), details, tmp_path)[0] == 0
+    poked = ran(started_by("ocean-poke.service"), details, tmp_path)
     assert poked == (0, "6 ticks: 4 continue, 2 done\nnothing is due\n", "")
-    listed = json.loads(ran((*OCEAN, "ps", "--json"), told, tmp_path)[1])
+    listed = json.loads(ran((*OCEAN, "ps", "--json"), details, tmp_path)[1])
     assert [run["status"] for run in listed["runs"]] == ["done", "done"]
 
 
@@ -100,16 +100,16 @@ def test_the_timer_is_exact_and_comes_again_after_the_poke_has_ended() -> None:
     assert (timer["AccuracySec"], timer["OnUnitInactiveSec"]) == (["1s"], ["5s"])
 
 
-def test_a_poke_that_cannot_begin_says_why_and_fails(tmp_path: Path) -> None:
-    told = settings(tmp_path) | {"OCEAN_CLOGS": "clogs.gone:gone"}
-    code, said, complained = ran(started_by("ocean-poke.service"), told, tmp_path)
-    assert (code, said) == (2, "")
+def test_a_poke_that_cannot_start_fails_with_the_reason(tmp_path: Path) -> None:
+    details = settings(tmp_path) | {"OCEAN_CLOGS": "clogs.gone:gone"}
+    code, content, complained = ran(started_by("ocean-poke.service"), details, tmp_path)
+    assert (code, content) == (2, "")
     assert complained.startswith("ocean: OCEAN_CLOGS: there is no module 'clogs.gone'")
     assert list(tmp_path.iterdir()) == []
 
 
 A_PYTHON = """#!/bin/sh
-# Makes no environment and installs nothing, but says what it was asked.
+# Creates no environment and installs nothing, but prints its arguments.
 [ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
 echo "$2" "$3"
 """
@@ -119,15 +119,15 @@ def test_installing_puts_the_files_where_the_units_look_and_keeps_the_settings(t
     python, root = tmp_path / "python", tmp_path / "root"
     python.write_text(A_PYTHON)
     python.chmod(0o755)
-    command, told = ("sh", DEPLOY / "vm" / "install.sh"), {"DESTDIR": str(root), "PYTHON": str(python)}
-    assert ran(command, told, tmp_path) == (0, f"venv {root}/opt/ocean/venv\npip install\n", "")
+    command, details = ("sh", DEPLOY / "vm" / "install.sh"), {"DESTDIR": str(root), "PYTHON": str(python)}
+    assert ran(command, details, tmp_path) == (0, f"venv {root}/opt/ocean/venv\npip install\n", "")
     assert (root / "opt/ocean/venv/bin/python").exists()
     assert {path.name for path in (root / "etc/systemd/system").iterdir()} == set(UNITS)
     assert (root / "usr/local/bin/ocean").stat().st_mode & 0o777 == 0o755
     (root / "etc/ocean.env").write_text("PORT=9090\n")
     assert (root / "etc/ocean.env").stat().st_mode & 0o777 == 0o640
     (root / "etc/systemd/system/ocean.service").write_text("old")
-    assert ran(command, told, tmp_path)[0] == 0
+    assert ran(command, details, tmp_path)[0] == 0
     assert (root / "etc/ocean.env").read_text() == "PORT=9090\n"
     assert (root / "etc/systemd/system/ocean.service").read_text() == (DEPLOY / "vm" / "ocean.service").read_text()
 

@@ -1,6 +1,6 @@
-"""What the store uses of `sqlite3`, over apsw: the only driver that lets a test be the disk.
+"""The part of `sqlite3` that the store uses, on top of apsw: the only driver that lets a test replace the disk.
 
-apsw brings a SQLite of its own. The store cannot tell: rows, row counts, errors and their codes are as in `sqlite3`.
+apsw has its own SQLite. The store sees no difference: rows, row counts, errors and their codes are as in `sqlite3`.
 """
 
 import sqlite3
@@ -29,12 +29,12 @@ INTEGRITY = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH}
 
 Values = Sequence[Any] | Mapping[str, Any]
 Before = Callable[[str], None]
-"""Is told of each statement before it is made, and may refuse it by an error."""
+"""Called with each statement before it is executed; may raise to refuse it."""
 After = Callable[["Connection", str], None]
 
 
 class Row:
-    """By number and by name, as `sqlite3.Row`."""
+    """Indexed by number and by name, as `sqlite3.Row`."""
 
     __slots__ = ("_names", "_values")
 
@@ -55,7 +55,7 @@ class Row:
 
 
 class Cursor:
-    """A statement that has been made. Its rows are all there: none is left open by who reads only the first."""
+    """An executed statement. All its rows are fetched, so that it is not left open if only the first is read."""
 
     def __init__(self, rows: list[Row], description: list[tuple[str]], rowcount: int, lastrowid: int) -> None:
         self._rows = iter(rows)
@@ -73,7 +73,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Driver:
-    """`connect` is for a `SqliteStore` that shall stand on a disk of this name."""
+    """`connect` is for a `SqliteStore` on the disk of this name."""
 
     vfs: str
     before: Before = lambda sql: None
@@ -96,7 +96,7 @@ class Connection:
         self._db.set_wal_hook(self._checkpoint)
 
     def _checkpoint(self, db: apsw.Connection, name: str, pages: int) -> int:
-        """As SQLite does by itself. But apsw would report its failure as the commit's, which it is not."""
+        """Checkpoint as SQLite does itself. apsw would report a failure of it as a failure of the commit."""
         if pages >= self._driver.checkpoint_pages:
             with suppress(apsw.Error):
                 db.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -124,7 +124,7 @@ class Connection:
             names.update((name, number) for number, (name, *_) in enumerate(made.description))
             return True
 
-        # Once a statement without rows is over, apsw does not know its columns any more.
+        # After a statement without rows has ended, apsw no longer knows its columns.
         cursor.exec_trace = learn_names
         rows = [Row(names, row) for row in cursor.execute(sql, cast(Any, values))]
         is_change = sql.lstrip()[:6].upper() in ("INSERT", "UPDATE", "DELETE", "REPLAC")
@@ -144,7 +144,7 @@ class Connection:
             self.execute("ROLLBACK")
 
     def close(self) -> None:
-        """What fails while the log is carried over is said to nobody, as in `sqlite3`."""
+        """A failed checkpoint is not reported, as in `sqlite3`."""
         with suppress(apsw.Error):
             self._db.close()
 

@@ -26,8 +26,8 @@ from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.testing.manual_clock import START
-from tests.disk.cutting import Platter
 from tests.disk.driver import Connection, Driver
+from tests.disk.power_cut import Platter
 from tests.disk.scenario import DEEDS, Stage, clogs, story
 from tests.disk.vfs import Disk, Happening, Noted
 from tests.invariants import check_tables
@@ -42,7 +42,7 @@ LATER_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The database has said so, and this is what it had in it."""
+    """A commit that the database has confirmed, and its content then."""
 
     digest: str
 
@@ -60,7 +60,7 @@ class Recording:
 
     @cached_property
     def digests(self) -> list[str]:
-        """Of the empty database, and after each commit."""
+        """The states of the empty database and after each commit."""
         facts = [happening.fact for happening in self.happenings if isinstance(happening, Noted)]
         return [NOTHING, *(fact.digest for fact in facts if isinstance(fact, Committed))]
 
@@ -74,7 +74,7 @@ NOTHING = hashlib.sha256(repr([]).encode()).hexdigest()
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """No disk is waited for: what would be on it is known."""
+    """No real disk is synced: what would be on it is computed."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -91,7 +91,7 @@ async def checkpoint(store: SqliteStore, how: str) -> None:
 
 
 async def record(seed: int, synchronous: str = "FULL", deeds: Sequence[str] = tuple(DEEDS)) -> Recording:
-    """The day on a disk that writes everything down. When the log is carried over, and when it ends, is drawn."""
+    """Record a day on a disk that logs every call. The moments of checkpoints and of the end are random."""
     chance = random.Random(seed)
     disk = Disk(f"power {seed} {synchronous}")
 
@@ -127,7 +127,7 @@ async def record(seed: int, synchronous: str = "FULL", deeds: Sequence[str] = tu
 
 @dataclass
 class Cut:
-    """The power goes after so many happenings; what the disk makes of it is drawn."""
+    """The power is cut after some calls; what the disk keeps is random."""
 
     files: dict[str, bytes]
     least: int
@@ -135,7 +135,7 @@ class Cut:
     acknowledged: dict[str, Any] = field(default_factory=dict)
 
     def put_into(self, folder: Path, chance: random.Random) -> Path:
-        """The shared memory of the log is no file that anybody syncs: there is anything in it."""
+        """The shared memory of the log is never synced: it may contain anything."""
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
         (folder / f"{FILE}-shm").write_bytes(chance.randbytes(32_768) if chance.random() < 0.5 else b"")
@@ -158,7 +158,7 @@ def cuts(recording: Recording, moments: set[int], chance: random.Random) -> Iter
 
 
 def check_files(recording: Recording, cut: Cut, chance: random.Random) -> str:
-    """Sound, and exactly what had been committed, or that and the commit that was being made. Answers which."""
+    """Check that the file is sound and has the committed state, or also the commit in progress; returns which."""
     with memory_folder() as folder, closing(sqlite3.connect(cut.put_into(folder, chance))) as db:
         db.row_factory = sqlite3.Row
         try:
@@ -174,7 +174,7 @@ def check_files(recording: Recording, cut: Cut, chance: random.Random) -> str:
 
 
 async def check_goes_on(recording: Recording, cut: Cut, chance: random.Random) -> None:
-    """The ordinary store opens it; what was acknowledged gets its answer again, and all else happens now, once."""
+    """The ordinary store opens it; acknowledged verbs return the same result, and all others happen now, once."""
     with memory_folder() as folder:
         clock = ManualClock(START + LATER_MS)
         store = await open_store(f"sqlite:///{cut.put_into(folder, chance)}", clock)
@@ -191,7 +191,7 @@ async def check_goes_on(recording: Recording, cut: Cut, chance: random.Random) -
 
 
 async def try_seed(seed: int, count: int, again_every: int, synchronous: str = "FULL") -> Counter[str]:
-    """So many cuts of one recording; after some of them the day is gone through again."""
+    """Cut one recording `count` times; after some cuts the day is repeated."""
     recording, chance = await record(seed, synchronous), random.Random(seed)
     moments = range(len(recording.happenings))
     chosen = set(chance.sample(moments, min(count, len(moments))))

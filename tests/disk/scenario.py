@@ -1,6 +1,6 @@
-"""A day in the life of a database: some of everything, every verb under a key, so that it can be done again.
+"""A day of a database: verbs of every kind, each with a request key, so that it can be repeated.
 
-Whoever repeats it from the start, wherever it broke off, must end with the same story.
+Repeating it from the start, wherever it was interrupted, must end with the same story.
 """
 
 from collections.abc import Awaitable, Callable
@@ -72,12 +72,12 @@ class Stage:
     clock: ManualClock
 
     async def work(self) -> None:
-        """Until nothing is due at this moment."""
+        """Advance until nothing is due now."""
         while (await self.ocean.advance(budget_ms=60_000)).due_now:
             pass
 
     async def settle(self) -> None:
-        """Until nothing will ever be due again: locks of the dead lapse, timers fire."""
+        """Advance until nothing will be due again: locks of dead processes lapse, timers fire."""
         while (poked := await self.ocean.advance(budget_ms=60_000)).next_wake_at is not None:
             self.clock.advance(max(poked.next_wake_at - self.clock.now(), 0))
         while await self.ocean.claim_work("porter", "looks only", 1_000):
@@ -134,7 +134,7 @@ async def pause(stage: Stage) -> Any:
 
 
 async def sweep(stage: Stage) -> Any:
-    """Of the one run that has ended by now. Done again, there would be others."""
+    """Delete the one run that has ended by now. If repeated later, there would be others."""
     if await stage.ocean.get_run("old"):
         stage.clock.advance(1)
         await stage.ocean.sweep(runs_older_than_ms=0, batch=1)
@@ -177,7 +177,7 @@ async def _create(stage: Stage, name: str, **input: Any) -> str:
 
 
 async def _all(deed: Callable[[str], Awaitable[str]], *names: str) -> list[str]:
-    """At the same time, so that their commits share transactions."""
+    """Run these concurrently, so that their commits share transactions."""
     answers: list[str] = []
 
     async def one(name: str) -> None:
@@ -190,7 +190,7 @@ async def _all(deed: Callable[[str], Awaitable[str]], *names: str) -> list[str]:
 
 
 async def story(stage: Stage) -> dict[str, Any]:
-    """What came of it all, whichever way it went: every effect as often as it is there."""
+    """The story: every effect of the day, as often as it exists."""
     await stage.settle()
     told = []
     after = 0

@@ -1,4 +1,4 @@
-"""A disk that fails: whoever asked is told so clearly, and once it is well again everything happens once."""
+"""A failing disk: the caller gets a clear error, and once the disk works again everything happens once."""
 
 import random
 import shutil
@@ -19,7 +19,7 @@ from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.testing.manual_clock import START
 from tests.disk.driver import Before, Driver, coded
-from tests.disk.failing import PATIENCE_S, Fault, day, empty_database, ordinary_day
+from tests.disk.failing_calls import PATIENCE_S, Fault, day, empty_database, ordinary_day
 from tests.disk.power import FILE, memory_folder, store_on
 from tests.disk.vfs import Disk
 from tests.invariants import check_store
@@ -27,22 +27,22 @@ from tests.invariants import check_store
 pytestmark = pytest.mark.anyio
 
 
-async def test_whichever_call_of_the_disk_fails_the_caller_is_told_and_the_story_is_the_same() -> None:
-    """One call of each kind in each deed; `python -m tests.disk.failing` lets every single one fail."""
+async def test_whichever_disk_call_fails_the_caller_gets_an_error_and_the_result_is_the_same() -> None:
+    """One call of each kind in each deed; `python -m tests.disk.failing_calls` lets every one fail."""
     empty, chance = await empty_database(), random.Random(6)
     wanted, calls = await ordinary_day(empty)
     places: dict[tuple[str, str], list[int]] = {}
     for nth, call in enumerate(calls, 1):
         places.setdefault(call, []).append(nth)
     struck: Counter[str] = Counter()
-    told: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     for number, nths in enumerate(places.values()):
         fault = Fault(chance.choice(nths), "until_noticed" if number % 2 else "once")
         assert await day(fault, empty) == wanted, f"after call {fault.nth} failed: {fault.failed[:1]}"
         struck.update(fault.failed[:1])
-        told += fault.told
+        errors += fault.errors
     assert struck.keys() >= {"open", "read", "write", "sync", "BEGIN IMMEDIATE"}
-    assert told.keys() == {"StoreBusy", "StoreFailed", "StoreUnusable"}
+    assert errors.keys() == {"StoreBusy", "StoreFailed", "StoreUnusable"}
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ async def on_a_disk(
 
 
 async def test_a_tick_that_cannot_read_its_rows_spends_no_attempt() -> None:
-    """The disk's failure is not the handler's: with one attempt only, the run would have failed for good."""
+    """A failure of the disk is not one of the handler: with one attempt only, the run would have failed."""
     is_failing = True
 
     def fail(sql: str) -> None:
@@ -89,7 +89,7 @@ async def test_a_tick_that_cannot_read_its_rows_spends_no_attempt() -> None:
 
 
 async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and_is_found_by_its_key() -> None:
-    """What was written of it is still in the log. So who was told that it failed repeats it with the same key."""
+    """What was written of it is still in the log. So a caller that got an error repeats it with the same key."""
     is_failing = False
 
     def fail(call: str) -> None:
@@ -118,8 +118,8 @@ async def test_a_commit_that_could_not_be_synced_may_come_back_after_a_crash_and
             assert (await again.count_runs()).count == 1
 
 
-async def test_who_waits_for_another_process_is_woken_though_a_look_at_the_file_failed() -> None:
-    """Else it would wait for a commit that has long been made, until it made one itself."""
+async def test_a_task_that_waits_for_another_process_is_woken_if_polling_the_file_failed() -> None:
+    """Otherwise it would miss a commit that was already made, and wait until it made one itself."""
     looks, is_watched = 0, False
 
     def fail(sql: str) -> None:
@@ -144,7 +144,7 @@ async def test_who_waits_for_another_process_is_woken_though_a_look_at_the_file_
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PROTOCOL])
-async def test_a_file_that_is_found_damaged_is_a_failing_store_to_who_reads_and_who_writes(code: int) -> None:
+async def test_a_damaged_file_raises_store_failed_for_reads_and_writes(code: int) -> None:
     is_failing = False
 
     def fail(sql: str) -> None:
@@ -161,7 +161,7 @@ async def test_a_file_that_is_found_damaged_is_a_failing_store_to_who_reads_and_
         await ocean.create_run(session_id="s", clog_id="c", run_id="r")
 
 
-async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_left() -> None:
+async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_closed() -> None:
     def fail(sql: str) -> None:
         if sql == "PRAGMA data_version":
             raise coded(sqlite3.OperationalError("disk I/O error"), sqlite3.SQLITE_IOERR)
@@ -171,7 +171,7 @@ async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_left()
             pass
 
 
-async def test_a_database_whose_making_failed_anywhere_is_made_by_the_next() -> None:
+async def test_a_database_whose_creation_failed_anywhere_is_created_by_the_next_process() -> None:
     fault = Fault()
     with memory_folder() as folder:
         await (await opened(fault, folder)).close()
@@ -185,7 +185,7 @@ async def test_a_database_whose_making_failed_anywhere_is_made_by_the_next() -> 
 
 
 async def opened(fault: Fault, folder: Path) -> SqliteStore:
-    """A blank file, which is made into a database; what fails is told, and then it is tried again."""
+    """Open an empty file until it has become a database; failures are reported and retried."""
     disk = Disk("making", fault.call)
     while True:
         store = store_on(Driver(disk.name, before=fault.statement), folder / FILE, ManualClock())

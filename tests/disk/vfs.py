@@ -1,7 +1,7 @@
-"""A disk in a test's hand: it writes down what SQLite does to its files, and fails where it is told to.
+"""A disk that a test controls: it records what SQLite does to its files, and fails on request.
 
-The files are real, so that locks and the shared memory of the write-ahead log are SQLite's own. Nothing is ever synced
-in truth: what a power cut would leave is worked out from the record (`tests.disk.cutting`).
+The files are real, so that locks and the shared memory of the write-ahead log are SQLite's own. Nothing is really
+synced: what a power cut would leave is computed from the record (`tests.disk.power_cut`).
 """
 
 import os
@@ -18,7 +18,7 @@ LASTING = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE
 class Created:
     name: str
     syncs_folder: bool
-    """Whether its first sync makes the folder's entries last too: SQLite's way with journals."""
+    """Whether its first sync also syncs the folder's entries, as SQLite does for journals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What was known outside the disk when the record had come so far."""
+    """A note about the state outside the disk at this point of the record."""
 
     fact: Any
 
@@ -56,7 +56,7 @@ Happening = Created | Written | Truncated | Synced | Deleted | Noted
 
 
 class Disk(apsw.VFS):
-    """`fails` is asked before every call by its name, and raises what the call fails with."""
+    """`fails` is called with the name of every disk call before it, and raises its error."""
 
     def __init__(self, name: str, fails: Callable[[str], None] = lambda call: None) -> None:
         super().__init__(name, "")

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, followed literally: its files are written and its commands pasted, in order, in an empty folder."""
+"""Follow docs/tutorial.md literally: write its files and run its commands, in order, in an empty folder."""
 
 import os
 import re
@@ -52,7 +52,7 @@ def steps(page: str) -> Iterator[Step]:
 
 
 def stand_ins(folder: Path) -> Path:
-    """For what would be downloaded: a venv sees what this one has, and `pip` only looks what it is asked for."""
+    """Avoids downloads: a venv sees the packages of this one, and `pip` only checks its arguments."""
     folder.mkdir()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(ROOT)}
@@ -75,7 +75,7 @@ cp {shlex.quote(str(folder))}/pip {shlex.quote(str(folder))}/ocean "$3/bin/"
 
 
 def script(page: str, folder: Path) -> str:
-    """One shell for all: what a block exports is there in the next. Each is preceded by a line that marks it."""
+    """Run all blocks in one shell, so that exports persist. A marker line precedes each block."""
     parts = ["exec 2>&1"]
     for n, step in enumerate(steps(page)):
         parts.append(f"echo '{MARK}{n}'")
@@ -122,14 +122,14 @@ def followed(page: str, base: Path) -> list[list[str]]:
 
 def test_every_block_of_the_page_prints_what_is_shown_below_it(tmp_path: Path) -> None:
     page = PAGE.replace("8080", str(free_port()))
-    told = followed(page, tmp_path)
+    details = followed(page, tmp_path)
     taken = [*steps(page)]
-    assert len(told) == len(taken) > 10
-    for step, lines in zip(taken, told, strict=True):
+    assert len(details) == len(taken) > 10
+    for step, lines in zip(taken, details, strict=True):
         shown = step.printed.splitlines()
         is_as_shown = len(shown) == len(lines) and all(map(fits, shown, lines))
         assert is_as_shown, f"{step.body}\nis shown to print:\n{step.printed}\nbut printed:\n" + "\n".join(lines)
-    assert [line.split()[3] for line in told[-1][1:]] == ["done", "done"]
+    assert [line.split()[3] for line in details[-1][1:]] == ["done", "done"]
 
 
 def test_a_line_that_differs_is_seen() -> None:

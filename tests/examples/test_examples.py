@@ -16,12 +16,12 @@ from clogs.counter import counter
 from ocean import RunStatus
 from ocean.state.eligibility import HoldCode
 from ocean.testing import World, crash_everywhere, world
-from tests.browser.serving import running
+from tests.browser.chat_server import running
 from tests.invariants import check
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ["chat_page"]
-"""They end when they are stopped; the page is used in tests/browser."""
+"""They run until they are stopped; the page is used in tests/browser."""
 EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/main.py") if path.parent.name not in SERVERS)
 ESSENTIAL = {
     "counter": [
@@ -31,7 +31,7 @@ ESSENTIAL = {
     ],
     "approval": [
         "the agent proposes a letter to Ada",
-        "why is the letter not moving? waiting: it sleeps until its wake time, its next timer or a signal",
+        "why is the letter not moving? waiting: waiting for its wake time, its next timer or a signal",
         "kim: approved",
         "lee is too late: already rejected (already_decided)",
         "result: {'decision': 'approved', 'by': 'kim', 'receipt': \"sent 'a letter to Ada'\"}",
@@ -41,9 +41,9 @@ ESSENTIAL = {
     ],
     "agent_approval": [
         "the agent wants disk.delete {'path': '/var/cache', 'key': 'storage'}; deleted so far: []",
-        "lee: deciding needs the role 'operator' (not_an_approver)",
+        "lee: the caller must have the role 'operator' to decide (not_an_approver)",
         "kim: approved",
-        "kim: already approved by kim (already_decided)",
+        "kim: request '2.1' is already approved by kim (already_decided)",
         "the agent wants disk.delete {'path': '/home', 'key': 'storage'}; deleted so far: ['/var/cache']",
         "kim: rejected",
         "  called disk.delete {'path': '/var/cache', 'key': 'storage'} ok approved by kim",
@@ -74,21 +74,21 @@ ESSENTIAL = {
     "webhook_in": [
         'paid: 200 {"answer":"thank you for order-17","replayed":false}',
         'repeated: 200 {"answer":"thank you for order-17","replayed":true}',
-        "another body: 409 delivery 'msg_1' has come before, with another body",
+        "another body: 409 delivery 'msg_1' was received before, with another body",
         "wrong secret: 401 there is no such webhook, or none of its secrets made this signature",
-        "an hour late: 401 webhook-timestamp is more than 300 s from the time here",
+        "an hour late: 401 webhook-timestamp must be within 300 s of the server's time",
         "unknown: 404 there is no order 'order-18'",
         "result: {'paid': 40}",
         "payments: ['msg_1']",
     ],
     "charged_twice": [
         "hasty: an ordinary test sees 1 charge",
-        "hasty: a crash changes the result at 5 of 8 places",
+        "hasty: a crash changes the result at 5 of 8 points",
         '    response: FetchResponse = await tick.fetch(CHARGES, method="POST", headers=headers, body=body)',
         '    without a crash: [{"card": "ada\'s", "amount": 40}]',
         '    with it:         [{"card": "ada\'s", "amount": 40}, {"card": "ada\'s", "amount": 40}]',
         "careful: an ordinary test sees 1 charge",
-        "careful: the result is the same after a crash at each of 11 places",
+        "careful: the result is the same after a crash at each of 11 points",
     ],
     "loop": [
         "dry run: 200 active: would execute step 1, S1_PICK",
@@ -98,8 +98,8 @@ ESSENTIAL = {
         "reviewed: 200 active: S4_REVIEW_GATE completed",
         "merged: 200 active: S5_MERGE completed",
         "next: 200 completed: S8_CLOSE completed",
-        "after the last step: 200 completed: the loop is completed; there is no further step",
-        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; POST /api/loop/issues makes one",
+        "after the last step: 200 completed: the loop is completed; there are no more steps",
+        "unknown: 404 ISSUE_NOT_FOUND: there is no issue 'AFU9-124'; create one with POST /api/loop/issues",
         "the issue is CLOSED; merge requests: 2, merges: ['commit-1']",
     ],
     "ops": [

@@ -1,4 +1,4 @@
-"""The two workers of the example as processes of their own: killed, outlived by their work, refused."""
+"""The two workers of the example as processes: killed, replaced by the other one, and refused."""
 
 import json
 import os
@@ -100,7 +100,7 @@ async def test_the_work_of_a_killed_python_worker_is_done_by_the_one_of_curl(tmp
 
 
 async def test_the_work_of_a_killed_curl_worker_is_done_by_the_one_of_python(tmp_path: Path) -> None:
-    """Only the worker itself is killed: its renewals must end by themselves, though its command works on."""
+    """Only the worker is killed: its renewals must end although its command continues."""
     began = tmp_path / "began"
     async with shop(tmp_path) as s:
         run_id = await s.run({"text": "left behind"})
@@ -127,12 +127,12 @@ async def test_a_worker_keeps_its_lease_for_as_long_as_it_works(tmp_path: Path) 
 async def test_work_that_fails_is_tried_again_and_then_given_up(tmp_path: Path) -> None:
     once = RetryPolicy(max_attempts=2, backoff_ms=1)
     async with shop(tmp_path) as s:
-        for worker, said in ((s.python(), "KeyError('text')"), (s.shell("exit 3"), "exit 3")):
+        for worker, content in ((s.python(), "KeyError('text')"), (s.shell("exit 3"), "exit 3")):
             with worker:
                 run_id = await s.run({}, retry=once)
                 with pytest.raises(RunFailed, match="failed") as failed:
                     await s.ocean.result(run_id, timeout_ms=PATIENCE_S * 1_000)
-            assert failed.value.error["message"] == said
+            assert failed.value.error["message"] == content
             assert len(await s.ocean.read_events(run_id, types=["run.retrying"])) == 1
 
 

@@ -1,4 +1,4 @@
-"""The counter of the design, as printed there: every line of it is an API that must stay."""
+"""The counter of the design document: every line of it is an API that must stay."""
 
 from typing import Any
 

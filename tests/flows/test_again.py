@@ -1,4 +1,4 @@
-"""A flow that goes on for ever: what it forgets, what it keeps, and that resuming it costs the same at any age."""
+"""`flow.again`: what is dropped, what is kept, and that resuming costs the same after any number of generations."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from ocean import Flow, RunStatus
 from ocean.flows.journal import MOST_ENTRIES
 from ocean.testing import World
-from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_resuming_reads_the_same_at_step_10_and_at_step_1000() -> None:
         assert (await journal(w, run_id))["input"] == 2_000
 
 
-async def test_an_ordinary_resumption_is_one_read_however_many_steps_are_remembered() -> None:
+async def test_an_ordinary_resumption_is_one_read_however_many_steps_are_stored() -> None:
     async def long(flow: Flow, input: Any) -> Any:
         for n in range(200):
             await flow.step("n", Effects().do, n)
@@ -98,7 +98,7 @@ async def test_a_new_step_is_stored_without_a_look_for_it_and_a_repeated_call_lo
         assert (await look(w, run_id)).output == "done"
 
 
-async def test_a_new_generation_has_new_keys_and_keeps_what_nobody_has_taken() -> None:
+async def test_a_new_generation_has_new_keys_and_keeps_inputs_not_taken() -> None:
     effects = Effects()
 
     async def desk(flow: Flow, state: Any) -> Any:
@@ -119,11 +119,11 @@ async def test_a_new_generation_has_new_keys_and_keeps_what_nobody_has_taken() -
         await w.wait(3_000)
         assert (await look(w, run_id)).output == ["kept", 81]
         assert len(set(effects.keys)) == len(effects.keys) == 3
-        generations = [said["generation"] for _, said in await told(w, run_id, "flow.again")]
+        generations = [found["generation"] for _, found in await events_of(w, run_id, "flow.again")]
         assert generations == [1, 2]
 
 
-async def test_a_journal_that_grows_too_long_is_held_and_says_what_to_do() -> None:
+async def test_a_journal_that_grows_too_long_is_held_with_advice() -> None:
     async def endless(flow: Flow, input: Any) -> Any:
         while True:
             await flow.random()
@@ -138,9 +138,9 @@ async def test_a_journal_that_grows_too_long_is_held_and_says_what_to_do() -> No
         info = await look(w, run_id)
         assert (info.status, info.attempt) == (RunStatus.WAITING, 0)
         (hold,) = (await w.ocean.explain(run_id)).holds
-        assert f"the flow remembers {MOST_ENTRIES} operations" in hold.message
+        assert f"a journal must have at most {MOST_ENTRIES} operations" in hold.message
         assert "return flow.again(state)" in hold.message
-        ((_, held),) = await told(w, run_id, "flow.held")
+        ((_, held),) = await events_of(w, run_id, "flow.held")
         assert (held["code"], held["details"]["operations"]) == ("flow_too_long", MOST_ENTRIES)
 
 
@@ -155,5 +155,5 @@ async def test_a_state_that_is_no_json_is_refused_and_nothing_is_forgotten() -> 
         await w.wait(10)
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "the state of flow.again is a set" in error["message"]
+        assert "the state of flow.again must be JSON, got a value of type set" in error["message"]
         assert (await journal(w, run_id))["entries"]["0"]["value"] == 1

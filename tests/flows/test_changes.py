@@ -1,4 +1,4 @@
-"""Code that is changed under a running flow: found at the operation that differs, held, resumed when it fits again."""
+"""Changed code of a running flow: detected at the first operation that differs, held, resumed when it fits again."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from ocean import Flow, RunStatus
 from ocean.testing import World
-from tests.flows.acting import Effects, Function, flow_clog, look, stage, start, told
+from tests.flows.kit import Effects, Function, events_of, flow_clog, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ def order(*names: str) -> tuple[Function, Effects]:
     return function, effects
 
 
-async def test_a_renamed_step_is_named_with_what_is_remembered_and_its_place() -> None:
+async def test_a_renamed_step_is_reported_with_its_position_and_the_journal_entry() -> None:
     old, _ = order("charge", "ship")
     new, effects = order("bill", "ship")
     async with stage(old) as w:
@@ -40,10 +40,10 @@ async def test_a_renamed_step_is_named_with_what_is_remembered_and_its_place() -
         other = await deployed(w, new)
         await w.drain(other)
         assert effects.done == []
-        ((_, held),) = await told(w, run_id, "flow.held")
+        ((_, held),) = await events_of(w, run_id, "flow.held")
         assert held["code"] == "flow_changed"
         assert held["details"] == {"place": "0", "remembered": "step 'charge'", "asked": "step 'bill'"}
-        assert "at place 0 it remembers step 'charge', and the code comes to step 'bill'" in held["message"]
+        assert "at position 0 the journal has step 'charge', but the code has step 'bill'" in held["message"]
 
 
 async def test_a_held_run_keeps_everything_spends_no_attempt_and_explains_itself() -> None:
@@ -60,8 +60,8 @@ async def test_a_held_run_keeps_everything_spends_no_attempt_and_explains_itself
         info = await look(w, run_id)
         assert (info.status, info.attempt) == (RunStatus.WAITING, 0)
         (hold,) = (await bad.explain(run_id)).holds
-        assert "the flow is held: the code has changed under this run" in hold.message
-        assert len(await told(w, run_id, "flow.held")) == 1
+        assert "the flow is held: the code of this flow has changed" in hold.message
+        assert len(await events_of(w, run_id, "flow.held")) == 1
         good = await deployed(w, new)
         w.clock.advance(300_000)
         await w.drain(good)
@@ -88,7 +88,7 @@ async def test_a_signal_lets_a_held_run_try_at_once_and_is_not_lost() -> None:
         await w.ocean.signal(run_id, {"type": "nudge"})
         await w.drain()
         assert (await look(w, run_id)).output == 7
-        assert [type for type, _ in await told(w, run_id, "flow.held")] == ["flow.held"]
+        assert [type for type, _ in await events_of(w, run_id, "flow.held")] == ["flow.held"]
 
 
 async def test_code_that_ends_before_its_journal_does_is_held_too() -> None:
@@ -101,7 +101,7 @@ async def test_code_that_ends_before_its_journal_does_is_held_too() -> None:
         await w.drain()
         await w.ocean.signal(run_id)
         await w.drain(await deployed(w, short))
-        ((_, held),) = await told(w, run_id, "flow.held")
+        ((_, held),) = await events_of(w, run_id, "flow.held")
         assert held["details"] == {"place": "0", "remembered": "step 'charge'", "asked": "the end"}
 
 
@@ -118,14 +118,14 @@ async def test_a_gather_of_another_size_and_a_changed_line_in_it_are_found() -> 
         for function in (wide("a"), wide("a", "c")):
             await w.ocean.signal(run_id)
             await w.drain(await deployed(w, function))
-        said = [held["details"] for _, held in await told(w, run_id, "flow.held")]
-        assert [(each["remembered"], each["asked"]) for each in said] == [
+        found = [held["details"] for _, held in await events_of(w, run_id, "flow.held")]
+        assert [(each["remembered"], each["asked"]) for each in found] == [
             ("a gather of 3", "a gather of 2"),
             ("step 'gather.1/b'", "step 'gather.1/c'"),
         ]
 
 
-async def test_no_except_of_the_flow_takes_a_change() -> None:
+async def test_no_except_of_the_flow_catches_a_change_of_its_code() -> None:
     async def swallows(flow: Flow, input: Any) -> Any:
         try:
             await flow.step("bill", Effects().do, 1)

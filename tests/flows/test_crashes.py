@@ -1,4 +1,4 @@
-"""A process may die at every await of a flow: what was stored is not done again, and the end is the same."""
+"""A process may be killed at every await of a flow: stored steps are not repeated, and the result is the same."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def booking() -> list[Clog]:
     return [trip, kid]
 
 
-async def test_a_crash_at_any_place_changes_nothing() -> None:
+async def test_a_crash_at_any_point_changes_nothing() -> None:
     async def scenario(w: World) -> Any:
         run = await w.ocean.create_run(session_id="s", clog_id="trip", input="first", retry=RetryPolicy(backoff_ms=0))
         await w.wait(1_000)

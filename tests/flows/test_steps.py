@@ -1,4 +1,4 @@
-"""Steps: remembered once stored, tried again by their own policy while the run waits, and then the flow's to catch."""
+"""Steps: results are stored, failures are retried by the step's own policy, and the final error can be caught."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import pytest
 
 from ocean import Abort, Clog, Done, Flow, FlowMisused, InvalidValue, RetryPolicy, RunStatus, StepFailed, StoreBusy
 from ocean.testing import world
-from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_flow_runs_its_steps_in_order_and_answers_what_it_returns() -> None:
+async def test_a_flow_runs_its_steps_in_order_and_its_result_is_the_output() -> None:
     effects = Effects()
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -26,7 +26,7 @@ async def test_a_flow_runs_its_steps_in_order_and_answers_what_it_returns() -> N
         assert (info.status, info.output, info.tick) == (RunStatus.DONE, ["book", 40], 1)
         assert effects.done == ["book", 40]
         assert effects.keys == [f"{run_id}:1/reserve", f"{run_id}:1/charge"]
-        assert await told(w, run_id) == [
+        assert await events_of(w, run_id) == [
             ("flow.step", {"step": "reserve", "attempts": 1}),
             ("flow.step", {"step": "charge", "attempts": 1}),
         ]
@@ -46,7 +46,7 @@ async def test_a_name_in_a_loop_is_numbered() -> None:
 
 
 @pytest.mark.parametrize("value", [0, False, None, "", [], {}, 0.0])
-async def test_a_result_is_remembered_as_it_was(value: Any) -> None:
+async def test_a_result_is_stored_unchanged(value: Any) -> None:
     async def order(flow: Flow, input: Any) -> Any:
         result = await flow.step("answer", Effects().do, value)
         await flow.sleep(10)
@@ -71,7 +71,7 @@ async def test_plain_functions_are_steps_too() -> None:
         assert (await look(w, run_id)).output == 3
 
 
-async def test_after_a_failed_call_the_steps_are_remembered_and_nothing_is_repeated() -> None:
+async def test_after_a_failed_call_the_stored_steps_are_not_repeated() -> None:
     effects, breaks = Effects(), [True, True]
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -87,7 +87,7 @@ async def test_after_a_failed_call_the_steps_are_remembered_and_nothing_is_repea
         assert effects.done == ["charged"]
 
 
-async def test_another_instance_goes_on_behind_the_last_stored_step_of_a_frozen_one() -> None:
+async def test_another_instance_continues_after_the_last_stored_step_of_a_frozen_one() -> None:
     effects, stuck = Effects(), anyio.Event()
 
     async def hang_once(key: str) -> str:
@@ -125,7 +125,7 @@ async def test_a_step_that_fails_waits_durably_and_is_tried_again_under_the_same
         info = await look(w, run_id)
         assert (info.status, info.attempt, info.wake_at) == (RunStatus.WAITING, 0, began + 1_000)
         (hold,) = (await w.ocean.explain(run_id)).holds
-        assert hold.message.endswith(f"step 'send', which is tried again at {began + 1_000} after 'OSError: line down'")
+        assert hold.message.endswith(f"step 'send', which is retried at {began + 1_000} after 'OSError: line down'")
         await w.wait(1_000)
         assert (await look(w, run_id)).wake_at == began + 61_000
         await w.wait(60_000)
@@ -133,7 +133,7 @@ async def test_a_step_that_fails_waits_durably_and_is_tried_again_under_the_same
         assert len(effects.keys) == 3
         assert len(set(effects.keys)) == 1
         error = {"code": "exception", "message": "OSError: line down", "details": None}
-        assert await told(w, run_id) == [
+        assert await events_of(w, run_id) == [
             ("flow.step_retrying", {"step": "send", "attempt": 1, "error": error, "next_at": began + 1_000}),
             ("flow.step_retrying", {"step": "send", "attempt": 2, "error": error, "next_at": began + 61_000}),
             ("flow.step", {"step": "send", "attempts": 3}),
@@ -175,10 +175,10 @@ async def test_after_the_last_attempt_the_flow_can_catch_it_and_catches_the_same
         await w.wait(1_000)
         assert (await look(w, run_id)).output == "went on"
         assert caught == [("send", 2, "OSError: line down", "step 'send' failed 2 times: OSError: line down")] * 2
-        assert ("flow.step_failed", 2) in [(type, said.get("attempt")) for type, said in await told(w, run_id)]
+        assert ("flow.step_failed", 2) in [(type, found.get("attempt")) for type, found in await events_of(w, run_id)]
 
 
-async def test_a_step_that_has_failed_for_good_stays_failed_whatever_breaks_after_it() -> None:
+async def test_a_step_that_has_failed_finally_stays_failed_whatever_breaks_after_it() -> None:
     effects, breaks = Effects(), [True]
     first = effects.failing(1)
 
@@ -249,9 +249,12 @@ async def test_abort_in_a_step_is_not_tried_again_and_is_the_runs_error() -> Non
 
 @pytest.mark.parametrize(
     ("result", "words"),
-    [({1, 2}, "is a set, which is not JSON"), ("x" * 300_000, "300002 bytes of JSON, over 262144: store it elsewhere")],
+    [
+        ({1, 2}, "must be JSON, got a value of type set"),
+        ("x" * 300_000, "300002 bytes of JSON, over 262144: store it elsewhere"),
+    ],
 )
-async def test_a_result_that_cannot_be_remembered_fails_the_step_at_once(result: Any, words: str) -> None:
+async def test_a_result_that_cannot_be_stored_fails_the_step_at_once(result: Any, words: str) -> None:
     calls: list[str] = []
 
     async def work(key: str) -> Any:
@@ -285,7 +288,7 @@ async def test_operations_inside_a_step_are_refused_by_name() -> None:
         await w.drain()
         output = (await look(w, run_id)).output
         assert output["code"] == FlowMisused.code
-        assert "flow.sleep inside step 'outer'" in output["message"]
+        assert "flow.sleep must not be called inside step 'outer'" in output["message"]
 
 
 async def test_a_step_may_stream_and_what_it_returned_cannot_be_changed_behind_the_journal() -> None:
@@ -303,7 +306,7 @@ async def test_a_step_may_stream_and_what_it_returned_cannot_be_changed_behind_t
     async with stage(order) as w:
         run_id = await start(w, {})
         await w.drain()
-        assert await told(w, run_id, "token") == [("token", "hm")]
+        assert await events_of(w, run_id, "token") == [("token", "hm")]
         kept = await journal(w, run_id)
         assert (kept["entries"]["0"]["value"], kept["input"]) == ([1], {})
         await w.wait(10)
@@ -367,17 +370,17 @@ async def test_what_is_no_flow_is_refused_when_it_is_registered() -> None:
     async def fine(flow: Flow, input: Any) -> Any:
         return None
 
-    with pytest.raises(InvalidValue, match="a flow is an async function"):
+    with pytest.raises(InvalidValue, match="a flow must be an async function"):
         Clog("f").flow(plain)
     from pydantic import BaseModel
 
     with pytest.raises(InvalidValue, match="the run row of a flow is its journal"):
         Clog("f", run_state=BaseModel).flow(fine)
-    with pytest.raises(InvalidValue, match=r"which needs ocean\.storage\.write_scoped"):
+    with pytest.raises(InvalidValue, match=r"must include ocean\.storage\.write_scoped"):
         Clog("f", tools=["ocean.storage.read_scoped"]).flow(fine)
     clog = Clog("f")
     clog.flow(fine)
-    with pytest.raises(InvalidValue, match="has an on_advance handler already"):
+    with pytest.raises(InvalidValue, match="must have one on_advance handler"):
         clog.flow(fine)
 
 
@@ -401,12 +404,12 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "the run row of a flow is its journal" in error["message"]
+        assert "the run row of a flow must be its journal" in error["message"]
         await w.wait(100_000)
         assert (await look(w, run_id)).status is RunStatus.FAILED
 
 
-async def test_what_the_database_fails_is_no_attempt_of_the_step() -> None:
+async def test_a_failure_of_the_database_is_no_attempt_of_the_step() -> None:
     calls: list[str] = []
 
     async def work(key: str) -> str:
@@ -431,7 +434,7 @@ async def test_what_the_database_fails_is_no_attempt_of_the_step() -> None:
 
 
 @pytest.mark.sqlite
-async def test_an_outcome_is_no_answer_of_a_flow() -> None:
+async def test_a_flow_must_not_return_an_outcome() -> None:
     async def order(flow: Flow, input: Any) -> Any:
         return Done(1)
 
@@ -440,7 +443,7 @@ async def test_an_outcome_is_no_answer_of_a_flow() -> None:
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "a flow returns what is to be the run's output, or raises Abort; not Done(output=1)" in error["message"]
+        assert "a flow must return the output of the run, or raise Abort, got Done(output=1)" in error["message"]
 
 
 async def test_steps_may_wait_for_what_is_not_a_flows() -> None:

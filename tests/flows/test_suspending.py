@@ -1,4 +1,4 @@
-"""A flow that is put away: its own cleaning up runs, its operations do not, and nothing of it is left behind."""
+"""A suspended flow: its clean-up code runs, its operations do not, and nothing of it is left behind."""
 
 import gc
 import warnings
@@ -9,12 +9,12 @@ import pytest
 
 from ocean import Flow, RetryPolicy, RunStatus
 from ocean.testing import world
-from tests.flows.acting import Effects, flow_clog, journal, look, stage, start, told
+from tests.flows.kit import Effects, events_of, flow_clog, journal, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_finally_runs_at_every_stop_but_its_operations_only_when_the_flow_comes_there() -> None:
+async def test_finally_runs_at_every_suspension_but_its_operations_only_once_reached() -> None:
     effects, closed = Effects(), []
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -34,7 +34,7 @@ async def test_finally_runs_at_every_stop_but_its_operations_only_when_the_flow_
         assert (await look(w, run_id)).output == "slept"
 
 
-async def test_whatever_a_flow_makes_of_being_put_away_does_not_count() -> None:
+async def test_what_a_flow_does_when_it_is_suspended_is_ignored() -> None:
     async def takes_everything(flow: Flow, input: Any) -> Any:
         try:
             await flow.sleep(1_000)
@@ -58,7 +58,7 @@ async def test_whatever_a_flow_makes_of_being_put_away_does_not_count() -> None:
             assert (await look(w, run_id)).output == "in time"
 
 
-async def test_a_task_group_of_the_flows_own_is_put_away_too() -> None:
+async def test_a_task_group_of_the_flows_own_is_suspended_too() -> None:
     async def order(flow: Flow, input: Any) -> Any:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(flow.sleep, 1_000)
@@ -72,7 +72,7 @@ async def test_a_task_group_of_the_flows_own_is_put_away_too() -> None:
         assert (await look(w, run_id)).output == "slept"
 
 
-async def test_nothing_is_left_behind_that_python_would_complain_about() -> None:
+async def test_no_coroutine_is_left_without_being_awaited() -> None:
     async def line(flow: Flow) -> None:
         try:
             await flow.sleep(1_000)
@@ -88,7 +88,7 @@ async def test_nothing_is_left_behind_that_python_would_complain_about() -> None
         async with stage(order) as w:
             run_id = await start(w)
             await w.wait(500)
-            assert await told(w, run_id, "never") == []
+            assert await events_of(w, run_id, "never") == []
             await w.ocean.cancel_run(run_id)
             await w.drain()
             gc.collect()
@@ -182,7 +182,7 @@ async def test_a_bug_is_retried_by_the_runs_own_policy() -> None:
         assert (info.status, info.error["message"], len(calls)) == (RunStatus.FAILED, "ValueError: a bug", 2)
 
 
-async def test_two_worlds_of_the_same_clog_do_not_know_of_each_other() -> None:
+async def test_two_worlds_of_the_same_clog_are_independent() -> None:
     async def order(flow: Flow, input: Any) -> Any:
         await flow.gather(flow.sleep(10), flow.sleep(20))
         return input

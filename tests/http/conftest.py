@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from tests.http.kit import House, house
+from tests.http.kit import AppWorld, app_world
 
 
 @pytest.fixture
-async def h(anyio_backend: Any) -> AsyncIterator[House]:
-    async with house() as made:
+async def h(anyio_backend: Any) -> AsyncIterator[AppWorld]:
+    async with app_world() as made:
         yield made

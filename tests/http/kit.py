@@ -1,4 +1,4 @@
-"""A world with the application on it: asked in the same event loop, or by hand, message by message."""
+"""A world with the HTTP application: called in the same event loop, or by hand, message by message."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
 from ocean.http.app import make_app
-from ocean.http.framework.shutdown import Stopping
+from ocean.http.framework.call import Stopping
 from ocean.testing import World, world
 from tests.invariants import check
 
@@ -22,10 +22,10 @@ CLAIM = {"clogId": "x", "workerId": "w-1"}
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """`http` asks the application; `w` is the world behind it.
+class AppWorld:
+    """`http` is a client of the application; `w` is the world behind it.
 
-    It has the external clog `x`, the clog `inside` without a handler, and `c`, which does as its input says.
+    It has the external clog `x`, the clog `inside` without a handler, and `c`, whose input selects its outcome.
     """
 
     w: World
@@ -37,14 +37,14 @@ class House:
     async def get(self, path: str, **query: Any) -> httpx2.Response:
         return await self.http.get(path, params=query)
 
-    async def asked(self, path: str, **query: Any) -> Any:
-        """What is answered to a GET."""
+    async def get_json(self, path: str, **query: Any) -> Any:
+        """Return the JSON of a GET."""
         answer = await self.get(path, **query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    async def made(self, input: Any = UNSET, **options: Any) -> str:
-        """A new run of `c`, in Python."""
+    async def new_run(self, input: Any = UNSET, **options: Any) -> str:
+        """Create a run of `c` in Python and return its id."""
         made = await self.w.ocean.create_run(session_id="s", clog_id="c", input=input, **options)
         return made.run_id
 
@@ -54,13 +54,13 @@ class House:
         leases: list[Any] = answer.json()["leases"]
         return leases
 
-    async def leased(self, input: Any = None, **options: Any) -> Any:
-        """A new run, leased."""
-        await self.run(input, **options)
+    async def new_lease(self, input: Any = None, **options: Any) -> Any:
+        """Create a run of `x` and lease it."""
+        await self.new_external_run(input, **options)
         (lease,) = await self.claim()
         return lease
 
-    async def run(self, input: Any = UNSET, **options: Any) -> str:
+    async def new_external_run(self, input: Any = UNSET, **options: Any) -> str:
         made = await self.w.ocean.create_run(session_id="s", clog_id="x", input=input, **options)
         return made.run_id
 
@@ -68,8 +68,8 @@ class House:
         return await self.post(f"/v1/leases/{lease['leaseId']}/complete", {"outcome": outcome} | more)
 
 
-def obedient() -> Clog:
-    """Answers the outcome that its input asks for, and has methods of every kind."""
+def scripted_clog() -> Clog:
+    """Returns the outcome that its input selects, and has methods of every kind."""
     clog = Clog("c")
 
     @clog.on_advance
@@ -106,17 +106,19 @@ def obedient() -> Clog:
 
 
 @asynccontextmanager
-async def house(url: str = "sqlite://:memory:", more: Iterable[Clog] = (), **settings: Any) -> AsyncIterator[House]:
-    async with world(clogs=[Clog("x", external=True), Clog("inside"), obedient(), *more], url=url) as w:
+async def app_world(
+    url: str = "sqlite://:memory:", more: Iterable[Clog] = (), **settings: Any
+) -> AsyncIterator[AppWorld]:
+    async with world(clogs=[Clog("x", external=True), Clog("inside"), scripted_clog(), *more], url=url) as w:
         transport = httpx2.ASGITransport(make_app(w.ocean, **({"poke_ms": 0} | settings)))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            yield House(w, http)
+            yield AppWorld(w, http)
         await check(w)
 
 
 @asynccontextmanager
 async def listening(app: Starlette, **settings: Any) -> AsyncIterator[tuple[uvicorn.Server, int]]:
-    """The application on a real uvicorn, and its port."""
+    """Serve the application with a real uvicorn and provide the server and its port."""
     with socket.create_server(("127.0.0.1", 0), backlog=512) as bound:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", **settings))
         async with anyio.create_task_group() as tasks:
@@ -126,7 +128,7 @@ async def listening(app: Starlette, **settings: Any) -> AsyncIterator[tuple[uvic
 
 
 def error_of(answer: httpx2.Response) -> Any:
-    """The error in an answer, after a look at its envelope."""
+    """Return the error of a response after checking its envelope."""
     assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
@@ -139,8 +141,8 @@ def error_of(answer: httpx2.Response) -> Any:
     return error
 
 
-class Caller:
-    """One request as ASGI messages, so that a test decides when its sender goes away."""
+class AsgiCaller:
+    """One request as ASGI messages, so that a test decides when its sender disconnects."""
 
     def __init__(self, w: World, path: str, body: Any, query: str = "", app: Starlette | None = None) -> None:
         self._app = app or make_app(w.ocean, poke_ms=0)
@@ -159,29 +161,29 @@ class Caller:
         }
         self._body: bytes | None = json.dumps(body).encode()
         self._gone = anyio.Event()
-        self.listens = anyio.Event()
-        self.is_answered = anyio.Event()
+        self.is_listening = anyio.Event()
+        self.has_response = anyio.Event()
         self.sent: list[Any] = []
 
-    def go_away(self) -> None:
+    def disconnect(self) -> None:
         self._gone.set()
 
     async def _receive(self) -> dict[str, Any]:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        self.listens.set()
+        self.is_listening.set()
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
         if message["type"] == "http.response.body":
-            self.is_answered.set()
+            self.has_response.set()
 
     @property
     def answer(self) -> tuple[int, Any]:
-        """The status and the JSON that were sent."""
+        """The status and the JSON of the response."""
         start, body = self.sent
         return start["status"], json.loads(body["body"])
 

@@ -1,4 +1,4 @@
-"""Who asks: keys in a header, cookies with their tokens, and a house without keys that only answers its own machine."""
+"""Authentication: keys, cookies with CSRF tokens, and servers without keys, which serve only their own machine."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from ocean import Clog, Ok, Outcome, Tick
 from ocean.http.app import make_app
 from ocean.http.framework.authorization import COOKIE
 from ocean.http.streaming.sse import PING_MS, sse_response
-from tests.http.kit import House, error_of, house
+from tests.http.kit import AppWorld, app_world, error_of
 from tests.lifecycle.acting import let_others_go_on
 from tests.races.arranging import until
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.anyio
 MACHINE = "http://127.0.0.1"
 
 
-def client(h: House, base_url: str = MACHINE, address: str = "127.0.0.1", **settings: Any) -> httpx2.AsyncClient:
+def client(h: AppWorld, base_url: str = MACHINE, address: str = "127.0.0.1", **settings: Any) -> httpx2.AsyncClient:
     transport = httpx2.ASGITransport(make_app(h.w.ocean, poke_ms=0, **settings), client=(address, 1))
     return httpx2.AsyncClient(transport=transport, base_url=base_url)
 
 
-async def signed_in(h: House, http: httpx2.AsyncClient, **options: Any) -> str:
-    """The CSRF token of a new cookie, which the client keeps."""
+async def signed_in(h: AppWorld, http: httpx2.AsyncClient, **options: Any) -> str:
+    """Sign in, so that the client has a cookie, and return its CSRF token."""
     made = await h.w.ocean.create_api_key("ann", ["read", "signal"], **options)
     answer = await http.post("/v1/session", json={"key": made.key})
     assert answer.status_code == 201
@@ -36,28 +36,28 @@ async def signed_in(h: House, http: httpx2.AsyncClient, **options: Any) -> str:
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:8080", "[::1]:8080"])
 async def test_without_keys_this_machine_may_do_everything(name: str) -> None:
-    async with house() as h:
+    async with app_world() as h:
         answer = await h.http.post("/v1/advance", json={}, headers={"host": name})
         assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::2]"])
-async def test_without_keys_a_name_that_was_made_to_point_here_is_refused(name: str) -> None:
-    async with house() as h:
+async def test_without_keys_a_foreign_host_name_is_refused(name: str) -> None:
+    async with app_world() as h:
         answer = await h.http.get("/v1/runs", headers={"host": name})
         assert (answer.status_code, error_of(answer)["code"]) == (421, "not_our_host")
         await h.w.ocean.create_api_key("ann", ["read"])
         assert (await h.http.get("/v1/runs", headers={"host": name})).status_code == 401
 
 
-async def test_without_keys_a_name_may_be_added() -> None:
-    async with house() as h, client(h, "http://house", hosts=["house"]) as http:
+async def test_without_keys_more_host_names_can_be_accepted() -> None:
+    async with app_world() as h, client(h, "http://house", hosts=["house"]) as http:
         assert (await http.get("/v1/runs")).status_code == 200
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "8.8.8.8", "::2", "testclient"])
 async def test_without_keys_another_machine_is_refused(address: str) -> None:
-    async with house() as h, client(h, address=address) as http:
+    async with app_world() as h, client(h, address=address) as http:
         answer = await http.get("/v1/runs")
         assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
         assert (await http.get("/healthz")).status_code == 200
@@ -76,8 +76,8 @@ async def test_without_keys_another_machine_is_refused(address: str) -> None:
         {"sec-fetch-site": "same-site"},
     ],
 )
-async def test_without_keys_a_page_from_elsewhere_is_refused(headers: dict[str, str]) -> None:
-    async with house() as h:
+async def test_without_keys_a_page_of_another_origin_is_refused(headers: dict[str, str]) -> None:
+    async with app_world() as h:
         answer = await h.http.get("/v1/runs", headers=headers)
         assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
         for ours in ({"origin": MACHINE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
@@ -87,9 +87,9 @@ async def test_without_keys_a_page_from_elsewhere_is_refused(headers: dict[str, 
 @pytest.mark.parametrize(
     "name", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
 )
-async def test_without_keys_nobody_asks_through_a_proxy(name: str) -> None:
-    """For a proxy on this machine everybody is on this machine, and may say to be."""
-    async with house() as h:
+async def test_without_keys_a_request_through_a_proxy_is_refused(name: str) -> None:
+    """Behind a proxy on this machine every client has a loopback address, and clients can set the headers."""
+    async with app_world() as h:
         answer = await h.http.get("/v1/runs", headers={name: "127.0.0.1"})
         assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
         made = await h.w.ocean.create_api_key("ann", ["read"])
@@ -97,16 +97,16 @@ async def test_without_keys_nobody_asks_through_a_proxy(name: str) -> None:
         assert (await h.http.get("/v1/runs", headers=headers)).status_code == 200
 
 
-async def test_a_page_of_no_origin_is_not_that_of_a_request_without_a_name() -> None:
-    async with house() as h:
+async def test_an_empty_origin_does_not_match_an_empty_host() -> None:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         headers = {"origin": "null", "host": ""}
         answer = await h.http.post("/v1/session", json={"key": made.key}, headers=headers)
         assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
 
 
-async def test_the_first_key_closes_the_house_and_revoking_the_last_does_not_open_it() -> None:
-    async with house() as h:
+async def test_the_first_key_closes_the_server_and_revoking_the_last_does_not_open_it() -> None:
+    async with app_world() as h:
         assert (await h.get("/v1/runs")).status_code == 200
         made = await h.w.ocean.create_api_key("ann", ["read"])
         assert (await h.get("/v1/runs")).status_code == 401
@@ -116,7 +116,7 @@ async def test_the_first_key_closes_the_house_and_revoking_the_last_does_not_ope
 
 @pytest.mark.parametrize("form", ["{key}", "Basic {key}", "Bearer", "Bearer {key} x", "Bearer  x", "Token {key}"])
 async def test_a_header_that_is_no_bearer_key_is_refused(form: str) -> None:
-    async with house() as h:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         good = {"authorization": f"bearer {made.key}"}
         assert (await h.http.get("/v1/runs", headers=good)).status_code == 200
@@ -126,25 +126,25 @@ async def test_a_header_that_is_no_bearer_key_is_refused(form: str) -> None:
 
 
 async def test_two_authorization_headers_are_refused() -> None:
-    async with house() as h:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         header = ("authorization", f"Bearer {made.key}")
         assert (await h.http.get("/v1/runs", headers=[header, header])).status_code == 401
 
 
-async def test_a_key_in_the_address_is_no_key() -> None:
-    async with house() as h:
+async def test_a_key_in_the_url_is_not_accepted() -> None:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         for query in ({"key": made.key}, {"access_token": made.key}):
             answer = await h.http.get("/v1/events", params=query, headers={"accept": "text/event-stream"})
             assert answer.status_code == 401
 
 
-async def test_a_cookie_reads_and_with_its_token_changes() -> None:
-    async with house() as h:
-        run_id = await h.made()
+async def test_a_cookie_may_read_and_with_its_token_may_change() -> None:
+    async with app_world() as h:
+        run_id = await h.new_run()
         csrf = await signed_in(h, h.http)
-        who = await h.asked("/v1/session")
+        who = await h.get_json("/v1/session")
         assert who == {
             "actor": "ann",
             "roles": [],
@@ -163,16 +163,16 @@ async def test_a_cookie_reads_and_with_its_token_changes() -> None:
         assert event.actor == "ann"
 
 
-async def test_a_cookie_asked_by_another_page_is_refused() -> None:
-    async with house() as h:
+async def test_a_cookie_sent_for_a_page_of_another_origin_is_refused() -> None:
+    async with app_world() as h:
         csrf = await signed_in(h, h.http)
         for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
             answer = await h.http.get("/v1/runs", headers=headers | {"x-csrf-token": csrf})
             assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
 
 
-async def test_another_page_cannot_sign_a_browser_in() -> None:
-    async with house() as h:
+async def test_a_page_of_another_origin_cannot_sign_a_browser_in() -> None:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         answer = await h.http.post("/v1/session", json={"key": made.key}, headers={"origin": "http://evil.example"})
         assert error_of(answer)["code"] == "foreign_origin"
@@ -180,8 +180,8 @@ async def test_another_page_cannot_sign_a_browser_in() -> None:
 
 
 @pytest.mark.parametrize(("scheme", "name"), [("http", COOKIE), ("https", f"__Host-{COOKIE}")])
-async def test_a_cookie_is_kept_from_scripts_and_other_sites(scheme: str, name: str) -> None:
-    async with house() as h, client(h, f"{scheme}://127.0.0.1") as http:
+async def test_a_cookie_is_hidden_from_scripts_and_other_sites(scheme: str, name: str) -> None:
+    async with app_world() as h, client(h, f"{scheme}://127.0.0.1") as http:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         answer = await http.post("/v1/session", json={"key": made.key})
         first, *flags = answer.headers["set-cookie"].split("; ")
@@ -193,7 +193,7 @@ async def test_a_cookie_is_kept_from_scripts_and_other_sites(scheme: str, name: 
 
 
 async def test_a_wrong_key_gets_no_cookie() -> None:
-    async with house() as h:
+    async with app_world() as h:
         await h.w.ocean.create_api_key("ann", ["read"])
         for body, status in (({"key": "nope"}, 401), ({}, 400), ({"key": 1}, 400)):
             answer = await h.post("/v1/session", body)
@@ -201,10 +201,10 @@ async def test_a_wrong_key_gets_no_cookie() -> None:
             assert "set-cookie" not in answer.headers
 
 
-async def test_a_cookie_ends_when_it_is_given_back_with_its_key_and_after_its_time() -> None:
-    async with house() as h:
+async def test_a_cookie_ends_by_sign_out_with_its_key_and_after_its_time() -> None:
+    async with app_world() as h:
         csrf = await signed_in(h, h.http)
-        assert (await h.http.delete("/v1/session")).status_code == 403, "another page must not sign it out either"
+        assert (await h.http.delete("/v1/session")).status_code == 403, "it needs the token too"
         kept = h.http.cookies[COOKIE]
         answer = await h.http.delete("/v1/session", headers={"x-csrf-token": csrf})
         assert answer.json() == {"ended": True}
@@ -224,15 +224,15 @@ async def test_a_cookie_ends_when_it_is_given_back_with_its_key_and_after_its_ti
         assert (await h.get("/v1/runs")).status_code == 401
 
 
-async def test_a_wrong_key_is_not_made_good_by_a_right_cookie() -> None:
-    async with house() as h:
+async def test_an_invalid_key_is_refused_even_with_a_valid_cookie() -> None:
+    async with app_world() as h:
         await signed_in(h, h.http)
         answer = await h.http.get("/v1/runs", headers={"authorization": "Bearer nope"})
         assert answer.status_code == 401
 
 
-async def test_a_key_needs_no_token_and_may_be_shown_by_any_page() -> None:
-    async with house() as h:
+async def test_a_key_needs_no_token_and_may_be_sent_by_any_page() -> None:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["advance"])
         headers = {"authorization": f"Bearer {made.key}", "origin": "http://elsewhere.example"}
         assert (await h.http.post("/v1/advance", json={}, headers=headers)).status_code == 200
@@ -241,7 +241,7 @@ async def test_a_key_needs_no_token_and_may_be_shown_by_any_page() -> None:
         await signed_in(h, h.http)
         assert (await h.http.get("/v1/session", headers=headers)).json()["csrfToken"] is None
         assert (await h.http.delete("/v1/session", headers=headers)).json() == {"ended": False}
-        assert COOKIE in h.http.cookies, "the browser keeps what has not ended"
+        assert COOKIE in h.http.cookies, "the browser keeps a cookie whose session has not ended"
         assert (await h.get("/v1/session")).status_code == 200
 
 
@@ -252,7 +252,7 @@ async def test_roles_and_actor_reach_the_clog_and_nothing_in_the_request_can_add
     async def who(tick: Tick, payload: Any) -> Any:
         return [tick.caller.actor, *tick.caller.roles]
 
-    async with house(more=[clog]) as h:
+    async with app_world(more=[clog]) as h:
         made = await h.w.ocean.create_api_key("ann", ["signal"], roles=["owner"])
         headers = {"authorization": f"Bearer {made.key}", "x-actor": "bob", "x-afu9-sub": "bob"}
         answer = await h.http.post("/v1/clogs/who/call/who", json={"payload": {"actor": "bob"}}, headers=headers)
@@ -260,7 +260,7 @@ async def test_roles_and_actor_reach_the_clog_and_nothing_in_the_request_can_add
 
 
 async def test_two_actors_may_choose_the_same_idempotency_key() -> None:
-    async with house() as h:
+    async with app_world() as h:
         answers = []
         for actor in ("ann", "bob", "ann"):
             made = await h.w.ocean.create_api_key(actor, ["signal"])
@@ -273,8 +273,8 @@ async def test_two_actors_may_choose_the_same_idempotency_key() -> None:
 
 
 async def test_an_open_stream_ends_when_its_key_is_revoked() -> None:
-    """Seen at the next ping; the reader comes back, and is refused then."""
-    async with house() as h, anyio.create_task_group() as tasks:
+    """The next ping checks the key; the reader reconnects and is refused."""
+    async with app_world() as h, anyio.create_task_group() as tasks:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         sent: list[Any] = []
 
@@ -304,7 +304,7 @@ async def nothing_more() -> Any:
 
 
 def streaming(key: str) -> dict[str, Any]:
-    """A request for the stream of all events."""
+    """Return a request for the stream of all events."""
     headers = {"host": "127.0.0.1", "accept": "text/event-stream", "authorization": f"Bearer {key}"}
     return {
         "type": "http",
@@ -322,7 +322,7 @@ def streaming(key: str) -> dict[str, Any]:
 
 @pytest.fixture
 def keeper() -> Clog:
-    """Has routes of its own for its runs, so to say, and allows others to cancel them."""
+    """A clog that allows only `cancel` to the generic routes."""
     clog = Clog("keeper", generic=["cancel"])
 
     @clog.on_advance
@@ -335,8 +335,8 @@ def keeper() -> Clog:
     return clog
 
 
-async def test_a_clog_keeps_what_it_does_not_allow_the_generic_routes(keeper: Clog) -> None:
-    async with house(more=[keeper]) as h:
+async def test_generic_routes_refuse_verbs_that_a_clog_does_not_allow(keeper: Clog) -> None:
+    async with app_world(more=[keeper]) as h:
         await h.w.ocean.create_run(session_id="s", clog_id="keeper", run_id="r")
         await h.w.ocean.create_run(session_id="s", clog_id="c", run_id="free")
         for path, body in (
@@ -366,18 +366,20 @@ async def test_a_clog_keeps_what_it_does_not_allow_the_generic_routes(keeper: Cl
         assert (await h.post("/v1/runs/r/cancel", {})).status_code == 200
 
 
-async def test_what_a_clog_keeps_holds_in_a_process_that_has_not_got_it(keeper: Clog, tmp_path: Any) -> None:
+async def test_verbs_that_a_clog_does_not_allow_are_refused_by_a_process_without_the_clog(
+    keeper: Clog, tmp_path: Any
+) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
-    async with house(url, more=[keeper]) as h:
+    async with app_world(url, more=[keeper]) as h:
         await h.w.ocean.create_run(session_id="s", clog_id="keeper", run_id="r")
-    async with house(url) as h:
+    async with app_world(url) as h:
         assert error_of(await h.post("/v1/runs/r/signal", {}))["code"] == "not_generic"
         assert error_of(await h.post("/v1/runs", {"sessionId": "s", "clogId": "keeper"}))["code"] == "not_generic"
 
 
-async def test_a_lease_of_a_clog_that_keeps_its_work_is_not_completed_by_the_generic_routes() -> None:
+async def test_generic_routes_cannot_complete_a_lease_of_a_clog_that_does_not_allow_work() -> None:
     outside = Clog("outside", external=True, generic=[])
-    async with house(more=[outside]) as h:
+    async with app_world(more=[outside]) as h:
         await h.w.ocean.create_run(session_id="s", clog_id="outside", run_id="r", input=1)
         (lease,) = await h.w.ocean.claim_work("outside", "w")
         for verb, body in (("renew", {}), ("release", {}), ("complete", {"outcome": {"type": "done"}})):

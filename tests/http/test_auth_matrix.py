@@ -1,4 +1,4 @@
-"""Every route of the table, tried with every kind of key that must not open it; and with the one that does."""
+"""Every route of the table with every kind of key that must be refused, and with the one that is accepted."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from ocean.http.framework.openapi import PARAMETER
-from ocean.http.framework.operation import Op
+from ocean.http.framework.routing import Op
+from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
 from ocean.state.access import KEY_SCOPES, KeyScope
-from tests.http.kit import House, error_of, house
+from tests.http.kit import AppWorld, app_world, error_of
 from tests.stores.dump import changed, dump, of_sqlite
 
 pytestmark = pytest.mark.anyio
@@ -24,9 +24,9 @@ def name(op: Op) -> str:
 
 
 @pytest.fixture
-async def h(anyio_backend: Any) -> AsyncIterator[House]:
-    """A house with a run in `theirs` that waits, and one of theirs that is leased."""
-    async with house() as h:
+async def h(anyio_backend: Any) -> AsyncIterator[AppWorld]:
+    """A world with a waiting run and a leased run in the session `theirs`."""
+    async with app_world() as h:
         await h.w.ocean.create_run(session_id="theirs", clog_id="c", run_id="secret", input={"fail": "x"})
         await h.w.drain()
         await h.w.ocean.create_run(session_id="theirs", clog_id="x", run_id="leased", input=None)
@@ -35,11 +35,11 @@ async def h(anyio_backend: Any) -> AsyncIterator[House]:
         yield h
 
 
-async def key(h: House, *scopes: KeyScope, **more: Any) -> str:
+async def key(h: AppWorld, *scopes: KeyScope, **more: Any) -> str:
     return (await h.w.ocean.create_api_key("ann", scopes, **more)).key
 
 
-async def ask(h: House, op: Op, key: str | None, body: Any = None) -> httpx2.Response:
+async def ask(h: AppWorld, op: Op, key: str | None, body: Any = None) -> httpx2.Response:
     places = {
         "run_id": "secret",
         "session_id": "theirs",
@@ -54,11 +54,11 @@ async def ask(h: House, op: Op, key: str | None, body: Any = None) -> httpx2.Res
     return await h.http.request(op.method, path, headers=headers, **sent)
 
 
-async def tables(h: House) -> Any:
+async def tables(h: AppWorld) -> Any:
     return await of_sqlite(h.w.ocean._store).read(dump)
 
 
-async def refused(h: House, op: Op, key: str | None, status: int, code: str) -> Any:
+async def refused(h: AppWorld, op: Op, key: str | None, status: int, code: str) -> Any:
     before = await tables(h)
     answer = await ask(h, op, key)
     assert (answer.status_code, error_of(answer)["code"]) == (status, code)
@@ -68,13 +68,13 @@ async def refused(h: House, op: Op, key: str | None, status: int, code: str) -> 
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_no_key_opens_nothing(h: House, op: Op) -> None:
+async def test_no_key_opens_nothing(h: AppWorld, op: Op) -> None:
     await key(h, "read")
     await refused(h, op, None, 401, "not_authenticated")
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_a_revoked_an_expired_and_an_unknown_key_open_nothing(h: House, op: Op) -> None:
+async def test_a_revoked_an_expired_and_an_unknown_key_open_nothing(h: AppWorld, op: Op) -> None:
     revoked = await h.w.ocean.create_api_key("ann", ["admin"])
     await h.w.ocean.revoke_api_key(revoked.info.key_id)
     expired = await key(h, "admin", expires_at=h.w.clock.now() + 1)
@@ -83,30 +83,30 @@ async def test_a_revoked_an_expired_and_an_unknown_key_open_nothing(h: House, op
         await refused(h, op, each, 401, "not_authenticated")
         for each in (revoked.key, expired, f"ocean_{'0' * 12}_{'x' * 43}", "letmein", "")
     ]
-    assert len({error["message"] for error in said}) == 1, "which of these it was is not told"
+    assert len({error["message"] for error in said}) == 1, "the response does not reveal which of these it was"
 
 
 @pytest.mark.parametrize("op", [op for op in CLOSED if op.scope != "any"], ids=name)
-async def test_a_key_for_something_else_opens_nothing(h: House, op: Op) -> None:
+async def test_a_key_for_something_else_opens_nothing(h: AppWorld, op: Op) -> None:
     others = [scope for scope in KEY_SCOPES if scope not in (op.scope, "admin")]
     error = await refused(h, op, await key(h, *others), 403, "wrong_scope")
     assert error["details"] == {"scope": op.scope}
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_the_right_key_opens_it(h: House, op: Op) -> None:
+async def test_the_right_key_opens_it(h: AppWorld, op: Op) -> None:
     scope: KeyScope = "read" if op.scope in ("any", "open") else op.scope  # type: ignore[assignment]
     assert (await ask(h, op, await key(h, scope))).status_code not in (401, 403)
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_admin_opens_it(h: House, op: Op) -> None:
+async def test_admin_opens_it(h: AppWorld, op: Op) -> None:
     assert (await ask(h, op, await key(h, "admin"))).status_code not in (401, 403)
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_a_key_for_another_session_finds_nothing_there(h: House, op: Op) -> None:
-    """What has a run, a lease or a session in its path is not there; what concerns all sessions is refused."""
+async def test_a_key_for_another_session_finds_nothing_there(h: AppWorld, op: Op) -> None:
+    """A run, lease or session in the path is not found; routes that concern all sessions are refused."""
     mine = await key(h, "admin", sessions=["mine"])
     if "{run_id}" in op.path or "{lease_id}" in op.path:
         await refused(h, op, mine, 404, "run_not_found")
@@ -119,7 +119,7 @@ async def test_a_key_for_another_session_finds_nothing_there(h: House, op: Op) -
         assert answer.status_code == 200
         assert "theirs" not in answer.text
     else:
-        assert name(op) in ASKED, "say below what a key for another session gets"
+        assert name(op) in ASKED, "add below what a key for another session gets"
 
 
 ASKED: dict[str, list[tuple[Any, int, Any]]] = {
@@ -145,8 +145,8 @@ for path in ("cancel", "signal", "retry", "delete"):
     ]
 
 
-@pytest.mark.parametrize("op", [op for op in TABLE if op.reach == "asked"], ids=name)
-async def test_what_a_request_names_is_narrowed_to_the_sessions_of_its_key(h: House, op: Op) -> None:
+@pytest.mark.parametrize("op", [op for op in TABLE if op.reach == "named"], ids=name)
+async def test_a_request_is_narrowed_to_the_sessions_of_its_key(h: AppWorld, op: Op) -> None:
     mine = await key(h, "admin", sessions=["mine"])
     everyones = await key(h, "admin")
     assert ASKED[name(op)]
@@ -162,15 +162,15 @@ async def test_what_a_request_names_is_narrowed_to_the_sessions_of_its_key(h: Ho
     assert answer.json() != said
 
 
-async def test_a_key_for_a_session_does_all_of_its_work_there(h: House) -> None:
+async def test_a_key_for_a_session_may_do_everything_there(h: AppWorld) -> None:
     h.http.headers["authorization"] = f"Bearer {await key(h, 'read', 'signal', 'advance', sessions=['mine', 'more'])}"
     for session in ("mine", "more"):
         body = {"sessionId": session, "clogId": "c", "runId": f"r-{session}", "input": {"done": 1}}
         assert (await h.post("/v1/runs", body)).status_code == 201
     assert (await h.post("/v1/advance", {"runId": "r-mine"})).json()["advanced"] == 1
-    assert [run["runId"] for run in (await h.asked("/v1/runs"))["runs"]] == ["r-more", "r-mine"]
-    assert [run["runId"] for run in (await h.asked("/v1/runs", sessionId=["mine", "theirs"]))["runs"]] == ["r-mine"]
-    assert (await h.asked("/v1/runs/r-mine"))["output"] == 1
+    assert [run["runId"] for run in (await h.get_json("/v1/runs"))["runs"]] == ["r-more", "r-mine"]
+    assert [run["runId"] for run in (await h.get_json("/v1/runs", sessionId=["mine", "theirs"]))["runs"]] == ["r-mine"]
+    assert (await h.get_json("/v1/runs/r-mine"))["output"] == 1
     for path in (
         "/v1/runs/r-mine/events",
         "/v1/sessions/mine/events",
@@ -182,7 +182,7 @@ async def test_a_key_for_a_session_does_all_of_its_work_there(h: House) -> None:
     assert answer.json() == {"answer": 2}
 
 
-async def test_what_is_open_needs_no_key(h: House) -> None:
+async def test_open_routes_need_no_key(h: AppWorld) -> None:
     await key(h, "read")
     for op in TABLE:
         if op.scope == "open" and op.method == "GET":

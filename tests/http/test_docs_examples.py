@@ -1,4 +1,4 @@
-"""The examples of the HTTP page, pasted into a shell, against a real server."""
+"""The examples of the HTTP page, pasted into a shell, with a real server."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from ocean import Clog, Done, Ocean, Ok, Outcome, Tick
 from ocean.http.app import make_app
-from ocean.http.framework.openapi import PARAMETER
+from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
 from tests.http.kit import listening
 
@@ -45,7 +45,7 @@ async def test_every_command_of_the_page_works_when_pasted() -> None:
             said.append(done.stdout.decode())
     assert len(said) > 12
     assert '"answer":2' in said[2]
-    assert said[-1] == said[-2], "the last two are one request, repeated"
+    assert said[-1] == said[-2], "the last two are the same request, repeated"
 
 
 def test_the_page_names_every_route() -> None:

@@ -1,4 +1,4 @@
-"""Idempotency-Key: the same request again gets the first answer, letter by letter, and does nothing."""
+"""Idempotency-Key: a repeated request gets the first response, byte for byte, and changes nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from ocean import Clog, Done, Outcome, Refuse, Tick
-from ocean.http.framework.operation import Op, Repeat
+from ocean.http.framework.routing import Op, Repeat
 from ocean.http.routes import TABLE
-from tests.http.kit import House, error_of, house
+from tests.http.kit import AppWorld, app_world, error_of
 from tests.lifecycle.acting import Script, dump
 
 pytestmark = pytest.mark.anyio
@@ -76,25 +76,25 @@ NOT_KEYED = [op for op in TABLE if op not in KEYED]
 SECRET = {"POST /v1/leases", "POST /v1/session", "DELETE /v1/session"}
 
 
-async def ask(h: House, op: Op, path: str, body: Any, headers: dict[str, str]) -> Any:
+async def ask(h: AppWorld, op: Op, path: str, body: Any, headers: dict[str, str]) -> Any:
     said = {} if body is None else {"json": body}
     return await h.http.request(op.method, path, headers=headers, **said)
 
 
-async def furnish(h: House) -> str:
-    """The id of a lease."""
-    await h.made({"fail": "no"}, run_id="failed")
+async def furnish(h: AppWorld) -> str:
+    """Create what the examples need and return the id of a lease."""
+    await h.new_run({"fail": "no"}, run_id="failed")
     await h.w.drain()
-    await h.made(run_id="r")
-    await h.made(run_id="r2")
+    await h.new_run(run_id="r")
+    await h.new_run(run_id="r2")
     await h.w.ocean.take("n")
-    await h.made({"say": 1}, run_id="due")
-    lease: str = (await h.leased())["leaseId"]
+    await h.new_run({"say": 1}, run_id="due")
+    lease: str = (await h.new_lease())["leaseId"]
     return lease
 
 
 @pytest.mark.parametrize("op", KEYED, ids=name)
-async def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(h: House, op: Op) -> None:
+async def test_a_repeated_request_gets_the_first_response_and_changes_nothing(h: AppWorld, op: Op) -> None:
     lease = await furnish(h)
     path, body, other_path, other_body = EXAMPLES[name(op)]
     path, other_path = path.replace("LEASE", lease), other_path.replace("LEASE", lease)
@@ -111,14 +111,14 @@ async def test_a_repeated_request_gets_the_first_answer_and_changes_nothing(h: H
 
 
 @pytest.mark.parametrize("op", KEYED, ids=name)
-async def test_the_first_answer_outlives_its_server(op: Op, tmp_path: Path) -> None:
+async def test_the_first_response_outlives_its_server(op: Op, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     path, body, *_ = EXAMPLES[name(op)]
-    async with house(url) as h:
+    async with app_world(url) as h:
         path = path.replace("LEASE", await furnish(h))
         first = await ask(h, op, path, body, KEY)
         assert first.is_success, first.text
-    async with house(url) as h:
+    async with app_world(url) as h:
         before = await dump(h.w)
         again = await ask(h, op, path, body, KEY)
         assert (again.status_code, again.content) == (first.status_code, first.content)
@@ -130,45 +130,45 @@ def test_every_route_that_takes_a_key_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("op", NOT_KEYED, ids=name)
-async def test_a_key_is_refused_where_no_answer_is_kept(h: House, op: Op) -> None:
+async def test_a_key_is_refused_where_no_response_is_stored(h: AppWorld, op: Op) -> None:
     path = op.path.replace("{", "").replace("}", "").replace(":path", "")
     before = await dump(h.w)
     answer = await ask(h, op, path, {} if op.body else None, KEY)
     error = error_of(answer)
     assert (answer.status_code, error["code"]) == (400, "idempotency_key_not_taken")
-    assert error["message"].startswith(f"{op.method} {op.path} takes no Idempotency-Key: ")
+    assert error["message"].startswith(f"{op.method} {op.path} does not accept Idempotency-Key: ")
     assert await dump(h.w) == before
 
 
-async def test_everything_that_changes_something_takes_a_key_or_says_why_not() -> None:
+async def test_every_change_accepts_a_key_or_has_a_reason_not_to() -> None:
     for op in TABLE:
         assert (op.repeat is Repeat.SAFE) == (op.method == "GET"), name(op)
         assert (op.repeat is Repeat.NEVER) == (name(op) in SECRET), name(op)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 257])
-async def test_a_key_that_is_none_is_refused(h: House, key: str) -> None:
+async def test_an_invalid_idempotency_key_is_refused(h: AppWorld, key: str) -> None:
     answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"}, headers={"Idempotency-Key": key})
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
     assert "Idempotency-Key" in error_of(answer)["message"]
 
 
-async def test_a_request_has_one_key(h: House) -> None:
+async def test_a_request_has_one_key(h: AppWorld) -> None:
     headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")]
     answer = await h.http.post("/v1/runs", content=b'{"sessionId": "s", "clogId": "c"}', headers=headers)
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
 
 
-async def test_a_poke_that_is_repeated_under_its_key_is_not_made_again(h: House) -> None:
-    await h.made({"more": {"done": 1}}, run_id="r")
+async def test_a_poke_repeated_with_its_key_is_not_done_again(h: AppWorld) -> None:
+    await h.new_run({"more": {"done": 1}}, run_id="r")
     first = await h.post("/v1/advance", {"runId": "r", "maxTicks": 1}, headers=KEY)
     assert first.json()["advanced"] == 1
     again = await h.post("/v1/advance", {"runId": "r", "maxTicks": 1}, headers=KEY)
     assert again.content == first.content
-    assert (await h.asked("/v1/runs/r"))["tick"] == 1
+    assert (await h.get_json("/v1/runs/r"))["tick"] == 1
 
 
-async def test_a_request_that_is_still_at_work_is_not_begun_again() -> None:
+async def test_a_request_that_is_still_running_is_not_started_again() -> None:
     slow = Clog("slow")
     begun, may_end, calls = anyio.Event(), anyio.Event(), 0
 
@@ -182,7 +182,7 @@ async def test_a_request_that_is_still_at_work_is_not_begun_again() -> None:
             raise Refuse("no", http_status=422)
         return calls
 
-    async with house(more=[slow]) as h:
+    async with app_world(more=[slow]) as h:
         path, answers = "/v1/clogs/slow/call/work", []
 
         async def ask_first() -> None:
@@ -204,7 +204,7 @@ async def test_a_request_that_is_still_at_work_is_not_begun_again() -> None:
             assert failed.status_code == 422
 
 
-async def test_a_request_that_only_waits_for_its_run_is_no_longer_at_work() -> None:
+async def test_a_request_that_only_waits_for_its_run_does_not_hold_its_key() -> None:
     begun, may_end = anyio.Event(), anyio.Event()
 
     async def slowly(tick: Tick) -> Outcome:
@@ -212,7 +212,7 @@ async def test_a_request_that_only_waits_for_its_run_is_no_longer_at_work() -> N
         await may_end.wait()
         return Done()
 
-    async with house(more=[Script(slowly, clog_id="slow")]) as h, anyio.create_task_group() as tasks:
+    async with app_world(more=[Script(slowly, clog_id="slow")]) as h, anyio.create_task_group() as tasks:
         said = {"sessionId": "s", "clogId": "slow", "input": {}}
 
         async def wait() -> None:
@@ -226,7 +226,7 @@ async def test_a_request_that_only_waits_for_its_run_is_no_longer_at_work() -> N
         may_end.set()
 
 
-async def test_a_key_is_forgotten_a_day_later(h: House) -> None:
+async def test_a_key_is_deleted_a_day_later(h: AppWorld) -> None:
     said = {"sessionId": "s", "clogId": "c"}
     first = await h.post("/v1/runs", said, headers=KEY)
     h.w.clock.advance(86_400_000)

@@ -1,4 +1,4 @@
-"""The three routes of leases, on what they are for: work claimed, kept, and completed once."""
+"""The routes of leases: work is claimed, renewed, and completed once."""
 
 from dataclasses import fields
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from ocean import Input, Lease, RunInfo, RunStatus, WorkDone
-from ocean.http.framework.wire import camel
-from ocean.http.handlers.leases import OF_THE_RUN
-from tests.http.kit import House, error_of
+from ocean.http.framework.responses import camel
+from ocean.http.handlers.leases import RUN_FIELDS
+from tests.http.kit import AppWorld, error_of
 
 pytestmark = pytest.mark.anyio
 
 NOT_FOR_WORKERS = {
     "status",
-    "tick",  # The lease's own.
+    "tick",  # Fields of the lease itself.
     "pending_count",
     "paused",
     "ending",
     "wake_at",
     "due_at",
-    "locked_by",  # Is workerId.
-    "lock_expires_at",  # Is expiresAt.
+    "locked_by",  # In the lease as workerId.
+    "lock_expires_at",  # In the lease as expiresAt.
     "output",
     "error",
     "dedupe_key",
@@ -35,8 +35,8 @@ NOT_FOR_WORKERS = {
 """What a lease does not say of its run: the state that the lease itself is, and how the run was made."""
 
 
-async def test_a_lease_says_what_there_is_to_do(h: House) -> None:
-    run_id = await h.run(
+async def test_a_lease_describes_the_work(h: AppWorld) -> None:
+    run_id = await h.new_external_run(
         {"snake_key": [1]}, run_id="r-1", queue="gpu", priority=2, attributes={"my_name": "a"}, deadline_at=2 * 10**12
     )
     assert await h.claim(queues=["cpu"]) == []
@@ -76,23 +76,23 @@ async def test_a_lease_says_what_there_is_to_do(h: House) -> None:
         None,
         None,
     )
-    assert lease_id in answer.text[:80], "leaseId comes first, for workers that cut it out of the text"
+    assert lease_id in answer.text[:80], "leaseId comes first, for workers without a JSON parser"
     assert answer.text.startswith('{"leases":[{"leaseId":"lease_')
 
 
-async def test_the_wire_has_every_field_of_a_lease_and_its_inputs(h: House) -> None:
-    lease = await h.leased({})
+async def test_the_response_has_every_field_of_a_lease_and_its_inputs(h: AppWorld) -> None:
+    lease = await h.new_lease({})
     wire = set(lease)
     assert {camel(field.name) for field in fields(Lease)} - {"run"} <= wire
-    assert {camel(name) for name in OF_THE_RUN} <= wire
-    assert {field.name for field in fields(RunInfo)} == {*OF_THE_RUN} | NOT_FOR_WORKERS
+    assert {camel(name) for name in RUN_FIELDS} <= wire
+    assert {field.name for field in fields(RunInfo)} == {*RUN_FIELDS} | NOT_FOR_WORKERS
     assert {*lease["inputs"][0]} == {camel(field.name) for field in fields(Input)}
     done = await h.complete(lease, {"type": "ok"})
     assert {*done.json()} == {camel(field.name) for field in fields(WorkDone)}
 
 
-async def test_a_signal_reaches_the_worker_with_its_id(h: House) -> None:
-    run_id = await h.run()
+async def test_a_signal_reaches_the_worker_with_its_id(h: AppWorld) -> None:
+    run_id = await h.new_external_run()
     await h.w.ocean.signal(run_id, {"say": "hello"}, signal_id="m-1")
     (lease,) = await h.claim()
     assert (lease["reason"], lease["input"]) == ("signal", {"say": "hello"})
@@ -120,8 +120,8 @@ async def test_a_signal_reaches_the_worker_with_its_id(h: House) -> None:
     ],
     ids=str,
 )
-async def test_every_outcome_can_be_said(h: House, outcome: Any, status: str, wanted: dict[str, Any]) -> None:
-    lease = await h.leased({})
+async def test_every_outcome_can_be_sent(h: AppWorld, outcome: Any, status: str, wanted: dict[str, Any]) -> None:
+    lease = await h.new_lease({})
     answer = await h.complete(lease, outcome)
     assert answer.status_code == 200, answer.text
     assert answer.json() == {"runId": lease["runId"], "tick": 1, "outcome": outcome["type"], "status": status}
@@ -129,11 +129,11 @@ async def test_every_outcome_can_be_said(h: House, outcome: Any, status: str, wa
     assert info is not None
     assert info.status == status
     assert {name: getattr(info, name) for name in wanted} == wanted
-    assert (await h.complete(lease, outcome)).content == answer.content, "again is the same"
+    assert (await h.complete(lease, outcome)).content == answer.content, "a repeated completion has the same result"
 
 
-async def test_a_row_is_written_replaced_by_null_and_cleared(h: House) -> None:
-    await h.run({})
+async def test_a_row_is_written_replaced_by_null_and_cleared(h: AppWorld) -> None:
+    await h.new_external_run({})
     seen = []
     for more in ({"row": {"n_n": 1}}, {}, {"row": None}, {"clearRow": True}, {"clearRow": False}):
         (lease,) = await h.claim()
@@ -142,8 +142,8 @@ async def test_a_row_is_written_replaced_by_null_and_cleared(h: House) -> None:
     assert seen == [(None, False), ({"n_n": 1}, True), ({"n_n": 1}, True), (None, True), (None, False)]
 
 
-async def test_events_of_a_renewal_appear_at_once_and_those_of_a_completion_with_it(h: House) -> None:
-    lease = await h.leased({})
+async def test_events_of_a_renewal_appear_at_once_and_those_of_a_completion_with_it(h: AppWorld) -> None:
+    lease = await h.new_lease({})
     h.w.clock.advance(20_000)
     said = {"leaseMs": 40_000, "events": [{"type": "half", "payload": {"at_p": 50}}, {"type": "bare"}]}
     answer = await h.post(f"/v1/leases/{lease['leaseId']}/renew", said)
@@ -154,8 +154,8 @@ async def test_events_of_a_renewal_appear_at_once_and_those_of_a_completion_with
     assert [(event.type, event.payload) for event in events] == [("half", {"at_p": 50}), ("bare", None), ("whole", [1])]
 
 
-async def test_a_worker_that_comes_too_late_is_told_that_its_lease_is_lost(h: House) -> None:
-    late = await h.leased({}, retry=None)
+async def test_a_worker_that_is_too_late_gets_lease_lost(h: AppWorld) -> None:
+    late = await h.new_lease({}, retry=None)
     h.w.clock.advance(30_001)
     await h.w.ocean.advance()
     h.w.clock.advance(1_000)
@@ -169,8 +169,8 @@ async def test_a_worker_that_comes_too_late_is_told_that_its_lease_is_lost(h: Ho
     assert again["idempotencyKey"] == late["idempotencyKey"]
 
 
-async def test_another_completion_of_a_completed_lease_is_refused(h: House) -> None:
-    lease = await h.leased({})
+async def test_another_completion_of_a_completed_lease_is_refused(h: AppWorld) -> None:
+    lease = await h.new_lease({})
     await h.complete(lease, {"type": "done", "output": 1})
     answer = await h.complete(lease, {"type": "done", "output": 2})
     assert (answer.status_code, error_of(answer)["code"]) == (409, "lease_completed")
@@ -179,24 +179,24 @@ async def test_another_completion_of_a_completed_lease_is_refused(h: House) -> N
     assert (info.status, info.output) == (RunStatus.DONE, 1)
 
 
-async def test_a_row_that_has_changed_meanwhile_is_shown_with_its_version(h: House) -> None:
-    lease = await h.leased({})
+async def test_a_row_changed_in_the_meantime_is_returned_with_its_version(h: AppWorld) -> None:
+    lease = await h.new_lease({})
     answer = await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=9)
     error = error_of(answer)
     assert (answer.status_code, error["code"], error["retryable"]) == (409, "row_changed", False)
     assert error["details"] == {"row": None, "rowVersion": 0}
-    assert "retry-after" not in answer.headers, "the same again would not do"
+    assert "retry-after" not in answer.headers, "the same completion would fail again"
     assert (await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=0)).status_code == 200
 
 
-async def test_a_clog_that_is_not_there_or_not_external_has_no_leases(h: House) -> None:
+async def test_a_missing_or_internal_clog_has_no_leases(h: AppWorld) -> None:
     for clog_id, status, code in (("y", 404, "unknown_clog"), ("inside", 400, "invalid_value")):
         answer = await h.post("/v1/leases", {"clogId": clog_id, "workerId": "w"})
         assert (answer.status_code, error_of(answer)["code"]) == (status, code)
 
 
-async def test_released_work_is_due_again_at_once(h: House) -> None:
-    await h.run({})
+async def test_released_work_is_due_again_at_once(h: AppWorld) -> None:
+    await h.new_external_run({})
     (lease,) = await h.claim()
     answer = await h.post(f"/v1/leases/{lease['leaseId']}/release", {})
     assert (answer.status_code, answer.json()) == (200, {"status": "pending"})

@@ -1,4 +1,4 @@
-"""What a key for one session learns of others: nothing, by whatever it asks for."""
+"""A key for one session learns nothing about other sessions, by any request."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from ocean.http.framework.operation import Op
+from ocean.http.framework.routing import Op
 from ocean.http.routes import TABLE
-from tests.http.kit import House, error_of, house
+from tests.http.kit import AppWorld, app_world, error_of
 
 pytestmark = pytest.mark.anyio
 
@@ -17,9 +17,9 @@ OF_A_RUN = [op for op in TABLE if "{run_id}" in op.path]
 
 
 @pytest.fixture
-async def h(anyio_backend: Any) -> AsyncIterator[House]:
-    """Asked by a key for the session `mine`; the run `theirs` is in another."""
-    async with house() as h:
+async def h(anyio_backend: Any) -> AsyncIterator[AppWorld]:
+    """A client with a key for the session `mine`; the run `theirs` is in another session."""
+    async with app_world() as h:
         await h.w.ocean.create_run(session_id="other", clog_id="c", run_id="theirs", input={"say": "secret"})
         await h.w.drain()
         made = await h.w.ocean.create_api_key("ann", ["admin"], sessions=["aside", "mine"])
@@ -27,8 +27,8 @@ async def h(anyio_backend: Any) -> AsyncIterator[House]:
         yield h
 
 
-async def asked(h: House, op: Op, run_id: str, sent: bytes, **more: Any) -> tuple[int, Any]:
-    """The answer, with the run's name taken out of it."""
+async def asked(h: AppWorld, op: Op, run_id: str, sent: bytes, **more: Any) -> tuple[int, Any]:
+    """Return the response without the run's name."""
     path = op.path.replace("{run_id}", run_id).replace("{method}", "echo")
     headers = {"content-type": "application/json"} | more.pop("headers", {})
     answer = await h.http.request(op.method, path, content=sent, headers=headers, **more)
@@ -41,7 +41,7 @@ def told(answer: httpx2.Response, run_id: str) -> str:
 
 
 @pytest.mark.parametrize("op", OF_A_RUN, ids=lambda op: f"{op.method} {op.path}")
-async def test_another_sessions_run_is_answered_as_one_that_is_not_there(h: House, op: Op) -> None:
+async def test_a_run_of_another_session_looks_like_one_that_does_not_exist(h: AppWorld, op: Op) -> None:
     for sent, more in (
         (b"{}", {}),
         (b"{", {}),
@@ -57,7 +57,7 @@ async def test_another_sessions_run_is_answered_as_one_that_is_not_there(h: Hous
     assert (await h.w.ocean.get_run("theirs")) is not None
 
 
-async def test_an_answer_that_was_lost_is_given_again_when_its_run_is_gone(h: House) -> None:
+async def test_a_lost_response_is_returned_again_after_its_run_was_deleted(h: AppWorld) -> None:
     await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own")
     key = {"idempotency-key": "k"}
     answers = [await h.http.delete("/v1/runs/own", headers=key) for _ in range(2)]
@@ -65,7 +65,7 @@ async def test_an_answer_that_was_lost_is_given_again_when_its_run_is_gone(h: Ho
     assert (await h.http.delete("/v1/runs/theirs", headers=key)).status_code == 404
 
 
-async def test_the_events_of_a_deleted_run_are_those_of_its_session(h: House) -> None:
+async def test_the_events_of_a_deleted_run_are_those_of_its_session(h: AppWorld) -> None:
     await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own", input={"say": "x"})
     await h.w.drain()
     for run_id in ("own", "theirs"):
@@ -78,20 +78,20 @@ async def test_the_events_of_a_deleted_run_are_those_of_its_session(h: House) ->
         assert '"run.deleted"' in answer.text
 
 
-async def test_an_id_that_was_anothers_before_shows_only_its_own_events(h: House) -> None:
+async def test_a_reused_run_id_shows_only_its_own_events(h: AppWorld) -> None:
     await h.w.ocean.delete_run("theirs")
     made = await h.post("/v1/runs", {"sessionId": "mine", "clogId": "c", "runId": "theirs", "input": {"done": 1}})
     assert made.status_code == 201
     await h.w.drain()
-    events = (await h.asked("/v1/runs/theirs/events"))["events"]
+    events = (await h.get_json("/v1/runs/theirs/events"))["events"]
     assert {event["sessionId"] for event in events} == {"mine"}
     streamed = await h.http.get("/v1/runs/theirs/events", headers=STREAM)
     assert '"run.done"' in streamed.text
     assert "secret" not in streamed.text
 
 
-async def test_a_dry_run_is_for_keys_that_read_everything(h: House) -> None:
-    """It shows inputs, and rows that all sessions share: neither is for whoever only pokes, nor for some sessions."""
+async def test_a_dry_run_is_for_keys_that_read_everything(h: AppWorld) -> None:
+    """It shows inputs, and rows that all sessions share, so it needs the scope `read` and all sessions."""
     await h.w.ocean.create_run(session_id="mine", clog_id="c", run_id="own", input={"say": "x"})
     body = {"runId": "own", "dryRun": True}
     answer = await h.post("/v1/advance", body)
@@ -105,7 +105,7 @@ async def test_a_dry_run_is_for_keys_that_read_everything(h: House) -> None:
     assert (await h.post("/v1/advance", {"runId": "own"})).json()["advanced"] == 1
 
 
-async def test_who_holds_a_slot_is_told_only_within_the_keys_sessions(h: House) -> None:
+async def test_holders_of_a_slot_are_shown_only_within_the_keys_sessions(h: AppWorld) -> None:
     for session, key in (("other", "k1"), ("mine", "k2")):
         await h.w.ocean.create_run(
             session_id=session, clog_id="x", run_id=f"first-{key}", input=1, concurrency_keys=[key]
@@ -115,6 +115,6 @@ async def test_who_holds_a_slot_is_told_only_within_the_keys_sessions(h: House) 
             session_id="mine", clog_id="x", run_id=f"next-{key}", input=1, concurrency_keys=[key]
         )
     for key, holder in (("k1", None), ("k2", "first-k2")):
-        said = await h.asked(f"/v1/runs/next-{key}/explain")
+        said = await h.get_json(f"/v1/runs/next-{key}/explain")
         assert [hold["holder"] for hold in said["holds"] if hold["code"] == "key_full"] == [holder]
     assert "first-k1" not in (await h.get("/v1/runs/next-k1/explain")).text

@@ -1,4 +1,4 @@
-"""The log: a line for each request and tick, as text or JSON; and nothing of what users stored, here or elsewhere."""
+"""Logging: a line for each request and tick, as text or JSON, without any value that users stored."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from ocean.config import BadSettings
 from ocean.kernel.metrics import fields
 from ocean.logs import JsonLines, LogKind, TextLines, log_kind, log_to
 from ocean.state.records import GENERIC_VERBS
-from tests.http.kit import house
+from tests.http.kit import app_world
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ Logged = Callable[[LogKind], io.StringIO]
 
 @pytest.fixture
 def logged() -> Iterator[Logged]:
-    """Begin to log; what was written is in the answer."""
+    """Return a function that starts logging and returns the output."""
     stops = []
 
     def begin(kind: LogKind) -> io.StringIO:
@@ -42,7 +42,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
     stream = logged("json")
-    async with house(poke_ms=100) as h:
+    async with app_world(poke_ms=100) as h:
         body = {"sessionId": "s", "clogId": "c", "runId": "r1", "input": {"fail": "never"}}
         await h.post("/v1/runs", body, headers={"x-request-id": "q1"})
     request, tick = lines(stream)
@@ -75,9 +75,9 @@ async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
     }
 
 
-async def test_a_line_says_who_asked(logged: Logged) -> None:
+async def test_a_log_line_names_the_actor(logged: Logged) -> None:
     stream = logged("json")
-    async with house() as h:
+    async with app_world() as h:
         made = await h.w.ocean.create_api_key("ann", ["read"])
         await h.http.get("/v1/runs", headers={"authorization": f"Bearer {made.key}"})
         await h.http.post("/v1/advance", json={}, headers={"authorization": f"Bearer {made.key}"})
@@ -87,10 +87,10 @@ async def test_a_line_says_who_asked(logged: Logged) -> None:
     assert made.key not in stream.getvalue()
 
 
-async def test_as_text_a_line_is_short_and_quotes_what_is_odd(logged: Logged) -> None:
+async def test_a_text_line_is_short_and_quotes_unusual_values(logged: Logged) -> None:
     stream = logged("text")
-    async with house() as h:
-        await h.made({"done": 1}, run_id='a "b"\nc')
+    async with app_world() as h:
+        await h.new_run({"done": 1}, run_id='a "b"\nc')
         await h.w.drain()
     at, said = stream.getvalue().split(" ", 1)
     assert at.endswith("Z")
@@ -100,10 +100,10 @@ async def test_as_text_a_line_is_short_and_quotes_what_is_odd(logged: Logged) ->
     )
 
 
-async def test_switched_off_only_warnings_are_left(logged: Logged) -> None:
+async def test_with_logging_off_only_warnings_remain(logged: Logged) -> None:
     stream = logged("off")
-    async with house(ready_age_ms=0) as h:
-        await h.made({"done": 1})
+    async with app_world(ready_age_ms=0) as h:
+        await h.new_run({"done": 1})
         h.w.clock.advance(1)
         await h.get("/readyz")
         await h.w.drain()
@@ -111,7 +111,7 @@ async def test_switched_off_only_warnings_are_left(logged: Logged) -> None:
     assert "warning ocean.http not_ready in request" in line
 
 
-async def test_it_stops_when_told() -> None:
+async def test_logging_stops_when_closed() -> None:
     stream = io.StringIO()
     before = logging.getLogger("ocean").level, list(logging.getLogger().handlers)
     log_to(stream, "text")()
@@ -128,7 +128,7 @@ def record(message: str, *args: object, name: str = "ocean.x", error: BaseExcept
 
 
 @pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
-def test_a_line_is_one_line_of_plain_characters_whatever_is_said(formatter: logging.Formatter) -> None:
+def test_a_log_line_is_one_line_of_plain_characters(formatter: logging.Formatter) -> None:
     line = formatter.format(record("first\r\nsecond %s \x1b]0;", "\u0085"))
     assert line.isascii()
     assert line.isprintable()
@@ -137,7 +137,7 @@ def test_a_line_is_one_line_of_plain_characters_whatever_is_said(formatter: logg
 
 
 @pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
-def test_of_an_exception_the_type_and_the_place_are_told_and_not_its_words(formatter: logging.Formatter) -> None:
+def test_an_exception_is_logged_with_type_and_location_without_its_message(formatter: logging.Formatter) -> None:
     try:
         raise ValueError(CANARY)
     except ValueError as error:
@@ -159,7 +159,7 @@ def test_a_value_cannot_look_like_another_field(value: str) -> None:
     assert TextLines().format(made).endswith(f" said={json.dumps(value)}")
 
 
-def test_of_a_deep_exception_the_last_places_are_told() -> None:
+def test_a_deep_exception_is_logged_with_its_last_locations() -> None:
     def fall(depth: int) -> None:
         if depth:
             fall(depth - 1)
@@ -197,12 +197,12 @@ def test_the_kind_is_the_flag_s_or_the_environment_s(flag: str | None, environ: 
     ("flag", "environ", "source"), [("xml", {}, "--log"), ("", {}, "--log"), (None, {"OCEAN_LOG": "JSON"}, "OCEAN_LOG")]
 )
 def test_another_kind_is_refused(flag: str | None, environ: dict[str, str], source: str) -> None:
-    with pytest.raises(BadSettings, match=f"{source} is text, json or off"):
+    with pytest.raises(BadSettings, match=f"{source} must be text, json or off"):
         log_kind(flag, environ)
 
 
 def leaky() -> Clog:
-    """Fails in every way there is, with a secret in it."""
+    """A clog that fails in every possible way, with a secret in the message."""
     clog = Clog("leaky", generic=GENERIC_VERBS)
 
     @clog.on_advance
@@ -237,11 +237,11 @@ def leaky() -> Clog:
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
-async def test_a_secret_that_users_stored_is_in_no_line_no_metric_and_no_readiness(
+async def test_a_stored_secret_is_in_no_log_line_metric_or_readiness_response(
     kind: LogKind, logged: Logged, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = logged(kind)
-    async with house(poke_ms=100, ready_age_ms=0, more=[leaky()]) as h:
+    async with app_world(poke_ms=100, ready_age_ms=0, more=[leaky()]) as h:
         secret = {"session": CANARY, "x-request-id": f"a b {CANARY}"}
         for do in ("raise", "abort", "retry", "fail", "done"):
             run = {"clogId": "leaky", "sessionId": CANARY, "input": {"do": do, "secret": CANARY}}
@@ -253,14 +253,14 @@ async def test_a_secret_that_users_stored_is_in_no_line_no_metric_and_no_readine
         for what in ("refuse", CANARY):
             answer = await h.post(f"/leaky/{what}", {"secret": CANARY}, headers=secret)
             assert answer.status_code in (500, 503)
-        await h.run({"secret": CANARY})
+        await h.new_external_run({"secret": CANARY})
         (lease,) = await h.claim()
         await h.complete(lease, {"type": "failed", "error": {"code": "x", "message": CANARY}}, row=CANARY)
         await h.get(f"/v1/runs/{CANARY}?{CANARY}={CANARY}")
         for held in ({"authorization": f"Bearer {CANARY}"}, {"cookie": f"ocean_session={CANARY}"}):
             assert (await h.post("/v1/advance", {}, headers=held)).status_code in (401, 403)
         await h.post(f"/{CANARY}", {CANARY: CANARY})
-        await h.made({"secret": CANARY})
+        await h.new_run({"secret": CANARY})
         h.w.clock.advance(1)
         shown = [await h.get("/readyz"), await h.get("/metrics")]
     assert len(stream.getvalue().splitlines()) > 15

@@ -1,4 +1,4 @@
-"""A claim that waits: for work, for its time, and only while somebody is there to hear of it."""
+"""A claim that waits: for work, up to its time, and only while its caller is connected."""
 
 import threading
 from pathlib import Path
@@ -12,15 +12,15 @@ import pytest
 from ocean import Clog, Lease, Ocean, RunStatus
 from ocean.http.app import make_app
 from ocean.stores.sqlite.store import SqliteStore
-from tests.http.kit import CLAIM, Caller, House, house
+from tests.http.kit import CLAIM, AppWorld, AsgiCaller, app_world
 from tests.lifecycle.acting import let_others_go_on, log, look
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
-async def test_a_claim_that_waits_is_answered_when_there_is_work(h: House) -> None:
+async def test_a_waiting_claim_returns_when_there_is_work(h: AppWorld) -> None:
     leases: list[Any] = []
 
     async def wait() -> None:
@@ -30,11 +30,11 @@ async def test_a_claim_that_waits_is_answered_when_there_is_work(h: House) -> No
         tasks.start_soon(wait)
         await let_others_go_on(h.w)
         assert leases == []
-        run_id = await h.run({})
+        run_id = await h.new_external_run({})
     assert [lease["runId"] for lease in leases] == [run_id]
 
 
-async def test_a_claim_that_waited_in_vain_is_answered_with_nothing(h: House) -> None:
+async def test_a_waiting_claim_returns_empty_after_its_time(h: AppWorld) -> None:
     async with anyio.create_task_group() as tasks:
 
         async def wait() -> None:
@@ -47,76 +47,76 @@ async def test_a_claim_that_waited_in_vain_is_answered_with_nothing(h: House) ->
         await anyio.sleep_forever()
 
 
-async def test_a_claim_is_answered_with_nothing_when_the_server_stops(h: House) -> None:
-    caller = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
+async def test_a_waiting_claim_returns_empty_when_the_server_stops(h: AppWorld) -> None:
+    caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.ask)
-        await caller.listens.wait()
+        await caller.is_listening.wait()
         await let_others_go_on(h.w)
         caller.stopping.set()
     assert caller.answer == (200, {"leases": []})
-    late = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
+    late = AsgiCaller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     late.stopping.set()
     await late.ask()
     assert late.answer == (200, {"leases": []})
 
 
-async def test_a_claim_whose_caller_has_gone_waits_no_longer_and_leases_nothing(h: House) -> None:
-    caller = Caller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
+async def test_a_claim_whose_caller_disconnects_stops_waiting_and_leases_nothing(h: AppWorld) -> None:
+    caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.ask)
-        await caller.listens.wait()
+        await caller.is_listening.wait()
         await let_others_go_on(h.w)
-        caller.go_away()
+        caller.disconnect()
     assert caller.sent == []
-    run_id = await h.run({})
+    run_id = await h.new_external_run({})
     assert (await look(h.w, run_id)).status is RunStatus.PENDING
     (lease,) = await h.claim()
     assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 1, 0)
 
 
 class Leaving(Ocean):
-    """Its caller goes away just when it has been leased something."""
+    """Its caller disconnects just when a lease has been created for it."""
 
-    caller: Caller
+    caller: AsgiCaller
 
     async def claim_work(self, *asked: Any, **how: Any) -> list[Lease]:
         leases = await super().claim_work(*asked, **how)
-        self.caller.go_away()
+        self.caller.disconnect()
         return leases
 
 
-async def test_a_caller_that_goes_when_its_lease_is_made_leaves_the_work_to_the_next(h: House) -> None:
-    run_id = await h.run({})
+async def test_a_lease_created_as_its_caller_disconnects_is_released(h: AppWorld) -> None:
+    run_id = await h.new_external_run({})
     leaving = Leaving(h.w.store, [Clog("x", external=True)], h.w.clock)
-    leaving.caller = Caller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000}, app=make_app(leaving, poke_ms=0))
+    leaving.caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000}, app=make_app(leaving, poke_ms=0))
     await leaving.caller.ask()
     assert leaving.caller.sent == []
     (lease,) = await h.claim()
     assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 2, 0)
 
 
-async def test_a_caller_that_goes_while_its_lease_is_written_leaves_the_work_to_the_next(tmp_path: Path) -> None:
-    """The lease is made and nobody knows its id: it is returned at once, not when it lapses."""
+async def test_a_lease_written_while_its_caller_disconnects_is_released(tmp_path: Path) -> None:
+    """The lease exists but its id was never sent: it is released at once, not when it expires."""
     holds, go_on = threading.Event(), threading.Event()
 
     def hold(_: Any) -> None:
         holds.set()
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(TIMEOUT_S)
 
-    async with house(f"sqlite:///{tmp_path / 'ocean.db'}") as h:
+    async with app_world(f"sqlite:///{tmp_path / 'ocean.db'}") as h:
         assert isinstance(h.w.store, SqliteStore)
         database = h.w.store.database
-        run_id = await h.run({})
-        caller = Caller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000})
+        run_id = await h.new_external_run({})
+        caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.on_writer, hold)
-            await anyio.to_thread.run_sync(holds.wait, PATIENCE_S)
+            await anyio.to_thread.run_sync(holds.wait, TIMEOUT_S)
             tasks.start_soon(caller.ask)
-            with anyio.fail_after(PATIENCE_S):
+            with anyio.fail_after(TIMEOUT_S):
                 while not database._queue:
                     await anyio.lowlevel.checkpoint()
-            caller.go_away()
+            caller.disconnect()
             await anyio.wait_all_tasks_blocked()
             go_on.set()
 

@@ -1,4 +1,4 @@
-"""`/metrics`: what it tells, and that the document tells of it."""
+"""`/metrics`: its values, and that the documentation lists them."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from ocean import Clog
-from ocean.http.framework.traffic import Traffic
+from ocean.http.framework.middleware import Traffic
 from ocean.http.handlers.metrics import Scrape
 from ocean.kernel.metrics import Histogram, Observations
 from ocean.kernel.poke_sources import SOURCES
 from ocean.state.records import Agenda
 from ocean.testing import ManualClock
-from tests.http.kit import Caller, House, house
-from tests.http.watchers import served
+from tests.http.kit import AppWorld, AsgiCaller, app_world
+from tests.http.stream_client import stream_server
 from tests.races.arranging import until
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.anyio
 DOCUMENT = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 
-async def scraped(h: House) -> dict[tuple[str, ...], float]:
-    """Every sample: its name, then its labels as `name=value`, in the order of their names."""
+async def scraped(h: AppWorld) -> dict[tuple[str, ...], float]:
+    """Return every sample by its name and its labels as `name=value`, sorted by name."""
     answer = await h.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -38,12 +38,12 @@ async def scraped(h: House) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_pokes_ticks_and_due_work_are_told(h: House) -> None:
+async def test_pokes_ticks_and_due_runs_are_counted(h: AppWorld) -> None:
     before = await scraped(h)
     assert {before["ocean_pokes_total", f"source={source}"] for source in SOURCES} == {0}
     assert before["ocean_lock_losses_total", "clog=c"] == 0
     for done in (1, 2):
-        await h.made({"done": done})
+        await h.new_run({"done": done})
     h.w.clock.advance(1_500)
     due = await scraped(h)
     assert (due["ocean_due_runs",], due["ocean_oldest_due_age_seconds",], due["ocean_unclaimable_runs",]) == (2, 1.5, 0)
@@ -59,23 +59,23 @@ async def test_pokes_ticks_and_due_work_are_told(h: House) -> None:
     assert after["ocean_commit_batch_size_bucket", "le=+Inf"] == after["ocean_commit_batch_size_count",]
 
 
-async def test_the_poke_behind_an_answer_and_the_one_of_a_caller_who_waits_are_told_apart() -> None:
-    async with house(poke_ms=100) as h:
+async def test_pokes_after_responses_and_of_waiting_callers_have_different_sources() -> None:
+    async with app_world(poke_ms=100) as h:
         await h.post("/v1/runs?waitMs=100", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
         told = await scraped(h)
         assert told["ocean_pokes_total", "source=wait"] == 1
         assert told["ocean_pokes_total", "source=request"] == 1
 
 
-async def test_leases_are_told(h: House) -> None:
-    lease = await h.leased()
+async def test_leases_are_counted(h: AppWorld) -> None:
+    lease = await h.new_lease()
     await h.complete(lease, {"type": "done"})
     told = await scraped(h)
     assert told["ocean_leases_total", "clog=x"] == told["ocean_lease_completions_total", "outcome=done"] == 1
 
 
-async def test_requests_are_told_by_the_template_of_their_route(h: House) -> None:
-    run_id = await h.made()
+async def test_requests_are_counted_by_the_template_of_their_route(h: AppWorld) -> None:
+    run_id = await h.new_run()
     for path in (f"/v1/runs/{run_id}", "/v1/runs/other", f"/v1/runs/{run_id}", "/nowhere", "/nowhere/else"):
         await h.get(path)
     await h.http.head("/healthz")
@@ -91,20 +91,20 @@ async def test_requests_are_told_by_the_template_of_their_route(h: House) -> Non
     assert not [key for key in told if run_id in "".join(key) or "nowhere" in "".join(key)]
 
 
-async def test_a_caller_who_leaves_before_the_answer_is_told_as_gone(h: House) -> None:
-    caller = Caller(h.w, "/v1/leases", {"clogId": "x", "workerId": "w", "waitMs": 60_000})
+async def test_a_caller_that_disconnects_before_the_response_is_counted_as_gone(h: AppWorld) -> None:
+    caller = AsgiCaller(h.w, "/v1/leases", {"clogId": "x", "workerId": "w", "waitMs": 60_000})
     traffic: Any = caller._app.user_middleware[0].kwargs["traffic"]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.ask)
-        await caller.listens.wait()
-        caller.go_away()
+        await caller.is_listening.wait()
+        caller.disconnect()
     assert caller.sent == []
     assert traffic.requests == {("/v1/leases", "POST", "gone"): 1}
 
 
 async def test_two_applications_in_one_process_do_not_mix() -> None:
-    async with house() as one, house(more=[Clog("more")]) as other:
-        await one.made({"done": 1})
+    async with app_world() as one, app_world(more=[Clog("more")]) as other:
+        await one.new_run({"done": 1})
         await one.w.drain()
         await one.get("/healthz")
         told = await scraped(other)
@@ -112,14 +112,14 @@ async def test_two_applications_in_one_process_do_not_mix() -> None:
     assert not [family.name for family in REGISTRY.collect() if family.name.startswith("ocean")]
 
 
-async def test_metrics_in_another_format_for_whoever_asks_for_it(h: House) -> None:
+async def test_metrics_are_available_in_openmetrics_format(h: AppWorld) -> None:
     answer = await h.http.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
 
 
-async def test_watchers_are_told_while_they_watch() -> None:
-    async with served() as s:
+async def test_open_streams_are_counted() -> None:
+    async with stream_server() as s:
         run_id = await s.run()
         paths = ("/v1/events", f"/v1/runs/{run_id}/events", "/v1/sessions/s/events", "/v1/clogs/c/events")
         watchers = [await s.open(path) for path in paths]
@@ -140,8 +140,8 @@ def test_the_document_lists_every_metric_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("version", ["abc", "1.a.0", "", "1" * 5_000, "."])
-async def test_a_version_that_is_none_is_answered_as_text(version: str) -> None:
-    async with house() as h:
+async def test_an_invalid_format_version_gets_plain_text(version: str) -> None:
+    async with app_world() as h:
         accepted = {"accept": f"application/openmetrics-text; version={version}"}
         answer = await h.http.get("/metrics", headers=accepted)
         assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""The routes behind a real server: bodies that are too long, callers that hang up, a server that stops."""
+"""The routes on a real server: bodies that are too long, callers that disconnect, a server that stops."""
 
 import json
 from collections.abc import AsyncIterator
@@ -15,21 +15,21 @@ import uvicorn
 
 from ocean import Clog, RunStatus
 from ocean.http.app import make_app
-from ocean.http.framework.routing import spelled_path
+from ocean.http.framework.routing import escaped_path
 from ocean.state.values import MAX_BYTES
 from ocean.testing import World, world
 from tests.http.kit import CLAIM, error_of, listening
-from tests.http.watchers import Watcher
+from tests.http.stream_client import Watcher
 from tests.invariants import check
 from tests.lifecycle.acting import let_others_go_on, look
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class SocketServer:
     w: World
     server: uvicorn.Server
     port: int
@@ -39,8 +39,8 @@ class Served:
         return f"http://127.0.0.1:{self.port}"
 
     async def until_requests(self, count: int) -> None:
-        """Until so many requests are being answered."""
-        with anyio.fail_after(PATIENCE_S):
+        """Wait until this many requests are open."""
+        with anyio.fail_after(TIMEOUT_S):
             while len(self.server.server_state.tasks) != count:
                 await anyio.lowlevel.checkpoint()
 
@@ -49,10 +49,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[Served]:
+async def socket_server() -> AsyncIterator[SocketServer]:
     async with world(clogs=[Clog("x", external=True), Clog("y")]) as w:
         async with listening(make_app(w.ocean, poke_ms=0), timeout_graceful_shutdown=0) as (server, port):
-            yield Served(w, server, port)
+            yield SocketServer(w, server, port)
         await check(w)
 
 
@@ -64,7 +64,7 @@ def request(body: Any, path: str = "/v1/leases") -> bytes:
 
 
 async def test_work_is_claimed_renewed_and_completed_over_a_socket() -> None:
-    async with served() as s, httpx2.AsyncClient(base_url=s.url) as http:
+    async with socket_server() as s, httpx2.AsyncClient(base_url=s.url) as http:
         run_id = await s.run()
         (lease,) = (await http.post("/v1/leases", json=CLAIM)).json()["leases"]
         renewed = await http.post(f"/v1/leases/{lease['leaseId']}/renew", json={})
@@ -77,33 +77,33 @@ async def test_work_is_claimed_renewed_and_completed_over_a_socket() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["a/b", "/", "a%2Fb", "100%", "ä ?#&+", "..", "a/../b", "cancel"])
-async def test_a_name_of_any_letters_is_said_in_a_path_by_escaping_it(run_id: str) -> None:
+async def test_any_name_can_be_escaped_in_a_path(run_id: str) -> None:
     name = quote(run_id, safe="")
-    async with served() as s:
+    async with socket_server() as s:
         await s.w.ocean.create_run(session_id=run_id, clog_id="x", run_id=run_id)
         for path in (f"/v1/runs/{name}", f"/v1/runs/{name}/events", f"/v1/sessions/{name}/events"):
-            # By hand: clients take liberties with dots.
-            status, said = await asked(s.port, f"GET {path} HTTP/1.0")
+            # Without an HTTP client, which would normalize dots in the path.
+            status, said = await send_line(s.port, f"GET {path} HTTP/1.0")
             assert (status, said.get("runId") or said["events"][0]["runId"]) == (200, run_id)
-        status, said = await asked(s.port, f"DELETE /v1/%72uns/{name} HTTP/1.0")
+        status, said = await send_line(s.port, f"DELETE /v1/%72uns/{name} HTTP/1.0")
         assert (status, said) == (200, {"deleted": True})
 
 
-async def test_a_slash_as_it_is_ends_a_name_but_not_that_of_a_key() -> None:
-    async with served() as s:
+async def test_an_unescaped_slash_ends_a_name_except_that_of_a_key() -> None:
+    async with socket_server() as s:
         await s.w.ocean.create_run(session_id="s", clog_id="x", run_id="a/b")
-        assert (await asked(s.port, "GET /v1/runs/a/b HTTP/1.0"))[0] == 404
+        assert (await send_line(s.port, "GET /v1/runs/a/b HTTP/1.0"))[0] == 404
         for key in ("tenant/7", "tenant%2F7", "tenant%2f7"):
-            status, said = await asked(s.port, f"GET /v1/keys/{key} HTTP/1.0")
+            status, said = await send_line(s.port, f"GET /v1/keys/{key} HTTP/1.0")
             assert (status, said["key"]) == (200, "tenant/7")
 
 
-async def test_a_server_that_does_not_tell_how_a_path_was_spelled_is_served_too() -> None:
-    assert spelled_path({"path": "/v1/runs/a b%"}) == "/v1/runs/a%20b%25"
-    assert spelled_path({"path": "/x", "raw_path": b"/v1/%72uns/a%2fb"}) == "/v1/runs/a%2Fb"
+async def test_a_server_without_raw_paths_works_too() -> None:
+    assert escaped_path({"path": "/v1/runs/a b%"}) == "/v1/runs/a%20b%25"
+    assert escaped_path({"path": "/x", "raw_path": b"/v1/%72uns/a%2fb"}) == "/v1/runs/a%2Fb"
 
 
-async def asked(port: int, line: str) -> tuple[int, Any]:
+async def send_line(port: int, line: str) -> tuple[int, Any]:
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(f"{line}\r\nHost: localhost\r\n\r\n".encode())
         answer = b"".join([part async for part in stream])
@@ -111,8 +111,8 @@ async def asked(port: int, line: str) -> tuple[int, Any]:
     return int(head.split()[1]), json.loads(body)
 
 
-async def test_a_caller_that_hangs_up_is_not_given_work() -> None:
-    async with served() as s:
+async def test_a_caller_that_disconnects_gets_no_work() -> None:
+    async with socket_server() as s:
         stream = await anyio.connect_tcp("127.0.0.1", s.port)
         await stream.send(request(CLAIM | {"waitMs": 60_000}))
         await s.until_requests(1)
@@ -125,7 +125,7 @@ async def test_a_caller_that_hangs_up_is_not_given_work() -> None:
 
 
 async def test_a_body_without_an_end_is_cut_off() -> None:
-    async with served() as s, httpx2.AsyncClient(base_url=s.url) as http:
+    async with socket_server() as s, httpx2.AsyncClient(base_url=s.url) as http:
         sent = 0
 
         async def endless() -> AsyncIterator[bytes]:
@@ -138,14 +138,14 @@ async def test_a_body_without_an_end_is_cut_off() -> None:
         try:
             answer = await http.post("/v1/leases", content=endless(), headers=headers)
         except httpx2.TransportError:
-            pass  # Told and hung up on while still sending.
+            pass  # The server responds and disconnects while the body is still being sent.
         else:
             assert (answer.status_code, error_of(answer)["code"]) == (413, "body_too_large")
         assert sent < 64 * MAX_BYTES
         assert (await http.post("/v1/leases", json=CLAIM)).status_code == 200
 
 
-async def test_each_feed_streams_what_is_its_own_as_it_comes() -> None:
+async def test_each_feed_streams_its_own_events_live() -> None:
     feeds = {
         "/v1/runs/b/events": ["run.created", "run.failed"],
         "/v1/sessions/t/events": ["run.created", "run.failed"],
@@ -155,7 +155,7 @@ async def test_each_feed_streams_what_is_its_own_as_it_comes() -> None:
         "/v1/events?correlationId=b": ["run.created", "run.failed"],
         "/v1/events?after=1": ["run.created", "run.created", "run.failed"],
     }
-    async with served() as s:
+    async with socket_server() as s:
         ocean = s.w.ocean
         await ocean.create_run(session_id="s", clog_id="x", run_id="a")
         await ocean.create_run(session_id="t", clog_id="x", run_id="b")
@@ -172,8 +172,8 @@ async def test_each_feed_streams_what_is_its_own_as_it_comes() -> None:
             await watcher.close()
 
 
-async def test_a_server_that_stops_leases_nothing_to_those_who_wait() -> None:
-    async with served() as s:
+async def test_a_stopping_server_leases_nothing_to_waiting_callers() -> None:
+    async with socket_server() as s:
         stream = await anyio.connect_tcp("127.0.0.1", s.port)
         await stream.send(request(CLAIM | {"waitMs": 60_000}))
         await s.until_requests(1)

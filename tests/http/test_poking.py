@@ -1,34 +1,34 @@
-"""The poke behind an answer: what it moves, how many there are at once, and that it hurts nobody."""
+"""The poke after a response: what it advances, how many run at once, and that a failure has no effect on requests."""
 
 import anyio
 import pytest
 
 from ocean import Clog, Done, Ok, Outcome, Refuse, RunStatus, Tick
-from ocean.http.framework.operation import Op, Repeat
+from ocean.http.framework.routing import Op, Repeat
 from ocean.http.routes import TABLE
 from ocean.testing import World
 from ocean.ticker import ticker
-from tests.http.kit import House, house
+from tests.http.kit import AppWorld, app_world
 from tests.http.test_idempotency import EXAMPLES, KEYED, ask, furnish, name
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_change_pokes_what_is_due_after_its_answer() -> None:
+async def test_a_change_pokes_due_runs_after_its_response() -> None:
     other = Script(clog_id="other")
-    async with house(more=[other], poke_ms=100) as h:
+    async with app_world(more=[other], poke_ms=100) as h:
         due = await h.w.ocean.create_run(session_id="s", clog_id="other", input=1)
         answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
-        assert answer.json()["status"] == "pending", "the answer does not wait for the poke"
+        assert answer.json()["status"] == "pending", "the response does not wait for the poke"
         assert (await look(h.w, answer.json()["runId"])).status is RunStatus.DONE
         assert (await look(h.w, due.run_id)).status is RunStatus.IDLE
         assert len(other.seen) == 1
 
 
 @pytest.mark.parametrize("op", [op for op in KEYED if op.path != "/v1/advance"], ids=name)
-async def test_whatever_is_changed_pokes(op: Op) -> None:
-    async with house(more=[Script(clog_id="other")], poke_ms=100) as h:
+async def test_every_change_pokes(op: Op) -> None:
+    async with app_world(more=[Script(clog_id="other")], poke_ms=100) as h:
         lease = await furnish(h)
         due = await h.w.ocean.create_run(session_id="elsewhere", clog_id="other", input=1)
         path, body, *_ = EXAMPLES[name(op)]
@@ -38,33 +38,33 @@ async def test_whatever_is_changed_pokes(op: Op) -> None:
 
 
 async def test_a_worker_that_claims_pokes_too() -> None:
-    async with house(more=[Script(clog_id="other")], poke_ms=100) as h:
+    async with app_world(more=[Script(clog_id="other")], poke_ms=100) as h:
         due = await h.w.ocean.create_run(session_id="s", clog_id="other", input=1)
         assert await h.claim() == []
         assert (await look(h.w, due.run_id)).status is RunStatus.IDLE
 
 
-def test_only_a_poke_itself_and_signing_in_are_no_poke() -> None:
+def test_only_pokes_and_sign_ins_do_not_poke() -> None:
     quiet = [name(op) for op in TABLE if op.repeat is not Repeat.SAFE and not op.pokes]
     assert quiet == ["POST /v1/advance", "POST /v1/session", "DELETE /v1/session"]
 
 
-async def test_also_a_request_that_waited_pokes_what_else_is_due() -> None:
-    async with house(poke_ms=100) as h:
-        due = await h.made({"done": 1})
+async def test_a_request_that_waited_pokes_other_due_runs() -> None:
+    async with app_world(poke_ms=100) as h:
+        due = await h.new_run({"done": 1})
         await h.post("/v1/runs?waitMs=100", {"sessionId": "s", "clogId": "c"})
         assert (await look(h.w, due)).status is RunStatus.DONE
 
 
-async def test_a_question_pokes_nothing_and_so_does_a_refusal() -> None:
-    async with house(poke_ms=100) as h:
-        run_id = await h.made({"done": 1})
-        await h.asked(f"/v1/runs/{run_id}")
+async def test_reads_and_refused_requests_poke_nothing() -> None:
+    async with app_world(poke_ms=100) as h:
+        run_id = await h.new_run({"done": 1})
+        await h.get_json(f"/v1/runs/{run_id}")
         await h.post("/v1/runs", {})
         assert (await look(h.w, run_id)).status is RunStatus.PENDING
 
 
-async def test_what_a_method_signalled_before_it_refused_is_moved_too() -> None:
+async def test_runs_signalled_before_a_method_refused_are_advanced() -> None:
     clog = Clog("no")
 
     @clog.on_advance
@@ -76,19 +76,19 @@ async def test_what_a_method_signalled_before_it_refused_is_moved_too() -> None:
         await tick.signal(tick.run_id, "go")
         raise Refuse("not this way")
 
-    async with house(more=[clog], poke_ms=100) as h:
+    async with app_world(more=[clog], poke_ms=100) as h:
         run = await h.w.ocean.create_run(session_id="s", clog_id="no")
         assert (await h.post(f"/v1/runs/{run.run_id}/call/refuse")).status_code == 409
         assert (await look(h.w, run.run_id)).status is RunStatus.DONE
 
 
-async def test_nobody_pokes_where_that_is_switched_off(h: House) -> None:
+async def test_requests_do_not_poke_when_that_is_switched_off(h: AppWorld) -> None:
     answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
     assert (await look(h.w, answer.json()["runId"])).status is RunStatus.PENDING
 
 
-async def test_a_poke_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    async with house(poke_ms=-1) as h:
+async def test_a_failed_poke_is_logged_and_has_no_effect_on_the_response(caplog: pytest.LogCaptureFixture) -> None:
+    async with app_world(poke_ms=-1) as h:
         answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"})
         assert answer.status_code == 201
     assert "the poke after a request failed" in caplog.text
@@ -115,7 +115,7 @@ async def poke(w: World) -> None:
     await w.ocean.coordinator.poke_everything(100, "request")
 
 
-async def test_pokes_that_come_while_another_has_its_turn_are_one_further_poke() -> None:
+async def test_pokes_during_another_poke_are_merged_into_one() -> None:
     slow = Slow()
     async with stage(slow.clog) as w:
         await start(w)
@@ -132,8 +132,8 @@ async def test_pokes_that_come_while_another_has_its_turn_are_one_further_poke()
         assert slow.pokes(w) == 3
 
 
-async def test_a_poke_that_came_during_another_s_turn_begins_when_that_is_over() -> None:
-    """And not only when the handlers of the other one have ended."""
+async def test_a_poke_during_another_begins_when_the_others_turn_ends() -> None:
+    """It does not wait until the handlers of the other poke have ended."""
     slow = Slow()
     async with stage(slow.clog) as w:
         await start(w)
@@ -149,7 +149,7 @@ async def test_a_poke_that_came_during_another_s_turn_begins_when_that_is_over()
             slow.may_end.set()
 
 
-async def test_a_slow_handler_holds_no_other_poke_up() -> None:
+async def test_a_slow_handler_does_not_delay_other_pokes() -> None:
     slow, quick = Slow(), Script(Done(), clog_id="quick")
     async with stage(slow.clog, quick) as w:
         first = await start(w)
@@ -167,8 +167,8 @@ async def test_a_slow_handler_holds_no_other_poke_up() -> None:
 
 
 async def test_a_request_leaves_due_work_to_a_ticker() -> None:
-    async with house(poke_ms=100) as h, ticker(h.w.ocean):
-        run_id = await h.made()
+    async with app_world(poke_ms=100) as h, ticker(h.w.ocean):
+        run_id = await h.new_run()
         assert (await h.post(f"/v1/runs/{run_id}/signal", {"input": {"done": 1}})).status_code == 202
         with anyio.fail_after(20):
             while (await look(h.w, run_id)).status is not RunStatus.DONE:
@@ -179,14 +179,14 @@ async def test_a_request_leaves_due_work_to_a_ticker() -> None:
 
 
 async def test_a_request_pokes_if_the_ticker_has_stopped_or_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with house(poke_ms=100) as h, ticker(h.w.ocean) as one:
+    async with app_world(poke_ms=100) as h, ticker(h.w.ocean) as one:
         monkeypatch.setattr("ocean.ticker.MOST_AT_WORK", 0)
-        run_id = await h.made()
+        run_id = await h.new_run()
         await h.post(f"/v1/runs/{run_id}/signal", {"input": {"done": 1}})
         assert (await look(h.w, run_id)).status is RunStatus.DONE
         one.stop()
         monkeypatch.undo()
-        run_id = await h.made()
+        run_id = await h.new_run()
         await h.post(f"/v1/runs/{run_id}/signal", {"input": {"done": 1}})
         assert (await look(h.w, run_id)).status is RunStatus.DONE
         assert h.w.ocean.observed.pokes["request"].count == 2

@@ -16,12 +16,12 @@ from tests.cli.kit import free_port, path_with_ocean
 pytestmark = pytest.mark.xdist_group("processes")
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+TIMEOUT_S = 60
 PASTED = re.compile(r"^## Over HTTP$.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def pasted(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """In a shell where `ocean` is this one, and curl fails where it is refused."""
+    """Run commands in a shell where `ocean` is this version and curl fails on an error status."""
     (folder / ".curlrc").write_text("fail-with-body\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OCEAN")}
     paths = {"PATH": path_with_ocean(folder / "bin"), "PYTHONPATH": str(ROOT), "CURL_HOME": str(folder)}
@@ -35,16 +35,16 @@ def pasted(script: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         start_new_session=True,
     )
     try:
-        out, err = shell.communicate(timeout=PATIENCE_S)
+        out, err = shell.communicate(timeout=TIMEOUT_S)
     finally:
-        # The server too, if the script did not come to its end.
+        # The server too, if the script did not finish.
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(shell.args, shell.returncode, out, err)
 
 
 def is_part(part: Any, whole: Any) -> bool:
-    """Whether a JSON value has all that another one has; lists are of one length."""
+    """Return whether a JSON value contains another one; lists must have the same length."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(name in whole and is_part(part[name], whole[name]) for name in part)
     if isinstance(part, list):
@@ -57,7 +57,7 @@ def test_the_commands_of_the_quick_start_work_when_pasted_and_respond_as_shown(t
     done = pasted(script.replace("8080", str(free_port())), tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    # The stream goes on beside the last answer, and may begin a frame on its line.
+    # The stream runs in parallel with the last response and may begin a frame on the same line.
     answers = [json.JSONDecoder().raw_decode(line)[0] for line in lines if line.startswith("{")]
     wanted = [json.loads(line.removeprefix("# ")) for line in script.splitlines() if line.startswith("# ")]
     assert len(answers) == len(wanted) == 6

@@ -1,12 +1,12 @@
-"""Runs over HTTP: each route against the verb that it stands for."""
+"""Runs over HTTP: each route compared with its verb in Python."""
 
 from typing import Any
 
 import pytest
 
 from ocean import InvalidValue, Key, RetryPolicy, RunStatus, Within
-from ocean.http.framework.wire import record
-from tests.http.kit import House, error_of
+from ocean.http.framework.responses import record
+from tests.http.kit import AppWorld, error_of
 from tests.lifecycle.acting import dump, look
 
 pytestmark = pytest.mark.anyio
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 NEW = {"sessionId": "s", "clogId": "c"}
 
 
-async def test_a_run_is_created_with_everything_that_may_be_said(h: House) -> None:
+async def test_a_run_is_created_with_every_option(h: AppWorld) -> None:
     answer = await h.post(
         "/v1/runs",
         NEW
@@ -62,17 +62,17 @@ async def test_a_run_is_created_with_everything_that_may_be_said(h: House) -> No
         rate_limit=1,
         rate_per_ms=1_000,
     )
-    assert same.run_id == "r-1", "the same words in Python mean the same run"
+    assert same.run_id == "r-1", "the same arguments in Python create the same run"
 
 
-async def test_a_debounced_creation_is_said_too(h: House) -> None:
+async def test_a_debounced_creation_is_supported(h: AppWorld) -> None:
     said = NEW | {"input": 1, "dedupeKey": "d", "debounceMs": 100, "debounceMaxMs": 500}
     first, second = [(await h.post("/v1/runs", said)).json() for _ in "ab"]
     assert first["runId"] == second["runId"]
     assert first["wakeAt"] == h.w.clock.now() + 100
 
 
-async def test_an_input_that_is_null_is_not_an_input_that_is_left_out(h: House) -> None:
+async def test_a_null_input_differs_from_no_input(h: AppWorld) -> None:
     assert (await h.post("/v1/runs", NEW)).json()["status"] == "idle"
     assert (await h.post("/v1/runs", NEW | {"input": None})).json()["status"] == "pending"
 
@@ -82,24 +82,24 @@ async def test_an_input_that_is_null_is_not_an_input_that_is_left_out(h: House) 
     [
         ({"sessionId": None}, "invalid_body", "sessionId: "),
         ({"session_id": "s"}, "invalid_body", "session_id: "),
-        ({"priority": 10}, "invalid_value", "priority is 0"),
+        ({"priority": 10}, "invalid_value", "priority must be an integer from 0"),
         ({"priority": "1"}, "invalid_body", "priority: "),
         ({"retry": {"maxAttempts": 0}}, "invalid_value", "retry.max_attempts"),
         ({"retry": {"attempts": 1}}, "invalid_body", "retry.attempts: "),
         ({"retry": {"delaysMs": []}}, "invalid_value", "retry.delays_ms"),
         ({"attributes": {"a": []}}, "invalid_value", "attribute 'a' must be"),
-        ({"concurrencyKeys": ["a", "a"]}, "invalid_value", "a run has each of its concurrency keys once"),
+        ({"concurrencyKeys": ["a", "a"]}, "invalid_value", "concurrency_keys must not name a key twice"),
         ({"concurrencyKeys": [7]}, "invalid_body", "concurrencyKeys.0: "),
         ({"dedupeMs": 5}, "invalid_value", "dedupe_ms needs a dedupe_key"),
-        ({"rateKey": "r"}, "invalid_value", "rate_key, rate_limit and rate_per_ms go together"),
+        ({"rateKey": "r"}, "invalid_value", "rate_key, rate_limit and rate_per_ms must be given together"),
         ({"debounceMs": 5}, "invalid_value", "debounce_ms needs"),
         ({"deadlineAt": -1}, "invalid_value", "deadline_at must be"),
         ({"runId": ""}, "invalid_value", "run_id must be"),
     ],
     ids=str,
 )
-async def test_a_wrong_creation_is_refused_by_name_and_writes_nothing(
-    h: House, more: Any, code: str, told: str
+async def test_an_invalid_creation_names_the_field_and_writes_nothing(
+    h: AppWorld, more: Any, code: str, told: str
 ) -> None:
     before = await dump(h.w)
     answer = await h.post("/v1/runs", NEW | more)
@@ -109,7 +109,7 @@ async def test_a_wrong_creation_is_refused_by_name_and_writes_nothing(
     assert await dump(h.w) == before
 
 
-async def test_another_body_under_a_used_id_is_refused(h: House) -> None:
+async def test_another_body_under_a_used_id_is_refused(h: AppWorld) -> None:
     await h.post("/v1/runs", NEW | {"runId": "r", "dedupeKey": "d"})
     for more, code in (
         ({"runId": "r", "input": 1}, "run_exists"),
@@ -119,19 +119,19 @@ async def test_another_body_under_a_used_id_is_refused(h: House) -> None:
         assert (answer.status_code, error_of(answer)["code"]) == (409, code)
 
 
-async def test_a_run_is_looked_at_and_removed(h: House) -> None:
-    run_id = await h.made({"done": {"a_b": 1}})
+async def test_a_run_is_read_and_deleted(h: AppWorld) -> None:
+    run_id = await h.new_run({"done": {"a_b": 1}})
     await h.w.drain()
-    assert await h.asked(f"/v1/runs/{run_id}") == record(await look(h.w, run_id))
+    assert await h.get_json(f"/v1/runs/{run_id}") == record(await look(h.w, run_id))
     assert (await h.http.delete(f"/v1/runs/{run_id}")).json() == {"deleted": 1}
     for answer in (await h.get(f"/v1/runs/{run_id}"), await h.http.delete(f"/v1/runs/{run_id}")):
         assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
         assert error_of(answer)["details"] == {"runId": run_id}
 
 
-async def test_a_run_named_like_a_verb_can_be_reached(h: House) -> None:
-    await h.made(run_id="cancel")
-    assert (await h.asked("/v1/runs/cancel"))["runId"] == "cancel"
+async def test_a_run_named_like_a_verb_can_be_reached(h: AppWorld) -> None:
+    await h.new_run(run_id="cancel")
+    assert (await h.get_json("/v1/runs/cancel"))["runId"] == "cancel"
     assert (await h.post("/v1/runs/cancel/pause")).json()["paused"] is True
 
 
@@ -161,19 +161,19 @@ async def test_a_run_named_like_a_verb_can_be_reached(h: House) -> None:
     ],
     ids=str,
 )
-async def test_runs_are_found_as_in_python(h: House, query: Any, asked: Any) -> None:
+async def test_runs_are_found_as_in_python(h: AppWorld, query: Any, asked: Any) -> None:
     for n, text in enumerate(("a", "b", "2")):
-        await h.made({"done": n}, attributes={"n": n, "t": text, "b": n == 1})
+        await h.new_run({"done": n}, attributes={"n": n, "t": text, "b": n == 1})
         h.w.clock.advance(7)
     await h.w.drain()
-    await h.run()
+    await h.new_external_run()
     await h.w.ocean.create_run(session_id="t", clog_id="c")
     page = await h.w.ocean.list_runs(**asked)
-    found = await h.asked("/v1/runs", **query)
+    found = await h.get_json("/v1/runs", **query)
     assert found == {"runs": [record(run) for run in page.runs], "nextCursor": page.next_cursor, "count": None}
     if page.next_cursor is not None:
-        rest = await h.asked("/v1/runs", **query, cursor=page.next_cursor, countUpTo=4)
-        assert rest["runs"], "the cursor goes on"
+        rest = await h.get_json("/v1/runs", **query, cursor=page.next_cursor, countUpTo=4)
+        assert rest["runs"], "the cursor continues"
         assert rest["count"] == {"count": 4, "isCapped": True}
 
 
@@ -209,7 +209,7 @@ async def test_runs_are_found_as_in_python(h: House, query: Any, asked: Any) -> 
         ("order=ascending", "invalid_value", "order"),
     ],
 )
-async def test_a_wrong_query_is_named(h: House, query: str, code: str, named: str) -> None:
+async def test_an_invalid_query_names_the_field(h: AppWorld, query: str, code: str, named: str) -> None:
     answer = await h.http.get(f"/v1/runs?{query}")
     error = error_of(answer)
     assert (answer.status_code, error["code"]) == (400, code)
@@ -218,21 +218,21 @@ async def test_a_wrong_query_is_named(h: House, query: str, code: str, named: st
         assert [each["field"] for each in error["details"]["fields"]] == [named]
 
 
-async def test_a_route_without_a_query_takes_none(h: House) -> None:
+async def test_a_route_without_a_query_takes_none(h: AppWorld) -> None:
     answer = await h.post("/v1/advance?budgetMs=1")
     assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_query")
 
 
-async def test_a_signal_is_acknowledged_with_its_receipt(h: House) -> None:
-    run_id = await h.made()
+async def test_a_signal_is_acknowledged_with_its_receipt(h: AppWorld) -> None:
+    run_id = await h.new_run()
     answer = await h.post(f"/v1/runs/{run_id}/signal", {"input": {"say": {"a_b": 1}}, "signalId": "m-1"})
     assert answer.status_code == 202
     again = await h.w.ocean.signal(run_id, {"say": {"a_b": 1}}, signal_id="m-1")
     assert answer.json() == record(again)
-    assert (await h.post(f"/v1/runs/{run_id}/signal")).json()["number"] == 2, "without an input it is a signal too"
+    assert (await h.post(f"/v1/runs/{run_id}/signal")).json()["number"] == 2, "a signal needs no input"
     later = h.w.clock.now() + 1_000
     await h.post(f"/v1/runs/{run_id}/signal", {"input": None, "deliverAt": later})
-    inputs = await h.asked(f"/v1/runs/{run_id}/inputs")
+    inputs = await h.get_json(f"/v1/runs/{run_id}/inputs")
     assert inputs == {
         "inputs": [record(each) for each in await h.w.ocean.list_inputs(run_id)],
         "nextCursor": None,
@@ -244,8 +244,8 @@ async def test_a_signal_is_acknowledged_with_its_receipt(h: House) -> None:
     ]
 
 
-async def test_signals_are_refused_as_in_python(h: House) -> None:
-    run_id = await h.made({"done": 1})
+async def test_signals_are_refused_as_in_python(h: AppWorld) -> None:
+    run_id = await h.new_run({"done": 1})
     busy = await h.post(f"/v1/runs/{run_id}/signal", {"ifIdle": True})
     assert (busy.status_code, error_of(busy)["code"], error_of(busy)["retryable"]) == (409, "run_busy", True)
     assert error_of(busy)["details"].keys() >= {"status", "lockedBy", "lockExpiresAt"}
@@ -258,8 +258,8 @@ async def test_signals_are_refused_as_in_python(h: House) -> None:
     assert (await h.post("/v1/runs/none/signal", {"input": 1})).status_code == 404
 
 
-async def test_a_method_is_called_on_a_run_and_on_a_clog(h: House) -> None:
-    run_id = await h.made()
+async def test_a_method_is_called_on_a_run_and_on_a_clog(h: AppWorld) -> None:
+    run_id = await h.new_run()
     for payload in ({"a_b": [1, None]}, None, "ä", 1.5):
         answer = await h.post(f"/v1/runs/{run_id}/call/echo", {"payload": payload})
         assert (answer.status_code, answer.json()) == (200, {"answer": payload})
@@ -270,8 +270,8 @@ async def test_a_method_is_called_on_a_run_and_on_a_clog(h: House) -> None:
     assert await h.w.ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0) == 4
 
 
-async def test_a_methods_own_refusal_is_passed_on_in_its_words(h: House) -> None:
-    run_id = await h.made()
+async def test_a_methods_own_refusal_is_returned_unchanged(h: AppWorld) -> None:
+    run_id = await h.new_run()
     answer = await h.post(f"/v1/runs/{run_id}/call/refuse", {"payload": {"k_k": 1}})
     error = error_of(answer)
     assert (answer.status_code, error["code"], error["details"]) == (422, "own_code", {"own_key": {"k_k": 1}})
@@ -285,8 +285,8 @@ async def test_a_methods_own_refusal_is_passed_on_in_its_words(h: House) -> None
         assert (refused.status_code, error_of(refused)["code"]) == (404, code)
 
 
-async def test_a_run_is_paused_resumed_cancelled_and_retried(h: House) -> None:
-    run_id = await h.made({"wait": 1_000})
+async def test_a_run_is_paused_resumed_cancelled_and_retried(h: AppWorld) -> None:
+    run_id = await h.new_run({"wait": 1_000})
     path = f"/v1/runs/{run_id}"
     for verb, paused in (("pause", True), ("resume", False)):
         answer = await h.post(f"{path}/{verb}")
@@ -304,23 +304,23 @@ async def test_a_run_is_paused_resumed_cancelled_and_retried(h: House) -> None:
         assert error_of(await h.post(f"{path}/{verb}", {"why": 1}))["code"] == "invalid_body"
 
 
-async def test_ticks_inputs_and_the_explanation_are_shown(h: House) -> None:
-    run_id = await h.made({"more": {"more": {"wait": 500}}})
+async def test_ticks_inputs_and_the_explanation_are_shown(h: AppWorld) -> None:
+    run_id = await h.new_run({"more": {"more": {"wait": 500}}})
     await h.w.drain()
-    ticks = await h.asked(f"/v1/runs/{run_id}/ticks", limit=2)
+    ticks = await h.get_json(f"/v1/runs/{run_id}/ticks", limit=2)
     assert ticks == {"ticks": [record(each) for each in await h.w.ocean.list_ticks(run_id, limit=2)], "nextCursor": 2}
-    rest = await h.asked(f"/v1/runs/{run_id}/ticks", after=2, limit=2)
+    rest = await h.get_json(f"/v1/runs/{run_id}/ticks", after=2, limit=2)
     assert ([each["tick"] for each in rest["ticks"]], rest["nextCursor"]) == ([3], None)
-    explained = await h.asked(f"/v1/runs/{run_id}/explain")
+    explained = await h.get_json(f"/v1/runs/{run_id}/explain")
     assert explained == record(await h.w.ocean.explain(run_id))
     assert explained["holds"][0]["code"] == "waiting"
     for what in ("ticks", "inputs", "explain", "events"):
         missing = await h.get(f"/v1/runs/none/{what}")
         assert (missing.status_code, error_of(missing)["code"]) == (404, "run_not_found")
-    assert (await h.asked(f"/v1/runs/{await h.made()}/inputs"))["inputs"] == []
+    assert (await h.get_json(f"/v1/runs/{await h.new_run()}/inputs"))["inputs"] == []
 
 
-async def test_python_refuses_what_http_refuses(h: House) -> None:
+async def test_python_refuses_what_http_refuses(h: AppWorld) -> None:
     with pytest.raises(InvalidValue, match="dedupe_ms needs"):
         await h.w.ocean.create_run(session_id="s", clog_id="c", dedupe_ms=5)
-    assert (await look(h.w, await h.made())).status is RunStatus.IDLE
+    assert (await look(h.w, await h.new_run())).status is RunStatus.IDLE

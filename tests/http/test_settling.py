@@ -1,4 +1,4 @@
-"""`?waitMs`: whoever signals may wait for what comes of it, for as long as it said and no longer."""
+"""`?waitMs`: a request may wait for the result of its signal, for the given time and no longer."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import pytest
 
 from ocean import Clog, Done, InvalidValue, Ocean, Outcome, Retry, RunInfo, RunNotFound, RunStatus, Tick
 from ocean.http.app import make_app
-from ocean.http.framework.wire import record
-from tests.http.kit import Caller, House, error_of, house
+from ocean.http.framework.responses import record
+from tests.http.kit import AppWorld, AsgiCaller, app_world, error_of
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -22,24 +22,24 @@ NEW = {"sessionId": "s", "clogId": "c"}
     [({"done": 1}, "done"), ({"fail": "no"}, "failed"), ({"wait": 5_000}, "waiting"), ({"more": {"more": 0}}, "idle")],
     ids=str,
 )
-async def test_a_request_that_waits_is_answered_with_the_settled_run(h: House, input: Any, status: str) -> None:
+async def test_a_waiting_request_returns_the_settled_run(h: AppWorld, input: Any, status: str) -> None:
     created = await h.post("/v1/runs?waitMs=500", NEW | {"input": input})
     assert (created.status_code, created.json()["status"]) == (200, status)
     assert created.json() == record(await look(h.w, created.json()["runId"]))
-    run_id = await h.made()
+    run_id = await h.new_run()
     signalled = await h.post(f"/v1/runs/{run_id}/signal?waitMs=500", {"input": input})
     assert (signalled.status_code, signalled.json()["status"]) == (200, status)
 
 
-async def test_a_run_with_nothing_to_do_is_settled_at_once(h: House) -> None:
+async def test_a_run_with_nothing_to_do_is_settled_at_once(h: AppWorld) -> None:
     assert (await h.post("/v1/runs?waitMs=0", NEW)).status_code == 200
-    run_id = await h.made()
+    run_id = await h.new_run()
     later = {"deliverAt": h.w.clock.now() + 1_000}
     answer = await h.post(f"/v1/runs/{run_id}/signal?waitMs=500", later)
     assert (answer.status_code, answer.json()["status"]) == (200, "waiting")
 
 
-async def test_without_time_the_answer_says_where_to_go_on(h: House) -> None:
+async def test_without_time_the_response_has_the_cursor_to_continue(h: AppWorld) -> None:
     answer = await h.post("/v1/runs?waitMs=0", NEW | {"input": 1})
     (created,) = await h.w.ocean.read_events(answer.json()["runId"])
     assert (answer.status_code, answer.json()) == (
@@ -51,22 +51,22 @@ async def test_without_time_the_answer_says_where_to_go_on(h: House) -> None:
     assert [event.seq for event in events] == [signalled.json()["cursor"]]
 
 
-async def test_a_run_that_backs_off_has_not_settled() -> None:
-    async with house(more=[Script(Retry("later", after_ms=9_000), clog_id="shy")]) as h:
-        caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "shy", "input": 1}, "waitMs=3000")
+async def test_a_run_in_backoff_has_not_settled() -> None:
+    async with app_world(more=[Script(Retry("later", after_ms=9_000), clog_id="shy")]) as h:
+        caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "shy", "input": 1}, "waitMs=3000")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(caller.ask)
-            while not caller.is_answered.is_set():
+            while not caller.has_response.is_set():
                 await let_others_go_on(h.w)
                 h.w.clock.advance(500)
-            # What waits for the run by the clock may have begun to just before it moved.
+            # A wait by the clock may have started just before the clock moved.
             h.w.clock.advance(3_000)
         status, said = caller.answer
         run = await look(h.w, said["runId"])
         assert (status, said["status"], said["nextWakeAt"]) == (202, "pending", run.wake_at)
 
 
-async def test_a_handler_that_takes_longer_is_answered_for_in_time_and_goes_on() -> None:
+async def test_a_slow_handler_continues_after_the_response() -> None:
     begun, may_end = anyio.Event(), anyio.Event()
 
     async def slowly(tick: Tick) -> Outcome:
@@ -74,13 +74,13 @@ async def test_a_handler_that_takes_longer_is_answered_for_in_time_and_goes_on()
         await may_end.wait()
         return Done("at last")
 
-    async with house(more=[Script(slowly, clog_id="slow")]) as h:
-        caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=800")
+    async with app_world(more=[Script(slowly, clog_id="slow")]) as h:
+        caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=800")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(caller.ask)
             await begun.wait()
             h.w.clock.advance(800)
-            await caller.is_answered.wait()
+            await caller.has_response.wait()
             status, said = caller.answer
             assert (status, said["status"]) == (202, "active")
             may_end.set()
@@ -88,33 +88,33 @@ async def test_a_handler_that_takes_longer_is_answered_for_in_time_and_goes_on()
         assert (run.status, run.output) == (RunStatus.DONE, "at last")
 
 
-async def test_a_server_that_stops_answers_those_who_wait_for_a_run(h: House) -> None:
-    caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
+async def test_a_stopping_server_responds_to_requests_that_wait_for_a_run(h: AppWorld) -> None:
+    caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.ask)
         await let_others_go_on(h.w)
         caller.stopping.set()
-        await caller.is_answered.wait()
+        await caller.has_response.wait()
         status, said = caller.answer
         assert (status, said["status"]) == (202, "pending")
-        # It holds the server up no longer than one of its looks at the run.
+        # It delays the server by at most one of its checks of the run.
         h.w.clock.advance(1_000)
 
 
-async def test_nobody_waits_for_a_run_when_the_caller_has_gone(h: House) -> None:
-    caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
-    # The rest of its minute is never waited for: the clock moves by a second only.
+async def test_waiting_for_a_run_ends_when_the_caller_disconnects(h: AppWorld) -> None:
+    caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
+    # The rest of its minute is not waited for: the clock moves by one second only.
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(caller.ask)
-            await caller.listens.wait()
-            caller.go_away()
+            await caller.is_listening.wait()
+            caller.disconnect()
             await let_others_go_on(h.w)
             h.w.clock.advance(1_000)
     assert caller.sent == []
 
 
-async def test_a_handler_at_work_for_a_request_is_finished_when_the_server_stops() -> None:
+async def test_a_handler_that_runs_for_a_request_finishes_when_the_server_stops() -> None:
     begun, may_end = anyio.Event(), anyio.Event()
 
     async def slowly(tick: Tick) -> Outcome:
@@ -122,21 +122,21 @@ async def test_a_handler_at_work_for_a_request_is_finished_when_the_server_stops
         await may_end.wait()
         return Done("at last")
 
-    async with house(more=[Script(slowly, clog_id="slow")]) as h:
-        caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=60000")
+    async with app_world(more=[Script(slowly, clog_id="slow")]) as h:
+        caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=60000")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(caller.ask)
             await begun.wait()
             caller.stopping.set()
-            await caller.is_answered.wait()
+            await caller.has_response.wait()
             may_end.set()
         status, said = caller.answer
         assert (status, said["status"]) == (202, "active")
         assert (await look(h.w, said["runId"])).output == "at last"
 
 
-async def test_a_worker_outside_settles_a_run_that_is_waited_for(h: House) -> None:
-    caller = Caller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
+async def test_an_external_worker_settles_a_run_that_a_request_waits_for(h: AppWorld) -> None:
+    caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.ask)
         await let_others_go_on(h.w)
@@ -146,9 +146,9 @@ async def test_a_worker_outside_settles_a_run_that_is_waited_for(h: House) -> No
     assert (status, said["output"]) == (200, 7)
 
 
-async def test_a_run_that_is_deleted_meanwhile_is_not_there(h: House) -> None:
-    run_id = await h.run()
-    caller = Caller(h.w, f"/v1/runs/{run_id}/signal", {}, "waitMs=60000")
+async def test_a_run_deleted_during_the_wait_is_not_found(h: AppWorld) -> None:
+    run_id = await h.new_external_run()
+    caller = AsgiCaller(h.w, f"/v1/runs/{run_id}/signal", {}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.ask)
         await let_others_go_on(h.w)
@@ -158,7 +158,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_not_there(h: House) -> None:
 
 
 class Deleting(Ocean):
-    """Somebody deletes the run between the wait for it and the answer."""
+    """Deletes the run between the wait and the response."""
 
     async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
         run = await super().settle(run_id, timeout_ms=timeout_ms)
@@ -166,7 +166,7 @@ class Deleting(Ocean):
         return run
 
 
-async def test_a_run_that_is_deleted_just_before_the_answer_is_answered_if_it_had_settled(h: House) -> None:
+async def test_a_settled_run_deleted_just_before_the_response_is_returned(h: AppWorld) -> None:
     transport = httpx2.ASGITransport(make_app(Deleting(h.w.store, [Clog("c")], h.w.clock), poke_ms=0))
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         settled = await http.post("/v1/runs?waitMs=0", json=NEW)
@@ -177,7 +177,7 @@ async def test_a_run_that_is_deleted_just_before_the_answer_is_answered_if_it_ha
 
 
 @pytest.mark.parametrize("wait", ["-1", "60001", "soon", ""])
-async def test_a_wrong_time_to_wait_is_refused_before_anything_is_done(h: House, wait: str) -> None:
+async def test_an_invalid_wait_time_is_refused_before_anything_is_done(h: AppWorld, wait: str) -> None:
     answer = await h.post(f"/v1/runs?waitMs={wait}", NEW | {"input": 1})
     assert (answer.status_code, error_of(answer)["details"]["fields"][0]["field"]) == (400, "waitMs")
     assert (await h.w.ocean.count_runs()).count == 0
@@ -205,7 +205,7 @@ async def test_a_run_with_a_deadline_that_is_due_has_not_settled() -> None:
         assert (await w.ocean.settle(run.run_id)).status is RunStatus.FAILED
 
 
-async def test_a_run_whose_events_are_swept_is_answered_too(h: House) -> None:
+async def test_a_wait_for_a_run_whose_events_were_swept_returns(h: AppWorld) -> None:
     said = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
     first = await h.post("/v1/runs?waitMs=100", said)
     h.w.clock.advance(1_000)

@@ -16,7 +16,7 @@ from ocean.http.app import make_app
 from ocean.kernel.store import Store
 from ocean.testing import world
 from tests.http.kit import listening
-from tests.http.watchers import Watcher
+from tests.http.stream_client import Watcher
 from tests.postgres.server import fresh_database, return_database
 
 pytestmark = pytest.mark.anyio

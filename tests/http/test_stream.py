@@ -1,4 +1,4 @@
-"""Streams over a real server: resumed exactly once, ended, refused, dropped; and nothing stays behind."""
+"""Streams on a real server: resumed exactly once, ended, refused, dropped; nothing is left behind."""
 
 import asyncio
 import json
@@ -11,27 +11,27 @@ import anyio
 import pytest
 
 from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
-from ocean.http.framework.wire import record
+from ocean.http.framework.responses import record
 from ocean.http.streaming import frames as framing
 from ocean.http.streaming import sse as streams
-from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.streaming.direct_write import DirectWriteProtocol
 from ocean.state.filters import FeedFilter
-from tests.http import watchers
-from tests.http.watchers import Served, Watcher, served
+from tests.http import stream_client
+from tests.http.stream_client import StreamServer, Watcher, stream_server
 from tests.lifecycle.acting import Script, let_others_go_on, log, look
 from tests.races.arranging import until
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True, params=[LineProtocol, "h11"], ids=["lines", "messages"])
+@pytest.fixture(autouse=True, params=[DirectWriteProtocol, "h11"], ids=["direct", "asgi"])
 def _server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With lines to its readers, as `ocean serve` has them, and without."""
-    monkeypatch.setattr(watchers, "PROTOCOL", request.param)
+    """With direct writes, as in `ocean serve`, and without."""
+    monkeypatch.setattr(stream_client, "PROTOCOL", request.param)
 
 
 async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
-    async with served() as s:
+    async with stream_server() as s:
         run_id = await s.run()
         watcher = await s.open(f"/v1/runs/{run_id}/events")
         assert watcher.head["content-type"] == "text/event-stream; charset=utf-8"
@@ -45,9 +45,9 @@ async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
         await watcher.close()
 
 
-async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() -> None:
+async def test_a_frame_is_encoded_once_and_not_reused_for_another_log() -> None:
     here, there, later = Event(1, 0, "x", {"a": 1}), Event(1, 0, "y", {"a": 1}), Event(2, 0, "x", None)
-    made = framing.Frames(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
+    made = framing.FrameCache(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
     assert made.of(here) is made.of(here)
     assert made.of(there) == framing.frame(there) != made.of(here)
     first = made.of(here)
@@ -56,20 +56,20 @@ async def test_a_frame_is_made_once_for_all_and_never_taken_for_another_log_s() 
     made.of(Event(3, 0, "x", None))
     assert made.of(here) == first
     assert made.of(here) is not first
-    assert sum(len(each) for _, each in made._made.values()) == made._size <= made._most
+    assert sum(len(each) for _, each in made._frames.values()) == made._size <= made._most
 
 
-async def test_what_has_gathered_is_sent_together_in_pieces_of_bounded_size() -> None:
+async def test_collected_events_are_sent_in_batches_of_bounded_size() -> None:
     events = [Event(seq, 0, "x", "y" * 1_000) for seq in range(1, 201)]
-    huge = Event(201, 0, "x", "y" * (2 * framing.MOST_SENT))
-    sent = list(framing.sendings([*events, huge]))
+    huge = Event(201, 0, "x", "y" * (2 * framing.BATCH_BYTES))
+    sent = list(framing.batches([*events, huge]))
     assert b"".join(sent) == b"".join(framing.frame(event) for event in [*events, huge])
-    assert [len(each) <= framing.MOST_SENT for each in sent] == [True] * 4 + [False]
+    assert [len(each) <= framing.BATCH_BYTES for each in sent] == [True] * 4 + [False]
     assert sent[-1] == framing.frame(huge)
 
 
-async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_goes_on_live() -> None:
-    async with served() as s:
+async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_continues_live() -> None:
+    async with stream_server() as s:
         for _ in range(4):
             await s.run()
         for path, last, wanted in (
@@ -87,8 +87,8 @@ async def test_a_stream_is_resumed_by_the_last_id_exactly_once_and_goes_on_live(
             await watcher.close()
 
 
-async def test_a_stream_says_first_where_it_begins_so_that_a_reader_without_an_event_has_a_cursor() -> None:
-    async with served() as s:
+async def test_a_stream_begins_with_its_cursor() -> None:
+    async with stream_server() as s:
         await s.run()
         watcher = await Watcher.open(s.port, last=1)
         assert (await watcher.next_of_any_kind()).data == "retry: 1000\nid: 1"
@@ -96,7 +96,7 @@ async def test_a_stream_says_first_where_it_begins_so_that_a_reader_without_an_e
 
 
 async def test_a_stream_of_some_types_has_only_these() -> None:
-    async with served(Script(Done())) as s:
+    async with stream_server(Script(Done())) as s:
         watcher = await s.open("/v1/events?types=run.done&types=run.created")
         await s.run(input=1)
         await s.w.drain()
@@ -104,8 +104,8 @@ async def test_a_stream_of_some_types_has_only_these() -> None:
         await watcher.close()
 
 
-async def test_a_cursor_before_the_cut_gets_a_reset_first() -> None:
-    async with served() as s:
+async def test_a_cursor_before_retention_gets_a_reset_first() -> None:
+    async with stream_server() as s:
         for _ in range(3):
             await s.run()
         s.w.clock.advance(1_000)
@@ -118,8 +118,8 @@ async def test_a_cursor_before_the_cut_gets_a_reset_first() -> None:
         await watcher.close()
 
 
-async def test_a_run_s_stream_ends_after_its_last_event_and_then_there_is_nothing_to_come_back_for() -> None:
-    async with served(Script(Done())) as s:
+async def test_a_runs_stream_ends_after_its_last_event_and_then_returns_204() -> None:
+    async with stream_server(Script(Done())) as s:
         run_id = await s.run()
         watcher = await s.open(f"/v1/runs/{run_id}/events")
         some = await s.open(f"/v1/runs/{run_id}/events?types=run.created")
@@ -133,8 +133,8 @@ async def test_a_run_s_stream_ends_after_its_last_event_and_then_there_is_nothin
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1.0", "1e3", "1,0", "%D9%A3", "9" * 19, "2"])
-async def test_a_cursor_that_is_none_is_refused_before_there_is_a_stream(cursor: str) -> None:
-    async with served() as s:
+async def test_an_invalid_cursor_is_refused_before_the_stream_begins(cursor: str) -> None:
+    async with stream_server() as s:
         await s.run()
         asked = [await Watcher.open(s.port, f"/v1/events?after={cursor}"), await Watcher.open(s.port, last=cursor)]
         for watcher in asked:
@@ -144,8 +144,8 @@ async def test_a_cursor_that_is_none_is_refused_before_there_is_a_stream(cursor:
         await s.until_left(0)
 
 
-async def test_two_cursors_are_none_and_an_unknown_run_is_not_found() -> None:
-    async with served() as s:
+async def test_two_cursors_are_refused_and_an_unknown_run_is_not_found() -> None:
+    async with stream_server() as s:
         await s.run()
         for path, status, code in (
             ("/v1/events?after=0&after=1", 400, "invalid_query"),
@@ -155,16 +155,16 @@ async def test_two_cursors_are_none_and_an_unknown_run_is_not_found() -> None:
             assert (watcher.status, (await watcher.body())["error"]["code"]) == (status, code)
 
 
-async def test_head_is_answered_without_a_stream() -> None:
-    async with served() as s:
+async def test_head_returns_no_stream() -> None:
+    async with stream_server() as s:
         run_id = await s.run()
         watcher = await Watcher.open(s.port, f"/v1/runs/{run_id}/events", method="HEAD")
         assert (watcher.status, await watcher.body()) == (200, None)
         await s.until_left(0)
 
 
-async def test_silence_is_broken_by_a_ping_every_fifteen_seconds() -> None:
-    async with served() as s:
+async def test_an_idle_stream_gets_a_ping_every_fifteen_seconds() -> None:
+    async with stream_server() as s:
         await s.run()
         watcher = await s.open()
         await watcher.next()
@@ -186,7 +186,7 @@ async def test_a_type_with_line_ends_forges_no_frame() -> None:
         await tick.emit(forged, "a\u2028b\r\n\n")
         return Ok()
 
-    async with served(Script(tell)) as s:
+    async with stream_server(Script(tell)) as s:
         run_id = await s.run(input=1)
         watcher = await s.open(f"/v1/runs/{run_id}/events")
         frames = await watcher.take(3)
@@ -198,7 +198,7 @@ async def test_a_type_with_line_ends_forges_no_frame() -> None:
 
 
 async def test_a_watched_run_is_advanced_by_its_watchers() -> None:
-    async with served(Script(Done())) as s:
+    async with stream_server(Script(Done())) as s:
         watched, other = await s.run(input=1), await s.run(input=1)
         watchers = [await s.open(f"/v1/runs/{watched}/events") for _ in range(2)]
         for watcher in watchers:
@@ -209,8 +209,8 @@ async def test_a_watched_run_is_advanced_by_its_watchers() -> None:
         assert s.w.ocean._watches.watched_runs == 0
 
 
-async def test_a_reader_that_hangs_up_leaves_nothing_behind() -> None:
-    async with served() as s:
+async def test_a_reader_that_disconnects_leaves_nothing_behind() -> None:
+    async with stream_server() as s:
         run_id = await s.run()
         before = await _after_one_stream(s)
         for path in ("/v1/events", f"/v1/runs/{run_id}/events"):
@@ -225,8 +225,8 @@ async def test_a_reader_that_hangs_up_leaves_nothing_behind() -> None:
         assert (tail.followers, tail.is_running, watches.watched_runs, watches.pokers) == (0, False, 0, 0)
 
 
-async def _after_one_stream(s: Served) -> int:
-    """How many tasks there are, with the one that the library keeps to look for the end of the server."""
+async def _after_one_stream(s: StreamServer) -> int:
+    """Return the number of tasks, including the library's task that watches for the server's shutdown."""
     watcher = await s.open()
     await watcher.close()
     await s.until_left(0)
@@ -234,7 +234,7 @@ async def _after_one_stream(s: Served) -> int:
     return len(asyncio.all_tasks())
 
 
-async def test_a_reader_that_does_not_read_is_dropped_and_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reader_that_does_not_read_is_dropped_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
     size, count = 200_000, 60
 
     async def tell(tick: Tick) -> Outcome:
@@ -242,7 +242,7 @@ async def test_a_reader_that_does_not_read_is_dropped_and_holds_nobody_up(caplog
             await tick.emit("big", f"{number}" + "x" * size)
         return Ok()
 
-    async with served(Script(tell)) as s:
+    async with stream_server(Script(tell)) as s:
         run_id = await s.run()
         with socket.create_connection(("127.0.0.1", s.port)) as stuck:
             stuck.sendall(b"GET /v1/events?types=big HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
@@ -268,10 +268,10 @@ async def test_a_reader_that_does_not_read_is_dropped_and_holds_nobody_up(caplog
             await watcher.close()
 
 
-async def test_an_error_of_the_feed_ends_its_stream_and_says_nothing_of_itself(
+async def test_an_error_of_the_feed_ends_its_stream_and_is_not_revealed(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with served() as s:
+    async with stream_server() as s:
         await s.run()
         follow = s.w.ocean.follow_in_parts
 
@@ -283,11 +283,11 @@ async def test_an_error_of_the_feed_ends_its_stream_and_says_nothing_of_itself(
         monkeypatch.setattr(s.w.ocean, "follow_in_parts", break_off)
         watcher = await s.open()
         assert [frame.id for frame in await watcher.rest()] == [1]
-        assert "a stream ends by an unexpected error" in caplog.text
+        assert "a stream ended with an unexpected error" in caplog.text
         await s.until_left(0)
 
 
-def plain_stream(s: Served) -> streams.Stream:
+def plain_stream(s: StreamServer) -> streams.Stream:
     return streams.Stream(
         s.w.ocean, FeedFilter(), 0, streams.always, s.w.clock, streams.PING_MS, streams.SEND_TIMEOUT_MS
     )
@@ -297,8 +297,8 @@ async def nothing_more() -> Any:
     await anyio.sleep_forever()
 
 
-async def test_a_ping_waits_until_what_is_being_sent_is_on_its_way() -> None:
-    """A server need not take two messages of one answer at once."""
+async def test_a_ping_waits_until_the_current_message_is_sent() -> None:
+    """A server need not accept two messages of one response at once."""
     go_on, under_way, bodies = anyio.Event(), list[int](), list[bytes]()
 
     async def send(message: Any) -> None:
@@ -307,7 +307,7 @@ async def test_a_ping_waits_until_what_is_being_sent_is_on_its_way() -> None:
             await go_on.wait()
         bodies.append(message.get("body", b""))
 
-    async with served() as s, anyio.create_task_group() as tasks:
+    async with stream_server() as s, anyio.create_task_group() as tasks:
         await s.run()
         tasks.start_soon(plain_stream(s), {"type": "http", "method": "GET"}, nothing_more, send)
         with anyio.fail_after(20):
@@ -324,14 +324,14 @@ async def test_a_ping_waits_until_what_is_being_sent_is_on_its_way() -> None:
     assert set(under_way) == {0}
 
 
-async def test_a_server_that_says_by_an_error_that_the_reader_is_gone_gets_it_back(
+async def test_a_servers_disconnect_error_is_raised_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
             raise BrokenPipeError
 
-    async with served() as s:
+    async with stream_server() as s:
         await s.run()
         with pytest.raises(BrokenPipeError):
             await plain_stream(s)({"type": "http", "method": "GET"}, nothing_more, send)
@@ -340,7 +340,7 @@ async def test_a_server_that_says_by_an_error_that_the_reader_is_gone_gets_it_ba
 
 
 async def test_streams_end_by_themselves_when_their_ocean_is_closed() -> None:
-    async with served() as s:
+    async with stream_server() as s:
         await s.run()
         watcher = await s.open()
         await watcher.next()
@@ -349,9 +349,9 @@ async def test_streams_end_by_themselves_when_their_ocean_is_closed() -> None:
         await s.until_left(0)
 
 
-async def test_watchers_that_come_and_go_join_their_ids_without_gap_or_double() -> None:
+async def test_reconnecting_watchers_get_every_id_once() -> None:
     total, watchers, seed = 40, 50, 4
-    async with served() as s:
+    async with stream_server() as s:
         joined: list[list[int]] = [[] for _ in range(watchers)]
 
         async def watch(number: int) -> None:
@@ -363,7 +363,7 @@ async def test_watchers_that_come_and_go_join_their_ids_without_gap_or_double() 
                     assert frame.id is not None
                     ids.append(frame.id)
                 if dice.random() < 0.2:
-                    # Hangs up before there are headers, too.
+                    # Also disconnects before the headers arrive.
                     half = await anyio.connect_tcp("127.0.0.1", s.port)
                     await half.send(b"GET /v1/events HTTP/1.0\r\n" + (b"\r\n" if dice.random() < 0.5 else b""))
                     await half.aclose()

@@ -1,4 +1,4 @@
-"""Servers that are killed or stopped while others watch. The log is in a file, and outlives them."""
+"""Servers that are killed or stopped while clients watch. The log is in a file that outlives them."""
 
 import json
 import random
@@ -16,14 +16,14 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Ocean
-from tests.http.serving import Serving, serving
-from tests.http.talker import talker
-from tests.http.watchers import PATIENCE_S, Watcher
+from tests.http.serve_process import ServeProcess, serve_process
+from tests.http.stream_client import TIMEOUT_S, Watcher
+from tests.http.talker_clog import talker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("processes")]
 
-TALKER = "tests.http.talker:talker"
-LONG_S = 3 * PATIENCE_S
+TALKER = "tests.http.talker_clog:talker"
+LONG_S = 3 * TIMEOUT_S
 LOST = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
 """How a connection ends when its server does, or before there is one."""
 FEEDS = (("/v1/events", 2), ("/v1/sessions/s/events", 2), ("/v1/events?types=talked", 1))
@@ -32,7 +32,7 @@ FEEDS = (("/v1/events", 2), ("/v1/sessions/s/events", 2), ("/v1/events?types=tal
 
 @dataclass
 class Story:
-    """A log that grows to an end known before, by this process and by way of the server, and who watches it."""
+    """A log that this process and the server extend to a known end, and the clients that watch it."""
 
     path: Path
     total: int
@@ -55,7 +55,7 @@ class Story:
                 await self.has_changed.wait()
 
     async def until_joined(self, count: int) -> None:
-        """Until every watcher has joined the ids of so many calls; slow ones read on for as long as this waits."""
+        """Wait until every watcher has the ids of this many calls; slow ones continue to read in the meantime."""
         self.is_growing = False
         self.change()
         with anyio.fail_after(LONG_S):
@@ -74,14 +74,14 @@ class Story:
             self.change()
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator[Serving]:
-        """On the same port each time. Watchers that find nobody there wait for this, not for time."""
-        async with serving(self.path, TALKER, self.port) as server:
+    async def served(self) -> AsyncIterator[ServeProcess]:
+        """Serve on the same port each time. Watchers that cannot connect wait for this event, not for time."""
+        async with serve_process(self.path, TALKER, self.port) as server:
             self.port = server.port
             self.is_up.set()
             yield server
 
-    async def end(self, server: Serving, number: signal.Signals) -> tuple[int, str]:
+    async def end(self, server: ServeProcess, number: signal.Signals) -> tuple[int, str]:
         self.is_up = anyio.Event()
         return await server.ended(number)
 
@@ -101,7 +101,7 @@ class Story:
             await self.read(watcher, ids, total, dice)
 
     async def read(self, watcher: Watcher, ids: list[int], total: int, dice: random.Random) -> None:
-        """Some of the stream, perhaps slowly; then hang up and come back."""
+        """Read a part of the stream, perhaps slowly; then disconnect and reconnect."""
         is_slow, most = dice.random() < 0.1, dice.randint(1, total)
         try:
             while most and len(ids) < total:
@@ -143,10 +143,10 @@ async def post(port: int, path: str, body: object) -> None:
     assert answer.startswith(b"HTTP/1.1 200 "), answer
 
 
-async def test_two_hundred_watchers_over_drops_resets_and_restarts_join_their_ids_without_gap_or_double(
+async def test_two_hundred_watchers_get_every_id_once_over_drops_resets_and_restarts(
     tmp_path: Path,
 ) -> None:
-    """The server is killed once and stopped once; the log also grows while there is none."""
+    """The server is killed once and stopped once; the log also grows while no server runs."""
     story = Story(tmp_path / "ocean.db", total=30, joined={number: [] for number in range(200)})
     async with Ocean.open(f"sqlite:///{story.path}", clogs=[talker]) as ocean, anyio.create_task_group() as tasks:
         for number in story.joined:
@@ -177,7 +177,7 @@ async def test_two_hundred_watchers_over_drops_resets_and_restarts_join_their_id
 
 async def test_a_server_that_is_stopped_ends_its_streams_at_once_and_quietly(tmp_path: Path) -> None:
     path = tmp_path / "ocean.db"
-    async with serving(path, TALKER) as server, Ocean.open(f"sqlite:///{path}", clogs=[talker]) as ocean:
+    async with serve_process(path, TALKER) as server, Ocean.open(f"sqlite:///{path}", clogs=[talker]) as ocean:
         run = await ocean.create_run(session_id="s", clog_id="talker")
         paths = ("/v1/events", f"/v1/runs/{run.run_id}/events") * 3
         watchers = [await Watcher.open(server.port, each) for each in paths]

@@ -1,4 +1,4 @@
-"""The route table: whole, said once, and the same in the routes, in the document and in the repository."""
+"""The route table: complete, without duplicates, and equal to the routes, the document and the committed file."""
 
 import inspect
 import json
@@ -9,13 +9,13 @@ import pytest
 from starlette.requests import Request
 
 from ocean import Ocean
-from ocean.http.framework.call import Call, Served
-from ocean.http.framework.openapi import PARAMETER, document
-from ocean.http.framework.operation import Op
+from ocean.http.framework.call import HandlerCall, ServerState
+from ocean.http.framework.routing import Op
 from ocean.http.handlers import api_docs
+from ocean.http.openapi import PARAMETER, document
 from ocean.http.routes import TABLE
 from ocean.state.access import EVERYTHING, KEY_SCOPES
-from tests.http.kit import House, error_of
+from tests.http.kit import AppWorld, error_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,29 +65,29 @@ ROUTED = {
 }
 LEFT_OUT = {
     "open": "a server has its Ocean open",
-    "start": "made with it",
-    "close": "whoever opened it closes it",
+    "start": "it is created open",
+    "close": "the process that opened it closes it",
     "result": "a run's output is in the run; ?waitMs waits for it",
-    "sweep": "for whoever has the database at hand",
-    "create_api_key": "for whoever has the database at hand",
-    "list_api_keys": "for whoever has the database at hand",
-    "revoke_api_key": "for whoever has the database at hand",
-    "has_api_keys": "every request without a key finds out",
-    "follow_in_parts": "streams follow their feed by it",
-    "new_id": "whoever asks over HTTP makes ids of its own",
-    "read_newest_events": "for clogs whose contract has a log that begins with the newest",
-    "kept_answer": "an Idempotency-Key is looked up by it",
-    "keep_answer": "an Idempotency-Key is kept by it",
-    "standing": "every verb on a run asks it",
-    "standing_of_lease": "every verb on a lease asks it",
-    "has_events": "a run's feed asks it for a key for some sessions",
-    "allowed_verbs": "GET /v1/clogs tells it of all",
-    "fetch": "for workers and clogs' routes; a server is nobody's proxy",
-    "receive_webhook": "a delivery comes signed, to /hooks",
-    "commits_seen": "a stream is told of what is new",
-    "next_change": "a stream is told of what is new",
+    "sweep": "only for processes with access to the database",
+    "create_api_key": "only for processes with access to the database",
+    "list_api_keys": "only for processes with access to the database",
+    "revoke_api_key": "only for processes with access to the database",
+    "has_api_keys": "called for every request without a key",
+    "follow_in_parts": "streams use it to follow their feed",
+    "new_id": "HTTP clients create their own ids",
+    "read_newest_events": "for clogs whose contract lists the newest events first",
+    "kept_answer": "looks up an Idempotency-Key",
+    "keep_answer": "stores the response for an Idempotency-Key",
+    "standing": "called for every verb on a run",
+    "standing_of_lease": "called for every verb on a lease",
+    "has_events": "the feed of a run uses it for keys limited to some sessions",
+    "allowed_verbs": "GET /v1/clogs returns it for all clogs",
+    "fetch": "for workers and the routes of clogs; a server is not a proxy",
+    "receive_webhook": "deliveries are signed and sent to /hooks",
+    "commits_seen": "streams use it to wait for commits",
+    "next_change": "streams use it to wait for commits",
     "last_cursor": "?after=latest of a feed",
-    "watching": "whoever streams a run's feed watches it",
+    "watching": "the stream of a run watches it",
 }
 
 
@@ -95,7 +95,7 @@ def name(op: Op) -> str:
     return f"{op.method} {op.path}"
 
 
-def test_every_verb_has_a_route_or_is_left_out_on_purpose() -> None:
+def test_every_verb_has_a_route_or_a_reason_for_none() -> None:
     verbs = {
         verb
         for verb, value in inspect.getmembers(Ocean)
@@ -105,21 +105,21 @@ def test_every_verb_has_a_route_or_is_left_out_on_purpose() -> None:
     assert {*ROUTED.values()} <= {name(op) for op in TABLE}
 
 
-def test_a_route_is_said_once_and_says_who_may_use_it() -> None:
+def test_every_route_is_declared_once_with_its_scope() -> None:
     assert len({name(op) for op in TABLE}) == len(TABLE)
-    assert len({op.handler for op in TABLE}) == len(TABLE), "each operation has a name of its own"
+    assert len({op.handler for op in TABLE}) == len(TABLE), "each operation has its own name"
     for op in TABLE:
         assert op.scope in (*KEY_SCOPES, "any", "open")
         is_api = op.path.startswith("/v1/") or op.path == "/metrics"
         assert (op.scope == "open") == (not is_api or name(op) == "POST /v1/session")
         assert (op.verb is not None) == ("{run_id}" in op.path and op.method != "GET")
-        assert op.answers
+        assert op.responses
         assert (op.body is not None) == (op.method in ("POST", "PUT"))
         assert not (op.pokes and op.method == "GET")
 
 
-def test_the_committed_document_is_the_tables() -> None:
-    """Written anew by: python -m tests.http.test_table"""
+def test_the_committed_document_matches_the_table() -> None:
+    """Update it with: python -m tests.http.test_table"""
     assert (ROOT / "docs" / "openapi.json").read_text() == written()
 
 
@@ -127,7 +127,7 @@ def written() -> str:
     return json.dumps(document(TABLE), indent=1, ensure_ascii=False) + "\n"
 
 
-def test_what_the_document_refers_to_is_in_it() -> None:
+def test_every_reference_of_the_document_resolves() -> None:
     said = document(TABLE)
     text = json.dumps(said)
     for part in text.split('"$ref": "')[1:]:
@@ -138,8 +138,8 @@ def test_what_the_document_refers_to_is_in_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_document_and_the_page_are_served(h: House) -> None:
-    assert await h.asked("/openapi.json") == document(TABLE)
+async def test_the_document_and_the_page_are_served(h: AppWorld) -> None:
+    assert await h.get_json("/openapi.json") == document(TABLE)
     page = await h.get("/docs")
     for answer in (page, await h.get("/openapi.json"), await h.get("/healthz")):
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -152,8 +152,8 @@ async def test_the_document_and_the_page_are_served(h: House) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("handler", [api_docs.docs, api_docs.openapi_json])
-async def test_what_anybody_may_ask_for_is_put_into_words_once(h: House, handler: Any) -> None:
-    call = Call(Served(h.w.ocean, TABLE), Request({"type": "http"}), EVERYTHING)
+async def test_public_pages_are_rendered_once(h: AppWorld, handler: Any) -> None:
+    call = HandlerCall(ServerState(h.w.ocean, TABLE), Request({"type": "http"}), EVERYTHING)
     first, second = await handler(call), await handler(call)
     assert first.body
     assert first.body is second.body
@@ -161,12 +161,12 @@ async def test_what_anybody_may_ask_for_is_put_into_words_once(h: House, handler
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", sorted({op.path for op in TABLE}))
-async def test_another_method_is_told_all_that_are_allowed(h: House, path: str) -> None:
+async def test_a_wrong_method_gets_all_allowed_ones(h: AppWorld, path: str) -> None:
     methods = {op.method for op in TABLE if op.path == path}
     if path.count("/") == 3 and path.startswith("/v1/runs/"):
-        methods |= {"GET", "DELETE"}  # Of a run that is named like a verb.
+        methods |= {"GET", "DELETE"}  # The route of a run that is named like a verb.
     if path.endswith("/take"):
-        methods |= {"DELETE"}  # Of a counter that is named so.
+        methods |= {"DELETE"}  # The route of a counter with this name.
     allowed: set[str] = {*methods} | ({"HEAD"} if "GET" in methods else set())
     for method in ("PATCH", "OPTIONS"):
         answer = await h.http.request(method, PARAMETER.sub("a", path))
@@ -177,7 +177,7 @@ async def test_another_method_is_told_all_that_are_allowed(h: House, path: str) 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("op", [op for op in TABLE if op.body], ids=name)
-async def test_every_body_is_strict(h: House, op: Op) -> None:
+async def test_every_body_is_strict(h: AppWorld, op: Op) -> None:
     path = PARAMETER.sub("a", op.path)
     bodies: list[tuple[Any, dict[str, str], int]] = [
         (b'{"surprise": 1}', {"content-type": "application/json"}, 400),

@@ -1,4 +1,4 @@
-"""GET /v1/tools: the house's and the authors' tools, as Ocean lists them and as models' APIs take them."""
+"""GET /v1/tools: built-in and own tools, in Ocean's format and in those of models' APIs."""
 
 import re
 from typing import Any
@@ -33,7 +33,7 @@ async def asked(w: World, query: str, status: int = 200) -> Any:
     return answer.json()
 
 
-async def test_own_tools_are_listed_after_the_houses() -> None:
+async def test_own_tools_are_listed_after_the_builtin_ones() -> None:
     async with world([CLOG], deny_tools=["weather.change"]) as w:
         tools = (await asked(w, ""))["tools"]
         told = {each["name"]: (each["reachesOut"], each["dangerous"], each["denied"]) for each in tools}
@@ -71,7 +71,7 @@ async def test_the_tools_of_a_clog_in_the_form_of_a_models_api() -> None:
         assert anthropic[1]["input_schema"] == openai[1]["function"]["parameters"]
 
 
-async def test_every_name_is_one_that_the_apis_take_and_none_is_denied() -> None:
+async def test_every_name_is_accepted_by_the_apis_and_none_is_denied() -> None:
     async with world([CLOG], deny_tools=["weather.*"]) as w:
         names = [each["name"] for each in (await asked(w, "?format=anthropic"))["tools"]]
         assert len(names) > 10

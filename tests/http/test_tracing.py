@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for each request, poke and tick, in each other; and nothing loaded where nobody asked."""
+"""OpenTelemetry: nested spans for each request, poke and tick; nothing is loaded unless it is enabled."""
 
 import subprocess
 import sys
@@ -14,14 +14,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ocean import Continue, Done, Failed, Ocean, Outcome, Tick
-from ocean.cli.commands.serve import traced_if_asked
+from ocean.cli.commands.serve import with_tracing
 from ocean.config import BadSettings
 from ocean.http.app import make_app
-from ocean.kernel.store import TickAnswer, TickCommit
+from ocean.kernel.store.claims import TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
 from ocean.tracing import trace_ocean, traced
-from tests.http.kit import House
+from tests.http.kit import AppWorld
 from tests.lifecycle.acting import Script, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -48,12 +48,12 @@ class Traces:
 
 
 @asynccontextmanager
-async def traced_house(*acts: Any) -> AsyncIterator[tuple[House, Traces]]:
+async def traced_world(*acts: Any) -> AsyncIterator[tuple[AppWorld, Traces]]:
     traces = Traces()
     async with stage(Script(*acts)) as w:
         app = traced(w.ocean, make_app(w.ocean, poke_ms=100, ready_age_ms=0), traces.provider)
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as http:
-            yield House(w, http), traces
+            yield AppWorld(w, http), traces
 
 
 def said(span: ReadableSpan) -> dict[str, Any]:
@@ -70,8 +70,8 @@ def id_of(span: ReadableSpan) -> int:
     return own
 
 
-async def test_a_tick_lies_in_its_poke_and_that_in_the_request_of_a_known_trace() -> None:
-    async with traced_house(Continue(), Done()) as (h, traces):
+async def test_the_span_of_a_tick_is_in_its_poke_and_that_in_the_request() -> None:
+    async with traced_world(Continue(), Done()) as (h, traces):
         body = {"sessionId": "s", "clogId": "c", "runId": "r1", "input": CANARY}
         await h.post("/v1/runs", body, headers={"traceparent": PARENT, "x-secret": CANARY})
         request, poke = traces.one("POST /v1/runs"), traces.one("ocean.advance")
@@ -100,15 +100,15 @@ async def test_a_tick_lies_in_its_poke_and_that_in_the_request_of_a_known_trace(
         ]
         assert request.end_time is not None
         assert poke.end_time is not None
-        assert request.end_time < poke.end_time, "the poke behind the answer is not part of it"
+        assert request.end_time < poke.end_time, "the poke after the response is not part of it"
         assert CANARY not in "".join(span.to_json() for span in traces.all())
 
 
-async def test_a_failure_has_its_code_and_not_its_words() -> None:
+async def test_a_failed_span_has_the_code_without_the_message() -> None:
     async def fail(tick: Tick) -> Outcome:
         raise ValueError(CANARY)
 
-    async with traced_house(fail, Failed({"code": "no_paper", "message": CANARY})) as (h, traces):
+    async with traced_world(fail, Failed({"code": "no_paper", "message": CANARY})) as (h, traces):
         await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": 1})
         h.w.clock.advance(600_000)
         await h.post("/v1/advance")
@@ -117,8 +117,8 @@ async def test_a_failure_has_its_code_and_not_its_words() -> None:
         assert CANARY not in "".join(span.to_json() for span in traces.all())
 
 
-async def test_what_the_server_could_not_do_is_an_error_of_the_span() -> None:
-    async with traced_house() as (h, traces):
+async def test_a_server_error_is_an_error_of_the_span() -> None:
+    async with traced_world() as (h, traces):
         await h.get("/v1/runs/nobody")
         await h.get("/nowhere")
         assert [traces.one("GET /v1/runs/{run_id}").status.status_code, traces.one("GET other").status.status_code] == [
@@ -131,7 +131,7 @@ async def test_what_the_server_could_not_do_is_an_error_of_the_span() -> None:
 
 
 async def test_a_request_without_a_trace_begins_one() -> None:
-    async with traced_house() as (h, traces):
+    async with traced_world() as (h, traces):
         await h.get("/healthz")
         assert traces.one("GET /healthz").parent is None
 
@@ -151,7 +151,7 @@ class Leaky(SqliteStore):
         raise RuntimeError(CANARY)
 
 
-async def test_an_exception_ends_its_span_as_an_error_and_is_not_told() -> None:
+async def test_an_exception_ends_its_span_as_an_error_without_its_message() -> None:
     traces, clock = Traces(), ManualClock()
     store = Leaky(":memory:", clock)
     await store.open()
@@ -169,21 +169,21 @@ async def test_an_exception_ends_its_span_as_an_error_and_is_not_told() -> None:
     assert CANARY not in "".join(span.to_json() for span in traces.all())
 
 
-async def test_a_server_is_traced_only_if_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_is_traced_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage(Script()) as w:
         app = make_app(w.ocean)
         for asked in ("", "0"):
             monkeypatch.setenv("OCEAN_OTEL", asked)
-            assert traced_if_asked(w.ocean, app) is app
+            assert with_tracing(w.ocean, app) is app
         monkeypatch.setenv("OCEAN_OTEL", "1")
-        assert traced_if_asked(w.ocean, app) is not app
+        assert with_tracing(w.ocean, app) is not app
         monkeypatch.setenv("OCEAN_OTEL", "yes")
-        with pytest.raises(BadSettings, match="OCEAN_OTEL is 1 or 0"):
-            traced_if_asked(w.ocean, app)
+        with pytest.raises(BadSettings, match="OCEAN_OTEL must be 1 or 0"):
+            with_tracing(w.ocean, app)
         monkeypatch.setenv("OCEAN_OTEL", "1")
         monkeypatch.setitem(sys.modules, "ocean.tracing", None)
         with pytest.raises(BadSettings, match=r"pip install 'ocean-runtime\[otel\]'"):
-            traced_if_asked(w.ocean, app)
+            with_tracing(w.ocean, app)
 
 
 def test_nothing_loads_opentelemetry_unasked() -> None:

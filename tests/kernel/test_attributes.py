@@ -1,4 +1,4 @@
-"""Attributes: their byte order is their order, and what has no order is refused."""
+"""Attributes: the byte order of their keys is their order, and values without an order are refused."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs
 
 
 def as_bytes(value: Any) -> bytes:
-    """How a database compares it."""
+    """Return the bytes that a database compares."""
     return sort_key("n", value).encode()
 
 
@@ -61,14 +61,14 @@ def test_kinds_do_not_mix(boolean: bool, number: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (EXACT_INT + 1, "beyond ±2\\^53 and would not be exact; pass it as a string"),
-        (-EXACT_INT - 1, "beyond ±2\\^53"),
-        (10**400, "beyond ±2\\^53"),
-        (math.nan, "is nan, which has no place in an order"),
-        (math.inf, "is inf, which has no place in an order"),
-        (-math.inf, "is -inf"),
-        ("x" * 257, "longer than 256 bytes"),
-        ("ä" * 129, "longer than 256 bytes"),
+        (EXACT_INT + 1, "must be within ±2\\^53 to be exact; pass it as a string"),
+        (-EXACT_INT - 1, "must be within ±2\\^53"),
+        (10**400, "must be within ±2\\^53"),
+        (math.nan, "must be finite, got nan"),
+        (math.inf, "must be finite, got inf"),
+        (-math.inf, "must be finite, got -inf"),
+        ("x" * 257, "must be at most 256 bytes"),
+        ("ä" * 129, "must be at most 256 bytes"),
         ("a\x00", "NUL"),
         (chr(0xDFFF), "lone surrogate"),
         (None, "must be a string, number or boolean, got None"),

@@ -1,4 +1,4 @@
-"""The wait after each failure."""
+"""The delay after each failure."""
 
 from dataclasses import replace
 from typing import Any
@@ -75,7 +75,7 @@ def test_jitter_only_ever_adds_and_delays_never_shrink(
         ({"backoff_ms": 2**40 + 1}, "non-negative integers of milliseconds"),
         ({"backoff_max_ms": -1}, "non-negative integers of milliseconds"),
         ({"max_elapsed_ms": -1}, "non-negative integers of milliseconds"),
-        ({"jitter": -0.1}, "jitter is a fraction that is added, from 0 to 10, got -0.1"),
+        ({"jitter": -0.1}, "jitter must be a number from 0 to 10, got -0.1"),
         ({"jitter": 10.1}, "jitter"),
         ({"jitter": float("nan")}, "jitter"),
     ],

@@ -1,4 +1,4 @@
-"""Counters, pure: caps, buckets, cooldowns, quotas, and clocks that disagree."""
+"""Counters: caps, buckets, cooldowns, quotas, and clocks that differ."""
 
 import math
 from fractions import Fraction
@@ -51,7 +51,7 @@ def test_a_refused_take_takes_nothing_not_even_what_would_fit() -> None:
 
 
 @pytest.mark.parametrize("rule", [{}, {"per_ms": 1_000}, {"per_ms": 1_000, "refill": "at_once"}])
-def test_a_peek_answers_as_a_take_of_one_would_and_takes_nothing(rule: dict[str, Any]) -> None:
+def test_a_peek_returns_what_a_take_of_one_would_and_takes_nothing(rule: dict[str, Any]) -> None:
     shelf = Shelf()
     assert shelf.take(MIDNIGHT, 0, limit=2, **rule) == Taken(True, 0, 2, 2, 0)
     assert shelf.counter is None
@@ -129,7 +129,9 @@ def test_a_clock_set_back_over_midnight_does_not_bring_the_quota_back() -> None:
 def test_a_key_is_kept_one_way_until_it_is_worth_nothing(first: dict[str, Any], second: dict[str, Any]) -> None:
     shelf = Shelf()
     shelf.take(MIDNIGHT, **first)
-    with pytest.raises(InvalidValue, match=r"'k' is kept as \w+, and cannot be taken from as \w+: .* reset_counter"):
+    with pytest.raises(
+        InvalidValue, match=r"'k' is of kind \w+ and must be taken from as such, got \w+: .* reset_counter"
+    ):
         shelf.take(MIDNIGHT + 1, **second)
     if "per_ms" in first:
         assert shelf.take(MIDNIGHT + 1_000, **second)
@@ -169,16 +171,16 @@ def test_a_new_length_of_a_quota_counts_the_last_window_while_both_last() -> Non
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an empty key": ({"key": ""}, "a counter's key must be a non-empty string"),
-    "a negative n": ({"n": -1}, "n is an integer of at least 0, got -1"),
-    "a fraction": ({"n": 1.5}, "n is an integer"),
-    "n as a truth": ({"n": True}, "n is an integer"),
-    "n beyond bounds": ({"n": MOST + 1}, "n is an integer"),
-    "a limit of nothing": ({"limit": 0}, "limit is an integer of at least 1, got 0"),
-    "more than there can be": ({"n": 4, "limit": 3}, "4 can never be taken of 'k': its limit is 3"),
+    "a negative n": ({"n": -1}, "n must be an integer of at least 0, got -1"),
+    "a fraction": ({"n": 1.5}, "n must be an integer"),
+    "n as a truth": ({"n": True}, "n must be an integer"),
+    "n beyond bounds": ({"n": MOST + 1}, "n must be an integer"),
+    "a limit of nothing": ({"limit": 0}, "limit must be an integer of at least 1, got 0"),
+    "more than there can be": ({"n": 4, "limit": 3}, "n must be at most the limit of 'k', 3, got 4"),
     "a time without a limit": ({"per_ms": 1_000}, "per_ms needs a limit"),
-    "no time at all": ({"limit": 1, "per_ms": 0}, "per_ms is an integer of at least 1"),
+    "no time at all": ({"limit": 1, "per_ms": 0}, "per_ms must be an integer of at least 1"),
     "a quota without a time": ({"limit": 1, "refill": "at_once"}, "refill='at_once' needs per_ms"),
-    "another refill": ({"limit": 1, "per_ms": 1, "refill": "slowly"}, "refill is 'steady' or 'at_once'"),
+    "another refill": ({"limit": 1, "per_ms": 1, "refill": "slowly"}, "refill must be 'steady' or 'at_once'"),
     "units beyond 64 bits": ({"limit": 2**30, "per_ms": 2**31}, "use coarser units"),
 }
 
@@ -192,7 +194,7 @@ def test_what_makes_no_sense_is_refused_in_words(said: dict[str, Any], message: 
 def test_a_total_does_not_grow_beyond_what_json_can_say() -> None:
     shelf = Shelf()
     shelf.take(NOW, MOST)
-    with pytest.raises(InvalidValue, match="reset_counter begins it anew"):
+    with pytest.raises(InvalidValue, match="reset_counter starts it again"):
         shelf.take(NOW, 1)
 
 
@@ -236,7 +238,7 @@ def test_no_window_gives_more_than_the_limit_and_what_refills_in_it(
 
 
 @given(rates, moves, st.sampled_from(["steady", "at_once"]))
-def test_the_answer_says_exactly_when_to_come_back(
+def test_a_refused_take_reports_exactly_when_to_try_again(
     rate: tuple[int, int], steps: list[tuple[int, int]], refill: Any
 ) -> None:
     limit, per_ms = rate
@@ -255,7 +257,7 @@ def test_the_answer_says_exactly_when_to_come_back(
 
 
 @given(rates, rates, moves, st.sampled_from(["steady", "at_once"]))
-def test_an_expired_counter_answers_as_none_does(
+def test_an_expired_counter_is_equivalent_to_none(
     rate: tuple[int, int], other: tuple[int, int], steps: list[tuple[int, int]], refill: Any
 ) -> None:
     shelf, now = Shelf(), NOW
@@ -310,5 +312,5 @@ def test_a_reservation_made_by_a_clock_that_is_behind_keeps_its_place() -> None:
 def test_what_is_promised_has_an_end() -> None:
     take = Take("k", 1, 1, MOST_UNITS)
     owed = Counter(CounterKind.STEADY, 4 * MOST_UNITS, NOW, MOST_UNITS, 1)
-    with pytest.raises(InvalidValue, match="promised its tokens for too long ahead"):
+    with pytest.raises(InvalidValue, match="reserved too far ahead"):
         reserve(owed, take, NOW)

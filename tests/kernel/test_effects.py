@@ -1,4 +1,4 @@
-"""What one call wants to change."""
+"""The effects of one call."""
 
 from dataclasses import fields
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who may be claimed, and when: `holds` and `due_at` are two views of one rule."""
+"""Whether and when a run may be claimed: `holds` and `due_at` are two views of one rule."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -190,7 +190,7 @@ def test_the_ends_that_any_advance_owes(run: Run, now: int, reason: Ending | Non
         assert held(run, now, is_here=False, is_clog_paused=True) == ()
 
 
-def test_an_explanation_without_holds_says_the_run_can_be_claimed() -> None:
+def test_an_explanation_without_holds_means_the_run_is_claimable() -> None:
     run = a_run("pending")
     assert Explanation(run.run_id, run.status, due_at(run), held(run, NOW)).is_claimable
     idle = a_run("idle")
@@ -203,7 +203,7 @@ MAYBE_TIME = st.none() | TIMES
 
 @st.composite
 def valid_runs(draw: st.DrawFn) -> Run:
-    """Any run that the CHECK constraints allow, also one made ready before its clock was set back."""
+    """Any run that the CHECK constraints allow, including one made ready before its clock was set back."""
     status = draw(st.sampled_from(RunStatus))
     is_ended = status in (RunStatus.DONE, RunStatus.FAILED)
     is_active = status is RunStatus.ACTIVE

@@ -61,7 +61,7 @@ class Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is what many of these tests want."""
+        """Ignore clients that hang up: many of these tests do."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -450,7 +450,7 @@ async def test_a_drip_that_never_pauses_ends_at_the_overall_deadline(site: Site,
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_server_that_neither_reads_nor_answers_is_left_at_the_deadline(scheme: str) -> None:
+async def test_a_server_that_neither_reads_nor_responds_is_abandoned_at_the_deadline(scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         place = f"127.0.0.1:{mute.getsockname()[1]}"
         request = FetchRequest(f"{scheme}://{place}/", "POST", body=bytes(30_000_000), timeout_ms=200)
@@ -512,7 +512,7 @@ async def test_a_cancelled_fetch_lets_the_loop_go_on_and_its_thread_hangs_up(sit
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "CONNECTION", "Accept-Encoding"])
 async def test_headers_that_frame_the_message_are_not_the_callers(site: Site, name: str) -> None:
-    with pytest.raises(FetchRefused, match=f"may not set {name}"):
+    with pytest.raises(FetchRefused, match=f"must not set {name}"):
         await get(site, headers={name: "1"})
     assert site.connections == 0
 
@@ -593,7 +593,7 @@ async def test_a_name_without_an_address_is_refused() -> None:
         await fetch(FetchRequest(f"http://{'a' * 64}.test/"))
 
 
-async def test_a_port_where_nobody_listens_is_refused_and_the_error_hides_the_query(site: Site) -> None:
+async def test_a_closed_port_is_refused_and_the_error_hides_the_query(site: Site) -> None:
     with refused("connection") as caught:
         await fetch(
             FetchRequest("http://gone.test:1/path?token=hush"),
@@ -641,7 +641,7 @@ async def test_a_certificate_for_another_name_is_refused(tls_site: Site) -> None
     assert tls_site.seen == []
 
 
-async def test_a_certificate_nobody_signed_is_refused_also_for_an_allowed_host(tls_site: Site) -> None:
+async def test_an_unsigned_certificate_is_refused_also_for_an_allowed_host(tls_site: Site) -> None:
     with refused("connection"):
         await get_tls(tls_site, "ocean.test")
     assert tls_site.seen == []

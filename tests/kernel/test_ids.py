@@ -1,4 +1,4 @@
-"""Ids: in order of time, never twice, and derived ones the same every time."""
+"""Ids: ordered by time and unique; derived ids are the same every time."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +67,7 @@ def test_two_sources_do_not_make_the_same_ids() -> None:
 
 
 def test_a_derived_id_is_the_same_in_every_version_of_ocean() -> None:
-    """A tick that is called again by a newer process must hand out the ids it has handed out before."""
+    """A tick that is called again by a newer process must get the same ids as before."""
     assert derived_id("r-1:4", 1) == "78622c28-1aa9-587e-81e8-e132913b7916"
 
 

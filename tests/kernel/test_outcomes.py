@@ -1,4 +1,4 @@
-"""What a handler may answer, and how an error is told."""
+"""The outcomes that a handler may return, and the form of errors."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ ERRORS: dict[str, tuple[Any, ErrorInfo]] = {
 
 
 @pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS)
-def test_an_error_is_told_as_code_message_and_details(error: Any, told: ErrorInfo) -> None:
+def test_an_error_has_code_message_and_details(error: Any, told: ErrorInfo) -> None:
     assert error_info(error) == told
 
 
@@ -80,14 +80,14 @@ NO_ERRORS: list[Any] = [
 @pytest.mark.parametrize("outcome", [Retry, Failed])
 @pytest.mark.parametrize("error", NO_ERRORS, ids=repr)
 def test_an_outcome_refuses_what_is_no_error(outcome: type[Retry | Failed], error: Any) -> None:
-    with pytest.raises(InvalidValue, match=r"an error is a text or \{code, message, details\?\}"):
+    with pytest.raises(InvalidValue, match=r"an error must be a text or \{code, message, details\?\}"):
         outcome(error)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "either until=<ms since 1970> or for_ms=<ms>; to wait for a signal, answer Ok"),
+        ({}, "either until=<ms since 1970> or for_ms=<ms>; to wait for a signal, return Ok"),
         ({"until": NOW, "for_ms": 1}, "either until"),
         ({"until": -1}, "Wait must be milliseconds"),
         ({"until": 1.5}, "Wait must be milliseconds"),
@@ -97,7 +97,7 @@ def test_an_outcome_refuses_what_is_no_error(outcome: type[Retry | Failed], erro
     ],
     ids=repr,
 )
-def test_a_wait_says_one_time_in_milliseconds(fields: dict[str, Any], message: str) -> None:
+def test_a_wait_needs_exactly_one_time_in_milliseconds(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         Wait(**fields)
 
@@ -142,6 +142,6 @@ def test_outcomes_are_named_as_the_design_names_them(outcome: Outcome, name: str
     assert outcome_name(outcome) == name
 
 
-def test_outcomes_cannot_be_changed_after_they_were_answered() -> None:
+def test_outcomes_are_immutable() -> None:
     with pytest.raises(AttributeError):
         Done(1).output = 2  # type: ignore[misc]

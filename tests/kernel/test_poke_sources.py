@@ -1,4 +1,4 @@
-"""Which source of pokes has gone quiet, as a table; and what is said of it."""
+"""Which source of pokes has stopped, as a table; and the sentence for the operator."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ LIMIT_MS = 60_000
 
 
 def poked(*ages_ms: int, under_way: bool = False) -> Pokes:
-    """Pokes that began so long ago."""
+    """Pokes that began this long ago."""
     pokes = Pokes()
     for age_ms in sorted(ages_ms, reverse=True):
         pokes.begin(NOW - age_ms)
@@ -67,27 +67,27 @@ def test_the_usual_gap_is_that_of_the_last_ones() -> None:
 @pytest.mark.parametrize(
     ("pokes", "said"),
     [
-        ({}, "nobody has poked this process: is there a ticker, cron or client that does?"),
+        ({}, "no poke has reached this process: start a ticker, a cron job or a client that pokes it"),
         (
             {"ticker": every(500, 70_000), "request": every(2_000, 5)},
-            "gone quiet: ticker (last poke 70000 ms ago, usually every 500 ms)",
+            "stopped poking: ticker (last poke 70000 ms ago, usually every 500 ms)",
         ),
         (
             {"http": poked(70_000), "ticker": every(500, 70_000)},
-            "gone quiet: ticker (last poke 70000 ms ago, usually every 500 ms), "
+            "stopped poking: ticker (last poke 70000 ms ago, usually every 500 ms), "
             "http (last poke 70000 ms ago, its only one)",
         ),
         (
             {"ticker": poked(70_000, 71_000, under_way=True), "http": every(9, 5)},
-            "still at work: ticker (last poke 70000 ms ago, usually every 1000 ms)",
+            "still running: ticker (last poke 70000 ms ago, usually every 1000 ms)",
         ),
         (
             {"http": every(300_000, 65_000)},
-            "pokes come, and are too few or do too little: http (last poke 65000 ms ago, usually every 300000 ms)",
+            "pokes arrive, but too few or too short: http (last poke 65000 ms ago, usually every 300000 ms)",
         ),
     ],
 )
-def test_what_is_said_of_due_work_that_waits(pokes: Any, said: str) -> None:
+def test_the_reason_why_due_work_waits(pokes: Any, said: str) -> None:
     assert why_due_work_waits(sources_seen(pokes, NOW, 70_000, LIMIT_MS), NOW) == said
 
 
@@ -95,7 +95,7 @@ def test_a_source_is_one_of_those_known() -> None:
     assert [checked_source(source) for source in SOURCES] == [*SOURCES]
     unknown: Sequence[Any] = ("cron", "", None, 1)
     for source in unknown:
-        with pytest.raises(InvalidValue, match="source is one of ticker, http"):
+        with pytest.raises(InvalidValue, match="source must be one of ticker, http"):
             checked_source(source)
 
 

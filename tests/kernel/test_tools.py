@@ -1,4 +1,4 @@
-"""Tools by name: their schemas, who may use which, and that each does what the typed way does."""
+"""Tools by name: their schemas, which clog may use them, and that each does what the typed method does."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -74,7 +74,7 @@ def echo() -> Clog:
 
 
 async def in_a_tick(act: Callable[[Tick], Awaitable[Any]], **clog: Any) -> tuple[Any, RunInfo, list[tuple[str, Any]]]:
-    """What `act` answers inside a tick; its run afterwards, and the run's log."""
+    """Return the result of `act` inside a tick, its run afterwards, and the run's log."""
     answers: list[Any] = []
     doer = Clog("doer", **clog)
 
@@ -102,7 +102,7 @@ def invoking(name: str, input: Any = None) -> Callable[[Tick], Awaitable[Any]]:
 
 
 def refusal_of(act: Callable[[Tick], Awaitable[Any]]) -> Callable[[Tick], Awaitable[Any]]:
-    """Do it, and answer the error it raises."""
+    """Call it and return the error it raises."""
 
     async def refused(tick: Tick) -> Any:
         try:
@@ -143,7 +143,7 @@ def test_only_fetch_reaches_out() -> None:
 @pytest.mark.parametrize("tool", sorted(TOOLS))
 def test_a_clog_that_lists_nothing_may_use_what_stays_inside_the_database(tool: str) -> None:
     if TOOLS[tool].reaches_out:
-        with pytest.raises(ToolNotAllowed, match=f"clog 'c' may not use {tool}; list it"):
+        with pytest.raises(ToolNotAllowed, match=f"clog 'c' must list {tool} in"):
             check_allowed(Clog("c"), tool)
     else:
         check_allowed(Clog("c"), tool)
@@ -193,14 +193,14 @@ async def test_a_called_clog_uses_its_own_list_not_its_callers() -> None:
         return await tick.call("helper", "say")
 
     async with world(clogs=[helper, caller]) as w:
-        with pytest.raises(ToolNotAllowed, match=r"clog 'helper' may not use ocean\.events\.emit"):
+        with pytest.raises(ToolNotAllowed, match=r"clog 'helper' must list ocean\.events\.emit"):
             await w.ocean.call_clog(clog_id="caller", method="ask")
         assert await w.ocean.read_events() == []
 
 
 def test_a_list_with_a_wrong_name_is_refused_with_the_near_one() -> None:
     with pytest.raises(
-        UnknownTool, match=r"clog 'c' lists the tool 'ocean.event.emit'; did you mean 'ocean.events.emit'"
+        UnknownTool, match=r"clog 'c' lists an unknown tool 'ocean.event.emit'; did you mean 'ocean.events.emit'"
     ):
         Toolset().check_names(Clog("c", tools=["ocean.event.emit"]))
     Toolset().check_names(Clog("c", tools=list(TOOLS)))
@@ -259,7 +259,7 @@ async def test_an_input_that_does_not_fit_is_refused_with_its_place(name: str, i
 async def test_values_pass_the_json_gate_at_the_tool_call() -> None:
     error, _, _ = await in_a_tick(refusal_of(invoking("ocean.events.emit", {"type": "x", "payload": {"a": {1}}})))
     assert isinstance(error, InvalidValue)
-    assert str(error) == "payload.a is a set, which is not JSON"
+    assert str(error) == "payload.a must be JSON, got a value of type set"
 
 
 @pytest.mark.anyio

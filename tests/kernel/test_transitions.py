@@ -49,7 +49,7 @@ EPOCH = 7
 
 
 def a_run(status: str = "idle", **changes: Any) -> Run:
-    """A run as the store would hold it in this status; `changes` say what is special about it."""
+    """A run as a store would have it in this status, with `changes`."""
     run = Run(
         run_id="r-1",
         session_id="s-1",
@@ -83,13 +83,13 @@ def a_run(status: str = "idle", **changes: Any) -> Run:
 
 @dataclass(frozen=True)
 class Held:
-    """The claim does not take it, and says why."""
+    """The claim does not take it, with these holds."""
 
     code: str
 
 
 class NothingOwed:
-    """No `advance` has an end to make here."""
+    """No `advance` ends it."""
 
 
 Answer = Run | EndNow | Held | NothingOwed
@@ -112,7 +112,7 @@ STATES: dict[str, Run] = {
 
 
 def claim_at(now: int) -> Event:
-    """As a store claims: first the predicate, then the transition."""
+    """Claim like a store: first the predicate, then the transition."""
 
     def claim(run: Run) -> Answer:
         found = holds(run, Surroundings(is_here=True), now)
@@ -138,7 +138,7 @@ def give_back(times: int) -> Event:
 
 
 def deadline_passes(has_on_end: bool) -> Event:
-    """As any `advance` does, whatever clogs it has."""
+    """End like any `advance`, whatever its clogs."""
 
     def pass_deadline(run: Run) -> Answer:
         overdue = changed(run, deadline_at=NOW)
@@ -224,7 +224,7 @@ def in_a_tick(active: Cell, last: Cell) -> dict[str, Cell]:
 
 
 def sleepers(idle: Cell, waiting: Cell, waiting_for_a_timer: Cell) -> dict[str, Cell]:
-    """What the inbox does to a run that sleeps; it neither hurries a back-off nor disturbs a handler at work."""
+    """What the inbox does to an idle or waiting run; it affects neither a back-off nor a running handler."""
     queued: dict[str, Cell] = {"pending": TOUCHED, "pending (backing off)": TOUCHED, "active": TOUCHED}
     queued |= {"pending (delayed)": TOUCHED}
     sleeping = {"idle": idle, "waiting": waiting, "waiting (for a timer)": waiting_for_a_timer}

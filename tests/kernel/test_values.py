@@ -1,4 +1,4 @@
-"""The JSON gate: what it lets through comes back alike, what it refuses is named by its place."""
+"""JSON values: what is accepted is read back the same, and an error names the place that was refused."""
 
 import math
 from collections.abc import Callable
@@ -81,33 +81,36 @@ class Level(IntEnum):
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "NaN": ({"a": [1, math.nan]}, r"^value\.a\[1\] is nan, which JSON cannot say$"),
-    "Infinity": ({"a": math.inf}, r"^value\.a is inf, which JSON cannot say$"),
-    "-Infinity": ([-math.inf], r"^value\[0\] is -inf, which JSON cannot say$"),
-    "NUL in a text": ({"a": {"b": "x\x00y"}}, r"^value\.a\.b contains a NUL character$"),
-    "NUL in a key": ({"a": {"x\x00y": 1}}, r"^a key of value\.a contains a NUL character$"),
-    "a lone surrogate in a text": (["ok", SURROGATE], r"^value\[1\] contains a lone surrogate$"),
-    "a lone surrogate in a key": ([{SURROGATE: 1}], r"^a key of value\[0\] contains a lone surrogate$"),
-    "2^63": ({"n": 2**63}, r"^value\.n is an integer beyond 64 bits; pass it as a string$"),
-    "-2^63 - 1": ({"n": -(2**63) - 1}, r"^value\.n is an integer beyond 64 bits; pass it as a string$"),
-    "65 empty lists": (nested_empty(65), r"^value(\[0\]){64} is nested deeper than 64 levels$"),
-    "65 lists": (nested(65), r"^value(\[0\]){64} is nested deeper than 64 levels$"),
-    "65 objects": (nested_objects(65), r"^value(\.k){64} is nested deeper than 64 levels$"),
-    "a cyclic list": (a_cycle(), r"is nested deeper than 64 levels$"),
-    "a cyclic object": (a_cyclic_object(), r"is nested deeper than 64 levels$"),
-    "a number as key": ({"a": {1: "x"}}, r"^value\.a has the key 1; JSON keys are strings$"),
-    "None as key": ({None: "x"}, r"^value has the key None; JSON keys are strings$"),
-    "a set": ({"a": {1, 2}}, r"^value\.a is a set, which is not JSON$"),
-    "bytes": ([b"x"], r"^value\[0\] is a bytes, which is not JSON$"),
-    "a datetime": ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, r"^value\.at is a datetime, which is not JSON$"),
-    "a Decimal": ({"n": Decimal("1.0")}, r"^value\.n is a Decimal, which is not JSON$"),
-    "a UUID": ({"id": UUID(int=1)}, r"^value\.id is a UUID, which is not JSON$"),
-    "a complex number": (1j, r"^value is a complex, which is not JSON$"),
-    "a function": ({"f": len}, r"^value\.f is a builtin_function_or_method, which is not JSON$"),
-    "an exception": (ValueError("x"), r"^value is a ValueError, which is not JSON$"),
-    "a NUL behind a long name": ({"k" * 10_000: ["\x00"]}, r"^value\.k{199}\[0\] contains a NUL character$"),
-    "a NUL behind many long names": (within(["k" * 150] * 9, "\x00"), r"^value(\.k{150}){3} contains a NUL character$"),
-    "a NUL inside a model": ({"m": Text(text="\x00")}, r"^value\.m\.text contains a NUL character$"),
+    "NaN": ({"a": [1, math.nan]}, r"^value\.a\[1\] must be a finite number, got nan$"),
+    "Infinity": ({"a": math.inf}, r"^value\.a must be a finite number, got inf$"),
+    "-Infinity": ([-math.inf], r"^value\[0\] must be a finite number, got -inf$"),
+    "NUL in a text": ({"a": {"b": "x\x00y"}}, r"^value\.a\.b must not contain a NUL character$"),
+    "NUL in a key": ({"a": {"x\x00y": 1}}, r"^a key of value\.a must not contain a NUL character$"),
+    "a lone surrogate in a text": (["ok", SURROGATE], r"^value\[1\] must not contain a lone surrogate$"),
+    "a lone surrogate in a key": ([{SURROGATE: 1}], r"^a key of value\[0\] must not contain a lone surrogate$"),
+    "2^63": ({"n": 2**63}, r"^value\.n must be an integer of at most 64 bits; pass it as a string$"),
+    "-2^63 - 1": ({"n": -(2**63) - 1}, r"^value\.n must be an integer of at most 64 bits; pass it as a string$"),
+    "65 empty lists": (nested_empty(65), r"^value(\[0\]){64} must not be nested deeper than 64 levels$"),
+    "65 lists": (nested(65), r"^value(\[0\]){64} must not be nested deeper than 64 levels$"),
+    "65 objects": (nested_objects(65), r"^value(\.k){64} must not be nested deeper than 64 levels$"),
+    "a cyclic list": (a_cycle(), r"must not be nested deeper than 64 levels$"),
+    "a cyclic object": (a_cyclic_object(), r"must not be nested deeper than 64 levels$"),
+    "a number as key": ({"a": {1: "x"}}, r"^value\.a must have strings as keys, got 1$"),
+    "None as key": ({None: "x"}, r"^value must have strings as keys, got None$"),
+    "a set": ({"a": {1, 2}}, r"^value\.a must be JSON, got a value of type set$"),
+    "bytes": ([b"x"], r"^value\[0\] must be JSON, got a value of type bytes$"),
+    "a datetime": ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, r"^value\.at must be JSON, got a value of type datetime$"),
+    "a Decimal": ({"n": Decimal("1.0")}, r"^value\.n must be JSON, got a value of type Decimal$"),
+    "a UUID": ({"id": UUID(int=1)}, r"^value\.id must be JSON, got a value of type UUID$"),
+    "a complex number": (1j, r"^value must be JSON, got a value of type complex$"),
+    "a function": ({"f": len}, r"^value\.f must be JSON, got a value of type builtin_function_or_method$"),
+    "an exception": (ValueError("x"), r"^value must be JSON, got a value of type ValueError$"),
+    "a NUL behind a long name": ({"k" * 10_000: ["\x00"]}, r"^value\.k{199}\[0\] must not contain a NUL character$"),
+    "a NUL behind many long names": (
+        within(["k" * 150] * 9, "\x00"),
+        r"^value(\.k{150}){3} must not contain a NUL character$",
+    ),
+    "a NUL inside a model": ({"m": Text(text="\x00")}, r"^value\.m\.text must not contain a NUL character$"),
 }
 
 
@@ -118,7 +121,7 @@ def test_the_gate_refuses_and_names_the_place(value: Any, message: str) -> None:
 
 
 def test_the_refusal_is_a_bad_request_and_begins_with_what_the_caller_called_it() -> None:
-    with pytest.raises(InvalidValue, match=r"^Done\.output\.a is nan") as refusal:
+    with pytest.raises(InvalidValue, match=r"^Done\.output\.a must be a finite number, got nan") as refusal:
         encode({"a": math.nan}, "Done.output")
     assert (refusal.value.code, refusal.value.http_status) == ("invalid_value", 400)
 
@@ -153,7 +156,9 @@ def test_64_levels_pass_the_gate(make: Callable[[int], Any]) -> None:
 def test_a_mebibyte_passes_and_one_byte_more_does_not() -> None:
     most = "x" * (MAX_BYTES - 2)
     assert len(encode(most).encode()) == MAX_BYTES == 1_048_576
-    with pytest.raises(InvalidValue, match=r"^input is 1048577 bytes of JSON, over 1048576: store it elsewhere"):
+    with pytest.raises(
+        InvalidValue, match=r"^input must be at most 1048576 bytes of JSON, got 1048577: store it elsewhere"
+    ):
         encode(most + "x", "input")
 
 
@@ -173,7 +178,7 @@ JSON = st.recursive(LEAF | TEXT, lambda part: st.lists(part) | st.dictionaries(T
 
 
 def kinds(value: Any) -> Any:
-    """The value with its types, so that True, 1 and 1.0 are three things."""
+    """The value with its types, so that True, 1 and 1.0 differ."""
     match value:
         case list():
             return [kinds(item) for item in value]
@@ -215,7 +220,7 @@ def test_different_json_has_different_hashes(one: Any, other: Any) -> None:
 
 @settings(deadline=None)
 @given(JSON)
-def test_a_value_is_hashed_as_what_its_text_says(value: Any) -> None:
+def test_a_value_is_hashed_like_its_text(value: Any) -> None:
     text, said = encode_to_hash(value)
     assert text == encode(value)
     assert body_hash(said) == body_hash(decode(text))
@@ -239,7 +244,7 @@ class Modelled(BaseModel):
     [(1, (2,)), {Named.KEY: Numbered.ONE}, Modelled(), [{"b": Modelled(), "a": -0.0}], Json('{"b":1,"a":[1e16]}')],
     ids=["tuples", "enums", "a model", "a model inside", "text that is JSON already"],
 )
-def test_what_is_not_plain_json_is_hashed_as_what_its_text_says(value: Any) -> None:
+def test_a_value_that_is_not_plain_json_is_hashed_like_its_text(value: Any) -> None:
     text, said = encode_to_hash(value)
     assert body_hash(said) == body_hash(decode(text))
 
@@ -268,10 +273,10 @@ def test_hashes_tell_apart(one: Any, other: Any) -> None:
         (None, "must be a non-empty string, got None"),
         (7, "must be a non-empty string, got 7"),
         (b"x", "must be a non-empty string"),
-        ("a\x00b", "contains a NUL character"),
-        (SURROGATE, "contains a lone surrogate"),
-        ("x" * 257, "is longer than 256 bytes"),
-        ("ä" * 129, "is longer than 256 bytes"),
+        ("a\x00b", "must not contain a NUL character"),
+        (SURROGATE, "must not contain a lone surrogate"),
+        ("x" * 257, "must be at most 256 bytes"),
+        ("ä" * 129, "must be at most 256 bytes"),
     ],
     ids=["empty", "none", "number", "bytes", "nul", "surrogate", "257 bytes", "258 bytes in 129 characters"],
 )

@@ -1,4 +1,4 @@
-"""A clog that does what a test says, call by call, and a world that is checked when the test leaves it."""
+"""A clog whose calls a test scripts, and a world whose invariants are checked at the end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ocean import UNSET, Clog, Event, Ok, Outcome, RunInfo, Tick
-from ocean.kernel.store import ClaimableClog, ClaimAsk
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk
 from ocean.state.records import Claim
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World, world
@@ -32,7 +32,7 @@ class Seen:
 
 
 class Script(Clog):
-    """Each call does the next act, the last one for ever; `seen` and `ends` say what the calls were given."""
+    """Each call does the next act, then always the last; `seen` and `ends` record the arguments of the calls."""
 
     def __init__(self, *acts: Act, clog_id: str = "c", ends: tuple[Act, ...] | None = None, **options: Any) -> None:
         super().__init__(clog_id, **options)
@@ -99,14 +99,14 @@ async def types(w: World, run_id: str) -> list[str]:
 
 
 async def die_holding(w: World, clog: Clog) -> Claim:
-    """A process claims the next due run of the clog and is never heard of again."""
+    """A process claims the next due run of the clog and crashes."""
     one = ClaimableClog(clog.clog_id, LOCK_MS, clog.version, clog.takes_all_inputs)
     (claim,) = await w.store.claim_due(ClaimAsk({clog.clog_id: one}, "i-dead", 1, 0, None))
     return claim
 
 
 async def let_others_go_on(w: World) -> None:
-    """Until they wait for something else than the database: each round is a trip to it and back, behind theirs."""
+    """Wait until they wait for something other than the database: each round is one trip to it, after theirs."""
     for _ in range(20):
         await w.ocean.get_run("nobody")
 

@@ -1,4 +1,4 @@
-"""A box of tools whose calls are counted, and a tick that uses it."""
+"""A tool box whose calls are counted, and a tick that uses it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -22,7 +22,7 @@ Act = Callable[[Tick], Awaitable[Any]]
 
 
 class Mail:
-    """A box of tools whose calls are counted."""
+    """A tool box whose calls are counted."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
@@ -63,7 +63,7 @@ class Mail:
 
 
 async def in_a_tick(act: Act, mail: Mail, **options: Any) -> tuple[Any, list[Any]]:
-    """What `act` answers inside a tick, or the error it raises; and the payloads of `tool.called`."""
+    """Return the result of `act` inside a tick, or its error, and the payloads of `tool.called`."""
     answers: list[Any] = []
 
     async def advance(tick: Tick) -> Outcome:

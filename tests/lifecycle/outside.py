@@ -1,4 +1,4 @@
-"""Clogs whose ticks are done outside, and a worker's part in a line each."""
+"""External clogs, and the calls of a worker in one line each."""
 
 import hashlib
 from typing import Any
@@ -10,7 +10,7 @@ LEASE_MS = 10_000
 
 
 def outside(clog_id: str = "e", **options: Any) -> Clog:
-    """An external clog whose row others can read and change while a worker has the run."""
+    """An external clog whose row direct calls can read and change while a worker has the run."""
     clog = Clog(clog_id, external=True, **options)
 
     @clog.method
@@ -32,18 +32,18 @@ def outside(clog_id: str = "e", **options: Any) -> Clog:
 
 
 async def leases(w: World, *, clog_id: str = "e", worker_id: str = "w1", **options: Any) -> list[Lease]:
-    """Whatever is due."""
+    """Lease everything that is due."""
     return await w.ocean.claim_work(clog_id, worker_id=worker_id, **({"lease_ms": LEASE_MS, "limit": 10} | options))
 
 
 async def lease(w: World, **options: Any) -> Lease:
-    """The one thing that is due."""
+    """Lease the one run that is due."""
     (found,) = await leases(w, **options)
     return found
 
 
 async def row_of(w: World, run_id: str) -> list[Any]:
-    """Whether the run has a row, and what it says."""
+    """Return whether the run has a row, and its value."""
     found: list[Any] = await w.ocean.call_clog(run_id=run_id, method="look")
     return found
 

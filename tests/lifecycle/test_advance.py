@@ -1,4 +1,4 @@
-"""A poke: what it takes, where it stops, what it tells its caller, and what it gives back."""
+"""A poke: what it claims, where it stops, what it returns, and what it gives back."""
 
 import gc
 from typing import Any
@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from ocean import Continue, Done, Ok, Outcome, RetryPolicy, RunNotFound, Tick, TickResult, UnknownClog, Wait
-from ocean.kernel.call_context import Scene
+from ocean.kernel.call_context import CallContext
 from ocean.kernel.metrics import Listener, TickSeen
 from ocean.kernel.tick_run import TickWork
 from ocean.state.records import Claim
@@ -15,10 +15,10 @@ from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_o
 
 pytestmark = pytest.mark.anyio
 
-OF_A_TICK = Claim | Scene | Tick | TickSeen | TickWork
+OF_A_TICK = Claim | CallContext | Tick | TickSeen | TickWork
 
 
-async def test_a_poke_tells_what_it_did_and_when_to_come_back() -> None:
+async def test_a_poke_reports_what_it_did_and_when_the_next_is_needed() -> None:
     async with stage(Script(Wait(for_ms=700), Done(), Ok())) as w:
         first, second = await start(w), await start(w)
         await start_idle(w)
@@ -64,7 +64,7 @@ async def test_clog_ids_narrow_a_poke() -> None:
 
 
 async def test_a_poke_can_name_its_run() -> None:
-    """L7: others that are due longer stay where they are."""
+    """L7: other runs, due for longer, are not touched."""
     script = Script(Continue(), Done())
     async with stage(script) as w:
         earlier = await start(w)
@@ -135,7 +135,7 @@ async def test_concurrency_bounds_the_handlers_at_work(concurrency: int) -> None
         assert most == concurrency
 
 
-async def test_a_run_that_keeps_continuing_starves_nobody() -> None:
+async def test_a_run_that_keeps_continuing_does_not_starve_others() -> None:
     """L6: it goes to the back of the queue at every tick."""
     order: list[str] = []
 
@@ -180,7 +180,7 @@ async def test_a_run_of_an_unregistered_clog_waits_and_does_not_fail() -> None:
 
 
 async def _stop_at_work(script: Script, began: list[anyio.Event], times: int, **options: Any) -> tuple[str, ...]:
-    """Poke with `hard_ms` so often, each time stopped in the middle; answers status, attempt and events."""
+    """Poke with `hard_ms` this often, each time stopped in the middle. Returns status, attempt and events."""
     async with stage(script) as w:
         run_id = await start(w, "x", **options)
         for _ in range(times):
@@ -267,9 +267,9 @@ async def test_a_tick_given_back_is_called_again_with_the_same_inputs() -> None:
 
 
 async def test_of_a_tick_that_is_over_nothing_is_left_for_the_collector_to_find() -> None:
-    """Whatever refers to itself stays until then, and with it all the tick has read and written."""
+    """A reference cycle would stay until the next collection, with everything that the tick has read and written."""
     async with stage(Script(Continue(), Done())) as w:
-        w.ocean.observed.tell(Listener())
+        w.ocean.observed.add_listener(Listener())
         gc.collect()
         gc.disable()
         try:

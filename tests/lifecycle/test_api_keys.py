@@ -1,4 +1,4 @@
-"""API keys in Python: what is made, what is kept, and what a key is good for."""
+"""API keys in Python: what is created, what is stored, and what a key allows."""
 
 from typing import Any
 
@@ -83,14 +83,14 @@ async def test_a_web_session_lasts_for_its_time() -> None:
     ("args", "said"),
     [
         ({"actor": ""}, "actor must be"),
-        ({"scopes": []}, "scopes are one or more of read, signal, advance, work, admin"),
+        ({"scopes": []}, "scopes must be one or more of read, signal, advance, work, admin"),
         ({"scopes": ["read", "reed"]}, "'reed'"),
         ({"scopes": "read"}, "list of strings"),
         ({"sessions": []}, "at least one session"),
         ({"sessions": ["s"], "scopes": ["work"]}, "all sessions"),
         ({"sessions": ["s"] * 2 + [f"s{n}" for n in range(30)]}, "at most 30 sessions, got 31"),
         ({"roles": [1]}, "each of roles"),
-        ({"expires_at": 1}, "is past"),
+        ({"expires_at": 1}, "must be in the future"),
         ({"expires_at": True}, "milliseconds"),
     ],
 )

@@ -1,4 +1,4 @@
-"""One verb for many runs: which are meant, what is counted, how fast it goes, and that repeating it doubles nothing."""
+"""Bulk verbs: which runs are selected, what is counted, the rate, and that a repeat has no second effect."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,7 +24,7 @@ from ocean import (
     Tick,
     Wait,
 )
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
 from tests.lifecycle.acting import Script, dump, let_others_go_on, log, look, stage, start, start_idle
@@ -97,7 +97,7 @@ async def test_retry_makes_one_new_run_for_each_failed_one() -> None:
         assert sorted(script.bodies) == [0, 0, 1, 1, 2]
 
 
-async def test_delete_takes_children_with_their_parents_and_says_so() -> None:
+async def test_delete_runs_deletes_and_counts_children_too() -> None:
     async def bear(tick: Tick) -> Outcome:
         if tick.reason == "created":
             for _ in range(2):
@@ -128,7 +128,7 @@ async def test_only_runs_that_were_there_at_the_beginning_are_meant() -> None:
         assert [run.run_id for run in await everyone(w)] == ["new1", "new2", "new3"]
 
 
-async def test_progress_is_told_after_each_batch_to_plain_and_async_functions() -> None:
+async def test_progress_is_reported_after_each_batch_to_plain_and_async_functions() -> None:
     async with stage(Script()) as w:
         ids = [await start_idle(w) for _ in range(5)]
         plain: list[BulkProgress] = []
@@ -144,7 +144,7 @@ async def test_progress_is_told_after_each_batch_to_plain_and_async_functions() 
         assert len(ids) == 5
 
 
-async def test_most_stops_it_with_the_oldest_done_and_says_that_there_is_more() -> None:
+async def test_most_stops_after_the_oldest_and_reports_more() -> None:
     async with stage(Script()) as w:
         ids = []
         for _ in range(5):
@@ -320,9 +320,9 @@ async def test_the_statuses_that_a_verb_means_are_not_counted_among_the_callers_
             await w.ocean.create_run(session_id=f"s{number}", clog_id="c")
         result = await w.ocean.cancel_runs(session_id=[f"s{number}" for number in range(200)])
         assert (result.seen, result.done) == (2, 2)
-        with pytest.raises(InvalidValue, match="201 combinations of values"):
+        with pytest.raises(InvalidValue, match="at most 200 combinations of values, got 201"):
             await w.ocean.cancel_runs(session_id=[f"s{number}" for number in range(201)])
-        with pytest.raises(InvalidValue, match="only done and failed runs have ended"):
+        with pytest.raises(InvalidValue, match="status must include done or failed"):
             await w.ocean.cancel_runs(ended_from=0)
 
 

@@ -1,4 +1,4 @@
-"""Children: created in a commit, told of in the child's own last commit, ended with their parent if they ask for it."""
+"""Children: created in a commit, reported to the parent in the child's last commit, ended with it on request."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def test_a_child_appears_with_the_commit_and_belongs_to_its_parent() -> No
 
 
 async def test_fan_out_and_fan_in_need_no_loop_outside() -> None:
-    """O8: a clog creates runs and hears of their ends, without a loop outside."""
+    """O8: a clog creates runs and is notified of their ends, without an external loop."""
 
     async def plan(tick: Tick) -> Outcome:
         for n in (1, 2, 3):
@@ -64,7 +64,7 @@ async def test_fan_out_and_fan_in_need_no_loop_outside() -> None:
         (Failed("no"), (RunStatus.FAILED, None, {"code": "failed", "message": "no", "details": None})),
     ],
 )
-async def test_the_parent_is_told_how_its_child_ended(end: Outcome, told: tuple[Any, ...]) -> None:
+async def test_the_parent_is_notified_how_its_child_ended(end: Outcome, told: tuple[Any, ...]) -> None:
     heard: list[ChildEnd | None] = []
 
     async def hear(tick: Tick) -> Outcome:
@@ -80,7 +80,7 @@ async def test_the_parent_is_told_how_its_child_ended(end: Outcome, told: tuple[
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline", "delete"])
-async def test_every_end_tells_the_parent(how: str) -> None:
+async def test_every_end_notifies_the_parent(how: str) -> None:
     heard: list[ChildEnd] = []
 
     async def hear(tick: Tick) -> Outcome:

@@ -1,4 +1,4 @@
-"""Concurrency keys as their user sees them: how many work at once, for how long, and what `explain` says meanwhile."""
+"""Concurrency keys for users: how many runs work at once, for how long, and what `explain` shows meanwhile."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _hold(w: World, run_id: str) -> tuple[str, str | None]:
-    """The one thing that holds the run back: what is said, and who has the slot."""
+    """The message and the holder of the run's only hold."""
     (hold,) = (await w.ocean.explain(run_id)).holds
     assert hold.code == "key_full"
     assert hold.until is None
@@ -98,17 +98,17 @@ async def test_three_keys_are_the_most_and_are_shown() -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (["a", "b", "c", "d"], "a run has at most 3 concurrency keys, got ['a', 'b', 'c', 'd']"),
-    (["a", Key("a", "run")], "a run has each of its concurrency keys once, got ['a', 'a']"),
-    ("abc", "concurrency_keys are a list of names or Key(name, hold=…), got 'abc'"),
-    (Key("a"), "concurrency_keys are a list of names or Key(name, hold=…), got Key(name='a', hold='tick')"),
-    (None, "concurrency_keys are a list of names or Key(name, hold=…), got None"),
-    (7, "concurrency_keys are a list of names or Key(name, hold=…), got 7"),
+    (["a", "b", "c", "d"], "concurrency_keys must have at most 3 keys, got ['a', 'b', 'c', 'd']"),
+    (["a", Key("a", "run")], "concurrency_keys must not name a key twice, got ['a', 'a']"),
+    ("abc", "concurrency_keys must be a list of names or Key(name, hold=…), got 'abc'"),
+    (Key("a"), "concurrency_keys must be a list of names or Key(name, hold=…), got Key(name='a', hold='tick')"),
+    (None, "concurrency_keys must be a list of names or Key(name, hold=…), got None"),
+    (7, "concurrency_keys must be a list of names or Key(name, hold=…), got 7"),
     ([7], "a concurrency key must be a non-empty string, got 7"),
     ([""], "a concurrency key must be a non-empty string, got ''"),
     ([None], "a concurrency key must be a non-empty string, got None"),
-    ([Key("a", "always")], "hold is 'tick' or 'run', got 'always'"),  # type: ignore[arg-type]
-    ([Key("a", None)], "hold is 'tick' or 'run', got None"),  # type: ignore[arg-type]
+    ([Key("a", "always")], "hold must be 'tick' or 'run', got 'always'"),  # type: ignore[arg-type]
+    ([Key("a", None)], "hold must be 'tick' or 'run', got None"),  # type: ignore[arg-type]
 ]
 
 
@@ -126,7 +126,7 @@ async def test_wrong_keys_are_refused_precisely_and_nothing_is_written(keys: Any
 async def test_a_wrong_limit_is_refused_and_nothing_is_written(limit: Any) -> None:
     async with stage() as w:
         before = await dump(w)
-        with pytest.raises(InvalidValue, match=r"limit is an integer from 0 to 1000000, got "):
+        with pytest.raises(InvalidValue, match=r"limit must be an integer from 0 to 1000000, got "):
             await w.ocean.set_limit("k", limit)
         with pytest.raises(InvalidValue, match="key"):
             await w.ocean.set_limit("", 1)
@@ -149,12 +149,12 @@ async def test_explain_names_the_key_its_use_and_a_holder() -> None:
         holder = await start(w, concurrency_keys=["k"])
         await die_holding(w, clog)
         second, third = [await start(w, concurrency_keys=["k"]) for _ in range(2)]
-        full = "concurrency key 'k' is full, 1 of 1 slots in use; it goes on when one is freed, or set_limit adds one"
+        full = "concurrency key 'k' is full, 1 of 1 slots in use; wait for a free slot, or raise set_limit"
         assert await _hold(w, second) == (full, holder)
         assert await _hold(w, third) == (full, holder)
         await w.ocean.cancel_run(holder)
         assert (await w.ocean.explain(second)).is_claimable
-        behind = "concurrency key 'k' has a free slot, and others are in line before it"
+        behind = "concurrency key 'k' has a free slot, but other runs are before it in line"
         assert await _hold(w, third) == (behind, None)
         assert (await w.ocean.advance(run_id=third)).outcomes == ()
         assert [result.run_id for result in await w.drain()] == [second, third]
@@ -200,7 +200,7 @@ async def test_explain_and_the_claim_agree_on_everyone_in_line() -> None:
             w.clock.advance(400)
 
 
-async def test_a_run_says_once_per_wait_that_it_is_parked() -> None:
+async def test_a_run_logs_once_per_wait_that_it_is_parked() -> None:
     clog = Script(Ok())
     async with stage(clog) as w:
         holder = await start(w, concurrency_keys=[Key("k", "run")])
@@ -285,7 +285,7 @@ async def test_a_rate_starts_a_run_and_its_key_lets_it_work() -> None:
 
 
 async def test_a_whole_fleet_of_keys_comes_to_rest() -> None:
-    """A poke that is answered `due_now` = 0 has left nobody behind who could have gone on."""
+    """After a poke that returns `due_now` = 0, no run is left that could have been called."""
     clog = Script(Continue(), Ok(), Wait(for_ms=10), Done())
     other = Clog("d")
 

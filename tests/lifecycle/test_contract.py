@@ -1,4 +1,4 @@
-"""Corners of the contract: what a caller may rely on where two rules meet, and what the log says of it."""
+"""Corners of the contract: what a caller may rely on where two rules meet, and what the log contains."""
 
 import threading
 from collections.abc import Callable
@@ -250,7 +250,7 @@ async def test_a_tick_that_was_given_back_is_restarted_because_of_that() -> None
         assert restarted.payload["because"] == "give_back"
 
 
-async def test_a_committed_direct_call_says_the_status_it_left() -> None:
+async def test_the_event_of_a_direct_call_has_the_status_after_it() -> None:
     script = Script()
 
     @script.method

@@ -1,4 +1,4 @@
-"""Counters: what ticks, calls and outsiders take, and what they are told when others were first."""
+"""Counters: takes of ticks, calls and other callers, and what they get when another commit was first."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ async def test_a_tick_takes_with_its_commit_and_not_before() -> None:
         assert await used(w, "sent", limit=5) == 2
 
 
-async def test_an_exhausted_quota_answers_no_in_the_first_call_with_the_time_to_come_back() -> None:
+async def test_an_exhausted_quota_is_refused_in_the_first_call_with_the_time_to_retry() -> None:
     answers: list[Taken] = []
 
     async def act(tick: Tick) -> Outcome:
@@ -78,7 +78,7 @@ async def test_a_failed_attempt_takes_nothing_and_a_failed_run_what_it_took(answ
         assert (await w.ocean.take("k", 0, limit=1)).left == left
 
 
-async def test_a_tick_that_is_beaten_is_called_again_and_told_no_without_an_attempt() -> None:
+async def test_a_tick_that_loses_a_counter_is_called_again_and_refused_without_an_attempt() -> None:
     answers: list[Taken] = []
 
     async def act(tick: Tick) -> Outcome:
@@ -140,7 +140,7 @@ async def test_a_tick_that_takes_many_keys_is_called_once_more_for_each_that_is_
         assert {seen.attempt for seen in clog.seen} == {0}
 
 
-async def test_the_next_claim_of_a_tick_asks_anew() -> None:
+async def test_the_next_claim_of_a_tick_takes_again() -> None:
     async def act(tick: Tick) -> Outcome:
         if tick.call_number == 1:
             await tick.take("k", limit=1)
@@ -230,7 +230,7 @@ async def test_a_nested_call_knows_what_the_call_around_it_has_taken() -> None:
         assert await used(w, "k", limit=5) == 5
 
 
-async def test_a_direct_call_takes_and_a_refused_one_answers_with_what_it_committed() -> None:
+async def test_a_direct_call_takes_and_a_refused_one_returns_what_it_committed() -> None:
     async with stage(_till()) as w:
         assert await w.ocean.call_clog(clog_id="till", method="pay", payload={"n": 4})
         assert not await w.ocean.call_clog(clog_id="till", method="pay", payload={"n": 2})
@@ -262,7 +262,7 @@ async def test_a_direct_call_that_is_beaten_runs_again_however_many_keys_it_lose
         assert calls == 9
 
 
-async def test_a_direct_call_that_was_beaten_is_told_no_although_the_counter_is_free_again() -> None:
+async def test_a_direct_call_that_lost_a_counter_is_refused_although_it_is_free_again() -> None:
     answers: list[bool] = []
     clog = Clog("c")
 
@@ -345,7 +345,7 @@ async def test_a_take_that_makes_no_sense_fails_the_attempt_with_its_reason() ->
         assert info.error is not None
         assert (info.error["code"], info.error["message"]) == (
             "invalid_value",
-            "InvalidValue: 3 can never be taken of 'k': its limit is 2",
+            "InvalidValue: n must be at most the limit of 'k', 2, got 3",
         )
         with pytest.raises(InvalidValue, match="a counter's key"):
             await w.ocean.reset_counter("")
@@ -390,7 +390,7 @@ async def test_a_tick_whose_row_and_counter_are_both_contested_comes_through() -
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_the_tool_answers_json() -> None:
+async def test_the_take_tool_returns_json() -> None:
     async def act(tick: Tick) -> Outcome:
         return Done(await tick.tools.invoke("ocean.counters.take", {"key": "k", "limit": 1, "per_ms": 500}))
 
@@ -400,7 +400,7 @@ async def test_the_tool_answers_json() -> None:
         assert (await look(w, run_id)).output == {"ok": True, "used": 1, "limit": 1, "left": 0, "retry_after_ms": 0}
 
 
-async def test_a_sweep_forgets_what_is_worth_nothing_and_answers_stay_the_same() -> None:
+async def test_a_sweep_deletes_expired_counters_and_results_stay_the_same() -> None:
     async with stage(Clog("c")) as w:
         await w.ocean.take("cool", limit=1, per_ms=1_000)
         await w.ocean.take("cap", limit=1)

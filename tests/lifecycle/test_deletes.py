@@ -1,4 +1,4 @@
-"""Deleting: own ticks and runs from inside, runs and sessions from outside; rows cascade, events stay."""
+"""Deleting: ticks and runs by a tick, runs and sessions by callers; rows cascade, events stay."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ async def test_deleting_a_session_takes_all_its_runs_and_rows() -> None:
 
 
 async def test_a_tick_can_delete_its_own_run() -> None:
-    """R8: the outcome does not fall into a void: the run ends, is told of, and is gone."""
+    """R8: the outcome is not lost: the run ends, its parent is notified, and it is deleted."""
 
     async def vanish(tick: Tick) -> Outcome:
         await tick.read(run=True)
@@ -114,12 +114,12 @@ async def test_a_clog_cannot_delete_a_run_of_another_clog() -> None:
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "cannot delete it" in error["message"]
+        assert "must not delete it" in error["message"]
         assert (await look(w, other)).status == "idle"
 
 
 async def test_a_session_with_foreign_runs_cannot_be_deleted_by_a_clog() -> None:
-    """R8: `delete_session` by one clog does not remove the others' data."""
+    """R8: `delete_session` by one clog does not delete the data of others."""
 
     async def clear(tick: Tick) -> Outcome:
         await tick.read(session=True)
@@ -132,7 +132,7 @@ async def test_a_session_with_foreign_runs_cannot_be_deleted_by_a_clog() -> None
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "all of whose runs are its own" in error["message"]
+        assert "must not delete session" in error["message"]
         await w.ocean.delete_run(other)
         w.clock.advance(1_000)
         await w.drain()
@@ -180,7 +180,7 @@ async def test_a_tick_cannot_delete_itself() -> None:
         await w.drain()
         error = (await look(w, run_id)).error
         assert error is not None
-        assert "only earlier ones can be deleted" in error["message"]
+        assert "delete_ticks must name earlier ticks" in error["message"]
 
 
 async def test_an_id_used_again_after_deletion_continues_its_log() -> None:

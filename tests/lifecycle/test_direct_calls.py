@@ -1,4 +1,4 @@
-"""Direct calls: an answer within the request, committed by row versions, without the run's lock."""
+"""Direct calls: an answer within the request, guarded by row versions, without the run's lock."""
 
 from typing import Any
 
@@ -159,7 +159,7 @@ async def test_a_guarded_row_is_checked_also_by_a_call_that_only_reads() -> None
         assert len(calls) == 2
 
 
-async def test_refuse_commits_and_answers_the_error() -> None:
+async def test_refuse_commits_and_returns_the_error() -> None:
     async with stage(book()) as w:
         run_id = await start_idle(w)
         with pytest.raises(CallRefused) as refusal:

@@ -1,4 +1,4 @@
-"""`advance(dry_run=True)`: what the next call would do, every table as it was, and where it had to stop."""
+"""`advance(dry_run=True)`: what the next call would do, without a change of any table, and where it stops."""
 
 import asyncio
 import sqlite3
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 
 async def rehearse(w: World, run_id: str, **more: Any) -> DryRun:
-    """A dry run, which changed no table and opened no write transaction."""
+    """Do a dry run and check that it changed no table and opened no write transaction."""
     before, written = await dump(w), units_written(w)
     result = await w.ocean.advance(dry_run=True, run_id=run_id, **more)
     assert units_written(w) == written
@@ -79,14 +79,14 @@ async def test_the_run_looks_to_the_handler_as_in_a_real_call() -> None:
         assert looks[0] == looks[1]
 
 
-async def test_it_tells_when_to_come_back_like_any_poke() -> None:
+async def test_it_reports_the_next_wake_time_like_any_poke() -> None:
     async with stage(Script()) as w:
         first, _ = await start(w), await start(w)
         result = await w.ocean.advance(dry_run=True, run_id=first)
         assert (result.due_now, result.next_wake_at, result.unclaimable) == (2, w.clock.now(), 0)
 
 
-async def test_it_answers_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:
+async def test_it_works_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.read(run=True)
         await tick.write(run={"n": 1})
@@ -368,7 +368,7 @@ async def test_held_runs_say_what_holds_them_and_nothing_is_called() -> None:
         assert [hold.code for hold in result.dry_run.holds] == ["clog_elsewhere"]
 
 
-async def test_an_ended_run_is_held_for_good() -> None:
+async def test_an_ended_run_is_held_permanently() -> None:
     async with stage(Script(Done())) as w:
         run_id = await start(w)
         await w.drain()
@@ -465,7 +465,7 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
     ("asked", "message"),
     [
         ({"dry_run": True}, "name it with run_id"),
-        ({"dry_run": 1, "run_id": "one"}, "dry_run is True or False, got 1"),
+        ({"dry_run": 1, "run_id": "one"}, "dry_run must be True or False, got 1"),
         ({"dry_run": True, "run_id": "one", "max_ticks": 1}, "leave them out"),
         ({"dry_run": True, "run_id": "one", "clog_ids": ["c"]}, "leave them out"),
         ({"dry_run": True, "run_id": "one", "hard_ms": -1}, "hard_ms"),

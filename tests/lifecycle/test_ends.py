@@ -1,4 +1,4 @@
-"""Ends made by the kernel: cancel, deadline, attempts used up; with and without a last tick."""
+"""Ends by the kernel: cancel, deadline, exhausted attempts; with and without a last tick."""
 
 import anyio
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_cancelled_run_ends_failed_with_code_cancelled() -> None:
-    """O7: a run can be cancelled, and says why and by whom."""
+    """O7: a run can be cancelled, and records why and by whom."""
     script = Script(Wait(for_ms=1_000))
     async with stage(script) as w:
         run_id = await start(w)
@@ -66,7 +66,7 @@ async def test_a_cancelled_run_with_on_end_gets_one_last_tick_to_clean_up() -> N
 
 
 @pytest.mark.parametrize("answer", [Ok(), Done("ignored"), Failed("ignored"), Wait(for_ms=5)], ids=lambda a: str(a))
-async def test_whatever_the_last_tick_answers_the_run_ends_with_the_first_error(answer: Outcome) -> None:
+async def test_whatever_the_last_tick_returns_the_run_ends_with_the_first_error(answer: Outcome) -> None:
     script = Script(Ok(), ends=(answer,))
     async with stage(script) as w:
         run_id = await start_idle(w)

@@ -1,4 +1,4 @@
-"""The log: one line for every transition, dense per run, read by page or followed to its end."""
+"""The log: one event for every transition, without gaps per run, read in pages or followed to its end."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -63,7 +63,7 @@ async def test_every_transition_of_a_life_is_in_the_log() -> None:
         }
 
 
-async def test_a_committed_tick_tells_who_did_it_under_which_claim() -> None:
+async def test_a_committed_tick_records_its_instance_and_claim() -> None:
     async with stage(Script(Done(), version="v7")) as w:
         run_id = await start(w)
         await w.drain()

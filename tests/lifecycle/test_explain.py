@@ -1,4 +1,4 @@
-"""`explain`: every condition that keeps a run from being claimed, and none when the next poke takes it."""
+"""`explain`: every condition that prevents a claim, and none when the next poke takes the run."""
 
 import pytest
 
@@ -20,10 +20,10 @@ async def test_an_idle_run_waits_for_a_signal() -> None:
     async with stage(Script()) as w:
         (hold,) = (await w.ocean.explain(await start_idle(w))).holds
         assert (hold.code, hold.until) == ("idle", None)
-        assert "a signal makes it pending" in hold.message
+        assert "a signal makes the run pending" in hold.message
 
 
-async def test_a_waiting_run_says_until_when() -> None:
+async def test_the_hold_of_a_waiting_run_has_its_end() -> None:
     async with stage(Script(Wait(for_ms=500))) as w:
         run_id = await start(w)
         await w.drain()
@@ -33,7 +33,7 @@ async def test_a_waiting_run_says_until_when() -> None:
         assert (await w.ocean.explain(run_id)).is_claimable
 
 
-async def test_a_run_backing_off_says_so_also_with_signals_queued() -> None:
+async def test_a_run_backing_off_is_explained_also_with_signals_queued() -> None:
     async with stage(Script(Retry("no"))) as w:
         run_id = await start(w)
         await w.drain()
@@ -68,7 +68,7 @@ async def test_pauses_add_up_with_what_else_holds_the_run() -> None:
         assert (await w.ocean.explain(run_id)).is_claimable
 
 
-async def test_a_run_of_a_clog_that_is_elsewhere_says_where_to_poke() -> None:
+async def test_a_run_of_a_clog_on_another_instance_is_explained() -> None:
     async with stage(Script()) as w:
         run_id = await start(w)
         stranger = await w.instance([Script(clog_id="d")])
@@ -148,17 +148,17 @@ async def test_a_clog_may_say_what_its_sleeping_runs_wait_for() -> None:
         due = (await w.ocean.explain(runs[0])).holds
         await w.drain()
         said = [(await w.ocean.explain(run_id)).holds[0].message for run_id in (unwritten, *runs)]
-        idle, asleep = "the inbox is empty; a signal makes it pending", "its next timer or a signal"
+        idle, asleep = "the inbox is empty; a signal makes the run pending", "its next timer or a signal"
         assert due == ()
         assert said[:2] == [idle, f"{idle}; it waits for the post"]
-        assert said[2].endswith(f"{asleep}; its clog could not say what it waits for (ValueError: no such thing)")
+        assert said[2].endswith(f"{asleep}; its clog could not explain what it waits for (ValueError: no such thing)")
         assert said[3].endswith(asleep)
         elsewhere = await w.instance([])
         assert "the post" not in " ".join(hold.message for hold in (await elsewhere.explain(runs[0])).holds)
 
 
-async def test_a_clog_says_it_in_one_way() -> None:
+async def test_a_clog_has_at_most_one_explains_function() -> None:
     script = Script()
     script.explains(str)
-    with pytest.raises(InvalidValue, match="says already what its runs wait for"):
+    with pytest.raises(InvalidValue, match="must have one explains function"):
         script.explains(repr)

@@ -1,4 +1,4 @@
-"""A disk that is full fails nobody's run."""
+"""A full disk does not fail a run."""
 
 import pytest
 

@@ -139,7 +139,7 @@ async def test_tools_by_name_do_what_the_typed_ones_do() -> None:
         ("ocean.http.fetch", {"url": "https://example.com"}, "tool_not_allowed"),
     ],
 )
-async def test_a_tool_used_wrongly_says_what_is_wrong(name: str, input: Any, code: str) -> None:
+async def test_a_tool_used_wrongly_raises_a_precise_error(name: str, input: Any, code: str) -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.tools.invoke(name, input)
         return Ok()
@@ -175,7 +175,7 @@ async def test_every_tool_has_a_schema_that_names_its_input() -> None:
 
 
 async def test_two_clogs_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidValue, match="two clogs are called 'c'"):
+    with pytest.raises(InvalidValue, match="clog ids must be unique within an instance, got 'c' twice"):
         async with world(clogs=[Clog("c"), Clog("c")]):
             pass
 

@@ -1,4 +1,4 @@
-"""A tick's identity and inputs are fixed at its first claim, over retries, crashes and whatever arrives meanwhile."""
+"""A tick's number and inputs are fixed at its first claim, over retries, crashes and later inputs."""
 
 import pytest
 
@@ -99,7 +99,7 @@ async def test_a_run_that_kills_its_process_is_not_retried_for_ever() -> None:
 
 
 async def test_an_active_run_whose_lock_lapsed_is_claimed_by_the_next_poke() -> None:
-    """D3, L10: `active` with a lapsed lock is due, and not a moment before."""
+    """D3, L10: an active run is due when its lock has expired, and not before."""
     script = Script(Done("saved"))
     async with stage(script) as w:
         run_id = await start(w)

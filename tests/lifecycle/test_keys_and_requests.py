@@ -125,7 +125,7 @@ async def test_the_answer_to_a_request_is_what_it_was_though_the_run_has_moved_o
         assert await w.ocean.create_run(session_id="s", clog_id="c", input=1, request_key="k") == first
 
 
-async def test_a_dedupe_key_answers_the_first_run_for_the_same_body() -> None:
+async def test_a_dedupe_key_returns_the_first_run_for_the_same_body() -> None:
     async with stage(Script(Done()), Script(clog_id="d")) as w:
         run_id = await start(w, {"n": 1}, dedupe_key="k")
         assert await start(w, {"n": 1}, dedupe_key="k") == run_id
@@ -193,7 +193,7 @@ async def test_a_tick_that_creates_by_dedupe_key_gets_the_run_that_holds_it() ->
 
 @pytest.mark.parametrize("body", ["x", "another"])
 async def test_a_key_that_a_call_has_read_as_free_is_free_for_it_until_it_commits(body: str) -> None:
-    """Whoever takes it meanwhile makes the call be called again: it never sees half of each."""
+    """If another commit takes it meanwhile, the call is repeated: it never sees half of each."""
     seen: list[tuple[str | None, str | None]] = []
 
     async def once(tick: Tick) -> Outcome:

@@ -1,4 +1,4 @@
-"""Leases that lapse, and leased runs among all else: ends, pauses, keys, rates, children, direct calls."""
+"""Expired leases, and leased runs with ends, pauses, keys, rates, children and direct calls."""
 
 from typing import Any
 
@@ -204,7 +204,7 @@ async def _parent_acts(tick: Tick) -> Any:
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["done", "its worker dies"])
-async def test_an_external_child_tells_its_parent_how_it_ended(dies: bool) -> None:
+async def test_an_external_child_notifies_its_parent_how_it_ended(dies: bool) -> None:
     async with stage(Script(_parent_acts), outside()) as w:
         parent = await start(w)
         await w.drain()

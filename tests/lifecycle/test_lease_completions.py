@@ -1,4 +1,4 @@
-"""`complete_work`: every outcome, the row, the first answer for whoever asks again, nothing for whoever is late."""
+"""`complete_work`: every outcome, the row, the same result for a repeat, and a refusal for a late worker."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -106,7 +106,7 @@ async def test_a_completion_writes_clears_or_nulls_the_row(row: Any, is_there: b
         assert await row_of(w, run_id) == [is_there, value]
 
 
-async def test_a_completion_that_says_nothing_of_the_row_leaves_it_whoever_changed_it() -> None:
+async def test_a_completion_without_a_row_leaves_the_row_as_it_is() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -116,14 +116,14 @@ async def test_a_completion_that_says_nothing_of_the_row_leaves_it_whoever_chang
 
 
 @pytest.mark.parametrize("method", ["put", "wipe"])
-async def test_a_row_that_a_direct_call_changed_is_a_conflict_that_says_how_to_go_on(method: str) -> None:
+async def test_a_row_that_a_direct_call_changed_is_a_conflict_with_the_current_version(method: str) -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         await w.ocean.call_clog(run_id=run_id, method="put", payload={"n": 1})
         taken = await lease(w)
         await w.ocean.call_clog(run_id=run_id, method=method, payload={"n": 2})
         before = await dump(w)
-        with pytest.raises(RowChanged, match=f"row of run {run_id}.*complete with row_version") as refused:
+        with pytest.raises(RowChanged, match=f"row of run {run_id}.*complete with its `row_version`") as refused:
             await w.ocean.complete_work(taken.lease_id, Done(), row={"n": 10}, events=[("made", 1)])
         assert await dump(w) == before
         details = refused.value.details
@@ -139,7 +139,7 @@ async def test_a_row_that_a_direct_call_changed_is_a_conflict_that_says_how_to_g
         assert len(await log(w, run_id, "made")) == 1
 
 
-async def test_a_retry_discards_the_row_so_nobody_can_be_in_its_way() -> None:
+async def test_a_retry_discards_the_row_so_it_cannot_conflict() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -215,7 +215,7 @@ async def test_another_completion_of_the_same_lease_is_refused(first: dict[str, 
         taken = await lease(w)
         await w.ocean.complete_work(taken.lease_id, **(BASE | first))
         before = await dump(w)
-        with pytest.raises(LeaseCompleted, match=f"run {run_id} was completed before") as refused:
+        with pytest.raises(LeaseCompleted, match=f"run {run_id} was already completed") as refused:
             await w.ocean.complete_work(taken.lease_id, **(BASE | first | other))
         assert (refused.value.code, refused.value.http_status) == ("lease_completed", 409)
         assert await dump(w) == before
@@ -296,7 +296,7 @@ async def _renew(w: World, taken: Lease) -> None:
 
 @pytest.mark.parametrize("late", [_complete, _fail, _renew], ids=["complete", "retry", "renew"])
 @pytest.mark.parametrize("lose", LOST, ids=lambda lose: lose.__name__.strip("_"))
-async def test_whoever_is_late_is_told_so_and_changes_no_row_of_any_table(
+async def test_a_late_worker_gets_lease_lost_and_changes_no_row_of_any_table(
     lose: Callable[[World, str], Awaitable[None]], late: Callable[[World, Lease], Awaitable[None]]
 ) -> None:
     async with stage(outside()) as w:
@@ -316,7 +316,7 @@ async def test_whoever_is_late_is_told_so_and_changes_no_row_of_any_table(
         assert "late" not in await types(w, run_id)
 
 
-async def test_a_lapsed_lease_that_nobody_took_back_is_still_its_workers() -> None:
+async def test_an_expired_lease_that_was_not_taken_back_still_belongs_to_its_worker() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -370,25 +370,25 @@ async def test_what_the_database_has_of_a_lease_completes_nothing() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"outcome": None}, "outcome is Ok"),
-        ({"outcome": "done"}, "outcome is Ok"),
-        ({"outcome": Done(object())}, "Done.output is a object"),
-        ({"outcome": Continue({1: 2})}, "Continue.input has the key 1"),
-        ({"events": "made"}, "events are a list"),
-        ({"events": {"made": 1}}, "events are a list"),
-        ({"events": 7}, "events are a list"),
-        ({"events": ["ab"]}, "each of events is"),
-        ({"events": [("made",)]}, "each of events is"),
-        ({"events": [("made", 1, 2)]}, "each of events is"),
+        ({"outcome": None}, "outcome must be Ok"),
+        ({"outcome": "done"}, "outcome must be Ok"),
+        ({"outcome": Done(object())}, "Done.output must be JSON, got a value of type object"),
+        ({"outcome": Continue({1: 2})}, "Continue.input must have strings as keys, got 1"),
+        ({"events": "made"}, "events must be a list"),
+        ({"events": {"made": 1}}, "events must be a list"),
+        ({"events": 7}, "events must be a list"),
+        ({"events": ["ab"]}, "each of events must be"),
+        ({"events": [("made",)]}, "each of events must be"),
+        ({"events": [("made", 1, 2)]}, "each of events must be"),
         ({"events": [("", 1)]}, "event's type"),
         ({"events": [(3, 1)]}, "event's type"),
-        ({"events": [("run.done", 1)]}, "is the kernel's"),
-        ({"events": [("tick", 1)]}, "is the kernel's"),
-        ({"events": [("fine", 1), ("made", {1})]}, "payload is a set"),
-        ({"row": float("nan")}, "row is nan"),
-        ({"row": b"x"}, "row is a bytes"),
-        ({"row": 1, "row_version": -1}, "row_version is an integer"),
-        ({"row": 1, "row_version": True}, "row_version is an integer"),
+        ({"events": [("run.done", 1)]}, "must not be one of the kernel's"),
+        ({"events": [("tick", 1)]}, "must not be one of the kernel's"),
+        ({"events": [("fine", 1), ("made", {1})]}, "payload must be JSON, got a value of type set"),
+        ({"row": float("nan")}, "row must be a finite number, got nan"),
+        ({"row": b"x"}, "row must be JSON, got a value of type bytes"),
+        ({"row": 1, "row_version": -1}, "row_version must be an integer"),
+        ({"row": 1, "row_version": True}, "row_version must be an integer"),
         ({"lease_id": ""}, "lease_id must be"),
         ({"lease_id": 5}, "lease_id must be"),
     ],

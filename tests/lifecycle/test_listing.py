@@ -83,7 +83,7 @@ async def test_attributes_are_equal_by_kind_and_value() -> None:
         assert same.run_id == ids[1]
         both = await w.ocean.list_runs(clog_id="c", attributes={"n": 0, "x": True})
         assert [run.attributes for run in both.runs] == [{"n": 0, "x": True}]
-        with pytest.raises(InvalidValue, match="filter by clog_id too"):
+        with pytest.raises(InvalidValue, match="attributes need a clog_id"):
             await w.ocean.list_runs(attributes={"x": 1})
 
 
@@ -115,7 +115,7 @@ async def test_a_run_has_at_most_sixteen_attributes_also_by_adding() -> None:
         assert (run.error["code"], run.attributes) == ("invalid_value", full)
 
 
-async def test_a_count_says_when_it_stopped_counting() -> None:
+async def test_a_count_reports_that_it_was_capped() -> None:
     async with stage(Script()) as w:
         for _ in range(5):
             await start_idle(w)
@@ -140,7 +140,7 @@ async def test_ticks_are_listed_in_order_and_by_page() -> None:
 
 
 async def test_the_input_of_a_run_reaches_its_first_tick() -> None:
-    """O6: what a run is created with is not put where nobody reads it."""
+    """O6: what a run is created with can be read."""
     script = Script(Done())
     async with stage(script) as w:
         await start(w, {"state": {"n": 1}})

@@ -1,4 +1,4 @@
-"""Locks: an epoch per claim, renewed while the handler works, worth nothing once somebody else has the run."""
+"""Locks: an epoch per claim, renewed while the handler runs, worthless once another process has the run."""
 
 from functools import partial
 
@@ -73,7 +73,7 @@ async def test_a_holder_that_outlived_its_lock_commits_nothing_over_the_new_one(
         assert [(event.payload["epoch"], event.payload["instance"]) for event in committed] == [(2, heir.instance_id)]
 
 
-async def test_two_pokes_of_one_instance_are_told_apart_by_the_epoch() -> None:
+async def test_the_epoch_distinguishes_two_pokes_of_one_instance() -> None:
     """L5: the same instance id on both sides; the token of the claim decides."""
     began, go_on = anyio.Event(), anyio.Event()
     results: list[str] = []
@@ -103,7 +103,7 @@ async def test_two_pokes_of_one_instance_are_told_apart_by_the_epoch() -> None:
 
 
 async def test_an_instance_with_a_wrong_clock_steals_no_lock() -> None:
-    """D11: due and lapsed are the database's notions; a caller's clock an hour ahead changes nothing."""
+    """D11: the database decides what is due and expired; a caller's clock an hour ahead changes nothing."""
     began, go_on = anyio.Event(), anyio.Event()
 
     async def slow(tick: Tick) -> Outcome:

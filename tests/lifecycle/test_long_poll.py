@@ -1,4 +1,4 @@
-"""`claim_work(wait_ms=…)`: woken by a commit or by a time, never by another queue's work, never keeping a lease."""
+"""`claim_work(wait_ms=…)`: woken by a commit or a time, never by another queue's work, never losing a lease."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ WAIT_MS = 5_000
 
 
 class Poll:
-    """A claim under way; `found` is its answer once it has one."""
+    """A claim in progress; `found` is its result once it has one."""
 
     def __init__(self) -> None:
         self.found: list[Lease] | None = None

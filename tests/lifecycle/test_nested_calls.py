@@ -175,7 +175,7 @@ async def test_a_nested_refusal_keeps_its_effects_for_a_caller_that_catches_it()
 @pytest.mark.parametrize(
     ("clog_id", "method", "code"), [("nobody", "x", "unknown_clog"), ("c", "valeu", "unknown_method")]
 )
-async def test_a_wrong_name_is_told_with_the_near_one(clog_id: str, method: str, code: str) -> None:
+async def test_the_error_for_a_wrong_name_suggests_the_near_one(clog_id: str, method: str, code: str) -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.call(clog_id, method)
         return Ok()
@@ -196,7 +196,7 @@ async def test_a_wrong_name_is_told_with_the_near_one(clog_id: str, method: str,
 
 
 async def test_a_clog_writes_only_into_its_own_run_s_log_and_not_in_the_kernel_s_words() -> None:
-    """R6: `emit` takes no scope: an event lands in the tick's run and session, under the clog's name."""
+    """R6: `emit` takes no scope: an event belongs to the tick's run and session, with the clog's name."""
     codes: list[str] = []
 
     async def act(tick: Tick) -> Outcome:

@@ -1,4 +1,4 @@
-"""What an Ocean counts of itself: pokes by source, ticks by outcome, lost locks, conflicts, leases, batches."""
+"""The counts of an Ocean: pokes by source, ticks by outcome, lost locks, conflicts, leases, batches."""
 
 import logging
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from ocean import Clog, Continue, Done, Failed, InvalidValue, LeaseLost, Ocean, Ok, Outcome, Retry, StoreBusy, Tick
 from ocean.kernel.metrics import Histogram, Listener, TickSeen, plain_code
 from ocean.kernel.poke_sources import PokeSource
-from ocean.kernel.store import TickAnswer, TickCommit
+from ocean.kernel.store.claims import TickAnswer, TickCommit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
 from ocean.ticker import ticker
@@ -43,10 +43,10 @@ async def test_a_poke_is_counted_for_who_makes_it() -> None:
         assert (pokes.last_at, pokes.under_way) == (w.clock.now(), 0)
 
 
-async def test_a_poke_by_nobody_known_is_refused_and_a_dry_run_is_none() -> None:
+async def test_a_poke_of_an_unknown_source_is_refused_and_a_dry_run_is_no_poke() -> None:
     async with stage(Script()) as w:
         source: Any = "cron"
-        with pytest.raises(InvalidValue, match="source is one of"):
+        with pytest.raises(InvalidValue, match="source must be one of"):
             await w.ocean.advance(source=source)
         await w.ocean.advance(run_id=await start(w), dry_run=True)
         assert counts(w) == {}
@@ -94,7 +94,7 @@ async def test_how_long_a_tick_took_is_counted() -> None:
         assert (histogram.sum, histogram.counts[histogram.bounds.index(1_000)]) == (700, 1)
 
 
-async def test_a_lost_lock_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lost_lock_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     began, go_on = anyio.Event(), anyio.Event()
 
     async def frozen(tick: Tick) -> Outcome:
@@ -164,7 +164,7 @@ async def test_a_tick_and_a_call_that_are_made_again_are_conflicts() -> None:
     tries = {"tick": 0, "call": 0}
 
     async def beaten(tick: Tick, by: str) -> None:
-        """The session's row is read here, and written by another before this one writes it."""
+        """The session's row is read here, and written by another tick before this one writes it."""
         rows = await tick.read(session=True)
         tries[by] += 1
         if tries[by] == 1:
@@ -258,7 +258,7 @@ class Notes(Listener):
 async def test_a_listener_is_around_and_knows_the_end() -> None:
     notes = Notes()
     async with stage(Script(Retry({"code": "no_paper", "message": "secret"}))) as w:
-        w.ocean.observed.tell(notes)
+        w.ocean.observed.add_listener(notes)
         run_id = await start(w)
         await w.ocean.advance(run_id=run_id)
         assert notes.said == [("tick", ("retry", "no_paper", 1)), ("poke", ("python", run_id))]
@@ -266,17 +266,17 @@ async def test_a_listener_is_around_and_knows_the_end() -> None:
 
 @pytest.mark.parametrize("fail", ["begin", "end"])
 @pytest.mark.parametrize("outcome", [Done(), Retry("no")], ids=str)
-async def test_a_listener_that_fails_disturbs_nobody(
+async def test_a_listener_that_fails_has_no_effect(
     fail: str, outcome: Outcome, caplog: pytest.LogCaptureFixture
 ) -> None:
     notes = Notes()
     async with stage(Script(outcome)) as w:
-        w.ocean.observed.tell(Notes(fail))
-        w.ocean.observed.tell(notes)
+        w.ocean.observed.add_listener(Notes(fail))
+        w.ocean.observed.add_listener(notes)
         await start(w)
         assert (await w.ocean.advance()).advanced == 1
         assert [what for what, _ in notes.said] == ["tick", "poke"]
-    assert caplog.text.count(f"a listener failed at the {'beginning' if fail == 'begin' else 'end'}") == 2
+    assert caplog.text.count(f"a listener failed to {'start' if fail == 'begin' else 'end'}") == 2
 
 
 def test_a_histogram_has_each_value_under_the_first_bound_that_is_not_below_it() -> None:

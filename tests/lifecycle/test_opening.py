@@ -1,4 +1,4 @@
-"""Opening: an empty file becomes a database, an old one goes on, a newer one is refused."""
+"""Opening: an empty file becomes a database, an old one is migrated, a newer one is refused."""
 
 import sqlite3
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_empty_file_becomes_a_database_that_works_at_once(tmp_path: Path) -> None:
-    """O11: the schema is in the package and is made on opening, at its newest."""
+    """O11: the schema is in the package and is created on opening, at its newest version."""
     path = tmp_path / "ocean.db"
     async with Ocean.open(f"sqlite:///{path}", clogs=[Script(Done(1))]) as ocean:
         run = await ocean.create_run(session_id="s", clog_id="c", input=None)
@@ -88,7 +88,7 @@ async def test_a_url_that_names_no_database_is_refused(url: str) -> None:
     assert refusal.value.code == "store_unusable"
 
 
-async def test_a_closed_ocean_says_so() -> None:
+async def test_a_closed_ocean_raises_a_clear_error() -> None:
     async with Ocean.open("sqlite://:memory:") as ocean:
         pass
     with pytest.raises(OceanError, match="closed"):

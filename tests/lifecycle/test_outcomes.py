@@ -61,7 +61,7 @@ async def test_wait_wakes_at_the_earlier_of_its_time_and_the_next_timer(timer_ms
 
 
 async def test_a_wait_without_a_time_is_refused_instead_of_sleeping_for_ever() -> None:
-    """O4: `Wait()` names neither a time nor a duration: the call fails with a message that says what to do."""
+    """O4: `Wait()` without a time or duration fails with a message that states what to do."""
 
     async def forgetful(tick: Tick) -> Outcome:
         return Wait()
@@ -72,7 +72,7 @@ async def test_a_wait_without_a_time_is_refused_instead_of_sleeping_for_ever() -
         run = await look(w, run_id)
         assert (run.status, run.attempt) == ("pending", 1)
         assert run.error is not None
-        assert "to wait for a signal, answer Ok()" in run.error["message"]
+        assert "to wait for a signal, return Ok()" in run.error["message"]
 
 
 async def test_continue_gives_its_input_to_the_next_tick_before_anything_in_the_inbox() -> None:
@@ -101,7 +101,7 @@ async def test_a_signal_during_a_tick_that_continues_does_not_drop_the_continuat
 
 
 async def test_done_keeps_its_output_in_the_run_and_in_the_event() -> None:
-    """O1: the output is stored, told and returned."""
+    """O1: the output is stored, logged and returned."""
     async with stage(Script(Done({"answer": 42}))) as w:
         run_id = await start(w)
         await w.drain()
@@ -267,7 +267,7 @@ async def test_a_run_created_without_input_is_idle_while_none_is_an_input() -> N
 
 
 @pytest.mark.parametrize("outcome", [Done, Continue])
-async def test_what_is_said_is_stored_as_it_was_then_whatever_becomes_of_the_object(outcome: Any) -> None:
+async def test_a_value_is_stored_as_it_was_when_passed_even_if_it_changes_later(outcome: Any) -> None:
     said: list[int] = [1]
 
     async def answer(tick: Tick) -> Outcome:

@@ -1,4 +1,4 @@
-"""Tools of authors in ticks: remembered, audited, limited in time, and left alone by dry runs."""
+"""Authors' tools in ticks: stored, logged, limited in time, and not called by dry runs."""
 
 from typing import Any
 
@@ -127,12 +127,17 @@ async def test_a_crash_at_any_place_sends_each_mail_once() -> None:
 FAILURES: dict[str, tuple[str, Any, str, str]] = {
     "a code of its own": ("mail.fail", {}, "mailbox_full", "the box is full"),
     "any exception": ("mail.break", {}, "tool_failed", "RuntimeError: no route to Bearer [redacted]"),
-    "an answer that is no JSON": ("mail.odd", {}, "invalid_value", "its answer.a is a set, which is not JSON"),
+    "an answer that is no JSON": (
+        "mail.odd",
+        {},
+        "invalid_value",
+        "its result.a must be JSON, got a value of type set",
+    ),
 }
 
 
 @pytest.mark.parametrize(("name", "input", "code", "message"), FAILURES.values(), ids=FAILURES)
-async def test_a_failure_is_structured_and_told(name: str, input: Any, code: str, message: str) -> None:
+async def test_a_failure_is_structured_and_logged(name: str, input: Any, code: str, message: str) -> None:
     error, (told,) = await in_a_tick(lambda tick: tick.tools.invoke(name, input), Mail())
     assert isinstance(error, ToolFailed)
     assert (error.code, error.message, error.tool, error.details["tool"]) == (code, message, name, name)
@@ -219,7 +224,7 @@ async def test_a_dry_run_goes_on_past_a_call_that_is_remembered() -> None:
     assert len(mail.sent) == 1
 
 
-async def test_a_method_may_use_what_has_no_effect_and_tells_with_its_commit() -> None:
+async def test_a_method_may_use_tools_without_effect_and_logs_them_with_its_commit() -> None:
     mail = Mail()
     clog = Clog("c", toolbox=mail.box)
 
@@ -236,7 +241,7 @@ async def test_a_method_may_use_what_has_no_effect_and_tells_with_its_commit() -
 
     async with world([clog]) as w:
         assert await w.ocean.call_clog(clog_id="c", session_id="s", method="count", payload="a b c") == 3
-        with pytest.raises(CallRefused, match="acts outside, so it needs a tick"):
+        with pytest.raises(CallRefused, match="has an effect outside and needs a tick"):
             await w.ocean.call_clog(clog_id="c", method="send", payload="ada")
         (event,) = await w.ocean.read_events(types=["tool.called"])
         await check(w)
@@ -262,7 +267,7 @@ async def test_nested_calls_of_one_clog_share_its_steps() -> None:
         assert await w.ocean.result(run_id) == ["sent 1", "sent 2", "sent 3"]
 
 
-async def test_a_fetch_by_name_is_told_without_its_secrets() -> None:
+async def test_a_fetch_by_name_is_logged_without_its_secrets() -> None:
     outside = Outside()
     outside.answer("GET https://x.example/*", {"token": "tok-of-the-answer"})
     asked = {"url": "https://x.example/?api_key=hunter22", "headers": {"Authorization": "Bearer abcdef-123456"}}

@@ -1,4 +1,4 @@
-"""A tick can see what has come for its run since it began, and can wait for it; it takes nothing of it."""
+"""A tick can see and wait for inputs that came since it began, without taking them."""
 
 from typing import Any
 
@@ -111,7 +111,7 @@ async def test_looking_into_the_inbox_is_a_tool_that_a_clog_may_lack() -> None:
         assert await w.ocean.result(run.run_id) is None
 
 
-async def test_the_tool_by_its_name_answers_json() -> None:
+async def test_a_tool_by_its_name_returns_json() -> None:
     async def look(tick: Tick) -> Outcome:
         await w.ocean.signal(tick.run_id, {"n": 1})
         return Done(await tick.tools.invoke("ocean.inbox.pending", {"limit": 1}))

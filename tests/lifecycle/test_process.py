@@ -1,4 +1,4 @@
-"""A process that stays: what it is run on, and that nothing of it is left behind."""
+"""A long-lived process: its event loop, its garbage collection, and that both are restored."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Runs that start later than they are created: by a rate, or when creations under one key have come to rest."""
+"""Runs with a delayed start: by a rate, or by a debounce of creations under one key."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from ocean import (
     RunStatus,
     Tick,
 )
-from ocean.kernel.arguments import new_run
+from ocean.kernel.new_runs import new_run
 from ocean.state.values import body_hash
 from ocean.testing import World
 from tests.lifecycle.acting import Script, dump, log, look, stage, start, start_idle, types
@@ -63,7 +63,7 @@ async def test_explain_names_the_rate_and_when_its_token_is_free() -> None:
         due = w.clock.now() + 1_000
         assert await holds(w, first) == []
         explained = await w.ocean.explain(second)
-        message = "its token of the rate 'mails' is free then"
+        message = "waiting for its token of rate 'mails'"
         assert explained.holds == (Hold("rate_limited", message, due, "mails"),)
         assert (explained.status, explained.due_at) == (RunStatus.PENDING, due)
         poked = await w.ocean.advance()
@@ -75,7 +75,7 @@ async def test_explain_names_the_rate_and_when_its_token_is_free() -> None:
         assert (await w.ocean.advance()).advanced == 1
 
 
-async def test_the_log_says_that_a_run_is_delayed() -> None:
+async def test_the_log_records_that_a_run_is_delayed() -> None:
     async with stage(finisher()) as w:
         await start(w, **ONE_A_SECOND)
         run_id = await start(w, **ONE_A_SECOND)
@@ -223,18 +223,18 @@ async def test_the_tool_creates_rated_runs() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a rate without a limit": ({"rate_key": "k", "rate_per_ms": 5}, "go together: give all three or none"),
-    "a limit alone": ({"rate_limit": 5}, "go together"),
+    "a rate without a limit": ({"rate_key": "k", "rate_per_ms": 5}, "must be given together or not at all"),
+    "a limit alone": ({"rate_limit": 5}, "must be given together"),
     "an empty rate key": ({"rate_key": "", "rate_limit": 5, "rate_per_ms": 5}, "rate_key must be a non-empty string"),
-    "a rate of nothing": ({"rate_key": "k", "rate_limit": 0, "rate_per_ms": 5}, "rate_limit is an integer"),
-    "a rate in no time": ({"rate_key": "k", "rate_limit": 1, "rate_per_ms": 0}, "rate_per_ms is an integer"),
-    "a debounce of nothing": ({"debounce_ms": 0, "dedupe_key": "k"}, "debounce_ms is an integer"),
+    "a rate of nothing": ({"rate_key": "k", "rate_limit": 0, "rate_per_ms": 5}, "rate_limit must be an integer"),
+    "a rate in no time": ({"rate_key": "k", "rate_limit": 1, "rate_per_ms": 0}, "rate_per_ms must be an integer"),
+    "a debounce of nothing": ({"debounce_ms": 0, "dedupe_key": "k"}, "debounce_ms must be an integer"),
     "a debounce without a key": ({"debounce_ms": 5}, "debounce_ms needs a dedupe_key"),
     "a most without a debounce": ({"debounce_max_ms": 5}, "debounce_max_ms needs debounce_ms"),
-    "a most that is less": (SETTLE | {"debounce_max_ms": 499}, "debounce_max_ms is at least debounce_ms"),
-    "a debounce under an id": (SETTLE | {"run_id": "mine"}, "leave run_id out"),
-    "a debounce with dedupe_ms": (SETTLE | {"dedupe_ms": 5}, "leave dedupe_ms out"),
-    "both": (SETTLE | ONE_A_SECOND, "cannot be combined"),
+    "a most that is less": (SETTLE | {"debounce_max_ms": 499}, "debounce_max_ms must be at least debounce_ms"),
+    "a debounce under an id": (SETTLE | {"run_id": "mine"}, "run_id must be left out"),
+    "a debounce with dedupe_ms": (SETTLE | {"dedupe_ms": 5}, "dedupe_ms must be left out"),
+    "both": (SETTLE | ONE_A_SECOND, "must not be combined"),
 }
 
 
@@ -258,12 +258,12 @@ async def test_a_rate_key_kept_another_way_makes_no_run() -> None:
     async with stage(finisher()) as w:
         await w.ocean.take("mails", limit=5)
         before = await dump(w)
-        with pytest.raises(InvalidValue, match="'mails' is kept as total"):
+        with pytest.raises(InvalidValue, match="'mails' is of kind total"):
             await start(w, **ONE_A_SECOND)
         assert await dump(w) == before
 
 
-def test_the_hash_of_a_body_that_says_nothing_new_is_the_one_stored_before() -> None:
+def test_the_hash_of_a_body_without_the_new_options_is_unchanged() -> None:
     said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "input": 1}
     new = new_run(run_id="r", is_id_given=True, actor=None, **said)
     stored = {
@@ -316,7 +316,7 @@ async def test_creations_that_follow_one_another_are_one_run_with_the_last_input
 async def test_explain_names_the_key_of_a_debounced_run() -> None:
     async with stage(finisher()) as w:
         explained = await w.ocean.explain(await start(w, **SETTLE))
-        message = "it starts when no further creation under the key 'page-7' has come until then"
+        message = "debounced: starts unless another creation under key 'page-7' comes first"
         assert explained.holds == (Hold("debounced", message, w.clock.now() + 500, "page-7"),)
 
 
@@ -371,7 +371,7 @@ async def test_from_its_first_claim_on_the_key_is_free() -> None:
         assert (await look(w, first)).status is RunStatus.IDLE
 
 
-async def test_the_last_creation_says_everything() -> None:
+async def test_the_last_creation_replaces_all_options() -> None:
     async with stage(Script(Failed("no"))) as w:
         late = w.clock.now() + 60_000
         first = await start(w, 1, attributes={"a": 1, "b": 1}, deadline_at=late, priority=2, **SETTLE)
@@ -410,7 +410,7 @@ async def delete(w: World, run_id: str) -> None:
 
 
 async def pass_the_deadline(w: World, run_id: str) -> None:
-    """Nobody has poked since."""
+    """There was no poke since."""
     w.clock.advance(300)
 
 
@@ -480,7 +480,7 @@ async def test_a_paused_run_is_debounced_behind_its_pause() -> None:
 
 async def test_a_tick_cannot_debounce_what_it_creates() -> None:
     async def act(tick: Tick) -> Outcome:
-        with pytest.raises(InvalidValue, match="debounce_ms is for creations from outside"):
+        with pytest.raises(InvalidValue, match="debounce_ms must be left out in a tick"):
             await tick.create_run(clog_id="c", input=1, **SETTLE)
         return Done()
 
@@ -501,7 +501,7 @@ async def test_sessions_and_clogs_debounce_apart() -> None:
 
 
 async def test_a_run_debounced_again_while_parked_leaves_the_line_to_others() -> None:
-    """It was woken, and then wants to start later: the slot is the next one's."""
+    """It was woken and is then delayed: the slot goes to the next run."""
     async with stage(Script(Done())) as w:
         await w.ocean.set_limit("a", 0)
         said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}

@@ -1,4 +1,4 @@
-"""Tools of authors that may not be used: unknown, not listed, denied, not approved; and what nobody may pretend."""
+"""Authors' tools that are refused: unknown, not listed, denied, not approved; and names that are reserved."""
 
 from typing import Any
 
@@ -35,13 +35,13 @@ REFUSALS: dict[str, tuple[str, Any, type[Exception], str]] = {
     "a field too many": ("mail.send", {"to": "a", "cc": 1}, InvalidValue, "mail.send: cc: Extra inputs"),
     "a number for a text": ("mail.send", {"to": 7}, InvalidValue, "mail.send: to: Input should be a valid string"),
     "a list": ("mail.send", [1], InvalidValue, "mail.send: input: Input should be an object"),
-    "no JSON": ("mail.send", {"to": {1}}, InvalidValue, "input.to is a set, which is not JSON"),
-    "no human asked": ("mail.wipe", {"box": "a"}, ApprovalNeeded, "tool 'mail.wipe' is dangerous: ask a human"),
+    "no JSON": ("mail.send", {"to": {1}}, InvalidValue, "input.to must be JSON, got a value of type set"),
+    "no human asked": ("mail.wipe", {"box": "a"}, ApprovalNeeded, "tool 'mail.wipe' is dangerous: get an approval"),
 }
 
 
 @pytest.mark.parametrize(("name", "input", "kind", "message"), REFUSALS.values(), ids=REFUSALS)
-async def test_a_refusal_calls_nothing_and_is_told(name: str, input: Any, kind: Any, message: str) -> None:
+async def test_a_refused_tool_is_not_called_and_is_logged(name: str, input: Any, kind: Any, message: str) -> None:
     mail = Mail()
     error, told = await in_a_tick(lambda tick: tick.tools.invoke(name, input), mail)
     assert isinstance(error, kind)
@@ -63,13 +63,13 @@ async def test_a_tool_is_refused_to_a_clog_that_does_not_list_it() -> None:
 
     error, (told,) = await in_a_tick(act, mail, toolbox=["mail.count"], tools=[mail.box])
     assert isinstance(error, ToolNotAllowed)
-    assert "clog 'c' may not use mail.send" in str(error)
+    assert "clog 'c' must list mail.send" in str(error)
     assert (told["outcome"], told["error"]["code"]) == ("refused", "tool_not_allowed")
     answer, _ = await in_a_tick(act, mail, toolbox=(), tools=[mail.box], clog={"tools": ["mail.send"]})
     assert answer == "sent 1"
 
 
-async def test_a_denied_tool_is_refused_to_everybody_and_named_with_its_pattern() -> None:
+async def test_a_denied_tool_is_refused_to_every_clog_and_named_with_its_pattern() -> None:
     mail = Mail()
 
     async def act(tick: Tick) -> Any:
@@ -126,10 +126,10 @@ async def test_a_tool_does_not_get_around_a_denied_fetch() -> None:
     assert [call.kind for call in outside.calls] == ["fetch", "step", "step"]
 
 
-async def test_an_approval_is_of_one_call_and_its_giver_is_told() -> None:
+async def test_an_approval_is_of_one_call_and_its_approver_is_logged() -> None:
     async def act(tick: Tick) -> Any:
         fingerprint = tick.tools.fingerprint("mail.wipe", {"box": "a"})
-        with pytest.raises(ApprovalNeeded, match="the approval is of another call"):
+        with pytest.raises(ApprovalNeeded, match="the approval must be of this call"):
             await tick.tools.invoke("mail.wipe", {"box": "b"}, approval=Approval("kim", fingerprint))
         return await tick.tools.invoke("mail__wipe", {"box": "a"}, approval=Approval("kim", fingerprint))
 

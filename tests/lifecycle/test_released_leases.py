@@ -1,4 +1,4 @@
-"""Work that its worker hands back, and clogs that become external while they have runs."""
+"""Work that its worker releases, and clogs that become external while they have runs."""
 
 from collections.abc import Callable
 
@@ -51,7 +51,7 @@ async def test_a_clog_that_becomes_external_puts_its_runs_into_the_default_queue
         await w.ocean.complete_work(taken.lease_id, Done())
 
 
-async def test_a_dry_run_says_that_a_lapsed_lease_will_be_taken_back_and_takes_nothing() -> None:
+async def test_a_dry_run_shows_that_an_expired_lease_will_be_taken_back_and_takes_nothing() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, 1, clog_id="e")
         taken = await lease(w)
@@ -60,7 +60,7 @@ async def test_a_dry_run_says_that_a_lapsed_lease_will_be_taken_back_and_takes_n
         shown = (await w.ocean.advance(dry_run=True, run_id=run_id)).dry_run
         assert shown is not None
         assert [(hold.code, hold.message.split(":")[0]) for hold in shown.holds] == [
-            ("needs_worker", "its worker stopped renewing")
+            ("needs_worker", "the lease has expired")
         ]
         assert await dump(w) == before
         await w.ocean.advance()
@@ -68,7 +68,7 @@ async def test_a_dry_run_says_that_a_lapsed_lease_will_be_taken_back_and_takes_n
 
 
 class SetBack:
-    """The world's clock as a process sees whose own was set back: its timers run on."""
+    """The world's clock as seen by a process whose own was set back: its timers continue."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -105,5 +105,5 @@ async def test_a_clock_that_is_set_back_does_not_prolong_a_long_poll() -> None:
 async def test_no_more_queues_than_can_be_looked_at_in_a_moment() -> None:
     async with stage(outside()) as w:
         assert await leases(w, queues=[f"q{number}" for number in range(100)]) == []
-        with pytest.raises(InvalidValue, match="at most 100 queues"):
+        with pytest.raises(InvalidValue, match="queues must have at most 100 names"):
             await leases(w, queues=[f"q{number}" for number in range(101)])

@@ -1,21 +1,21 @@
-"""`result`: the output, the failure, or that it takes longer."""
+"""`result`: the output, the failure, or the timeout."""
 
 import anyio
 import pytest
 
 from ocean import Continue, Done, Failed, Ok, Outcome, ResultTimeout, Retry, RunFailed, RunNotFound, Tick
-from ocean.kernel.arguments import new_run
+from ocean.kernel.new_runs import new_run
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, let_others_go_on, look, stage, start, start_idle
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_result_pokes_the_run_and_answers_its_output() -> None:
+async def test_result_pokes_the_run_and_returns_its_output() -> None:
     async with stage(Script(Continue(), Continue(), Done([1, None]))) as w:
         assert await w.ocean.result(await start(w)) == [1, None]
 
 
-async def test_whoever_waits_for_a_run_at_work_pokes_nobody() -> None:
+async def test_waiting_for_an_active_run_does_not_poke() -> None:
     begun, go_on, outputs = anyio.Event(), anyio.Event(), list[object]()
 
     async def act(tick: Tick) -> Outcome:
@@ -51,7 +51,7 @@ async def test_result_raises_the_run_s_structured_error() -> None:
         assert failed.value.details["run_id"] == run_id
 
 
-async def test_result_of_a_run_that_does_not_end_in_time_says_so_and_leaves_it_alone() -> None:
+async def test_result_of_a_run_that_does_not_end_in_time_raises_and_leaves_it_alone() -> None:
     async with stage(Script(Ok())) as w:
         run_id = await start_idle(w)
         with pytest.raises(ResultTimeout) as late:
@@ -105,7 +105,7 @@ async def test_result_on_an_instance_without_the_clog_waits_for_another_s_work()
 
 @pytest.mark.parametrize("what", ["its child", "the holder of its key"])
 async def test_result_goes_on_when_what_the_run_waits_for_can_be_taken_over(what: str) -> None:
-    """The run itself is never due: it comes back when the lock of the other one lapses, and nobody else commits."""
+    """The run itself is never due: it continues when the other run's lock expires, without any other commit."""
     clog = Script(Done("over"))
     async with stage(clog) as w:
         if what == "its child":

@@ -1,4 +1,4 @@
-"""What rows hold: null and absence, versions, history, models, and the rows of other runs."""
+"""The values of rows: null and absence, versions, history, models, and the rows of other runs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_clearing_removes_a_row_while_none_stores_null() -> None:
-    """R9: a stored null is a row, and is told from an absent one."""
+    """R9: a stored null is a row, distinct from an absent one."""
 
     async def seen_and(tick: Tick, **written: Any) -> list[bool]:
         rows = await tick.read(run=True, session=True)
@@ -34,7 +34,7 @@ async def test_clearing_removes_a_row_while_none_stores_null() -> None:
 
 
 async def test_a_version_is_never_reused_even_after_a_row_was_cleared() -> None:
-    """Clearing and writing again between read and commit is a change, too."""
+    """Clearing and writing again between read and commit is a change as well."""
 
     async def decide(tick: Tick) -> Outcome:
         await tick.read(session=True)

@@ -1,4 +1,4 @@
-"""The log tells everything: a run is what its events add up to, and no event is ever changed."""
+"""The log is complete: a run equals the sum of its events, and no event is ever changed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Told:
-    """What somebody knows of a run who has only read its log."""
+    """What can be known of a run from its log alone."""
 
     status: str = ""
     ticks: int = 0

@@ -1,4 +1,4 @@
-"""How few transactions a tick takes on SQLite: claims share those that are made anyway."""
+"""The number of transactions of a tick on SQLite: claims share transactions that are made anyway."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ async def test_a_signal_and_the_claim_of_a_ticker_that_sleeps_share_one() -> Non
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_a_handler_that_has_answered_makes_room_before_its_commit_is_through() -> None:
+async def test_a_handler_that_has_returned_frees_its_place_before_its_commit_is_done() -> None:
     """Otherwise the next claim would have to wait for it."""
     at_once, most = 0, 0
 
@@ -84,7 +84,7 @@ async def test_the_first_commits_of_several_that_were_claimed_along_share_theirs
 
 
 class Stuck(Ticker):
-    """It never comes to its work."""
+    """Its handler is never called."""
 
     async def _turn(self, tasks: TaskGroup) -> None:
         await anyio.sleep_forever()

@@ -59,7 +59,7 @@ async def test_a_signal_without_input_is_a_signal_and_erases_nothing() -> None:
 
 
 async def test_a_signal_without_input_to_a_busy_run_is_not_lost() -> None:
-    """S3: the run is at work when the bare signal comes."""
+    """S3: the run is active when the signal without input comes."""
 
     async def poked(tick: Tick) -> Outcome:
         await w.ocean.signal(tick.run_id)
@@ -73,7 +73,7 @@ async def test_a_signal_without_input_to_a_busy_run_is_not_lost() -> None:
 
 
 async def test_a_signal_wakes_a_waiting_run_at_once() -> None:
-    """D4, L10: the old wake time no longer holds it back."""
+    """D4, L10: the old wake time no longer delays it."""
     script = Script(Wait(for_ms=3_600_000), Ok())
     async with stage(script) as w:
         run_id = await start(w)
@@ -87,7 +87,7 @@ async def test_a_signal_wakes_a_waiting_run_at_once() -> None:
 
 @pytest.mark.parametrize("answer", [Ok(), Wait(for_ms=3_600_000), Continue("more"), Retry("no", after_ms=5)])
 async def test_a_signal_during_a_tick_is_seen_after_every_outcome(answer: Outcome) -> None:
-    """D5, S6: whatever the tick answers, the signal that came meanwhile is delivered."""
+    """D5, S6: whatever the outcome, the signal that came meanwhile is delivered."""
 
     async def meanwhile(tick: Tick) -> Outcome:
         await w.ocean.signal(tick.run_id, "meanwhile")
@@ -151,7 +151,7 @@ async def test_a_signal_to_an_unknown_run_is_refused_and_writes_nothing() -> Non
 
 
 async def test_a_redelivered_signal_is_processed_once() -> None:
-    """S8: the same signal id with the same body gets the first answer, also after the run ended."""
+    """S8: the same signal id with the same body gets the first receipt, also after the run ended."""
     script = Script(Ok(), Done())
     async with stage(script) as w:
         run_id = await start_idle(w)
@@ -235,7 +235,7 @@ async def test_a_delayed_signal_survives_others_and_is_not_early() -> None:
 
 
 async def test_if_idle_is_accepted_by_an_idle_run_only() -> None:
-    """The refusal names status, holder and lock expiry; nothing is written."""
+    """The error has status, holder and lock expiry; nothing is written."""
     held: list[RunBusy] = []
 
     async def at_work(tick: Tick) -> Outcome:

@@ -1,4 +1,4 @@
-"""Steps are remembered, streamed events stay; both are fenced by the tick's lock."""
+"""Step results are stored, streamed events stay; both are fenced by the tick's lock."""
 
 from typing import Any
 

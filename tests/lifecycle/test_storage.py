@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_ids_default_to_those_of_the_tick_in_every_scope() -> None:
-    """R5: `read(run=True)` and `emit` need no ids, and what they make can be found."""
+    """R5: `read(run=True)` and `emit` need no ids, and what they write can be found."""
 
     async def act(tick: Tick) -> Outcome:
         rows = await tick.read(run=True, session=True, global_=True, tick=["a"])
@@ -57,7 +57,7 @@ async def _fails_with(act: Act) -> tuple[str, str]:
         return run.error["code"], run.error["message"]
 
 
-async def test_a_second_read_of_other_rows_is_refused_and_of_the_same_rows_answered() -> None:
+async def test_a_second_read_of_other_rows_is_refused_and_of_the_same_rows_allowed() -> None:
     async def twice(tick: Tick) -> Outcome:
         first = await tick.read(run=True, session=True)
         assert (await tick.read(session=True)).session == first.session

@@ -1,4 +1,4 @@
-"""A handler that streams does not wait for the database, and nothing that it said is lost or out of order."""
+"""A handler that streams does not wait for the database, and no event is lost or out of order."""
 
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Done, Ok, Outcome, Retry, Tick
-from ocean.kernel.streaming import MOST_AHEAD, MOST_AHEAD_CHARACTERS
+from ocean.kernel.streaming import MOST_BUFFERED, MOST_BUFFERED_CHARACTERS
 from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def held_writer(w: World) -> AsyncIterator[Callable[[], None]]:
-    """The database writes nothing until the function is called, or the block ends."""
+    """The database writes nothing until the yielded function is called or the block ends."""
     assert isinstance(w.store, SqliteStore)
     database: Database = w.store.database
     is_held, may_write = threading.Event(), threading.Event()
@@ -64,8 +64,8 @@ async def test_a_streamed_event_is_visible_before_the_tick_ends() -> None:
         assert await payloads(w, run_id, "whole") == ["hello world"]
 
 
-async def test_all_that_was_said_is_stored_in_order_before_the_commit() -> None:
-    words = list(range(3 * MOST_AHEAD + 7))
+async def test_all_streamed_events_are_stored_in_order_before_the_commit() -> None:
+    words = list(range(3 * MOST_BUFFERED + 7))
 
     async def speak(tick: Tick) -> Outcome:
         for word in words:
@@ -81,7 +81,7 @@ async def test_all_that_was_said_is_stored_in_order_before_the_commit() -> None:
 
 
 @pytest.mark.parametrize("way", ["it raises", "it asks to be retried", "its time is over"])
-async def test_what_was_said_stays_however_the_call_ends(way: str) -> None:
+async def test_streamed_events_stay_however_the_call_ends(way: str) -> None:
     async def speak(tick: Tick) -> Outcome:
         for word in range(20):
             await tick.stream("token", word)
@@ -100,7 +100,7 @@ async def test_what_was_said_stays_however_the_call_ends(way: str) -> None:
 
 
 @pytest.mark.sqlite
-async def test_what_is_said_during_a_write_shares_the_next_one() -> None:
+async def test_events_streamed_during_a_write_share_the_next_one() -> None:
     writes: list[int] = []
 
     async def speak(tick: Tick) -> Outcome:
@@ -121,7 +121,7 @@ async def test_what_is_said_during_a_write_shares_the_next_one() -> None:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("text", "most"), [("", MOST_AHEAD), ("x" * (MOST_AHEAD_CHARACTERS // 4), 4)])
+@pytest.mark.parametrize(("text", "most"), [("", MOST_BUFFERED), ("x" * (MOST_BUFFERED_CHARACTERS // 4), 4)])
 async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: int) -> None:
     said: list[int] = []
     stopped_at: list[int] = []
@@ -147,7 +147,7 @@ async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: i
 
 
 @pytest.mark.sqlite
-async def test_what_was_said_is_stored_before_a_later_step() -> None:
+async def test_streamed_events_are_stored_before_a_later_step() -> None:
     stored: list[Any] = []
 
     async def speak(tick: Tick) -> Outcome:

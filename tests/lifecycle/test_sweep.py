@@ -1,4 +1,4 @@
-"""Retention: a prefix of the log, finished runs leaves first, answers of request keys; in bounded batches."""
+"""Retention: a prefix of the log, ended runs (leaves first), request keys; in bounded batches."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ DAY = 86_400_000
 
 
 async def test_only_a_prefix_of_the_log_goes() -> None:
-    """O9: old events go from the front; a reader before the cut is told of the gap."""
+    """O9: old events are deleted from the front; a reader before the cut gets a reset."""
     async with stage(Script()) as w:
         first = await start_idle(w)
         w.clock.advance(1_000)
@@ -28,7 +28,7 @@ async def test_only_a_prefix_of_the_log_goes() -> None:
 
 
 async def test_an_old_event_behind_a_young_one_stays() -> None:
-    """O9: the clock went back, say; a hole in the log would be silent."""
+    """O9: if the clock went back, a hole in the log would be silent."""
     async with stage(Script()) as w:
         await start_idle(w)
         w.clock.jump(10_000)
@@ -99,7 +99,7 @@ async def test_a_live_child_keeps_its_finished_parent() -> None:
         assert (await w.ocean.count_runs()).count == 0
 
 
-async def test_a_sweep_works_in_batches_and_says_if_there_is_more() -> None:
+async def test_a_sweep_works_in_batches_and_reports_if_there_is_more() -> None:
     async with stage(Script(Done())) as w:
         for _ in range(7):
             await start(w)
@@ -111,7 +111,7 @@ async def test_a_sweep_works_in_batches_and_says_if_there_is_more() -> None:
         assert (rest.runs, rest.more) == (3, False)
 
 
-async def test_answers_of_request_keys_go_after_a_day() -> None:
+async def test_request_keys_are_deleted_after_a_day() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w, request_key="k")
         w.clock.advance(DAY)
@@ -152,7 +152,7 @@ async def test_a_sweep_with_wrong_arguments_is_refused(wrong: dict[str, Any]) ->
         assert await dump(w) == before
 
 
-async def test_the_sum_so_far_is_told_after_each_batch() -> None:
+async def test_the_sum_so_far_is_reported_after_each_batch() -> None:
     told: list[tuple[int, bool]] = []
     async with stage(Script()) as w:
         for _ in range(5):

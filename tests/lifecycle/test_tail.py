@@ -1,4 +1,4 @@
-"""The tail: one reader for all who follow; it holds nobody up, loses nothing, and leaves nothing behind."""
+"""The tail: one reader for all followers; it blocks none, loses nothing, and leaves no task behind."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +14,7 @@ from bench.idle_poke import Meter
 from ocean import Done, Event, Ok, Outcome, StoreBusy, Tick
 from ocean.compose import Ocean
 from ocean.events import tail as tails
-from ocean.events.follower import Place
+from ocean.events.follower import FollowerState
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Reader:
-    """A task that takes what a feed gives, until it is stopped or the feed ends."""
+    """A task that reads a feed until it is stopped or the feed ends."""
 
     def __init__(self, feed: AsyncIterator[Event]) -> None:
         self.seen: list[Event] = []
@@ -46,11 +46,11 @@ class Reader:
 
 
 async def level(w: World, followers: int) -> None:
-    """Until so many followers live on what the tail hands to them."""
+    """Wait until this many followers read from the tail."""
 
     def are_level() -> bool:
         joined = w.ocean._tail._all()
-        return len(joined) == followers and all(each._place is Place.LEVEL for each in joined)
+        return len(joined) == followers and all(each._state is FollowerState.LEVEL for each in joined)
 
     with anyio.fail_after(20):
         while not are_level():
@@ -94,7 +94,7 @@ FEEDS: list[dict[str, Any]] = [
 ]
 
 
-async def test_what_is_handed_out_live_is_what_the_database_would_have_said() -> None:
+async def test_live_events_equal_those_in_the_database() -> None:
     async def tell(tick: Tick) -> Outcome:
         await tick.emit("mine", 1)
         return Done()
@@ -134,8 +134,8 @@ async def test_a_live_feed_of_a_run_ends_with_the_run_for_all_its_followers(filt
 
 
 @pytest.mark.sqlite
-async def test_the_tail_runs_only_while_somebody_follows() -> None:
-    """Told by the number of tasks: PostgreSQL's link has some of its own."""
+async def test_the_tail_runs_only_while_there_are_followers() -> None:
+    """By the number of tasks; PostgreSQL's connection has its own."""
     async with stage(Script()) as w:
         await start_idle(w)
         before = len(asyncio.all_tasks())
@@ -190,7 +190,7 @@ async def _next(feed: AsyncIterator[Event], w: World) -> Event:
     return event
 
 
-async def test_a_narrow_follower_that_falls_behind_is_not_told_of_a_cut_in_what_was_none_of_its() -> None:
+async def test_a_narrow_follower_that_falls_behind_is_not_reset_for_events_of_other_feeds() -> None:
     async with stage(Script()) as w:
         w.ocean._tail = tails.Tail(w.store, w.clock, kept=1)
         await start_idle(w)
@@ -211,7 +211,7 @@ async def test_a_narrow_follower_that_falls_behind_is_not_told_of_a_cut_in_what_
         await reader.stop()
 
 
-async def test_retention_that_is_faster_than_the_tail_is_told_by_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retention_that_is_faster_than_the_tail_causes_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage(Script()) as w:
         await start_idle(w)
         reader = Reader(w.ocean.follow())
@@ -271,7 +271,7 @@ async def test_an_error_of_one_read_is_got_over(monkeypatch: pytest.MonkeyPatch)
         await reader.stop()
 
 
-async def test_followers_are_told_of_an_error_that_stays_and_the_next_one_begins_anew(
+async def test_followers_get_a_lasting_error_and_the_next_one_starts_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with stage(Script()) as w:
@@ -378,7 +378,9 @@ async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_h
             assert (taken, await follower.next()) == (events(3, 4), events(5))
 
 
-async def test_who_cannot_take_events_at_once_is_handed_them_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_follower_that_cannot_take_events_at_once_gets_them_later_and_harms_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail(told: Sequence[Event]) -> bool:
         raise ValueError("not now")
 
@@ -402,7 +404,7 @@ async def test_who_cannot_take_events_at_once_is_handed_them_and_harms_nobody(ca
 
 
 async def test_a_follower_that_falls_behind_with_something_kept_goes_on_before_that_and_not_earlier() -> None:
-    """What lies between may be gone by now, and was none of its."""
+    """The events between may be deleted by now, and were not of this feed."""
     async with stage(Script()) as w:
         w.ocean._tail = tails.Tail(w.store, w.clock, kept=1)
         with w.ocean._tail.joined(FeedFilter()) as follower:

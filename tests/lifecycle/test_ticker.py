@@ -1,4 +1,4 @@
-"""A ticker pokes when something is due, and asks the database nothing while nothing is."""
+"""A ticker pokes when something is due, and does not query the database while nothing is."""
 
 import re
 from dataclasses import replace
@@ -78,7 +78,7 @@ async def test_while_nothing_is_due_a_day_costs_no_poke() -> None:
 
 
 class Beaten(Ocean):
-    """Something is due, and others are always faster."""
+    """Something is due, but other processes always claim it first."""
 
     async def agenda(self) -> Agenda:
         return Agenda(due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
@@ -164,7 +164,7 @@ class Failing(Coordinator):
     """Pokes that fail with these errors before one succeeds; those that have begun with a claim go on."""
 
     def __init__(self, ocean: Ocean, *errors: Exception) -> None:
-        super().__init__(ocean._crew, 0)
+        super().__init__(ocean._runtime, 0)
         self.errors = list(errors)
 
     async def perform(self, poke: Advance, hard_ms: int | None = None) -> list[TickResult]:
@@ -198,7 +198,7 @@ async def test_a_busy_database_is_asked_again_later_and_later() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
+async def test_after_a_poke_that_worked_the_pauses_start_again() -> None:
     async with stage(Script(Done(), Done())) as w:
         busy, pokes_of = failing(w, Script(Done(), Done()), BUSY, BUSY)
         async with ticker(busy) as one:
@@ -217,7 +217,7 @@ async def test_after_a_poke_that_worked_the_rests_begin_anew() -> None:
             await until_ticks(w, one, 1)
 
 
-async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_logged_and_does_not_end_the_ticker(caplog: pytest.LogCaptureFixture) -> None:
     async with stage(Script(Done())) as w:
         await start(w)
         broken, _ = failing(w, Script(Done()), ValueError("no such column"))
@@ -232,7 +232,7 @@ async def test_an_error_that_nobody_expected_is_logged_and_ends_no_ticker(caplog
 
 
 class Napping(Ocean):
-    """Says how long its ticker means to sleep."""
+    """Records how long its ticker would sleep."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)

@@ -1,4 +1,4 @@
-"""A ticker and the handlers that it calls: slow ones hold nobody up, and are waited for at its end."""
+"""A ticker and its handlers: slow ones do not block others, and the ticker waits for them at its end."""
 
 import asyncio
 from contextvars import ContextVar
@@ -8,7 +8,7 @@ import pytest
 
 from ocean import Done, Outcome, RunStatus, Tick, Wait
 from ocean.kernel.advance import LOOK_MS, LOOKS
-from ocean.kernel.store import ClaimAsk
+from ocean.kernel.store.claims import ClaimAsk
 from ocean.state.records import Claim
 from ocean.testing import World
 from ocean.ticker import MOST_AT_WORK, Ticker, ticker
@@ -77,7 +77,7 @@ async def test_what_becomes_due_beside_a_slow_handler_need_not_wait_for_the_end_
 
 
 async def until_quick(w: World, one: Ticker) -> None:
-    """A poke's ticks count when it is over, and the slow one's is not."""
+    """The ticks of a poke are counted when it ends, and the slow one has not ended."""
     with anyio.fail_after(PATIENCE_S):
         while (await w.ocean.count_runs(clog_id="quick", status="done")).count < 1:
             await let_others_go_on(w)
@@ -115,7 +115,7 @@ async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_
 
 @pytest.mark.sqlite
 async def test_no_more_handlers_are_at_work_than_a_poke_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim may be on its way when the time of its poke is over: the next one does not know of it. None is here."""
+    """A claim may be in flight when its poke's budget ends, unknown to the next poke. There is none here."""
     entered, most, release = 0, 0, anyio.Event()
     claiming = 0
 
@@ -203,7 +203,7 @@ async def test_a_handler_that_outlasts_the_grace_is_given_back() -> None:
         assert (run.status, run.attempt) == (RunStatus.PENDING, 0)
 
 
-async def test_whoever_cannot_wait_for_the_grace_has_the_handler_given_back() -> None:
+async def test_a_cancelled_grace_period_gives_the_run_back() -> None:
     """A second Ctrl-C cancels the task that waits."""
     begun, is_leaving = anyio.Event(), anyio.Event()
 

@@ -28,7 +28,7 @@ def disarm(name: str) -> Callable[[Tick], Awaitable[Outcome]]:
 
 
 async def test_a_timer_survives_other_signals_and_needs_no_re_arming() -> None:
-    """S6: three signals on the way, and the reminder still rings at its time."""
+    """S6: three signals arrive before, and the timer still fires at its time."""
     script = Script(arm("remind", 1_000, "ring"), Ok())
     async with stage(script) as w:
         run_id = await start(w)
@@ -116,7 +116,7 @@ async def test_cancelling_a_timer_that_is_not_set_changes_nothing() -> None:
 
 
 async def test_a_timer_can_be_set_again_by_the_tick_it_woke() -> None:
-    """A tick that has the fired timer as its input sets the next one: a beat."""
+    """A tick whose input is the fired timer sets it again: a periodic timer."""
 
     async def beat(tick: Tick) -> Outcome:
         await tick.set_timer("beat", after_ms=10, input=(tick.input or 0) + 1)

@@ -1,4 +1,4 @@
-"""A credential's value is inside the tool only: looked for in every table, every byte of the file, and the log."""
+"""A credential's value is visible to the tool only: every table, the file's bytes and the log are searched for it."""
 
 import io
 import logging
@@ -36,13 +36,13 @@ kept: list[tuple[CredentialRef, Context]] = []
 
 
 def service() -> ToolBox:
-    """Tools that give the value away in every way they have."""
+    """Tools that leak the value in every possible way."""
     box = ToolBox("leaky")
     author_log = logging.getLogger("ocean.author")
 
     @box.tool
     async def echo(key: CredentialRef) -> Any:
-        """Answers the value."""
+        """Return the value."""
         value = key.reveal()
         author_log.warning("using %s", value)
         kept.append((key, copy_context()))
@@ -50,7 +50,7 @@ def service() -> ToolBox:
 
     @box.tool
     def crash(key: CredentialRef) -> None:
-        """Raises the value, in a thread."""
+        """Raise the value, in a thread."""
         value = key.reveal()
         author_log.error("about to fail with %s", value)
         try:
@@ -60,13 +60,13 @@ def service() -> ToolBox:
 
     @box.tool
     async def refuse(key: CredentialRef) -> None:
-        """Raises the value in a refusal of its own."""
+        """Raise the value in the tool's own error."""
         value = key.reveal()
         raise ToolFailed(f"no {value}", code="bad_key", details={"tried": [value], "count": {value: 1}})
 
     @box.tool
     async def odd(key: CredentialRef) -> Any:
-        """Answers what is no JSON, under the value."""
+        """Return an object that is not JSON, with the value as its key."""
         return {key.reveal(): {1}}
 
     return box
@@ -76,7 +76,7 @@ NAMES = ["leaky.echo", "leaky.crash", "leaky.refuse", "leaky.odd"]
 
 
 async def tell_everything(tick: Tick) -> Outcome:
-    """Whatever the tools answer or raise is written to rows, events, attributes, steps, other runs and the error."""
+    """What the tools return or raise is written to rows, events, attributes, steps, other runs and the error."""
     results = [await tick.tools.attempt(name, {"key": "service"}) for name in NAMES]
     said = [[result.output, result.error.as_json() if result.error else None] for result in results]
     await tick.read(run=True, session=True, global_=True)
@@ -131,7 +131,7 @@ async def test_no_table_and_no_line_of_the_log_has_the_value(logged: io.StringIO
 async def test_no_byte_of_the_sqlite_file_has_the_value(
     logged: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a user opens it: by the environment, on a file, with its write-ahead log beside it."""
+    """Opened as a user does: with the environment, on a file with a write-ahead log."""
     monkeypatch.setenv("OCEAN_CREDENTIAL_SERVICE", SECRET)
     clog = Script(tell_everything, raise_it, toolbox=service())
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
@@ -153,7 +153,7 @@ def files_with_secrets(folder: Path) -> list[str]:
 
 
 async def outcome_of(input: Any, *, box: ToolBox | None = None, **options: Any) -> Any:
-    """What an attempt comes to."""
+    """Return the result of an attempt."""
     results: list[Any] = []
 
     async def advance(tick: Tick) -> Outcome:
@@ -184,9 +184,9 @@ async def test_a_function_may_look_values_up() -> None:
 MISSING: dict[str, tuple[Any, str]] = {
     "none given": (None, "credential 'service' is not known here: set OCEAN_CREDENTIAL_SERVICE, or give Ocean.open"),
     "another": ({"mail": SECRET}, "credential 'service' is not known here"),
-    "empty": ({"service": ""}, "is no text of at least 4 characters"),
-    "too short": ({"service": "abc"}, "is no text of at least 4 characters"),
-    "no text": ({"service": 12345}, "is no text of at least 4 characters"),
+    "empty": ({"service": ""}, "must be a text of at least 4 characters"),
+    "too short": ({"service": "abc"}, "must be a text of at least 4 characters"),
+    "no text": ({"service": 12345}, "must be a text of at least 4 characters"),
     "a vault that raises": (raising, "credential 'service' could not be looked up (OSError)"),
 }
 
@@ -210,20 +210,20 @@ async def test_a_tool_is_called_only_with_the_credentials_it_names() -> None:
 
     @box.tool(credentials=["service"])
     async def echo(key: CredentialRef) -> str:
-        """Answers the value."""
+        """Return the value."""
         return key.reveal()
 
     given = {"service": SECRET, "bank": "another-secret-4712"}
     assert (await outcome_of({"key": "service"}, box=box, credentials=given)).is_ok
     result = await outcome_of({"key": "bank"}, box=box, credentials=given)
-    assert result.error.message == "leaky.echo: it may be called with the credentials ['service'] only"
+    assert result.error.message == "leaky.echo: credentials must be among ['service']"
 
 
 async def test_a_reference_reveals_nothing_outside_its_call() -> None:
     await outcome_of({"key": "service"}, credentials={"service": SECRET})
     key, context_of_the_call = kept[-1]
     for reveal in (key.reveal, partial(context_of_the_call.run, key.reveal)):
-        with pytest.raises(ClogError, match="only inside a tool that is being called with it"):
+        with pytest.raises(ClogError, match="only inside a tool that is called with it"):
             reveal()
     assert repr(key) == "CredentialRef('service')"
 
@@ -233,7 +233,7 @@ async def test_references_are_found_in_models_lists_and_defaults_and_others_are_
 
     @box.tool
     async def echo(keys: dict[str, list[CredentialRef]], own: CredentialRef = CredentialRef("own")) -> Any:  # noqa: B008
-        """Lengths of values, and one that was not asked for."""
+        """Return the lengths of values, and one that was not passed."""
         lengths = [len(key.reveal()) for group in keys.values() for key in group] + [len(own.reveal())]
         try:
             CredentialRef("bank").reveal()
@@ -247,6 +247,6 @@ async def test_references_are_found_in_models_lists_and_defaults_and_others_are_
 
 
 async def test_wrong_credentials_are_refused_at_the_door() -> None:
-    with pytest.raises(InvalidValue, match="credentials are a mapping, or a function of a name, got 7"):
+    with pytest.raises(InvalidValue, match="credentials must be a mapping or a function of a name, got 7"):
         async with world([Clog("c")], credentials=7):  # type: ignore[arg-type]
             pass

@@ -1,4 +1,4 @@
-"""A watcher is a poke: while a run is watched it is advanced when it is due, and not longer."""
+"""A run is advanced when it is due while it is watched, and no longer."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def reaches(w: World, run_id: str, status: RunStatus) -> None:
-    """Until the run has the status, which somebody else has to bring about."""
+    """Wait until the run has the status, which another task causes."""
     with anyio.fail_after(20):
         while (await look(w, run_id)).status is not status:
             pass
@@ -59,7 +59,7 @@ async def test_all_watchers_of_a_run_are_one_poker() -> None:
         assert (w.ocean._watches.watched_runs, w.ocean._tail.followers, w.ocean._tail.is_running) == (0, 0, False)
 
 
-async def test_a_run_that_nobody_watches_any_more_is_left_alone() -> None:
+async def test_a_run_that_is_no_longer_watched_is_left_alone() -> None:
     async with stage(Script(Ok())) as w:
         run_id = await start_idle(w)
         with w.ocean.watching(run_id):
@@ -189,7 +189,7 @@ async def test_watching_what_is_not_there_or_has_ended_or_has_no_clog_here_does_
 
 
 def _counted(w: World, *errors: Exception) -> Callable[[], int]:
-    """Counts the pokes of watchers; the first ones meet errors."""
+    """Counts the pokes of watchers; the first ones fail."""
     pokes, left = 0, list(errors)
 
     class Counting(Coordinator):
@@ -200,5 +200,5 @@ def _counted(w: World, *errors: Exception) -> Callable[[], int]:
                 raise left.pop()
             return await super().move(run_id, budget_ms, source, seen)
 
-    w.ocean.coordinator = Counting(w.ocean._crew, 0)
+    w.ocean.coordinator = Counting(w.ocean._runtime, 0)
     return lambda: pokes

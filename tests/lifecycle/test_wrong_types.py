@@ -1,4 +1,4 @@
-"""Each verb, given an argument of a wrong type or size: a refusal that names it, and every table as it was."""
+"""Each verb with an argument of a wrong type or size: an error that names it, and no change of any table."""
 
 import asyncio
 import base64
@@ -39,7 +39,7 @@ def call(what: str, **changes: Any) -> Row:
 
 
 def cursor(value: Any) -> Row:
-    return ask("list_runs", cursor=value), BadCursor, "is not a cursor"
+    return ask("list_runs", cursor=value), BadCursor, "must be the next_cursor"
 
 
 def within(what: str, value: Within, **changes: Any) -> Row:
@@ -51,7 +51,7 @@ def bulk(what: str, **changes: Any) -> Row:
 
 
 def packed(value: Any) -> str:
-    """Made like a real cursor, around something else."""
+    """Encoded like a real cursor, with other contents."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
 
@@ -62,8 +62,8 @@ WRONG: dict[str, Row] = {
     "create: dedupe_ms is text": create("dedupe_ms", dedupe_key="k", dedupe_ms="5"),
     "create: dedupe_ms is a fraction": create("dedupe_ms", dedupe_key="k", dedupe_ms=0.5),
     "create: dedupe_ms is huge": create("dedupe_ms", dedupe_key="k", dedupe_ms=HUGE),
-    "create: retry is a mapping": create("retry is a RetryPolicy", retry={"max_attempts": 3}),
-    "create: attributes are a list": create("attributes are a mapping", attributes=["a"]),
+    "create: retry is a mapping": create("retry must be a RetryPolicy", retry={"max_attempts": 3}),
+    "create: attributes are a list": create("attributes must be a mapping", attributes=["a"]),
     "create: attribute's name is a number": create("attribute's name", attributes={5: 1}),
     "create: clog is a mapping": create("clog_id", clog_id={}),
     "create: actor is a number": create("actor", actor=5),
@@ -75,7 +75,7 @@ WRONG: dict[str, Row] = {
     "advance: hard_ms is a fraction": wrong("hard_ms", "advance", hard_ms=0.5),
     "advance: max_ticks is a boolean": wrong("max_ticks", "advance", max_ticks=True),
     "advance: concurrency is text": wrong("concurrency", "advance", concurrency="5"),
-    "advance: clogs are one text": wrong("clog_ids are a list", "advance", clog_ids="c"),
+    "advance: clogs are one text": wrong("clog_ids must be a list", "advance", clog_ids="c"),
     "advance: clogs are numbers": wrong("each of clog_ids", "advance", clog_ids=[5]),
     "advance: run is no storable text": wrong("run_id", "advance", run_id=SURROGATE),
     "get: run is no storable text": wrong("run_id", "get_run", SURROGATE),
@@ -109,14 +109,14 @@ WRONG: dict[str, Row] = {
     "list: clog is a mapping": wrong("clog_id", "list_runs", clog_id={}),
     "list: session is a number": wrong("session_id", "list_runs", session_id=5),
     "list: parent is a mapping": wrong("parent_run_id", "list_runs", parent_run_id={}),
-    "list: a status among several": wrong("each status is one of", "list_runs", status=["done", "over"]),
+    "list: a status among several": wrong("each status must be one of", "list_runs", status=["done", "over"]),
     "list: attribute's name is no storable text": wrong("attribute's name", "list_runs", attributes={SURROGATE: 1}),
     "list: attribute's name is a number": wrong("attribute's name", "list_runs", attributes={5: 1}),
     "list: attribute's value is a list of lists": wrong("attribute 'a'", "list_runs", attributes={"a": [[]]}),
     "list: clog is bytes": wrong("clog_id", "list_runs", clog_id=b"c"),
     "list: none among clogs": wrong("each clog_id", "list_runs", clog_id=["c", None]),
     "list: too many combinations": wrong(
-        "402 combinations of values, over 200",
+        "at most 200 combinations of values, got 402",
         "list_runs",
         session_id=[f"s{n}" for n in range(201)],
         status=["done", "idle"],
@@ -124,47 +124,52 @@ WRONG: dict[str, Row] = {
     "list: created_from is text": wrong("created_from", "list_runs", created_from="today"),
     "list: ended_until is a fraction": wrong("ended_until", "list_runs", ended_until=1.5),
     "list: created from after until": wrong(
-        "created_from 5 is after created_until 4", "list_runs", created_from=5, created_until=4
+        "created_from must not be after created_until, got 5 and 4", "list_runs", created_from=5, created_until=4
     ),
-    "list: ended but alive": wrong("only done and failed runs have ended", "list_runs", status="idle", ended_from=1),
-    "list: order by no range": wrong("give one of attributes as Within", "list_runs", order="ascending"),
+    "list: ended but alive": wrong("status must include done or failed", "list_runs", status="idle", ended_from=1),
+    "list: order by no range": wrong("one of attributes must be Within", "list_runs", order="ascending"),
     "list: order by time in a range": within(
-        "order within a range of 'a' is 'ascending' or", Within(gt=1), order="newest"
+        "order within a range of 'a' must be 'ascending' or", Within(gt=1), order="newest"
     ),
-    "list: a range without a clog": wrong("filter by clog_id too", "list_runs", attributes={"a": Within(gt=1)}),
-    "list: a range of nothing": within("within gt or gte", Within()),
-    "list: a range with two beginnings": within("within gt or gte", Within(gt=1, gte=2)),
-    "list: a range with two ends": within("within gt or gte", Within(lt=1, lte=2)),
-    "list: a range of two kinds": within("within strings or within numbers", Within(gt=1, lt="x")),
-    "list: a range of booleans": within("within strings or within numbers", Within(gt=True)),
-    "list: a range the wrong way round": within("begins after its end", Within(gt=2, lt=1)),
+    "list: a range without a clog": wrong("attributes need a clog_id", "list_runs", attributes={"a": Within(gt=1)}),
+    "list: a range of nothing": within("Within gt or gte", Within()),
+    "list: a range with two beginnings": within("Within gt or gte", Within(gt=1, gte=2)),
+    "list: a range with two ends": within("Within gt or gte", Within(lt=1, lte=2)),
+    "list: a range of two kinds": within("Within strings or Within numbers", Within(gt=1, lt="x")),
+    "list: a range of booleans": within("Within strings or Within numbers", Within(gt=True)),
+    "list: a range the wrong way round": within("begins before its end", Within(gt=2, lt=1)),
     "list: a range of lists": within("attribute 'a'", Within(gt=[1])),  # type: ignore[arg-type]
     "list: two ranges": wrong(
-        "one may have a range, not a, b", "list_runs", clog_id="c", attributes={"a": Within(gt=1), "b": Within(gt=1)}
+        "at most one range, because it sets the order, got a, b",
+        "list_runs",
+        clog_id="c",
+        attributes={"a": Within(gt=1), "b": Within(gt=1)},
     ),
-    "bulk: a batch of none": bulk("batch is an integer from 1 to 1000", batch=0),
-    "bulk: a batch too large": bulk("batch is an integer from 1 to 1000", batch=1_001),
-    "bulk: a rate of none": bulk("per_second is an integer from 1", per_second=0),
-    "bulk: a rate that is a fraction": bulk("per_second is an integer from 1", per_second=0.5),
-    "bulk: most of none": bulk("most is an integer of at least 1", most=0),
-    "bulk: progress to a text": bulk("on_progress is a function", on_progress="print"),
+    "bulk: a batch of none": bulk("batch must be an integer from 1 to 1000", batch=0),
+    "bulk: a batch too large": bulk("batch must be an integer from 1 to 1000", batch=1_001),
+    "bulk: a rate of none": bulk("per_second must be an integer from 1", per_second=0),
+    "bulk: a rate that is a fraction": bulk("per_second must be an integer from 1", per_second=0.5),
+    "bulk: most of none": bulk("most must be an integer of at least 1", most=0),
+    "bulk: progress to a text": bulk("on_progress must be a function", on_progress="print"),
     "bulk: actor is a mapping": bulk("actor", actor={}),
-    "bulk: everything is a text": wrong("everything is True or False", "delete_runs", everything="yes"),
-    "bulk: everything and a query": bulk("goes without a query", everything=True),
-    "bulk: a query of nothing": wrong("say everything=True", "delete_runs"),
-    "bulk: a query of nothings": wrong("say everything=True", "delete_runs", clog_id=None, attributes={}),
-    "bulk: cancel nothing": wrong("say everything=True", "cancel_runs"),
-    "bulk: retry nothing": wrong("say everything=True", "retry_runs", status=None),
-    "bulk: signal nothing": wrong("say everything=True", "signal_runs", signal_id="x"),
-    "bulk: a wrong query": wrong("status is one of", "delete_runs", status="over"),
-    "bulk: cancel what has ended": wrong("only done and failed", "cancel_runs", ended_from=1),
-    "bulk: cancel with a NUL": wrong("reason contains a NUL", "cancel_runs", clog_id="c", reason="a\x00"),
-    "bulk: signal without an id": wrong("takes a signal_id or a request_key", "signal_runs", clog_id="c", input=1),
+    "bulk: everything is a text": wrong("everything must be True or False", "delete_runs", everything="yes"),
+    "bulk: everything and a query": bulk("must not be combined with a query", everything=True),
+    "bulk: a query of nothing": wrong("pass everything=True", "delete_runs"),
+    "bulk: a query of nothings": wrong("pass everything=True", "delete_runs", clog_id=None, attributes={}),
+    "bulk: cancel nothing": wrong("pass everything=True", "cancel_runs"),
+    "bulk: retry nothing": wrong("pass everything=True", "retry_runs", status=None),
+    "bulk: signal nothing": wrong("pass everything=True", "signal_runs", signal_id="x"),
+    "bulk: a wrong query": wrong("status must be one of", "delete_runs", status="over"),
+    "bulk: cancel what has ended": wrong("status must include done or failed", "cancel_runs", ended_from=1),
+    "bulk: cancel with a NUL": wrong("reason must not contain a NUL", "cancel_runs", clog_id="c", reason="a\x00"),
+    "bulk: signal without an id": wrong(
+        "needs either a signal_id or a request_key", "signal_runs", clog_id="c", input=1
+    ),
     "bulk: signal with two ids": wrong(
-        "takes a signal_id or a request_key", "signal_runs", clog_id="c", signal_id="x", request_key="y"
+        "needs either a signal_id or a request_key", "signal_runs", clog_id="c", signal_id="x", request_key="y"
     ),
     "bulk: signal what is no JSON": wrong(
-        "input is nan", "signal_runs", clog_id="c", signal_id="x", input=float("nan")
+        "input must be a finite number, got nan", "signal_runs", clog_id="c", signal_id="x", input=float("nan")
     ),
     "bulk: signal without a time": wrong("deliver_at", "signal_runs", clog_id="c", signal_id="x", deliver_at="now"),
     "retry: run is a mapping": wrong("run_id", "retry_run", {}),
@@ -192,9 +197,9 @@ WRONG: dict[str, Row] = {
     "events: session is a mapping": wrong("session_id", "read_events", session_id={}),
     "events: correlation is a number": wrong("correlation_id", "read_events", correlation_id=5),
     "events: types are objects": wrong("each of types", "read_events", types=[object()]),
-    "events: types are one text": wrong("types are a list", "read_events", types="run.created"),
-    "events: after is text": (ask("read_events", after="x"), BadCursor, "cursor 'x'"),
-    "events: after is huge": (ask("read_events", after=HUGE), BadCursor, f"cursor {HUGE}"),
+    "events: types are one text": wrong("types must be a list", "read_events", types="run.created"),
+    "events: after is text": (ask("read_events", after="x"), BadCursor, "got 'x'"),
+    "events: after is huge": (ask("read_events", after=HUGE), BadCursor, f"got {HUGE}"),
     "explain: run is no storable text": wrong("run_id", "explain", SURROGATE),
     "explain: run is a mapping": wrong("run_id", "explain", {}),
     "sweep: batch is text": wrong("batch", "sweep", batch="x"),
@@ -205,19 +210,19 @@ WRONG: dict[str, Row] = {
     "call: session is long": call("session_id", session_id="x" * 1_000),
     "call: a session alone": call("needs a run_id, or a clog_id", clog_id=None, session_id="s"),
     "call: actor is no storable text": call("actor", caller=Caller(SURROGATE)),
-    "call: payload is no JSON": call("payload is nan", payload=float("nan"), request_key="k"),
+    "call: payload is no JSON": call("payload must be a finite number, got nan", payload=float("nan"), request_key="k"),
     "call: method is a number": call("method", method=5),
     "call: run is a mapping": call("run_id", clog_id=None, run_id={}),
     "call: request key is a number": call("request_key", request_key=5),
     "call: clog is a number": call("clog_id", clog_id=5),
-    "call: caller is a text": call("caller is a Caller", caller="ada"),
+    "call: caller is a text": call("caller must be a Caller", caller="ada"),
     "call: a role is no storable text": call("roles", caller=Caller("ada", (SURROGATE,))),
-    "list: attributes are a list": wrong("attributes are a mapping", "list_runs", clog_id="c", attributes=["a"]),
-    "count: attributes are a list": wrong("attributes are a mapping", "count_runs", clog_id="c", attributes=["a"]),
+    "list: attributes are a list": wrong("attributes must be a mapping", "list_runs", clog_id="c", attributes=["a"]),
+    "count: attributes are a list": wrong("attributes must be a mapping", "count_runs", clog_id="c", attributes=["a"]),
     "create: run id is empty": wrong("run_id", "create_run", session_id="s", clog_id="c", run_id=""),
     "create: run id is zero": wrong("run_id", "create_run", session_id="s", clog_id="c", run_id=0),
     "signal: if_idle is a text": wrong("if_idle", "signal", "one", 1, if_idle="no", request_key="k"),
-    "list: cursor is a bomb": (ask("list_runs", cursor="W1tb" * 100_000), BadCursor, "is not a cursor"),
+    "list: cursor is a bomb": (ask("list_runs", cursor="W1tb" * 100_000), BadCursor, "must be the next_cursor"),
     "call: run is of another kind": (ask("call_clog", run_id="s", method="m"), RunNotFound, "no run 's'"),
 }
 
@@ -245,7 +250,7 @@ async def test_an_argument_of_a_wrong_type_is_named_and_nothing_is_written(name:
 
 
 async def test_a_refused_argument_leaves_the_instance_at_work() -> None:
-    """Several had left their caller, and whoever shared the transaction, waiting for ever."""
+    """Several of these left their caller, and others in the same transaction, waiting for ever."""
     script = speaking()
     async with stage(script) as w:
         run_id = await start_idle(w)

@@ -19,11 +19,11 @@ async def until_ticks(w: World, one: Ticker, count: int) -> None:
 
 
 async def until_asleep(w: World) -> None:
-    """Until a ticker sleeps on what the next transaction makes due."""
+    """Wait until a ticker has ordered the claims of the next transaction."""
     await until(lambda: _is_ordered(w))
 
 
 def _is_ordered(w: World) -> bool:
     if isinstance(w.store, SqliteStore):
-        return bool(w.store.database._orders._waiting)
-    return bool(of_postgres(w.store).writing.orders._standing)
+        return bool(w.store.database._claims._waiting)
+    return bool(of_postgres(w.store).batches.pending_claims._waiting)

@@ -14,7 +14,7 @@ State = TypeVar("State", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Times are any numbers that order what happened; the answer to what was never answered is not looked at."""
+    """Times are any numbers that order the history; the result of an operation without a response is ignored."""
 
     what: tuple[str, ...]
     invoked_at: int
@@ -27,7 +27,7 @@ Step = Callable[[State, tuple[str, ...]], tuple[State, Any]]
 
 
 def explanation(history: Sequence[Operation], step: Step[State], start: State) -> list[Operation] | None:
-    """An order in which every answer is the right one, or None if there is none."""
+    """Return an order in which every response is right, or None if there is none."""
     tried: set[tuple[int, State]] = set()
     answered = sum(1 << number for number, done in enumerate(history) if done.answered_at is not None)
     # Of each branch: what is done, the state it led to, and the order so far.
@@ -49,7 +49,7 @@ def explanation(history: Sequence[Operation], step: Step[State], start: State) -
 
 
 def _possible_next(history: Sequence[Operation], done: int) -> list[int]:
-    """Those that were invoked before any other that is left was answered."""
+    """Return those that were invoked before any other remaining one responded."""
     left = [number for number in range(len(history)) if not done & 1 << number]
     first_answer = min(
         (answered for number in left if (answered := history[number].answered_at) is not None), default=None

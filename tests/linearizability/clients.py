@@ -1,4 +1,4 @@
-"""Clients that compete for decisions, and write down what they asked and were answered."""
+"""Clients that compete for decisions, and record their requests and responses."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ class History:
     of: dict[str, list[Operation]] = field(default_factory=dict)
 
     def asked(self, run_id: str, what: tuple[str, ...]) -> int:
-        """Its place in the decision's history. Until its answer is written down there, it has none."""
+        """Record a request and return its place in the decision's history, without a response yet."""
         mine = self.of.setdefault(run_id, [])
         mine.append(Operation(what, next(self.clock)))
         return len(mine) - 1
@@ -33,7 +33,7 @@ class History:
         mine[place] = replace(mine[place], what=("nothing",))
 
     async def make(self, ocean: Ocean, run_id: str, what: tuple[str, ...]) -> list[str] | None:
-        """Call, and write down the answer. None: there was none, and whether it happened is known or not."""
+        """Call and record the response. None means that there was none."""
         place = self.asked(run_id, what)
         try:
             answer: list[str] = await ocean.call_clog(
@@ -58,12 +58,12 @@ def anybody(chance: random.Random) -> str:
 
 
 def unexplained(histories: dict[str, list[Operation]]) -> Iterable[str]:
-    """The decisions whose history no order explains. Each is an object of its own."""
+    """Return the decisions whose history no order explains. Each is a separate object."""
     return [run_id for run_id, history in histories.items() if explanation(history, after, OPEN) is None]
 
 
 async def check_ends(ocean: Ocean, run_ids: Iterable[str]) -> int:
-    """Each decision was rendered or has expired, never both, never twice. Answers how many have ended."""
+    """Check that each decision was made or has expired, never both, never twice. Returns how many have ended."""
     ended = 0
     for run_id in run_ids:
         ended += ends_in(run_id, [event.type for event in await ocean.read_events(run_id, limit=1_000)])
@@ -71,7 +71,7 @@ async def check_ends(ocean: Ocean, run_ids: Iterable[str]) -> int:
 
 
 def ends_in(run_id: str, types: Sequence[str]) -> int:
-    """Of one decision's log: at most one end, at most one claim. Answers whether it has ended."""
+    """Check one decision's log: at most one end, at most one claim. Returns whether it has ended."""
     ends = [type for type in types if type in ("rendered", "expired")]
     assert len(ends) <= 1, f"{run_id}: {ends}"
     assert types.count("claimed") <= 1, f"{run_id} was claimed {types.count('claimed')} times"

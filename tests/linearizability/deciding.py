@@ -1,4 +1,4 @@
-"""A process that takes decisions until it is killed, and the history that is left of several such."""
+"""A process that makes decisions until it is killed, and the history of several such processes."""
 
 import itertools
 import json
@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from ocean import Conflict, Ocean, StoreBusy
-from tests.crash.ferries import note, noted
+from tests.crash.ferry_clog import note, noted
 from tests.crash.places import history_of, url_of
 from tests.linearizability.checker import Operation
 from tests.linearizability.clients import anybody, drawn
@@ -21,7 +21,7 @@ def names() -> list[str]:
 
 
 async def decide(db: str, seed: str) -> None:
-    """For ever. All processes are at the same few decisions; what is asked is noted before, what is answered after."""
+    """Make decisions for ever. All processes compete; requests are recorded before, responses after."""
     chance, history = random.Random(seed), history_of(db)
     async with Ocean.open(url_of(db), clogs=[decision()]) as ocean:
         for number in itertools.count():

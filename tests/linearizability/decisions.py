@@ -1,4 +1,4 @@
-"""A decision that several people want to take, as a clog, and as the plain object that it must behave like."""
+"""A decision that several callers want to make, as a clog, and as the plain object that it must behave like."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,7 +14,7 @@ PEOPLE = ("ada", "bo", "cy")
 
 
 def after(state: State, what: tuple[str, ...]) -> tuple[State, list[str]]:
-    """The plain object: what each operation makes of it, and answers."""
+    """The plain object: the next state and the response of each operation."""
     following = state
     match what, state:
         case ("claim", who), ("open", _):
@@ -31,7 +31,7 @@ async def at_once(tick: Tick) -> None:
 
 
 def decision(dawdle: Dawdle = at_once, *, is_careless: bool = False) -> Clog:
-    """Methods that read, dawdle, and write. A careless one decides by what it has seen, and does so in a function."""
+    """Methods that read, wait, and write. A careless one decides by what it has read, in a row function."""
     clog = Clog("decision")
 
     async def take(tick: Tick, what: tuple[str, ...]) -> list[str]:

@@ -63,7 +63,7 @@ def test_what_cannot_have_happened_is_refused(history: list[Operation]) -> None:
 
 
 def made_up(seed: int) -> list[Operation]:
-    """A history of a real object, with clients that overlap and some answers lost."""
+    """A history of a real object, with concurrent clients and some lost responses."""
     chance = random.Random(seed)
     state: State = OPEN
     history = []
@@ -86,7 +86,7 @@ def test_a_real_objects_history_is_explained_and_one_with_a_lie_in_it_is_not(see
     assert explanation([*history[:last], lie, *history[last + 1 :]], after, OPEN) is None
 
 
-def test_many_lost_answers_are_judged_too() -> None:
+def test_a_history_with_many_lost_responses_is_judged() -> None:
     """Each may have happened or not: all their subsets would be too many to try."""
     lost = [op(what, moment) for moment in range(10) for what in ("claim ada", "claim bo", "render ada", "expire")]
     assert explanation([*lost, op("look", 50, 51, ["refused", "rendered", "ada"])], after, OPEN) is not None

@@ -58,7 +58,7 @@ async def compete(place: str, seed: int, *, is_careless: bool = False) -> tuple[
         return history, 0 if is_careless else await check_ends(w.ocean, runs)
 
 
-async def test_whatever_clients_were_answered_some_order_explains(place: str) -> None:
+async def test_some_order_explains_every_response(place: str) -> None:
     for seed in range(3):
         history, ended = await compete(place, seed)
         assert unexplained(history.of) == []
@@ -66,13 +66,13 @@ async def test_whatever_clients_were_answered_some_order_explains(place: str) ->
 
 
 async def test_methods_that_decide_by_what_they_saw_earlier_are_found_out(place: str) -> None:
-    """That the others can fail: written by a function, a row is not compared with the one that was read."""
+    """The other tests can fail: a row that is written by a function is not compared with the one that was read."""
     history, _ = await compete(place, 1, is_careless=True)
     assert unexplained(history.of) != []
 
 
 async def test_of_those_who_have_all_seen_it_open_one_has_it(place: str) -> None:
-    """Everybody reads before anybody writes: the others are called again, and find it taken."""
+    """All read before any writes: the losers are called again, and find it taken."""
     seen, all_have_seen = 0, anyio.Event()
 
     async def wait_for_all(tick: Tick) -> None:

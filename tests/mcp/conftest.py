@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import Shell
-from tests.mcp.kit import Agency, agency
+from tests.mcp.kit import McpWorld, mcp_world
 
 
 @pytest.fixture
-async def a(anyio_backend: Any) -> AsyncIterator[Agency]:
-    async with agency() as made:
+async def a(anyio_backend: Any) -> AsyncIterator[McpWorld]:
+    async with mcp_world() as made:
         yield made
 
 
 @pytest.fixture
 def ocean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """In a folder of its own; nothing of the outer environment is heard."""
+    """A shell in its own folder, without the OCEAN_ variables of the environment."""
     for name in [name for name in os.environ if name.startswith("OCEAN_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

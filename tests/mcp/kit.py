@@ -1,4 +1,4 @@
-"""A world whose application answers MCP, asked by the SDK's own client."""
+"""A world whose application serves MCP, called by the SDK's own client."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from ocean.http.app import make_app
 from ocean.mcp.transport import mounted
 from ocean.state.access import KeyScope
 from ocean.testing import World, world
-from tests.http.kit import obedient
+from tests.http.kit import scripted_clog
 from tests.invariants import check
 
 URL = "http://127.0.0.1/mcp"
@@ -29,19 +29,19 @@ class Line(TypedDict):
 
 
 def parrot() -> Clog:
-    """Its method says what it takes."""
+    """A clog whose method has an annotated payload."""
     clog = Clog("parrot")
 
     @clog.method
     async def repeat(tick: Tick, payload: Line) -> str:
-        """Say a text so many times."""
+        """Repeat a text."""
         return payload["text"] * payload["times"]
 
     return clog
 
 
 def closed() -> Clog:
-    """Keeps everything to itself."""
+    """A clog that allows nothing to the generic routes."""
     clog = Clog("closed", generic=[])
 
     @clog.method
@@ -52,7 +52,7 @@ def closed() -> Clog:
 
 
 @dataclass(frozen=True, slots=True)
-class Agency:
+class McpWorld:
     w: World
     app: Starlette
 
@@ -76,22 +76,22 @@ class Agency:
 
 
 @asynccontextmanager
-async def agency(more: Iterable[Clog] = (), poke_ms: int = 0) -> AsyncIterator[Agency]:
-    async with world(clogs=[obedient(), parrot(), closed(), *more]) as w:
+async def mcp_world(more: Iterable[Clog] = (), poke_ms: int = 0) -> AsyncIterator[McpWorld]:
+    async with world(clogs=[scripted_clog(), parrot(), closed(), *more]) as w:
         app = make_app(w.ocean, poke_ms=poke_ms)
         async with mounted(w.ocean, app):
-            yield Agency(w, app)
+            yield McpWorld(w, app)
         await check(w)
 
 
-def answered(result: CallToolResult) -> Any:
-    """What a call answered; it was no refusal."""
+def result_of(result: CallToolResult) -> Any:
+    """Return the result of a call that must have succeeded."""
     assert not result.is_error, result.structured_content
     return result.structured_content
 
 
-def refused(result: CallToolResult) -> Any:
-    """The error of a refused call, after a look at how it is told."""
+def error_of(result: CallToolResult) -> Any:
+    """Return the error of a refused call after checking its form."""
     assert result.is_error, result.structured_content
     body = result.structured_content
     assert set(body) == {"error"}

@@ -1,4 +1,4 @@
-"""`ocean mcp` as a process of its own, spoken to over its pipes; and `ocean serve --mcp` over a socket."""
+"""`ocean mcp` as a separate process, called over its pipes; and `ocean serve --mcp` over a socket."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from ocean import Ocean
 from tests.cli.kit import ROOT, Shell
-from tests.mcp.kit import answered, refused
+from tests.mcp.kit import error_of, result_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("processes")]
 
-CLOGS = "tests.mcp.noisy:noisy"
+CLOGS = "tests.mcp.noisy_clog:noisy"
 PATIENCE_S = 60
 
 
@@ -41,15 +41,13 @@ async def no_garbage(message: Any) -> None:
     assert not isinstance(message, Exception), message
 
 
-async def test_an_agent_speaks_over_pipes_and_hears_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_standard_output_has_only_the_protocol(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with spoken_to(tmp_path) as client:
         assert "noisy__shout" in {tool.name for tool in (await client.list_tools()).tools}
         create = {"sessionId": "s", "clogId": "noisy", "runId": "r", "input": {"n": 1}, "waitMs": 20_000}
-        assert answered(await client.call_tool("create_run", create))["output"] == {"n": 1}
-        assert answered(await client.call_tool("noisy__shout", {"payload": "hey"})) == {"answer": "hey"}
-        assert refused(await client.call_tool("get_run", {"runId": "x"}))["code"] == "run_not_found"
+        assert result_of(await client.call_tool("create_run", create))["output"] == {"n": 1}
+        assert result_of(await client.call_tool("noisy__shout", {"payload": "hey"})) == {"answer": "hey"}
+        assert error_of(await client.call_tool("get_run", {"runId": "x"}))["code"] == "run_not_found"
     noise = (tmp_path / "errors").read_text()
     assert [word in noise for word in ("imported", "a tick", "past Python", "a method")] == [True] * 4
     assert [record.message for record in caplog.records if "parse" in record.message.lower()] == []
@@ -59,25 +57,25 @@ async def test_an_agent_speaks_over_pipes_and_hears_nothing_else(
         assert run.status == "done"
 
 
-async def test_where_there_are_keys_it_speaks_with_the_one_it_is_given(tmp_path: Path) -> None:
+async def test_with_keys_the_process_uses_its_own_key(tmp_path: Path) -> None:
     async with Ocean.open(f"sqlite:///{tmp_path / 'ocean.db'}") as ocean:
         made = await ocean.create_api_key("agent", ["read", "signal"], sessions=["mine"])
         async with spoken_to(tmp_path, made.key) as client:
             assert "advance" not in {tool.name for tool in (await client.list_tools()).tools}
-            assert refused(await client.call_tool("advance", {}))["code"] == "wrong_scope"
+            assert error_of(await client.call_tool("advance", {}))["code"] == "wrong_scope"
             create = {"sessionId": "mine", "clogId": "noisy", "runId": "r", "input": "wait", "waitMs": 20_000}
-            assert answered(await client.call_tool("create_run", create))["status"] == "waiting"
+            assert result_of(await client.call_tool("create_run", create))["status"] == "waiting"
             assert (await ocean.read_events("r"))[0].actor == "agent"
             foreign = create | {"sessionId": "theirs", "runId": "r2"}
-            assert refused(await client.call_tool("create_run", foreign))["code"] == "session_not_found"
+            assert error_of(await client.call_tool("create_run", foreign))["code"] == "session_not_found"
             await ocean.revoke_api_key(made.info.key_id)
-            assert refused(await client.call_tool("get_run", {"runId": "r"}))["code"] == "not_authenticated"
+            assert error_of(await client.call_tool("get_run", {"runId": "r"}))["code"] == "not_authenticated"
             with pytest.raises(MCPError, match="not valid, or no longer"):
                 await client.list_tools()
 
 
 @pytest.mark.parametrize("key", ["", "ocean_000000000000_" + "x" * 43])
-def test_where_there_are_keys_it_does_not_begin_without_a_good_one(ocean: Shell, key: str) -> None:
+def test_with_keys_the_process_does_not_start_without_a_valid_one(ocean: Shell, key: str) -> None:
     ocean("keys", "create", "--actor", "ann", "--scope", "read")
     said = ocean("mcp", "--json", OCEAN_KEY=key)
     assert (said.code, said.out) == (1, "")
@@ -87,7 +85,7 @@ def test_where_there_are_keys_it_does_not_begin_without_a_good_one(ocean: Shell,
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_though_its_input_goes_on(tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_ends_the_process_while_its_input_is_open(tmp_path: Path, number: int, code: int) -> None:
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": CLOGS}
     command = [sys.executable, "-W", "error", "-m", "ocean", "mcp", "--log", "off"]
     pipe = subprocess.PIPE
@@ -108,7 +106,7 @@ def test_a_signal_ends_it_though_its_input_goes_on(tmp_path: Path, number: int, 
         assert process.stdout.read() == b""
 
 
-async def test_a_server_that_is_asked_to_serves_agents_too(tmp_path: Path) -> None:
+async def test_serve_with_mcp_serves_agents_too(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     async with Ocean.open(f"sqlite:///{tmp_path / 'ocean.db'}") as ocean:
         key = (await ocean.create_api_key("agent", ["signal", "read"])).key
@@ -122,13 +120,13 @@ async def test_a_server_that_is_asked_to_serves_agents_too(tmp_path: Path) -> No
                 Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
             ):
                 create = {"sessionId": "s", "clogId": "noisy", "input": 7, "waitMs": 20_000}
-                assert answered(await client.call_tool("create_run", create))["output"] == 7
+                assert result_of(await client.call_tool("create_run", create))["output"] == 7
         finally:
             server.terminate()
         assert server.wait(PATIENCE_S) == 0
 
 
-def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_sdk_the_error_names_the_package(tmp_path: Path) -> None:
     program = """
 import sys
 sys.modules["mcp"] = None

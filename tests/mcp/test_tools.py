@@ -1,4 +1,4 @@
-"""What the tools do, asked by the SDK's client: it checks every answer against the schema that the tool declares."""
+"""What the tools do, called by the SDK's client, which checks every result against the tool's schema."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from ocean.mcp.tools import TOOLS
 from ocean.mcp.transport import mounted
 from ocean.testing import world
 from tests.cli.kit import ROOT
-from tests.mcp.kit import Agency, agency, answered, refused
+from tests.mcp.kit import McpWorld, error_of, mcp_world, result_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-async def some_runs(a: Agency) -> None:
+async def some_runs(a: McpWorld) -> None:
     make = a.w.ocean.create_run
     await make(session_id="s", clog_id="c", run_id="r", input={"say": "hello"}, attributes={"size": 2})
     await make(session_id="s", clog_id="c", run_id="failed", input={"fail": "no"})
@@ -46,7 +46,7 @@ async def some_runs(a: Agency) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_every_tool_takes_and_answers_what_it_declares(a: Agency, mode: str) -> None:
+async def test_every_tool_takes_and_returns_what_it_declares(a: McpWorld, mode: str) -> None:
     assert set(CALLS) == {tool.name for tool in TOOLS}
     await some_runs(a)
     async with a.client(mode=mode) as client:
@@ -55,96 +55,96 @@ async def test_every_tool_takes_and_answers_what_it_declares(a: Agency, mode: st
             tool = tools[name]
             jsonschema.Draft202012Validator.check_schema(tool.input_schema)
             jsonschema.validate(arguments, tool.input_schema)
-            said = answered(await client.call_tool(name, arguments))
+            said = result_of(await client.call_tool(name, arguments))
             assert tool.output_schema is not None
             jsonschema.validate(said, tool.output_schema)
             assert not jsonschema.Draft202012Validator(tool.output_schema).is_valid({"nothing": 1})
 
 
-async def test_a_run_lives_from_its_creation_to_its_end(a: Agency) -> None:
+async def test_a_run_lives_from_its_creation_to_its_end(a: McpWorld) -> None:
     async with a.client() as client:
-        made = answered(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c", "runId": "r"}))
+        made = result_of(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c", "runId": "r"}))
         assert (made["runId"], made["status"]) == ("r", "idle")
-        assert answered(await client.call_tool("explain_run", {"runId": "r"}))["holds"][0]["code"] == "idle"
+        assert result_of(await client.call_tool("explain_run", {"runId": "r"}))["holds"][0]["code"] == "idle"
         await client.call_tool("signal_run", {"runId": "r", "input": {"say": "hi"}})
-        poked = answered(await client.call_tool("advance", {}))
+        poked = result_of(await client.call_tool("advance", {}))
         assert (poked["advanced"], poked["outcomes"][0]["outcome"]) == (1, "ok")
-        ended = answered(await client.call_tool("signal_run", {"runId": "r", "input": {"done": 5}, "waitMs": 1000}))
+        ended = result_of(await client.call_tool("signal_run", {"runId": "r", "input": {"done": 5}, "waitMs": 1000}))
         assert (ended["status"], ended["output"]) == ("done", 5)
-        assert answered(await client.call_tool("get_run", {"runId": "r"})) == ended
+        assert result_of(await client.call_tool("get_run", {"runId": "r"})) == ended
 
 
-async def test_the_log_is_read_page_by_page_of_a_run_a_session_a_clog_and_all(a: Agency) -> None:
+async def test_the_log_is_read_page_by_page_of_a_run_a_session_a_clog_and_all(a: McpWorld) -> None:
     await some_runs(a)
     async with a.client() as client:
         told: list[str] = []
         after = 0
-        while page := answered(await client.call_tool("read_events", {"runId": "r", "after": after, "limit": 2})):
+        while page := result_of(await client.call_tool("read_events", {"runId": "r", "after": after, "limit": 2})):
             told += [event["type"] for event in page["events"]]
             if len(page["events"]) < 2:
                 break
             after = page["nextCursor"]
         assert told == ["run.created", "said", "tick.committed"]
-        everything = answered(await client.call_tool("read_events", {}))["events"]
+        everything = result_of(await client.call_tool("read_events", {}))["events"]
         for place in ({"sessionId": "s"}, {"clogId": "c"}):
-            assert answered(await client.call_tool("read_events", place))["events"] == everything
+            assert result_of(await client.call_tool("read_events", place))["events"] == everything
         assert len(everything) > 3
 
 
-async def test_what_is_called_by_its_key_again_is_answered_as_the_first_time(a: Agency) -> None:
+async def test_a_call_repeated_with_its_key_returns_the_first_result(a: McpWorld) -> None:
     create = {"sessionId": "s", "clogId": "c", "idempotencyKey": "once"}
     async with a.client() as client:
-        first = answered(await client.call_tool("create_run", create))
-        assert answered(await client.call_tool("create_run", create)) == first
-        error = refused(await client.call_tool("create_run", create | {"clogId": "parrot"}))
+        first = result_of(await client.call_tool("create_run", create))
+        assert result_of(await client.call_tool("create_run", create)) == first
+        error = error_of(await client.call_tool("create_run", create | {"clogId": "parrot"}))
         assert (error["code"], error["httpStatus"]) == ("request_key_reused", 409)
-        assert refused(await client.call_tool("create_run", create | {"idempotencyKey": 7}))["code"] == "invalid_value"
+        assert error_of(await client.call_tool("create_run", create | {"idempotencyKey": 7}))["code"] == "invalid_value"
         poke = {"budgetMs": 10, "idempotencyKey": "poke"}
-        assert answered(await client.call_tool("advance", poke)) == answered(await client.call_tool("advance", poke))
+        assert result_of(await client.call_tool("advance", poke)) == result_of(await client.call_tool("advance", poke))
     assert (await a.w.ocean.count_runs()).count == 1
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "code", "said"),
     [
-        ("get_run", {}, "invalid_value", "get_run needs runId"),
-        ("get_run", {"runId": 5}, "invalid_value", "runId is a text, got 5"),
-        ("get_run", {"runId": ""}, "invalid_value", "runId is a text"),
-        ("get_run", {"runid": "r", "runId": "r"}, "invalid_value", "takes no 'runid'; did you mean 'runId'?"),
+        ("get_run", {}, "invalid_value", "get_run must be called with runId"),
+        ("get_run", {"runId": 5}, "invalid_value", "runId must be a string that is not empty, got 5"),
+        ("get_run", {"runId": ""}, "invalid_value", "runId must be a string"),
+        ("get_run", {"runid": "r", "runId": "r"}, "invalid_value", "has no argument 'runid'; did you mean 'runId'?"),
         ("get_run", {"runId": "a/b"}, "run_not_found", "there is no run 'a/b'"),
         ("get_run", {"runId": "../v1/session"}, "run_not_found", "there is no run '../v1/session'"),
         ("create_run", {"sessionId": "s"}, "invalid_body", "clogId: Field required"),
         ("create_run", {"sessionId": "s", "clogId": "c", "priority": "high"}, "invalid_body", "priority"),
         ("create_run", {"sessionId": "s", "clogId": "cc"}, "unknown_clog", "did you mean 'c'?"),
-        ("list_runs", {"limit": "many"}, "invalid_query", "limit: is a whole number"),
+        ("list_runs", {"limit": "many"}, "invalid_query", "limit: must be an integer"),
         ("list_runs", {"limit": 5_000}, "invalid_query", "limit"),
         ("list_runs", {"attributes": {"size": 1}}, "invalid_value", "clog"),
-        ("list_runs", {"clogId": []}, "invalid_value", "clogId is empty: leave it out"),
-        ("list_runs", {"clogId": ["c"], "attributes": {"size": []}}, "invalid_value", "attributes.size is empty"),
-        ("list_runs", {"clogId": ["c"], "attributes": {"size": {}}}, "invalid_value", "attributes.size is empty"),
+        ("list_runs", {"clogId": []}, "invalid_value", "clogId must not be empty: leave it out"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": []}}, "invalid_value", "size must not be empty"),
+        ("list_runs", {"clogId": ["c"], "attributes": {"size": {}}}, "invalid_value", "size must not be empty"),
         ("list_runs", {"clogId": ["c"], "attributes": {"size": {"over": 1}}}, "invalid_value", "or an object of gt"),
         ("list_runs", {"cursor": "nonsense"}, "bad_cursor", "cursor"),
-        ("read_events", {"runId": "r", "clogId": "c"}, "invalid_value", "read_events with runId takes no 'clogId'"),
+        ("read_events", {"runId": "r", "clogId": "c"}, "invalid_value", "with runId has no argument 'clogId'"),
         ("read_events", {"after": "yesterday"}, "invalid_query", "after"),
-        ("call_method", {"runId": "r"}, "invalid_value", "needs method and runId or clogId and method"),
+        ("call_method", {"runId": "r"}, "invalid_value", "must be called with method and runId or clogId and method"),
         ("call_method", {"runId": "r", "method": "ech"}, "unknown_method", "did you mean 'echo'?"),
-        ("call_method", {"runId": "r", "method": "echo", "sessionId": "s"}, "invalid_value", "takes no 'sessionId'"),
+        ("call_method", {"runId": "r", "method": "echo", "sessionId": "s"}, "invalid_value", "no argument 'sessionId'"),
         ("signal_run", {"runId": "failed"}, "run_ended", "has ended"),
-        ("list_clogs", {"idempotencyKey": "k"}, "invalid_value", "takes no 'idempotencyKey'"),
+        ("list_clogs", {"idempotencyKey": "k"}, "invalid_value", "has no argument 'idempotencyKey'"),
         ("advance", {"budgetMs": 10**9}, "invalid_body", "budgetMs"),
     ],
 )  # fmt: skip
-async def test_a_call_that_cannot_be_done_says_why(a: Agency, tool: str, arguments: Any, code: str, said: str) -> None:
+async def test_an_invalid_call_returns_the_reason(a: McpWorld, tool: str, arguments: Any, code: str, said: str) -> None:
     await some_runs(a)
     before = await a.w.ocean.last_cursor()
     async with a.client() as client:
-        error = refused(await client.call_tool(tool, arguments))
+        error = error_of(await client.call_tool(tool, arguments))
     assert error["code"] == code
     assert said in error["message"]
     assert await a.w.ocean.last_cursor() == before
 
 
-async def test_texts_that_look_like_numbers_are_found_as_texts(a: Agency) -> None:
+async def test_texts_that_look_like_numbers_are_found_as_texts(a: McpWorld) -> None:
     for run_id, value in (
         ("number", 12),
         ("text", "12"),
@@ -158,35 +158,35 @@ async def test_texts_that_look_like_numbers_are_found_as_texts(a: Agency) -> Non
         for wanted, found in ((12, ["number"]), ("12", ["text"]), (True, ["true"]), ("true", ["word"]),
                               ('"a', ["quoted"]), (["b", 12], ["b", "number"])):  # fmt: skip
             asked = {"clogId": ["c"], "attributes": {"v": wanted}}
-            runs = answered(await client.call_tool("list_runs", asked))["runs"]
+            runs = result_of(await client.call_tool("list_runs", asked))["runs"]
             assert sorted(run["runId"] for run in runs) == found
 
 
-async def test_a_method_is_a_tool_that_says_what_it_takes(a: Agency) -> None:
+async def test_a_method_is_a_tool_with_a_schema(a: McpWorld) -> None:
     async with a.client() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         repeat = tools["parrot__repeat"]
-        assert (repeat.description or "").startswith("Say a text so many times.")
+        assert (repeat.description or "").startswith("Repeat a text.")
         payload = repeat.input_schema["properties"]["payload"]
         assert payload["properties"]["times"]["type"] == "integer"
         assert {"clogId", "method"}.isdisjoint(repeat.input_schema["properties"])
         said = await client.call_tool("parrot__repeat", {"payload": {"text": "ab", "times": 2}, "sessionId": "s"})
-        assert answered(said) == {"answer": "abab"}
+        assert result_of(said) == {"answer": "abab"}
         added = {"sessionId": "s", "payload": 2, "idempotencyKey": "k"}
-        assert [answered(await client.call_tool("c__add", added)) for _ in "12"] == [{"answer": 2}] * 2
-        error = refused(await client.call_tool("c__add", {"method": "refuse"}))
-        assert "takes no 'method'" in error["message"]
+        assert [result_of(await client.call_tool("c__add", added)) for _ in "12"] == [{"answer": 2}] * 2
+        error = error_of(await client.call_tool("c__add", {"method": "refuse"}))
+        assert "has no argument 'method'" in error["message"]
 
 
-async def test_a_methods_tool_is_for_runs_of_its_clog_only(a: Agency) -> None:
+async def test_a_methods_tool_is_for_runs_of_its_clog_only(a: McpWorld) -> None:
     await some_runs(a)
     async with a.client() as client:
-        assert answered(await client.call_tool("c__echo", {"runId": "r", "payload": 1})) == {"answer": 1}
-        error = refused(await client.call_tool("parrot__repeat", {"runId": "r", "payload": 1}))
+        assert result_of(await client.call_tool("c__echo", {"runId": "r", "payload": 1})) == {"answer": 1}
+        error = error_of(await client.call_tool("parrot__repeat", {"runId": "r", "payload": 1}))
         assert (error["code"], error["message"]) == ("run_not_found", "there is no run 'r'")
 
 
-async def test_what_a_clog_keeps_to_itself_is_no_tool_and_cannot_be_called(a: Agency) -> None:
+async def test_a_method_that_a_clog_does_not_allow_is_no_tool_and_cannot_be_called(a: McpWorld) -> None:
     await a.w.ocean.create_run(session_id="s", clog_id="closed", run_id="mine")
     async with a.client() as client:
         assert "closed__peek" not in {tool.name for tool in (await client.list_tools()).tools}
@@ -199,34 +199,34 @@ async def test_what_a_clog_keeps_to_itself_is_no_tool_and_cannot_be_called(a: Ag
             ("pause_run", {"runId": "mine"}),
         ]
         for name, arguments in calls:
-            error = refused(await client.call_tool(name, arguments))
+            error = error_of(await client.call_tool(name, arguments))
             assert (error["code"], error["details"]["allows"]) == ("not_generic", [])
-        assert answered(await client.call_tool("get_run", {"runId": "mine"}))["clogId"] == "closed"
+        assert result_of(await client.call_tool("get_run", {"runId": "mine"}))["clogId"] == "closed"
 
 
-async def test_a_method_that_refuses_is_told_in_its_own_words(a: Agency) -> None:
+async def test_a_methods_refusal_is_returned_unchanged(a: McpWorld) -> None:
     async with a.client() as client:
-        error = refused(await client.call_tool("c__refuse", {"sessionId": "s", "payload": "x"}))
+        error = error_of(await client.call_tool("c__refuse", {"sessionId": "s", "payload": "x"}))
     assert (error["code"], error["httpStatus"], error["details"]) == ("own_code", 422, {"own_key": "x"})
     assert [event.type for event in await a.w.ocean.read_events()] == ["refused", "call.committed"]
 
 
-async def test_an_unexpected_error_says_nothing_of_its_cause(a: Agency) -> None:
+async def test_an_unexpected_error_does_not_reveal_its_cause(a: McpWorld) -> None:
     async with a.client() as client:
-        error = refused(await client.call_tool("parrot__repeat", {"payload": "no object"}))
+        error = error_of(await client.call_tool("parrot__repeat", {"payload": "no object"}))
     assert "string indices" not in json.dumps(error)
 
 
-async def test_an_unknown_tool_is_named_with_its_nearest(a: Agency) -> None:
+async def test_an_unknown_tool_is_named_with_its_nearest(a: McpWorld) -> None:
     async with a.client() as client:
         with pytest.raises(MCPError, match="there is no tool 'get_runs'; did you mean 'get_run'"):
             await client.call_tool("get_runs", {})
 
 
-async def test_a_call_that_changes_something_moves_it_on_behind_its_answer() -> None:
-    async with agency(poke_ms=500) as a, a.client() as client:
+async def test_a_change_is_advanced_after_the_result() -> None:
+    async with mcp_world(poke_ms=500) as a, a.client() as client:
         create = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
-        assert answered(await client.call_tool("create_run", create))["status"] in ("pending", "active", "done")
+        assert result_of(await client.call_tool("create_run", create))["status"] in ("pending", "active", "done")
         told = [event.type async for event in a.w.ocean.follow("r")]
         assert told[-1] == "run.done"
 
@@ -246,13 +246,13 @@ def slow(started: anyio.Event, go_on: anyio.Event) -> Clog:
 WAITED_FOR = {"sessionId": "s", "clogId": "slow", "runId": "r", "input": {}, "waitMs": 20_000}
 
 
-async def test_a_server_that_stops_answers_those_who_wait() -> None:
+async def test_a_stopping_server_returns_waiting_calls() -> None:
     started, go_on = anyio.Event(), anyio.Event()
-    async with agency([slow(started, go_on)]) as a, a.client() as client, anyio.create_task_group() as tasks:
+    async with mcp_world([slow(started, go_on)]) as a, a.client() as client, anyio.create_task_group() as tasks:
         said: list[Any] = []
 
         async def create() -> None:
-            said.append(answered(await client.call_tool("create_run", WAITED_FOR)))
+            said.append(result_of(await client.call_tool("create_run", WAITED_FOR)))
 
         tasks.start_soon(create)
         await started.wait()
@@ -263,9 +263,9 @@ async def test_a_server_that_stops_answers_those_who_wait() -> None:
         go_on.set()
 
 
-async def test_a_caller_who_gives_up_stops_nothing_that_has_begun() -> None:
+async def test_a_cancelled_call_does_not_stop_its_work() -> None:
     started, go_on = anyio.Event(), anyio.Event()
-    async with agency([slow(started, go_on)]) as a, a.client() as client:
+    async with mcp_world([slow(started, go_on)]) as a, a.client() as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "create_run", WAITED_FOR)
             await started.wait()
@@ -276,7 +276,7 @@ async def test_a_caller_who_gives_up_stops_nothing_that_has_begun() -> None:
         assert "tick.restarted" not in told
 
 
-async def test_runs_are_resources(a: Agency) -> None:
+async def test_runs_are_resources(a: McpWorld) -> None:
     await some_runs(a)
     await a.w.ocean.create_run(session_id="s", clog_id="c", run_id="a/b c")
     async with a.client() as client:
@@ -294,7 +294,7 @@ async def test_runs_are_resources(a: Agency) -> None:
                 await client.read_resource(uri)
 
 
-async def test_resources_are_listed_page_by_page(a: Agency) -> None:
+async def test_resources_are_listed_page_by_page(a: McpWorld) -> None:
     for n in range(60):
         await a.w.ocean.create_run(session_id="s", clog_id="c", run_id=f"r{n}")
     async with a.client() as client:
@@ -303,7 +303,7 @@ async def test_resources_are_listed_page_by_page(a: Agency) -> None:
     assert (len(first.resources), len(rest.resources), rest.next_cursor) == (50, 10, None)
 
 
-async def test_no_clog_can_hide_the_place_of_agents() -> None:
+async def test_a_clog_cannot_mount_a_route_at_the_mcp_path() -> None:
     clog = Clog("greedy")
 
     @clog.route("POST", "/mcp/x", access="open")

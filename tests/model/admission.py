@@ -1,4 +1,4 @@
-"""What concurrency keys and capped counters must be, kept by hand beside the model of the runs."""
+"""The model of concurrency keys and capped counters, next to the model of the runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ CAP = 2
 
 @dataclass
 class Slots:
-    """Who has a slot of which key. A slot is taken by a claim only, and only within the limit of that moment."""
+    """Which run has a slot of which key. Only a claim takes a slot, and only within the current limit."""
 
     limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KEYS, 1))
     keys: dict[str, tuple[Key, ...]] = field(default_factory=dict)

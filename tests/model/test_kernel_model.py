@@ -14,20 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
-from ocean.kernel.arguments import UNSET, new_run, new_signal
-from ocean.kernel.store import (
-    CallCommit,
-    CallConflict,
-    CallDone,
-    ClaimableClog,
-    ClaimAsk,
-    Committed,
-    Contended,
-    NotClaimable,
-    RowsAsk,
-    Store,
-    TickCommit,
-)
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import new_run, new_signal
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, Committed, Contended, NotClaimable, RowsAsk, TickCommit
+from ocean.kernel.store.runs import CallCommit, CallConflict, CallDone
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
@@ -53,7 +44,7 @@ ENDED = (RunStatus.DONE, RunStatus.FAILED)
 
 @dataclass
 class ModelRun:
-    """What a run must be, kept by hand."""
+    """The model of a run."""
 
     run_id: str
     clog_id: str
@@ -72,7 +63,7 @@ class ModelRun:
 
 @dataclass
 class Holder:
-    """A call at work somewhere: what it was given and what it read."""
+    """A running call: its claim and what it read."""
 
     claim: Claim
     version: int
@@ -130,7 +121,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     @initialize(target=runs, how=st.lists(st.sampled_from(["tick", "tick", "tick", "run"]), min_size=3, max_size=3))
     def form_a_line(self, how: Any) -> Any:
-        """Most that can go wrong with a slot needs one who has it, one who is next, and one behind."""
+        """Most errors with slots need a run that has one, one that is next, and one behind."""
         return multiple(*[self.create(True, None, "c", ["a"], [hold], 5) for hold in how])
 
     @precondition(lambda self: len(self.model) < 7)
@@ -184,7 +175,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     @rule(target=holders, run_id=runs)
     def explain_and_claim(self, run_id: str) -> Any:
-        """An explanation is empty exactly when a claim takes the run, or makes the end it is owed; a preview is it."""
+        """An explanation is empty exactly when a claim takes the run or ends it; a preview equals the claim."""
         run, around = self.do(self.store.survey(run_id, CLOGS))
         found = holds(run, around, self.clock.now())
         ask = ClaimAsk(CLOGS, "i-3", 1, run_id=run_id)
@@ -290,7 +281,7 @@ class KernelMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(model.is_held for model in self.model.values()))
     @rule(which=st.integers(0, 2), outcome=OUTCOMES, n=TAKES, cap=CAPS)
     def finish(self, which: int, outcome: Outcome, n: int, cap: int) -> None:
-        """One of those who really hold their run: most holders to be drawn were overtaken long ago."""
+        """A holder that still has its lock: most holders that are drawn lost it long ago."""
         held = [run_id for run_id, model in self.model.items() if model.is_held]
         self.commit(self.latest[held[which % len(held)]], outcome, n, cap)
 
@@ -343,7 +334,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     @rule(holder=holders)
     def call(self, holder: Holder) -> None:
-        """A direct call writes the run row beside whoever holds the run."""
+        """A direct call writes the run row while another process holds the run."""
         run_id = holder.claim.run.run_id
         model = self.model[run_id]
         self.names += 1
@@ -372,7 +363,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     @rule(stop=st.sampled_from(["cancel", "pause"]))
     def stop_who_is_woken(self, stop: str) -> None:
-        """A tick ends, and whoever its slot is free for never takes it: others wait behind."""
+        """A tick ends, and the run that gets its slot never takes it: others wait behind."""
         held = [run_id for run_id, model in self.model.items() if model.is_held]
         if held:
             self.commit(self.latest[held[0]], Ok(), 0, 0)

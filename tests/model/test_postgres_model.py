@@ -1,4 +1,4 @@
-"""The same state machine on PostgreSQL; fewer examples, for each step is some round trips."""
+"""The same state machine on PostgreSQL, with fewer examples, because each step takes several round trips."""
 
 import sqlite3
 from collections.abc import Callable

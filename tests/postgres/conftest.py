@@ -1,4 +1,4 @@
-"""Databases of a test's own."""
+"""Databases for single tests."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from tests.postgres.server import fresh_database, new_database, return_database
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    """Time is a row that the store's clock sets."""
+    """A database whose time is a row that the store's clock sets."""
     url = fresh_database()
     yield url
     return_database(url)
@@ -24,7 +24,7 @@ def database() -> Iterator[str]:
 
 @pytest.fixture
 def real_database() -> Iterator[str]:
-    """As it is shipped: time is the server's."""
+    """A database as it is released: its time is the server's."""
     url = fresh_database(has_test_clock=False)
     yield url
     return_database(url)
@@ -32,7 +32,7 @@ def real_database() -> Iterator[str]:
 
 @pytest.fixture
 def unused_database() -> Iterator[str]:
-    """As it is shipped, and without the dead rows that another test has left: for whoever counts what is touched."""
+    """A database as it is released, without dead rows of other tests: for tests that count touched rows."""
     url = new_database(has_test_clock=False)
     yield url
     return_database(url)
@@ -45,7 +45,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def store(database: str, clock: ManualClock, anyio_backend: Any) -> AsyncIterator[Store]:
-    """With two clogs, for whoever arranges what others do beside it; what it has stored makes sense at the end."""
+    """A store with two clogs, for tests that arrange concurrent transactions; its invariants are checked at the end."""
     opened = await open_test_store(database, clock)
     await opened.register_clogs([ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False)])
     yield opened

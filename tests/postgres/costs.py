@@ -1,7 +1,7 @@
-"""What a statement costs the server: pages and entries it has touched, and tables it has read from end to end.
+"""What a statement costs the server: pages and index entries it has touched, and tables it has scanned.
 
-The server counts that itself, for each table and each index, until a transaction ends. So a link that measures makes
-one around every statement.
+The server counts these for each table and each index until a transaction ends. So a pool that measures opens one
+around every statement.
 """
 
 from collections import Counter, defaultdict
@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import anyio
 
 from ocean import SystemClock
-from ocean.stores.postgres.client.batches import Writing
-from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.batches import WriteBatches
+from ocean.stores.postgres.client.connection import Connection, ConnectionPool
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.store import PostgresStore
 
@@ -28,12 +28,12 @@ SELECT c.relname AS name, c.relkind = 'r' AS is_table, pg_stat_get_xact_numscans
 FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i')
 """
 SMALL = {"ocean_log_floor", "ocean_clogs"}
-"""Tables of a row, and of one for each clog."""
+"""Tables that have one row, or one for each clog."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`rows` are entries of indexes and, in tables that were read from end to end, rows."""
+    """`rows` are index entries and, in tables that were scanned, rows."""
 
     pages: int
     rows: int
@@ -41,9 +41,9 @@ class Cost:
     indexes: frozenset[str]
 
 
-class MeasuredLink(Link):
-    """Knows what its last statement has cost, and by table what all have `inserted` and `updated`, and how much of that
-    was `hot`: in place, without a new entry in any index."""
+class MeasuredPool(ConnectionPool):
+    """Records the cost of its last statement and, by table, how many rows all have `inserted` and `updated`, and how
+    many of these were `hot`: in place, without a new entry in any index."""
 
     last: Cost
 
@@ -86,20 +86,20 @@ def _cost(before: Any, after: Any) -> Cost:
 class MeasuredStore(PostgresStore):
     def __init__(self, url: str) -> None:
         super().__init__(url, SystemClock())
-        self.link = self.measured = MeasuredLink(options_from(url), SystemClock())
-        self.writing = Writing(self.link)
+        self.pool = self.measured = MeasuredPool(options_from(url), SystemClock())
+        self.batches = WriteBatches(self.pool)
 
     async def cost(self, verb: Awaitable[Any]) -> Cost:
-        """Of a verb that is one statement."""
-        before = self.link.round_trips
+        """The cost of a verb that is one statement."""
+        before = self.pool.round_trips
         await verb
-        assert self.link.round_trips == before + 1
+        assert self.pool.round_trips == before + 1
         return self.measured.last
 
 
 @asynccontextmanager
 async def measured(url: str) -> AsyncIterator[MeasuredStore]:
-    """On connections that know no plan yet."""
+    """Use connections that have no cached plan."""
     store = MeasuredStore(f"{url}?pool=1&notify=off")
     await store.open()
     try:
@@ -109,13 +109,13 @@ async def measured(url: str) -> AsyncIterator[MeasuredStore]:
 
 
 async def together(*deeds: Awaitable[Any]) -> list[Any]:
-    """As one group."""
-    answers: list[Any] = [None] * len(deeds)
+    """Run these as one group."""
+    results: list[Any] = [None] * len(deeds)
 
     async def do(place: int, deed: Awaitable[Any]) -> None:
-        answers[place] = await deed
+        results[place] = await deed
 
     async with anyio.create_task_group() as tasks:
         for place, deed in enumerate(deeds):
             tasks.start_soon(do, place, deed)
-    return answers
+    return results

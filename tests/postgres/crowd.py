@@ -1,4 +1,4 @@
-"""Very many runs, made as fast as a server can: by one statement each, past the store."""
+"""Very many runs, inserted fast: with one statement per table, without the store."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from tests.conformance.kit import CLOG
 ENDED, ASLEEP, CHILDREN, AGE, BURST = 1_000_000, 100_000, 5_000, 10_000, 20_000
 FAR = 9_000_000_000_000
 OLD = ("old-1", "old-2")
-"""Runs that have had as many ticks, inputs and rows as AGE says."""
+"""Runs that have had AGE ticks, inputs and rows."""
 OLD_TOO = ("old-3", "old-4")
-"""The same, for those who do not end them."""
+"""The same, for tests that do not end them."""
 
 RUNS = """
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, due_at,
@@ -27,7 +27,7 @@ SELECT run_id, 'h', '{{}}', false, 'live' FROM runs
 WHERE created_at <= 50 OR created_at BETWEEN {count} - 50 AND {count}
 ON CONFLICT DO NOTHING
 """
-"""Of the first and the last, which lists show."""
+"""For the first and the last runs, which lists return."""
 ATTRIBUTES = """
 INSERT INTO ocean_attributes (run_id, name, clog_id, sort_key, value, created_at)
 SELECT run_id, 'size', clog_id, 'n' || lpad(created_at::text, 9, '0'), created_at::text, created_at
@@ -50,7 +50,7 @@ INSERT INTO events (seq, ts, session_id, run_id, run_seq, tick, clog_id, type, p
 SELECT nextval('ocean_cursor'), g, '{run}', '{run}', g, g, '{run}', 'tick.committed', '{{}}', '{run}'
 FROM generate_series(1, {age}) g;
 """
-"""Its events are in a session and of a clog of their own: feeds of these are as long as the run's."""
+"""Its events have their own session and clog: feeds of these are as long as the run's."""
 INPUTS = """
 INSERT INTO ocean_run_details (run_id, body_hash, retry, notify_parent, on_parent_end)
 SELECT run_id, 'h', '{}', false, 'live' FROM runs WHERE run_id LIKE 'due-%';
@@ -71,7 +71,7 @@ async def make_runs(db: Any, prefix: str, count: int, status: str, **given: str)
 
 
 async def make_burst(url: str) -> None:
-    """So many creations at once."""
+    """Create many runs at once."""
     db = await asyncpg.connect(url)
     try:
         await make_runs(db, "due", BURST, "pending", due_at="g", pending="1")
@@ -81,7 +81,7 @@ async def make_burst(url: str) -> None:
 
 
 async def make_crowd(url: str) -> None:
-    """A million rows are made fast without triggers and indexes; these are made again afterwards."""
+    """Insert a million rows fast, without triggers and indexes, and create these again afterwards."""
     db = await asyncpg.connect(url, command_timeout=600)
     try:
         indexes = await db.fetch(

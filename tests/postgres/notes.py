@@ -1,4 +1,4 @@
-"""A database whose only verbs write notes: what the engine promises of any verb is tried with these."""
+"""A database whose only verbs write notes, to test what the client guarantees for any verb."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 
 from ocean import SystemClock
-from ocean.stores.postgres.client.batches import Writing
-from ocean.stores.postgres.client.connection import Link
+from ocean.stores.postgres.client.batches import WriteBatches
+from ocean.stores.postgres.client.connection import ConnectionPool
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.migrate import migrate
 from tests.postgres.server import blank_database, blocking
@@ -81,33 +81,33 @@ def notes_database() -> str:
 
 @dataclass
 class Desk:
-    link: Link
-    writing: Writing
+    pool: ConnectionPool
+    batches: WriteBatches
     noticed: list[None] = field(default_factory=list)
 
     async def note(self, word: str) -> Any:
-        return await self.writing.write("note", {"word": word})
+        return await self.batches.write("note", {"word": word})
 
     async def words(self) -> list[str]:
-        found: list[str] = await self.writing.write("look", {})
+        found: list[str] = await self.batches.write("look", {})
         return found
 
 
 @asynccontextmanager
 async def desk(url: str, **given: Any) -> AsyncIterator[Desk]:
-    link = Link(options_from(url), SystemClock(), **given)
-    await link.open()
+    pool = ConnectionPool(options_from(url), SystemClock(), **given)
+    await pool.open()
     noticed: list[None] = []
-    writing = Writing(link, lambda: noticed.append(None))
+    batches = WriteBatches(pool, lambda: noticed.append(None))
     try:
-        yield Desk(link, writing, noticed)
+        yield Desk(pool, batches, noticed)
     finally:
-        await writing.close()
-        await link.close()
+        await batches.close()
+        await pool.close()
 
 
 async def words_in(url: str) -> list[str]:
-    """As somebody else finds them."""
+    """The notes as another connection finds them."""
     db = await asyncpg.connect(url)
     try:
         found = await db.fetchval("SELECT to_json(coalesce(array_agg(word ORDER BY place), '{}'))::text FROM notes")

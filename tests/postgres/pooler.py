@@ -1,4 +1,4 @@
-"""A transaction pooler in sixty lines: after every transaction the client goes on with another server connection."""
+"""A transaction pooler in sixty lines: after every transaction the client gets another server connection."""
 
 import asyncio
 import struct
@@ -14,7 +14,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Pooled:
-    """One client, and the server connections that it is handed in turn."""
+    """One client, and the server connections that it gets in turn."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -38,11 +38,11 @@ class Pooled:
             for _, there in self._backends:
                 there.transport.abort()
             writer.transport.abort()
-            # They end because nothing comes any more. Whoever is cancelled instead makes noise at the loop's end.
+            # They end at the end of their input. A cancelled task would log an error at the end of the loop.
             await asyncio.gather(*downs)
 
     async def _connected(self, startup: bytes, writer: asyncio.StreamWriter, place: int) -> Ends:
-        """The client is greeted by the first."""
+        """The first server connection greets the client."""
         there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
         there_writer.write(startup)
         kind = b""
@@ -76,7 +76,7 @@ async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-    """How the client begins; None if it only wants a statement to be cancelled, which takes as long as it takes."""
+    """Return the client's startup message; None if it only requests that a statement be cancelled, which is ignored."""
     while True:
         head = await reader.readexactly(4)
         body = await reader.readexactly(struct.unpack("!i", head)[0] - 4)
@@ -84,7 +84,7 @@ async def _startup(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         if code == CANCEL_REQUEST:
             return None
         if code != SSL_REQUEST:
-            # As a pooler does: a setting for one connection would be everybody's.
+            # As a pooler does: a parameter of one connection would apply to all clients.
             assert b"_timeout" not in body
             return head + body
         writer.write(b"N")

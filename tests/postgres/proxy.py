@@ -1,4 +1,4 @@
-"""A TCP proxy between driver and server: it counts, and cuts, swallows or holds up what a test names by some bytes."""
+"""A TCP proxy between driver and server. It counts requests, and cuts, swallows or delays those with given bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,15 +8,15 @@ from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 Cut = Literal["before", "after", "swallow", "late", "held"]
-"""What becomes of a request: it is cut off before the server gets it, or after the server has answered it; it is
-swallowed, and nobody hears of that; it is cut off here, and arrives there when the test lets it; or it is only held up
-until then."""
+"""What happens to a request: its connection is cut before the server gets it, or after the server has responded; it is
+swallowed silently; the connection is cut, and the request reaches the server when the test releases it; or it is only
+delayed until then."""
 
 CHUNK = 1 << 16
 
 
 class Proxy:
-    """`arm` says what becomes of the next request that has some bytes in it, once."""
+    """`arm` sets what happens to the next request that contains given bytes, once."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -36,23 +36,23 @@ class Proxy:
         self.is_black_hole = False
 
     def arm(self, cut: Cut, marker: bytes, *, let_through: int = 0) -> None:
-        """So many such requests come through before."""
+        """How many such requests are passed before."""
         self._cut, self._marker, self._let_through = cut, marker, let_through
         self.has_cut.clear()
         self.lets_go.clear()
 
     def cut_all(self) -> None:
-        """Every connection there is, from both ends."""
+        """Cut every connection, at both ends."""
         for end in list(self._ends):
             end.transport.abort()
 
     def freeze(self, marker: bytes) -> None:
-        """The connections that have carried these bytes stay open, and nothing comes through any more."""
+        """Keep the connections that have carried these bytes open, but pass nothing more."""
         for wire in self._wires:
             wire.is_frozen = wire.is_frozen or marker in wire.carried
 
     async def end(self) -> None:
-        """Until nobody is served any more: a task that is left to the loop's end makes noise there."""
+        """Wait until no client is served: a task left at the end of the loop would log an error."""
         self.lets_go.set()
         while self._handlers:
             self.cut_all()
@@ -132,7 +132,7 @@ class Proxy:
                 if self.is_black_hole or wire.is_frozen:
                     continue
                 if wire.drops_answers:
-                    # The server has committed, or refused to; nobody hears of it.
+                    # The server has committed or refused; the client does not get the result.
                     self.unheard.put_nowait(chunk)
                     self.has_cut.set()
                     break
@@ -143,7 +143,7 @@ class Proxy:
 
 @dataclass(eq=False)
 class Wire:
-    """One connection, in two."""
+    """One client connection and its server connection."""
 
     from_client: asyncio.StreamReader
     to_client: asyncio.StreamWriter
@@ -158,7 +158,7 @@ class Wire:
 
 @asynccontextmanager
 async def proxied(url: str) -> AsyncIterator[tuple[str, Proxy]]:
-    """The same database, through a proxy."""
+    """The URL of the same database, through a proxy."""
     parts = urlsplit(url)
     proxy = Proxy(parts.hostname or "", parts.port or 5432)
     server = await asyncio.start_server(proxy.handle, "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""Somebody else's transaction, held open for as long as a test wants: who waits for whom is arranged, not awaited."""
+"""A transaction of another client, held open as long as a test wants: waits are arranged, not hoped for."""
 
 import json
 from collections.abc import AsyncIterator
@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import asyncpg
 
-from ocean.kernel.store import ClaimAsk
-from ocean.stores.postgres.client.payloads import claim_words
+from ocean.kernel.store.claims import ClaimAsk
+from ocean.stores.postgres.client.payloads import claim_payload
 
 PATIENCE_S = 20
-"""Longer than anything here takes, shorter than a hung test."""
+"""Longer than anything here takes, shorter than a hanging test."""
 
 
 class Rival:
@@ -34,12 +34,12 @@ class Rival:
         await self._transaction.rollback()
 
     async def lock(self) -> None:
-        """Be the writer."""
+        """Take the writers' lock."""
         await self.db.execute("SELECT ocean_lock()")
 
     async def claim(self, ask: ClaimAsk, token: str = "rival") -> list[str]:
-        """The runs that are this one's, once it commits."""
-        found = await self.ask("SELECT ocean_claim($1, $2::text::jsonb, false)::text", token, claim_words(ask))
+        """Claim runs in this transaction; returns their ids."""
+        found = await self.ask("SELECT ocean_claim($1, $2::text::jsonb, false)::text", token, claim_payload(ask))
         return [claim["shown"]["run"]["run_id"] for claim in found["claims"]]
 
     async def write(self, *items: tuple[str, Any], token: str = "written") -> list[Any]:
@@ -52,7 +52,7 @@ class Rival:
         return None if text is None else json.loads(text)
 
     async def is_waited_for(self) -> int:
-        """Wait until the server says that somebody waits for this transaction; answers who."""
+        """Wait until a server process waits for this transaction; returns its pid."""
         asked = "SELECT pid FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)) LIMIT 1"
         with anyio.fail_after(PATIENCE_S):
             while (blocked := await self._watcher.fetchval(asked, self.db.get_server_pid())) is None:
@@ -60,14 +60,14 @@ class Rival:
         return int(blocked)
 
     async def has_nobody_locked(self, run_id: str) -> bool:
-        """Whether this transaction gets the run's row at once."""
+        """Whether this transaction can lock the run's row at once."""
         asked = "SELECT run_id FROM runs WHERE run_id = $1 FOR UPDATE SKIP LOCKED"
         return await self.db.fetchval(asked, run_id) is not None
 
 
 @asynccontextmanager
 async def rival(url: str) -> AsyncIterator[Rival]:
-    """With a transaction begun. What it has not committed is undone."""
+    """A client with an open transaction. What it has not committed is rolled back."""
     db, watcher = await asyncpg.connect(url), await asyncpg.connect(url)
     try:
         found = Rival(db, watcher)

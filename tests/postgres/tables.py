@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL database, copied into a SQLite one: what is checked there is checked of both."""
+"""Copying the tables of a PostgreSQL database into a SQLite one, so that the same checks apply to both."""
 
 import json
 import sqlite3
@@ -17,7 +17,7 @@ def of_postgres(store: Store) -> PostgresStore:
 
 
 async def copy(store: Store) -> sqlite3.Connection:
-    """A database in memory with every row; whoever asks for it closes it."""
+    """A database in memory with every row; the caller closes it."""
     db = private_connection()
     db.execute("DELETE FROM ocean_log_floor")
     names = [name for name in table_names(db) if not name.startswith("sqlite_")]
@@ -37,7 +37,7 @@ async def copy(store: Store) -> sqlite3.Connection:
 
 
 async def _rows(store: Store, names: list[str]) -> tuple[dict[str, list[dict[str, Any]]], int]:
-    """Of one moment, by table; and the cursor of the log."""
+    """All rows of one snapshot, by table, and the cursor of the log."""
     tables = ", ".join(f"'{name}', (SELECT coalesce(jsonb_agg(t), '[]') FROM {name} t)" for name in names)
 
     async def ask(db: Connection) -> tuple[dict[str, list[dict[str, Any]]], int]:
@@ -46,7 +46,7 @@ async def _rows(store: Store, names: list[str]) -> tuple[dict[str, list[dict[str
         assert row is not None
         return json.loads(row["rows"]), row["last_value"]
 
-    return await of_postgres(store).link.read(ask)
+    return await of_postgres(store).pool.read(ask)
 
 
 async def postgres_tables(store: Store) -> Tables:

@@ -1,4 +1,4 @@
-"""Claims beside writers and beside each other: who waits for whom, and that nobody gets what another has."""
+"""Claims concurrent with writers and with each other: which waits for which, and that no run is claimed twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +15,7 @@ from ocean.state.errors import StoreFailed
 from ocean.state.outcomes import Done, Ok, Retry
 from ocean.state.records import ClogRecord, SignalReceipt
 from ocean.stores.postgres.claims import claim_from
-from ocean.stores.postgres.client.payloads import signal_words
+from ocean.stores.postgres.client.payloads import signal_payload
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,
@@ -43,7 +43,7 @@ RUNS = [f"r{number}" for number in range(5)]
 
 @asynccontextmanager
 async def meanwhile(work: Awaitable[Any]) -> AsyncIterator["asyncio.Future[Any]"]:
-    """Something that goes on beside the test, and has ended by the end of it."""
+    """A background task that has ended when the test ends."""
     task = asyncio.ensure_future(work)
     try:
         yield task
@@ -54,7 +54,7 @@ async def meanwhile(work: Awaitable[Any]) -> AsyncIterator["asyncio.Future[Any]"
 
 
 async def claimed_ids(store: Store, **given: Any) -> list[str]:
-    """At once: whoever waits here waits in vain."""
+    """Must return at once: what it would wait for never happens."""
     with anyio.fail_after(PATIENCE_S / 4):
         return [claim.run.run_id for claim in await store.claim_due(an_ask(**given))]
 
@@ -67,17 +67,17 @@ async def test_a_plain_claim_does_not_wait_for_a_writer(store: Store, database: 
         assert await claimed_ids(store) == RUNS
 
 
-async def test_a_plain_claim_passes_over_the_rows_that_a_writer_has(store: Store, database: str) -> None:
+async def test_a_plain_claim_skips_rows_locked_by_a_writer(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as writer:
-        await writer.write(("deliver_signal", signal_words(a_signal("r1"))))
+        await writer.write(("deliver_signal", signal_payload(a_signal("r1"))))
         assert await claimed_ids(store, limit=3) == ["r0", "r2", "r3"]
         await writer.commit()
     assert sorted(await claimed_ids(store)) == ["r1", "r4"]
 
 
-async def test_a_claim_takes_what_another_in_progress_has_not(store: Store, database: str) -> None:
+async def test_a_claim_takes_rows_that_a_concurrent_claim_has_not(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as other:
@@ -89,23 +89,19 @@ async def test_a_claim_takes_what_another_in_progress_has_not(store: Store, data
     assert holders == {"r0": "i-b", "r1": "i-b", "r2": "i-a", "r3": "i-a", "r4": "i-a"}
 
 
-async def test_a_claim_whose_rows_are_all_taken_answers_nothing_and_waits_for_nobody(
-    store: Store, database: str
-) -> None:
+async def test_a_claim_whose_rows_are_all_taken_returns_nothing_at_once(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id)
     async with rival(database) as other:
         await other.claim(an_ask(instance_id="i-b"))
-        trips = of_postgres(store).link.round_trips
+        trips = of_postgres(store).pool.round_trips
         assert await claimed_ids(store) == []
-        assert of_postgres(store).link.round_trips == trips + 1
+        assert of_postgres(store).pool.round_trips == trips + 1
         await other.rollback()
     assert await claimed_ids(store) == RUNS
 
 
-async def test_what_a_claim_saw_before_it_waited_counts_for_nothing(
-    store: Store, database: str, clock: ManualClock
-) -> None:
+async def test_a_claim_reads_again_after_it_has_waited(store: Store, database: str, clock: ManualClock) -> None:
     await pending(store, "plain", clog_id=OTHER_CLOG)
     await with_a_key(store, clock)
     async with rival(database) as writer, rival(database) as other:
@@ -163,7 +159,7 @@ Arrange = Callable[[Store, ManualClock], Awaitable[None]]
 
 @pytest.mark.parametrize("arrange", [crashed, retrying, with_a_key, past_its_deadline])
 @pytest.mark.parametrize("run_id", [None, "r"], ids=["any", "named"])
-async def test_a_claim_that_has_to_write_waits_for_the_writer_before_it_takes_a_row(
+async def test_a_claim_that_must_write_takes_the_writers_lock_before_any_row(
     store: Store, database: str, clock: ManualClock, arrange: Arrange, run_id: str | None
 ) -> None:
     await arrange(store, clock)
@@ -172,8 +168,8 @@ async def test_a_claim_that_has_to_write_waits_for_the_writer_before_it_takes_a_
         async with meanwhile(store.claim_due(an_ask(run_id=run_id))) as claim:
             await writer.is_waited_for()
             assert await writer.has_nobody_locked("r")
-            # The other way round this would be a deadlock: the claim with the row, waiting for the writer.
-            answers = await writer.write(("deliver_signal", signal_words(a_signal("r", 1))))
+            # In the other order this would be a deadlock: the claim with the row, waiting for the writer.
+            answers = await writer.write(("deliver_signal", signal_payload(a_signal("r", 1))))
             assert "answer" in answers[0]
             await writer.commit()
     claims = await claim
@@ -182,7 +178,7 @@ async def test_a_claim_that_has_to_write_waits_for_the_writer_before_it_takes_a_
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["commits", "rolls back"])
-async def test_a_signal_to_a_run_that_a_plain_claim_has_waits_and_is_not_lost(
+async def test_a_signal_to_a_run_locked_by_a_plain_claim_waits_and_is_not_lost(
     store: Store, database: str, is_kept: bool
 ) -> None:
     await pending(store, "r")
@@ -202,7 +198,7 @@ async def test_a_signal_to_a_run_that_a_plain_claim_has_waits_and_is_not_lost(
     assert [(each.kind, each.body) for each in claim.inputs] == [("signal", "hello")]
 
 
-async def test_signals_in_bulk_change_a_run_where_a_claim_has_left_it(store: Store, database: str) -> None:
+async def test_signals_in_bulk_apply_to_the_run_as_a_claim_has_left_it(store: Store, database: str) -> None:
     await pending(store, "r")
     await store.create_run(a_run("idle"), None)
 
@@ -221,7 +217,7 @@ async def test_signals_in_bulk_change_a_run_where_a_claim_has_left_it(store: Sto
 
 
 async def _settled(store: Store, database: str, token: str) -> list[Any]:
-    """The claims of a token, as one who lost the answer gets them."""
+    """The claims of a token, as a caller that lost the result gets them."""
     async with rival(database) as asking:
         found = await asking.ask("SELECT ocean_settle_claim($1)::text", token)
         await asking.commit()
@@ -240,16 +236,16 @@ async def test_a_named_claim_waits_for_the_row(store: Store, database: str, is_k
     assert (await the_run(store)).locked_by == ("i-b" if is_kept else "i-a")
 
 
-async def test_a_named_claim_of_a_run_that_is_held_back_is_one_question(store: Store) -> None:
-    """Its clog is paused: nothing was done for it, so there is no reason to ask again."""
+async def test_a_named_claim_of_an_unclaimable_run_is_one_round_trip(store: Store) -> None:
+    """Its clog is paused: nothing was done for the run, so the claim is not repeated."""
     await pending(store, "r")
     await store.set_clog_paused(CLOG, True, None, None)
-    trips = of_postgres(store).link.round_trips
+    trips = of_postgres(store).pool.round_trips
     assert await claimed_ids(store, run_id="r") == []
-    assert of_postgres(store).link.round_trips == trips + 1
+    assert of_postgres(store).pool.round_trips == trips + 1
 
 
-async def test_a_lost_answer_gives_the_same_claims_again(store: Store, database: str) -> None:
+async def test_a_claim_whose_result_is_lost_returns_the_same_claims(store: Store, database: str) -> None:
     for run_id in RUNS:
         await pending(store, run_id, input={"n": run_id})
     async with rival(database) as other:
@@ -264,7 +260,7 @@ async def test_a_lost_answer_gives_the_same_claims_again(store: Store, database:
     assert await _settled(store, database, "rival") == []
 
 
-async def test_a_lost_answer_gives_none_that_somebody_else_has_by_now(
+async def test_a_claim_whose_result_is_lost_omits_runs_taken_over_since(
     store: Store, database: str, clock: ManualClock
 ) -> None:
     for run_id in RUNS[:3]:
@@ -278,7 +274,7 @@ async def test_a_lost_answer_gives_none_that_somebody_else_has_by_now(
     assert [claim.run.run_id for claim in await _settled(store, database, "rival")] == ["r0"]
 
 
-async def test_a_claim_in_progress_is_waited_for_by_whoever_asks_what_became_of_it(store: Store, database: str) -> None:
+async def test_looking_up_a_claim_in_progress_waits_for_it(store: Store, database: str) -> None:
     await pending(store, "r")
     async with rival(database) as other:
         await other.claim(an_ask())
@@ -288,7 +284,7 @@ async def test_a_claim_in_progress_is_waited_for_by_whoever_asks_what_became_of_
         assert [claim.run.run_id for claim in await settled] == ["r"]
 
 
-async def test_a_claim_that_was_given_up_takes_nothing_when_it_arrives_late(store: Store, database: str) -> None:
+async def test_a_claim_whose_token_is_void_takes_nothing_when_it_arrives_late(store: Store, database: str) -> None:
     await pending(store, "r")
     async with rival(database) as asking:
         assert await asking.ask("SELECT ocean_settle_claim($1)::text", "late") is None
@@ -299,7 +295,7 @@ async def test_a_claim_that_was_given_up_takes_nothing_when_it_arrives_late(stor
     assert await claimed_ids(store) == ["r"]
 
 
-async def test_a_lost_answer_of_a_claim_that_only_made_ends_asks_for_another(
+async def test_a_claim_that_only_made_ends_is_repeated_if_its_result_is_lost(
     store: Store, database: str, clock: ManualClock
 ) -> None:
     await past_its_deadline(store, clock)
@@ -313,9 +309,7 @@ async def test_a_lost_answer_of_a_claim_that_only_made_ends_asks_for_another(
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-async def test_whatever_the_database_says_of_isolation_a_writer_sees_what_it_has_waited_for(
-    level: str, clock: ManualClock
-) -> None:
+async def test_a_writer_sees_what_it_waited_for_at_any_default_isolation(level: str, clock: ManualClock) -> None:
     url = blank_database()
     async with rival(url) as owner:
         name = await owner.db.fetchval("SELECT current_database()")
@@ -325,7 +319,7 @@ async def test_whatever_the_database_says_of_isolation_a_writer_sees_what_it_has
     await store.register_clogs([ClogRecord(CLOG, "1", False)])
     await pending(store, "r")
     async with rival(url) as writer:
-        await writer.write(("deliver_signal", signal_words(a_signal("r", 1, signal_id="same"))))
+        await writer.write(("deliver_signal", signal_payload(a_signal("r", 1, signal_id="same"))))
         async with meanwhile(store.deliver_signal(a_signal("r", 1, signal_id="same"), None)) as signal:
             await writer.is_waited_for()
             await writer.commit()

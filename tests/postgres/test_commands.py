@@ -8,7 +8,7 @@ from tests.cli.kit import Shell
 from tests.postgres.server import blank_database, blocking
 
 
-def test_a_blank_database_is_made_used_and_examined(tmp_path: Path) -> None:
+def test_an_empty_database_is_migrated_used_and_inspected(tmp_path: Path) -> None:
     url, shell = blank_database(), Shell(tmp_path)
     before = shell("doctor", "--db", url)
     assert "has no tables of Ocean's yet" in " ".join(before.out.split())
@@ -23,7 +23,7 @@ def test_a_blank_database_is_made_used_and_examined(tmp_path: Path) -> None:
 
 
 async def _version(url: str) -> str:
-    """As the server says it, without what a packager may have added."""
+    """The server's version, without what a packager may have added."""
     db = await asyncpg.connect(url)
     try:
         return str(await db.fetchval("SHOW server_version")).split()[0]
@@ -31,7 +31,7 @@ async def _version(url: str) -> str:
         await db.close()
 
 
-def test_a_server_that_is_not_there_is_a_finding_and_no_secret(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported_without_its_password(tmp_path: Path) -> None:
     found = Shell(tmp_path)("doctor", "--db", "postgresql://someone:secret@127.0.0.1:1/nothing")
     assert found.code != 0
     assert "secret" not in found.out + found.err

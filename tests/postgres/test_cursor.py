@@ -1,4 +1,4 @@
-"""Nobody who has read up to a cursor later finds an event at or below it, however commits overtake each other."""
+"""A reader that has read up to a cursor never finds a new event at or below it, however commits overtake each other."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ END $$;
 CREATE TRIGGER hold_up AFTER INSERT ON events FOR EACH ROW
 WHEN (NEW.run_id = 'slow' AND NEW.type = 'run.signalled') EXECUTE FUNCTION hold_up();
 """
-"""An event has its number, and its transaction is not committed until a test lets go of a lock."""
+"""Number an event, and commit its transaction only when the test releases a lock."""
 
 Deed = Callable[[Ocean, str], Coroutine[Any, Any, Any]]
 
@@ -44,7 +44,7 @@ async def pause(ocean: Ocean, run_id: str) -> Any:
 
 
 class Reader:
-    """Goes along a feed, page by page, and never back."""
+    """Reads a feed page by page, and never goes back."""
 
     def __init__(self, ocean: Ocean, **feed: Any) -> None:
         self._ocean, self._feed = ocean, feed
@@ -88,7 +88,7 @@ async def test_no_feed_skips_an_event_that_was_numbered_first_and_committed_last
             await blocked(server, 1)
             done = anyio.Event()
             tasks.start_soon(_and_then, deed(other, quick.run_id), done)
-            # Either it waits for the one before it, or it has overtaken that: then the readers go past it.
+            # Either it waits for the transaction before it, or it overtakes that one: then the readers pass its cursor.
             while not done.is_set() and await waiting(server) < 2:
                 await anyio.lowlevel.checkpoint()
             for reader in readers:
@@ -113,7 +113,7 @@ async def waiting(db: "asyncpg.Connection[asyncpg.Record]") -> int:
 
 
 async def blocked(db: "asyncpg.Connection[asyncpg.Record]", count: int) -> None:
-    """Until the server says that so many wait for a lock."""
+    """Wait until `count` server processes wait for a lock."""
     with anyio.fail_after(20):
         while await waiting(db) < count:
             pass

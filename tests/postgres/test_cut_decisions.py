@@ -1,4 +1,4 @@
-"""Clients that compete for decisions over connections that are cut: whatever was answered, some order explains it."""
+"""Clients compete for decisions over connections that are cut: some order of the calls explains all results."""
 
 import random
 
@@ -16,7 +16,7 @@ DECISIONS, CLIENTS, CALLS = 8, 4, 12
 CUTS: tuple[Cut, ...] = ("before", "after")
 
 
-async def test_decisions_over_wires_that_are_cut_are_linearizable(real_database: str) -> None:
+async def test_decisions_over_connections_that_are_cut_are_linearizable(real_database: str) -> None:
     chance, history, cuts = random.Random(6), History(), 0
     runs = [f"decision-{number}" for number in range(DECISIONS)]
     async with (

@@ -1,5 +1,5 @@
-"""Plain creations are written before it is their group's turn: nobody waits for them, and in turn they are as if they
-had been written then."""
+"""Plain creations are written before their group has the writers' lock: no writer waits for them, and the effect is as
+if they had been written under it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from ocean.state.effects import NewRun
 from ocean.state.errors import RunEnded
 from ocean.state.outcomes import Done
 from ocean.state.records import DEFAULT_QUEUE, RunInfo, RunStatus
-from ocean.stores.postgres.client.payloads import run_words
+from ocean.stores.postgres.client.payloads import run_payload
 from ocean.testing import ManualClock
 from tests.conformance.kit import a_run, a_signal, an_ask, claim, ended_run, events, run_tick, the_run
 from tests.postgres.rivals import PATIENCE_S, Rival, rival
@@ -32,13 +32,13 @@ def plain(run_id: str, session_id: str = "s", **given: Any) -> NewRun:
 
 
 async def created(store: Store, *news: NewRun) -> list[RunInfo]:
-    """As one group."""
+    """Run these as one group."""
     return await asyncio.gather(*(store.create_run(new, None) for new in news))
 
 
 @asynccontextmanager
 async def waiting(database: str, store: Store, *news: NewRun) -> AsyncIterator[Rival]:
-    """Somebody else's turn, for which a group waits that creates these."""
+    """Another client holds the writers' lock, and a group that creates these runs waits for it."""
     async with rival(database) as other:
         await other.lock()
         made = asyncio.ensure_future(created(store, *news))
@@ -50,7 +50,7 @@ async def waiting(database: str, store: Store, *news: NewRun) -> AsyncIterator[R
                 assert await store.get_run(new.run_id) == run, "its creator was told what it is"
 
 
-async def test_rows_that_are_written_early_are_nobodys_before_their_turn(database: str, store: Store) -> None:
+async def test_early_rows_are_invisible_before_their_group_runs(database: str, store: Store) -> None:
     async with waiting(database, store, plain("a"), plain("b")) as other:
         assert await other.db.fetchval("SELECT count(*) FROM runs") == 0
         assert await store.claim_due(an_ask()) == []
@@ -59,8 +59,8 @@ async def test_rows_that_are_written_early_are_nobodys_before_their_turn(databas
     assert [event.type for event in await events(store)] == ["run.created", "run.created"]
 
 
-async def test_their_session_can_be_deleted_while_they_wait(database: str, store: Store) -> None:
-    """With a foreign key that is looked at when they are written, each would wait for the other."""
+async def test_the_session_of_early_rows_can_be_deleted_while_they_wait(database: str, store: Store) -> None:
+    """With a foreign key that is checked when they are written, each would wait for the other."""
     await created(store, plain("old"), plain("older"))
     async with waiting(database, store, plain("a"), plain("b")) as other:
         with anyio.fail_after(PATIENCE_S):
@@ -70,7 +70,9 @@ async def test_their_session_can_be_deleted_while_they_wait(database: str, store
     assert await store.get_run("old") is None
 
 
-async def test_their_session_can_be_made_by_another_while_they_wait(database: str, store: Store) -> None:
+async def test_the_session_of_early_rows_can_be_created_by_another_writer_while_they_wait(
+    database: str, store: Store
+) -> None:
     async with waiting(database, store, plain("a", "new"), plain("b", "new")) as other:
         with anyio.fail_after(PATIENCE_S):
             await other.db.execute("INSERT INTO ocean_sessions (session_id, created_at) VALUES ('new', 1)")
@@ -78,9 +80,7 @@ async def test_their_session_can_be_made_by_another_while_they_wait(database: st
     assert (await the_run(store, "b")).session_id == "new"
 
 
-async def test_two_groups_that_wait_for_their_turn_do_not_wait_for_each_other(
-    database: str, store: Store, clock: ManualClock
-) -> None:
+async def test_two_waiting_groups_do_not_wait_for_each_other(database: str, store: Store, clock: ManualClock) -> None:
     second = await open_test_store(database, clock)
     async with waiting(database, store, plain("a", "x"), plain("b", "y")) as other:
         made = asyncio.ensure_future(created(second, plain("c", "y"), plain("d", "x")))
@@ -96,17 +96,17 @@ async def test_two_groups_that_wait_for_their_turn_do_not_wait_for_each_other(
     assert {event.run_id for event in await events(store)} == {"a", "b", "c", "d"}
 
 
-async def test_whoever_locks_the_table_meanwhile_keeps_nobody_waiting_for_good(database: str, store: Store) -> None:
-    """A migration, or an index that somebody makes: it waits for them, they for their turn, and whose turn it is would
-    wait behind it. The server sees that, and lets the writer go first."""
+async def test_a_lock_on_the_table_does_not_block_a_waiting_group_forever(database: str, store: Store) -> None:
+    """A migration or a new index waits for the early rows, these wait for the writers' lock, and its holder would wait
+    for the migration. The server detects the deadlock and lets the writer go first."""
     async with rival(database) as changing, waiting(database, store, plain("a"), plain("b")) as other:
         locking = asyncio.ensure_future(changing.db.execute("LOCK TABLE runs IN SHARE ROW EXCLUSIVE MODE"))
         with anyio.fail_after(PATIENCE_S):
             while not await other.db.fetchval(TABLE_WANTED):
                 pass
-            # Only so that nobody has to wait for the usual second until it looks.
+            # Otherwise the server would detect the deadlock only after a second.
             await other.db.execute("SET LOCAL deadlock_timeout = '1ms'")
-            await other.write(("create_run", run_words(plain("c"))))
+            await other.write(("create_run", run_payload(plain("c"))))
         await other.commit()
         with anyio.fail_after(PATIENCE_S):
             await locking
@@ -114,7 +114,7 @@ async def test_whoever_locks_the_table_meanwhile_keeps_nobody_waiting_for_good(d
     assert {event.run_id for event in await events(store)} == {"a", "b", "c"}
 
 
-async def test_they_are_created_when_they_were_asked_for_however_long_they_wait(
+async def test_early_rows_have_the_time_of_their_request_however_long_they_wait(
     database: str, store: Store, clock: ManualClock
 ) -> None:
     began = clock.now()
@@ -124,7 +124,7 @@ async def test_they_are_created_when_they_were_asked_for_however_long_they_wait(
     assert (await the_run(store, "a")).created_at == began
 
 
-async def test_a_clog_that_goes_outside_while_they_wait_has_them_in_its_queue(database: str, store: Store) -> None:
+async def test_early_rows_of_a_clog_that_becomes_external_are_in_its_queue(database: str, store: Store) -> None:
     await created(store, plain("old"), plain("older"))
     async with waiting(database, store, plain("a"), plain("b")) as other:
         await other.db.execute("UPDATE ocean_clogs SET external = true")
@@ -132,7 +132,7 @@ async def test_a_clog_that_goes_outside_while_they_wait_has_them_in_its_queue(da
     assert [(await the_run(store, run_id)).queue for run_id in ("a", "b")] == [DEFAULT_QUEUE, DEFAULT_QUEUE]
 
 
-async def test_who_is_refused_behind_them_takes_nothing_of_theirs_along(store: Store) -> None:
+async def test_a_refused_verb_after_early_rows_does_not_undo_them(store: Store) -> None:
     await ended_run(store, "over", Done())
     first, second, refused = await asyncio.gather(
         store.create_run(plain("a"), None),
@@ -147,8 +147,8 @@ async def test_who_is_refused_behind_them_takes_nothing_of_theirs_along(store: S
     assert [event.type for event in await events(store, "b")] == ["run.created"]
 
 
-async def test_one_whose_id_is_taken_is_found_out_in_turn(store: Store) -> None:
-    """No id that is made up is, but what the database says must not depend on that."""
+async def test_an_early_row_whose_id_is_taken_is_refused_in_its_turn(store: Store) -> None:
+    """A generated id never is, but the database must not depend on that."""
     await created(store, plain("a"), plain("other"))
     groups = store.batch_sizes.count
     taken, free = await asyncio.gather(
@@ -161,11 +161,11 @@ async def test_one_whose_id_is_taken_is_found_out_in_turn(store: Store) -> None:
     assert (await the_run(store, "b")).status is RunStatus.PENDING
 
 
-async def test_a_group_that_was_given_up_while_it_waited_leaves_none(database: str, store: Store) -> None:
+async def test_a_group_whose_token_is_void_leaves_no_early_rows(database: str, store: Store) -> None:
     async with rival(database) as other:
         await other.lock()
         async with rival(database) as late:
-            words = [("create_run", run_words(plain("a"))), ("create_run", run_words(plain("b")))]
+            words = [("create_run", run_payload(plain("a"))), ("create_run", run_payload(plain("b")))]
             writing = asyncio.ensure_future(late.write(*words, token="late"))
             await other.is_waited_for()
             await other.db.execute("SELECT ocean_settle('late')")
@@ -175,7 +175,7 @@ async def test_a_group_that_was_given_up_while_it_waited_leaves_none(database: s
     assert await store.get_run("a") is None
 
 
-async def test_a_tick_of_a_run_that_was_written_early_is_like_any_other(store: Store) -> None:
+async def test_a_run_written_early_has_the_same_ticks_as_any_other(store: Store) -> None:
     await created(store, plain("a"), plain("b"))
     await run_tick(store, "a", Done(1))
     assert (await the_run(store, "a")).status is RunStatus.DONE

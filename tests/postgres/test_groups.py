@@ -1,4 +1,4 @@
-"""A group of writes has the effect of its items one by one, in the order in which they were done."""
+"""A group of writes has the effect of its verbs one by one, in the order of their execution."""
 
 import asyncio
 import json
@@ -11,29 +11,30 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ocean.kernel.store import Committed, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed
 from ocean.state.clock import Clock
 from ocean.state.effects import Effects, NewEvent, RowWrite
 from ocean.state.errors import StoreFailed
 from ocean.state.outcomes import Done, Ok
 from ocean.state.records import ClogRecord
-from ocean.stores.postgres.client.batches import Writing
-from ocean.stores.postgres.client.connection import Connection, Link
+from ocean.stores.postgres.client.batches import WriteBatches
+from ocean.stores.postgres.client.connection import Connection, ConnectionPool
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, GLOBAL, SESSION, a_run, a_signal, an_ask, commit_of, pending, row
 from tests.postgres.server import fresh_database, return_database
 from tests.stores.dump import Tables
-from tests.stores.group_items import ITEMS, Claims, Item, add_one, answer, arrange, broken, items_of
-from tests.stores.test_groups import on_sqlite
+from tests.stores.group_verbs import ITEMS, Claims, Item, add_one, answer, arrange, broken, items_of
+from tests.stores.test_group_commit import on_sqlite
 
 T = TypeVar("T")
 Rows = dict[str, list[Any]]
 
 
-class OneTransaction(Link):
-    """All that a store does happens in a transaction of the test's own, and is undone by it."""
+class OneTransaction(ConnectionPool):
+    """Everything that a store does happens in a transaction of the test, which is rolled back."""
 
     def __init__(self, url: str, clock: Clock, db: Connection) -> None:
         super().__init__(options_from(url), clock)
@@ -41,7 +42,7 @@ class OneTransaction(Link):
         self._turn = asyncio.Lock()
 
     def check_open(self) -> None:
-        """For as long as the test is."""
+        """Use this connection until the end of the test."""
 
     async def _reach_once(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         async with self._turn:
@@ -49,7 +50,7 @@ class OneTransaction(Link):
 
 
 class Scene:
-    """A database that stays as it was arranged."""
+    """A database that is reset to its arranged state."""
 
     def __init__(self) -> None:
         self.url = fresh_database()
@@ -74,10 +75,10 @@ class Scene:
         return_database(self.url)
 
     async def visited(self, use: Callable[[PostgresStore], Awaitable[list[object]]]) -> tuple[list[object], Rows]:
-        """What somebody does here, and the rows that are there then. Nothing of it stays."""
+        """Run something, and return its result and the rows afterwards. Everything is rolled back."""
         store = PostgresStore(self.url, self.clock)
-        store.link = OneTransaction(self.url, self.clock, self.db)
-        store.writing = Writing(store.link)
+        store.pool = OneTransaction(self.url, self.clock, self.db)
+        store.batches = WriteBatches(store.pool)
         cursor = await self.db.fetchval("SELECT last_value FROM ocean_cursor")
         undone = self.db.transaction()
         await undone.start()
@@ -90,7 +91,7 @@ class Scene:
 
 
 async def rows_of(db: Connection) -> Rows:
-    """Every row of every table, but those that tell of groups. Versions are only ever compared: they are ranked."""
+    """Every row of every table except group tokens. Versions are only compared, so their ranks replace them."""
     names = await db.fetch(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'ocean_groups'"
     )
@@ -111,7 +112,7 @@ async def one_by_one(store: PostgresStore, claims: Claims, items: Sequence[Item]
 
 
 async def as_one_group(store: PostgresStore, claims: Claims, items: Sequence[Item], done: list[int]) -> list[object]:
-    """`done` is the order of their effects: one whose function met a text that it did not know is done later."""
+    """`done` is the order of their effects: a verb whose function was applied to an outdated text is executed later."""
 
     async def one(place: int, item: Item) -> object:
         found = await answer(item, store, claims)
@@ -150,12 +151,12 @@ def compare(scene: Scene, items: Sequence[Item]) -> list[object]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=ITEMS)
-def test_a_group_has_the_effect_of_its_items_one_by_one(scene: Scene, items: list[Item]) -> None:
+def test_a_group_has_the_effect_of_its_verbs_one_by_one(scene: Scene, items: list[Item]) -> None:
     compare(scene, items)
 
 
 def plain(value: Any) -> Any:
-    """As both databases would say it: flags are numbers on one of them, and a JSON text may have other blanks."""
+    """Normalized for both databases: flags are numbers on one of them, and JSON text may have other whitespace."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         return repr(sorted_keys(json.loads(value)))
     return int(value) if isinstance(value, bool) else value
@@ -174,12 +175,12 @@ OF_ITS_OWN = {("ocean_requests", "answer"), ("ocean_leases", "row_version")}
 
 
 def is_its_own(table: str, column: str) -> bool:
-    """What each database has in its own way: the numbers of versions, and the form of an answer that is kept."""
+    """What differs between the databases: version numbers, and the form of a stored result."""
     return (table.startswith("ocean_storage") and column == "version") or (table, column) in OF_ITS_OWN
 
 
 def by_column(tables: Tables, rows: Rows) -> dict[str, tuple[list[str], list[str]]]:
-    """By table, what SQLite has of it and what PostgreSQL has, as far as both must have the same."""
+    """By table, the rows of SQLite and of PostgreSQL, reduced to what must be equal."""
     found = {}
     for name in tables.keys() & rows.keys():
         columns, *theirs = tables[name]
@@ -196,8 +197,8 @@ def by_column(tables: Tables, rows: Rows) -> dict[str, tuple[list[str], list[str
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=items_of(None, add_one))
-def test_items_have_the_same_answers_and_effects_on_both_databases(scene: Scene, items: list[Item]) -> None:
-    """None of them breaks: a function that does is called before anything is sent, so nothing else is found first."""
+def test_verbs_have_the_same_results_and_effects_on_both_databases(scene: Scene, items: list[Item]) -> None:
+    """No function raises: one that does is called before anything is sent, so no other refusal is found first."""
     answers, rows = scene.runner.run(scene.visited(partial(one_by_one, claims=scene.claims, items=items)))
     expected, tables = on_sqlite(items)
     assert list(map(str, answers)) == list(map(str, expected))
@@ -205,9 +206,9 @@ def test_items_have_the_same_answers_and_effects_on_both_databases(scene: Scene,
         assert found[1] == found[0], name
 
 
-def test_whoever_is_refused_or_breaks_leaves_no_trace(scene: Scene) -> None:
+def test_a_verb_that_is_refused_or_fails_leaves_no_trace(scene: Scene) -> None:
     bad = Effects(writes=[RowWrite(GLOBAL, 0, apply=broken)])
-    # By the time that its signal is found to be refused, it has written a row and an event.
+    # When its signal is refused, it has already written a row and an event.
     refused = Effects(writes=[RowWrite(GLOBAL, 0, "1")], events=[NewEvent("said", "1", CLOG)])
     refused.signals.append(a_signal("ended", required=True))
     items: list[Item] = [
@@ -232,11 +233,11 @@ def test_whoever_is_refused_or_breaks_leaves_no_trace(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 2, 4])
-def test_an_item_that_the_database_cannot_store_fails_alone(scene: Scene, place: int) -> None:
-    """No kernel sends it; but whatever a database refuses is one item's own affair."""
+def test_a_verb_that_the_database_cannot_store_fails_alone(scene: Scene, place: int) -> None:
+    """No kernel sends it, but what a database refuses must fail one verb only."""
 
     def say(number: int) -> Item:
-        # A type of an event that is null breaks a constraint of the log, after a row was written.
+        # An event type that is null violates a constraint of the log, after a row was written.
         said: Any = None if number == place else "said"
         effects = Effects(writes=[RowWrite(SESSION, 0, f'"{number}"')] if number == place else [])
         effects.events.append(NewEvent(said, f"{number}", CLOG))

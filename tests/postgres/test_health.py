@@ -1,4 +1,4 @@
-"""What lives leave behind: few dead rows, few new entries in indexes, and nothing that grows for ever."""
+"""What runs leave behind: few dead rows, few new index entries, and nothing that grows without limit."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ import pytest
 
 from ocean import Continue, Done, Ok, SystemClock
 from ocean.compose import open_store
-from ocean.kernel.store import RowsAsk, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import RowsAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.effects import NewEvent
 from ocean.state.records import ClogRecord
 from tests.conformance.kit import CLOG, a_run, a_signal, an_ask, commit_of, pending, run_row, writes
@@ -36,7 +38,7 @@ async def a_life(store: Store, run_id: str) -> None:
     await a_tick(store, Done(1))
 
 
-async def test_a_life_writes_each_row_as_often_as_it_must_and_in_place_where_it_can(unused_database: str) -> None:
+async def test_a_run_writes_each_row_no_more_than_needed_and_in_place_where_possible(unused_database: str) -> None:
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         await pending(store, "first")
@@ -59,8 +61,8 @@ async def test_a_life_writes_each_row_as_often_as_it_must_and_in_place_where_it_
     }
 
 
-async def test_what_moves_a_run_nowhere_touches_no_index_of_it(unused_database: str) -> None:
-    """Streams, steps, and signals to a run that is at work or due anyway."""
+async def test_a_change_that_moves_no_index_key_updates_in_place(unused_database: str) -> None:
+    """Streamed events, steps, and signals to a run that is at work or already due."""
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         await pending(store, "r")
@@ -75,8 +77,8 @@ async def test_what_moves_a_run_nowhere_touches_no_index_of_it(unused_database: 
         await store.commit_tick(commit_of(held, Ok()))
 
 
-async def test_the_rows_of_a_group_are_changed_beside_where_they_are(unused_database: str) -> None:
-    """They are written in a row, so each needs its room; without it, there are new entries in all indexes."""
+async def test_the_rows_of_a_group_are_updated_on_their_pages(unused_database: str) -> None:
+    """They are updated in sequence, so each page needs free space; without it, all indexes get new entries."""
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         for group in range(4):
@@ -89,13 +91,13 @@ async def test_the_rows_of_a_group_are_changed_beside_where_they_are(unused_data
             assert written["updated"] == 200
             assert written["hot"] > 160, table
         inputs = store.measured.written["ocean_inbox"]
-        # Assigned to its tick, which an index knows, and consumed, which none does.
+        # Assigned to its tick, which is in an index, and consumed, which is not.
         assert inputs["updated"] == 400
         assert inputs["hot"] > 160
 
 
 async def emptied(db: Any, store: Store) -> None:
-    """Everything that has ended is old enough; and groups are as if an hour had passed."""
+    """Sweep everything that has ended, and let the groups' tokens be an hour old."""
     while (await store.sweep(SweepAsk(FAR, FAR, FAR, 500))).more:
         pass
     await db.execute("DELETE FROM ocean_groups")
@@ -114,10 +116,10 @@ async def test_cycles_of_creating_finishing_and_sweeping_leave_no_dead_rows_and_
             await emptied(db, store)
         finally:
             await store.close()
-        # A connection counts what it has done when it ends, and it ends a moment after it was closed.
+        # A connection reports its counts when it ends, which is a moment after it was closed.
         while await db.fetchval(OTHERS):
             pass
-        # And this one at most once a second: dead rows that it tells of later would not be known to be gone.
+        # And this one at most once a second: dead rows that it reports later would not be counted as removed.
         await db.execute("SELECT pg_stat_force_next_flush()")
         await db.execute("VACUUM")
         assert await db.fetch(DEAD) == []

@@ -1,4 +1,4 @@
-"""Callers that are cancelled, at every point there is: nothing of theirs stays behind, here or in the database."""
+"""Callers cancelled at every possible point leave nothing behind, neither in the process nor in the database."""
 
 import asyncio
 import threading
@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from ocean import SystemClock
-from ocean.stores.postgres.client.lock_thread import Courier
-from ocean.stores.postgres.client.notifications import Waking
+from ocean.stores.postgres.client.lock_thread import LockThread
+from ocean.stores.postgres.client.notifications import Notifications
 from ocean.stores.postgres.client.options import options_from
 from tests.postgres.notes import Desk, desk, notes_database, words_in
 
@@ -32,15 +32,15 @@ async def write(desk: Desk) -> Any:
 
 
 async def claim(desk: Desk) -> Any:
-    return await desk.writing.claim({"words": ["w"]})
+    return await desk.batches.claim({"words": ["w"]})
 
 
 async def read(desk: Desk) -> Any:
-    return await desk.link.read(lambda db: db.fetchval("SELECT count(*) FROM notes"))
+    return await desk.pool.read(lambda db: db.fetchval("SELECT count(*) FROM notes"))
 
 
 async def cancelled_after(points: int, work: Coroutine[Any, Any, Any]) -> bool:
-    """Whether it was done nevertheless."""
+    """Whether it was executed nevertheless."""
     done = False
 
     async def run() -> None:
@@ -64,7 +64,7 @@ async def test_a_cancelled_caller_leaves_nothing_open(url: str, deed: Deed) -> N
     async with desk(f"{url}?pool=2") as d:
         for points in range(1, POINTS):
             done += await cancelled_after(points, deed(d))
-        # Both connections are free, and neither is in the middle of anything.
+        # Both connections are free, and neither has an open transaction.
         with anyio.fail_after(20):
             async with anyio.create_task_group() as both:
                 for _ in range(2):
@@ -80,24 +80,24 @@ async def test_a_cancelled_caller_leaves_nothing_open(url: str, deed: Deed) -> N
     assert len(asyncio.all_tasks()) == tasks
 
 
-async def test_the_end_leaves_no_task_and_no_thread(url: str) -> None:
+async def test_closing_leaves_no_task_and_no_thread(url: str) -> None:
     tasks, threads = len(asyncio.all_tasks()), threading.active_count()
     async with desk(url) as d:
-        waking = Waking(d.link)
-        waking.open()
-        courier = Courier(options_from(url), SystemClock())
-        courier.write("note", {"word": "a"})
+        notifications = Notifications(d.pool)
+        notifications.open()
+        lock_thread = LockThread(options_from(url), SystemClock())
+        lock_thread.write("note", {"word": "a"})
         for points in range(POINTS):
-            assert not await cancelled_after(points, waking.next_commit(1_000, 1))
-        await waking.close()
-        courier.close()
+            assert not await cancelled_after(points, notifications.next_commit(1_000, 1))
+        await notifications.close()
+        lock_thread.close()
     assert (len(asyncio.all_tasks()), threading.active_count()) == (tasks, threads)
 
 
-async def test_a_listener_that_is_ended_as_it_begins_makes_no_noise(url: str) -> None:
+async def test_a_listener_closed_while_it_starts_logs_nothing(url: str) -> None:
     async with desk(url) as d:
         for points in range(POINTS):
-            waking = Waking(d.link)
-            waking.open()
-            assert not await cancelled_after(points, waking.next_commit(1_000, 1))
-            await waking.close()
+            notifications = Notifications(d.pool)
+            notifications.open()
+            assert not await cancelled_after(points, notifications.next_commit(1_000, 1))
+            await notifications.close()

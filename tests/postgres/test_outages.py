@@ -1,4 +1,4 @@
-"""Servers that stop answering, throw everybody out, are restarted or crash while everybody is at work."""
+"""Servers that stop responding, close all connections, are restarted, or crash under load."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,13 +23,13 @@ Disturb = Callable[[Server, "Load"], Coroutine[Any, Any, None]]
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """One of its own; what it has answered is written down before."""
+    """A separate server; what it has acknowledged is recorded before."""
     server = Server(synchronous_commit="on")
     yield server
     server.remove()
 
 
-async def test_an_answer_that_never_comes_is_found_out(real_database: str) -> None:
+async def test_a_result_that_never_comes_is_looked_up(real_database: str) -> None:
     async with (
         proxied(f"{real_database}?statement_ms=1000") as (url, proxy),
         Ocean.open(url, clogs=[Clog("c")]) as ocean,
@@ -42,7 +42,7 @@ async def test_an_answer_that_never_comes_is_found_out(real_database: str) -> No
 
 
 class Load:
-    """Two instances: signals are sent to a run by some, while both move it."""
+    """Two instances: some clients send signals to a run, while both advance it."""
 
     def __init__(self, *oceans: Ocean) -> None:
         self.oceans = oceans
@@ -93,7 +93,7 @@ async def crash(server: Server, load: Load) -> None:
 
 
 async def throw_out(server: Server, load: Load) -> None:
-    """Everybody, after each few signals, whatever they are in the middle of."""
+    """Cut all connections after every few signals, whatever they are doing."""
     db = await asyncpg.connect(f"{server.url}/postgres")
     for number in range(1, THROWS + 1):
         await load.has_sent(number * SENDERS * EACH // (THROWS + 1))
@@ -116,7 +116,7 @@ def hearing() -> Clog:
 
 
 async def bear(load: Load, ocean: Ocean, trouble: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Whatever was acknowledged is there once; whatever was not, is there once or not at all."""
+    """Every acknowledged signal is there once; every other one is there once or not at all."""
     run = await ocean.create_run(session_id="s", clog_id="c")
     async with anyio.create_task_group() as tasks:
         for each in load.oceans:
@@ -134,14 +134,14 @@ async def bear(load: Load, ocean: Ocean, trouble: Callable[[], Coroutine[Any, An
 
 
 @pytest.mark.parametrize("disturb", [restart, crash, throw_out], ids=lambda disturb: disturb.__name__)
-async def test_trouble_under_load_loses_and_doubles_nothing(server: Server, disturb: Disturb) -> None:
+async def test_outages_under_load_lose_and_repeat_nothing(server: Server, disturb: Disturb) -> None:
     url = f"{server.url}/postgres"
     async with Ocean.open(url, clogs=[hearing()]) as ocean, Ocean.open(url, clogs=[hearing()]) as other:
         load = Load(ocean, other)
         await bear(load, ocean, lambda: disturb(server, load))
 
 
-async def test_commits_whose_answers_are_cut_off_under_load_are_made_once(real_database: str) -> None:
+async def test_commits_whose_results_are_cut_off_under_load_are_made_once(real_database: str) -> None:
     async with (
         proxied(real_database) as (url, proxy),
         Ocean.open(url, clogs=[hearing()]) as ocean,

@@ -1,4 +1,4 @@
-"""The same history on both databases: the same answers, refusals, rows and events."""
+"""The same history on both databases: the same results, refusals, rows and events."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 
 def clogs() -> list[Clog]:
-    """A clog that does what its input says, and one that says farewell."""
+    """A clog that does what its input contains, and one with an `on_end` handler."""
     actor, polite, outside = Clog("actor"), Clog("polite"), Clog("outside", external=True)
 
     async def act(tick: Tick) -> Outcome:
@@ -82,7 +82,7 @@ def clogs() -> list[Clog]:
 
 
 class Script:
-    """Each line of it is answered, and time stands still but where it is moved."""
+    """A history, one result per step. Time moves only where the history moves it."""
 
     def __init__(self, ocean: Ocean, clock: ManualClock) -> None:
         self.ocean, self.clock = ocean, clock
@@ -100,7 +100,7 @@ class Script:
 
     async def poke(self, ms: int = 0) -> None:
         self.clock.advance(ms)
-        # One after another: what else a commit's transaction may claim is each store's own.
+        # One after another: what a commit's transaction also claims differs between the stores.
         while (poked := await self.ocean.advance(budget_ms=10_000, max_ticks=1)).outcomes:
             self.answers.append([(each.run_id, each.outcome, each.status) for each in poked.outcomes])
         self.answers.append((poked.due_now, poked.next_wake_at, poked.unclaimable))
@@ -183,11 +183,11 @@ async def played(url: str, script: Callable[[Script], Awaitable[None]], tables: 
 
 
 MADE_HERE = ("payload", "retry", "error", "body")
-"""JSON that a store may have written itself: blanks and the order of names are its own."""
+"""JSON that a store may have written itself: whitespace and the order of names may differ."""
 
 
 def comparable(tables: Tables) -> Tables:
-    """Versions are only ever compared for being the same: which numbers they are is each database's own."""
+    """Versions are only compared for equality; their numbers may differ."""
     found: Tables = {}
     for name, (columns, *rows) in tables.items():
         for place in (columns.index(column) for column in MADE_HERE if column in columns):

@@ -1,4 +1,4 @@
-"""What is done in bulk, because it is plain, is done as it would be one by one."""
+"""Plain verbs that are executed in bulk have the effect that they have one by one."""
 
 import json
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from ocean.stores.postgres.store import PostgresStore
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, LOCK_MS, OTHER_CLOG, a_run, a_signal, an_ask, claim, commit_of, pending, run_row
 from tests.postgres.test_groups import Rows, Scene, as_one_group, compare
-from tests.stores.group_items import Claims, Item, add_one
+from tests.stores.group_verbs import Claims, Item, add_one
 
 PLAIN = ["p-1", "p-2", "p-3", "p-4"]
 KINDS = ["signalled", "timed", "again", "retried", "keyed", "parent", "child", "paused", "stored", "returned", "stale"]
 KINDS += ["ending", "turned", "contested"]
-"""Their next input is there, or comes later; a second attempt, keys, kin, an end and turns are not plain; a pause and a
-row are."""
+"""Runs whose next input is there, or comes later. A second attempt, keys, parents or children, an end and turns are not
+plain; a pause and a row are."""
 LATER = 1_900_000_000_000
 CALLED = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = $1"
 
@@ -54,7 +54,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.give_back(claims["stale"].lock, 1)
     claims["returned"] = await claim(store, "returned")
     for run_id in (*PLAIN, "signalled", "timed", "parent", "paused", "stored", "turned", "contested"):
-        # For one of them the first call is the last, which its row says for as long as it is at work.
+        # For one of them the first call is the last, which its row states while it is at work.
         await pending(store, run_id, retry=RetryPolicy(max_attempts=1) if run_id == "p-2" else None)
     await pending(store, "keyed", concurrency_keys=["k"])
     await pending(store, "child", parent_run_id="parent", notify_parent=True, on_parent_end="cancel")
@@ -67,7 +67,7 @@ async def arrange(store: Store, clock: ManualClock) -> Claims:
     await store.deliver_signal(a_signal("signalled"), None)
     await store.deliver_signal(replace(a_signal("timed"), deliver_at=clock.now() + 1_000), None)
     await store.set_run_paused("paused", True, None, None)
-    # There are turns, and the rows of the others are not among theirs.
+    # There are turns, but not on the rows of the others.
     assert await store.take_turn(claims["turned"].lock, [run_row("turned")])
     assert await store.take_turn(claims["child"].lock, [run_row("contested")])
     for number in range(6):
@@ -168,16 +168,16 @@ ALMOST_ALL_PLAIN = st.lists(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 @given(items=ALMOST_ALL_PLAIN)
-def test_plain_items_together_have_the_effect_that_they_have_one_by_one(scene: Scene, items: list[Item]) -> None:
+def test_plain_verbs_together_have_the_effect_that_they_have_one_by_one(scene: Scene, items: list[Item]) -> None:
     compare(scene, items)
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=str)
 @pytest.mark.parametrize("run_id", [*KINDS, "p-1"])
-def test_among_plain_ones_every_kind_has_the_effect_that_it_has_alone(
+def test_among_plain_verbs_every_other_verb_has_the_effect_that_it_has_alone(
     scene: Scene, run_id: str, outcome: Outcome
 ) -> None:
-    """`p-1` is there twice."""
+    """`p-1` is in it twice."""
     items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
     effects = Effects(writes=[RowWrite(run_row(run_id), 0, "1")] if run_id == "contested" else [])
     items.insert(2, lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects)))
@@ -193,7 +193,7 @@ def everybody(outcomes: list[Outcome]) -> list[Item]:
 
 
 async def calls_of(scene: Scene, items: list[Item], name: str) -> int:
-    """How often a function was called in a group of these."""
+    """How often a function in the database was called in a group of these verbs."""
 
     async def use(store: PostgresStore) -> list[object]:
         before = await scene.db.fetchval(CALLED, name) or 0
@@ -217,7 +217,7 @@ def a_creation(number: int, **given: Any) -> Item:
     return lambda store, _: store.create_run(new, None)
 
 
-def test_runs_for_workers_outside_are_not_plain(scene: Scene) -> None:
+def test_runs_of_external_clogs_are_not_plain(scene: Scene) -> None:
     compare(scene, [a_creation(1), a_creation(2, clog_id="outside"), a_creation(3)])
 
 
@@ -252,19 +252,19 @@ def test_plain_signals_are_delivered_in_bulk(scene: Scene) -> None:
     ],
     ids=range(9),
 )
-def test_among_plain_signals_every_other_has_the_effect_that_it_has_alone(scene: Scene, odd: Item) -> None:
+def test_among_plain_signals_every_other_signal_has_the_effect_that_it_has_alone(scene: Scene, odd: Item) -> None:
     first = a_signal_to("asleep", deliver_at=LATER, signal_id="z")
     compare(scene, [first, a_signal_to("due-1"), odd, a_signal_to("due-1", actor="ada")])
 
 
-def test_one_that_is_not_plain_is_done_with_the_others_one_by_one(scene: Scene) -> None:
+def test_a_group_with_a_verb_that_is_not_plain_is_executed_one_by_one(scene: Scene) -> None:
     items = everybody([Ok(), Ok(), Ok(), Ok()])
     items[2] = lambda store, claims: store.commit_tick(commit_of(claims["keyed"], Done(1)))
     assert scene.runner.run(calls_of(scene, items, "ocean_commit_tick")) == 4
     compare(scene, items)
 
 
-def test_due_runs_are_claimed_together_as_they_would_be_one_by_one(scene: Scene) -> None:
+def test_a_bulk_claim_has_the_effect_of_single_claims(scene: Scene) -> None:
     due = ["due-0", "due-3", "due-1", "due-4", "due-2", "due-5"]
 
     async def together(store: PostgresStore) -> list[object]:

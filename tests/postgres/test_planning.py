@@ -1,4 +1,4 @@
-"""How statements are planned: a connection of Ocean's is set up for it, and on any other each call sees to it."""
+"""How statements are planned: Ocean's connections have the settings, and on any other each call applies them."""
 
 from contextlib import AsyncExitStack
 
@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from ocean.stores.postgres.client.options import PLANS
-from tests.postgres.test_ordering import without
+from tests.postgres.test_pending_claims import without
 from tests.postgres.test_pooler import a_life
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ CALLS = {
 }
 
 
-async def test_a_connection_of_oceans_needs_no_settings_for_a_call(real_database: str) -> None:
+async def test_a_connection_of_ocean_needs_no_settings_for_a_call(real_database: str) -> None:
     async with AsyncExitStack() as stack:
         for name in CALLS:
             await stack.enter_async_context(without(real_database, f"{name}_planned"))
@@ -38,7 +38,7 @@ async def test_on_any_other_connection_a_call_has_the_same_settings(name: str, r
     await db.close()
 
 
-async def test_what_is_walked_along_is_planned_so(real_database: str) -> None:
+async def test_an_index_walk_is_planned_with_these_settings(real_database: str) -> None:
     db = await asyncpg.connect(real_database)
     shown = ", ".join(f"current_setting('{name}')" for name in PLANS)
     inside = await db.fetchval("SELECT ocean_walk($1, '[]')::text", f"SELECT to_json(ARRAY[{shown}])")

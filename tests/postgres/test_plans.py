@@ -1,5 +1,5 @@
-"""What verbs cost the server: as much as they do, however many runs sleep or have ended, however old a run is, however
-long the log, and whatever statistics say."""
+"""What verbs cost the server: the same, however many runs sleep or have ended, however old a run is, however long the
+log, and whatever the statistics are."""
 
 from collections.abc import AsyncIterator, Awaitable
 from functools import cache
@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from ocean import Done, Ok
-from ocean.kernel.store import RowsAsk, SweepAsk
+from ocean.kernel.store.claims import RowsAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.filters import FeedFilter, RunFilter, Span
 from ocean.state.records import Claim, ClogRecord, RunStatus
@@ -25,7 +26,7 @@ Costs = dict[str, Cost]
 
 @cache
 def crowd() -> str:
-    """Sleepers, finished runs, and old ones. Never returned: nobody else could use it."""
+    """A database with sleeping, finished and old runs. Never returned: no other test could use it."""
     url = new_database(has_test_clock=False)
     blocking(make_crowd(url))
     return url
@@ -39,7 +40,7 @@ async def analyze(url: str) -> None:
 
 @pytest.fixture(scope="module", params=["no statistics", "statistics"])
 def place(request: pytest.FixtureRequest) -> int:
-    """First without, then with: which of the two it is."""
+    """First without, then with statistics."""
     if request.param == "statistics":
         blocking(analyze(crowd()))
     return int(request.param == "statistics")
@@ -53,7 +54,7 @@ async def full(place: int, anyio_backend: Any) -> AsyncIterator[MeasuredStore]:
 
 
 class Life:
-    """Every verb that a run meets, on one that is idle; and on runs that are created here."""
+    """Every verb of a run's life, on an idle run and on runs that are created here."""
 
     def __init__(self, store: MeasuredStore, run_id: str, name: str) -> None:
         self.store, self.run_id, self.name = store, run_id, name
@@ -88,7 +89,7 @@ class Life:
         await self.count("store step", store.store_step(held.lock, held.tick, name, "1"))
         await self.count("read step", store.read_step(run_id, held.tick, name))
         await self.count("stream", store.append_streamed(held.lock, held.tick, 1, [NewEvent("x", "1", CLOG)]))
-        await self.count("renew", store.writing.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
+        await self.count("renew", store.batches.write("renew_locks", [[run_id, held.lock.epoch, LOCK_MS]]))
         effects = Effects(
             writes=[RowWrite(key, 0, apply=lambda old: "1"), RowWrite(tick_key, 0, "1")],
             events=[NewEvent("x", "1", CLOG)],
@@ -132,7 +133,7 @@ async def kept(claims: list[Claim], claiming: Awaitable[list[Claim]]) -> None:
 
 
 def assert_no_dearer(costs: Costs, small: Costs) -> None:
-    """Indexes are deeper, and dead entries may be on the way. All the rest would cost thousands."""
+    """Indexes are deeper, and may contain dead entries. Anything else would cost thousands."""
     dear = {
         verb: (cost, small[verb])
         for verb, cost in costs.items()
@@ -142,7 +143,7 @@ def assert_no_dearer(costs: Costs, small: Costs) -> None:
 
 
 async def small_life(url: str) -> Costs:
-    """In a database that has nothing else, on a connection that knows all the plans."""
+    """In a database with nothing else, on a connection that has all plans cached."""
     async with measured(url) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         await store.create_run(a_run("first"), None)
@@ -151,7 +152,7 @@ async def small_life(url: str) -> Costs:
         return await life(store, "second", "twice")
 
 
-async def test_verbs_cost_the_same_beside_a_million_runs_and_on_an_old_one(
+async def test_verbs_cost_the_same_among_a_million_runs_and_on_an_old_run(
     full: MeasuredStore, place: int, unused_database: str
 ) -> None:
     small = await small_life(unused_database)
@@ -162,11 +163,11 @@ async def test_verbs_cost_the_same_beside_a_million_runs_and_on_an_old_one(
 
 
 def cold(costs: Costs) -> Costs:
-    """A plan that is made looks at every index once."""
+    """Making a plan reads every index once."""
     return {verb: Cost(cost.pages + 60, cost.rows, cost.walked, cost.indexes) for verb, cost in costs.items()}
 
 
-async def test_an_idle_look_costs_a_few_rows(full: MeasuredStore) -> None:
+async def test_an_idle_poll_costs_a_few_rows(full: MeasuredStore) -> None:
     for look in (full.claim_due(an_ask()), full.agenda((CLOG,)), full.claim_due(an_ask(limit=64))):
         cost = await full.cost(look)
         assert not cost.walked
@@ -196,7 +197,7 @@ async def test_a_claim_costs_what_it_claims(full: MeasuredStore, place: int) -> 
 
 @pytest.mark.parametrize("analyzed_after", [0, 1, 3, None])
 async def test_a_burst_needs_no_statistics(unused_database: str, analyzed_after: int | None) -> None:
-    """Neither plans that were made when there was next to nothing, nor statistics of that, make anything dear."""
+    """Neither plans made when the tables were almost empty, nor statistics of that time, make anything expensive."""
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         for number, name in enumerate(("first", "second", "third", "last")):
@@ -207,7 +208,7 @@ async def test_a_burst_needs_no_statistics(unused_database: str, analyzed_after:
         small = await life(store, "second", "twice")
         await make_burst(unused_database)
         costs = await life(store, "third", "thrice")
-        # It counts what is due, up to a thousand.
+        # It counts due runs, up to a thousand.
         assert costs.pop("agenda").rows < 1_200
         assert_no_dearer(costs, small)
         async with measured(unused_database) as other:
@@ -221,7 +222,7 @@ async def test_a_burst_needs_no_statistics(unused_database: str, analyzed_after:
 
 
 async def group_life(store: MeasuredStore, name: str, old: str | None = None) -> Costs:
-    """What is done for several at once, in ways of its own; an old run may be among them."""
+    """Verbs that are executed in bulk; an old run may be among their runs."""
     ids = [f"{name}-{number}" for number in range(8)]
     news = [a_run(run_id)._replace(is_id_given=False) for run_id in ids]
     costs = {"create": await store.cost(together(*(store.create_run(new, None) for new in news)))}
@@ -235,7 +236,7 @@ async def group_life(store: MeasuredStore, name: str, old: str | None = None) ->
     return costs
 
 
-async def test_groups_cost_the_same_after_a_burst_by_plans_that_were_made_before_it(unused_database: str) -> None:
+async def test_groups_cost_the_same_after_a_burst_with_plans_made_before_it(unused_database: str) -> None:
     async with measured(unused_database) as store:
         await store.register_clogs([ClogRecord(CLOG, "1", False)])
         await group_life(store, "once")
@@ -244,7 +245,7 @@ async def test_groups_cost_the_same_after_a_burst_by_plans_that_were_made_before
         assert_no_dearer(await group_life(store, "thrice"), small)
 
 
-async def test_groups_cost_the_same_beside_a_million_runs_and_with_an_old_one_among_them(
+async def test_groups_cost_the_same_among_a_million_runs_and_with_an_old_run(
     full: MeasuredStore, place: int, unused_database: str
 ) -> None:
     async with measured(unused_database) as store:
@@ -309,7 +310,7 @@ FEEDS = {
 
 @pytest.mark.parametrize("index", FEEDS)
 async def test_a_feed_walks_its_index_from_its_cursor(full: MeasuredStore, index: str) -> None:
-    """Also at its end, behind which others' events are: those of the second old run, as many as its own."""
+    """Also at its end, which is followed by as many events of the second old run."""
     for after in (0, AGE // 2, AGE + 100):
         cost = await full.cost(full.read_events(FEEDS[index], after, 10))
         assert cost.indexes == {index}

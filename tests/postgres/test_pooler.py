@@ -1,4 +1,4 @@
-"""Behind a transaction pooler, and with notifications off: everything works, only a little later."""
+"""Behind a transaction pooler, and with notifications off: everything works, a little later."""
 
 import anyio
 import asyncpg
@@ -12,7 +12,7 @@ from tests.postgres.pooler import pooled
 pytestmark = pytest.mark.anyio
 
 NO_TLS = b"\x04\xd2\x16\x2f"
-"""A client asks first whether the server speaks TLS."""
+"""A client first requests TLS."""
 
 
 def counter() -> Clog:
@@ -48,13 +48,13 @@ async def a_life(url: str) -> None:
         assert [await ocean.result(each.run_id) for each in runs] == [3] * 5
 
 
-async def test_a_life_behind_a_transaction_pooler(real_database: str) -> None:
+async def test_a_run_completes_behind_a_transaction_pooler(real_database: str) -> None:
     async with pooled(f"{real_database}?pooler=on") as (url, clients):
         await a_life(url)
         assert sum(client.switches for client in clients) > 20
 
 
-async def test_a_life_without_notifications(real_database: str) -> None:
+async def test_a_run_completes_without_notifications(real_database: str) -> None:
     heard: list[object] = []
     db = await asyncpg.connect(real_database)
     await db.add_listener("ocean", lambda *facts: heard.append(facts))
@@ -64,20 +64,20 @@ async def test_a_life_without_notifications(real_database: str) -> None:
     await db.close()
 
 
-async def test_what_is_not_oceans_goes_on_to_the_driver() -> None:
+async def test_other_options_are_passed_to_the_driver() -> None:
     options = options_from("postgresql://u@h/d?pool=9&sslmode=disable&notify=off&statement_ms=500")
     assert (options.url, options.pool, options.notify) == ("postgresql://u@h/d?sslmode=disable", 9, False)
-    assert options.connecting("x")["server_settings"]["statement_timeout"] == "500"
+    assert options.connect_arguments("x")["server_settings"]["statement_timeout"] == "500"
 
 
 @pytest.mark.parametrize("query", ["pool=0", "pool=many", "notify=perhaps", "lock_ms=-1"])
-async def test_an_option_that_says_nothing_is_refused(query: str) -> None:
+async def test_an_option_with_an_invalid_value_is_refused(query: str) -> None:
     with pytest.raises(StoreUnusable, match=query.partition("=")[0]):
         async with Ocean.open(f"postgresql://u@127.0.0.1:1/d?{query}"):
             pass
 
 
-async def test_a_pooler_that_refuses_our_settings_is_called_one() -> None:
+async def test_a_pooler_that_refuses_the_settings_is_named_in_the_error() -> None:
     """As PgBouncer does, whatever its mode."""
     said = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
 
@@ -92,7 +92,7 @@ async def test_a_pooler_that_refuses_our_settings_is_called_one() -> None:
     port = listener.extra(SocketAttribute.local_port)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, refuse)
-        with pytest.raises(StoreUnusable, match=r"unsupported startup parameter: jit; .* say pooler=on"):
+        with pytest.raises(StoreUnusable, match=r"unsupported startup parameter: jit; .* add pooler=on"):
             async with Ocean.open(f"postgresql://u@127.0.0.1:{port}/d"):
                 pass
         tasks.cancel_scope.cancel()

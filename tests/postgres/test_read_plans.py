@@ -1,4 +1,4 @@
-"""What a read touches, whatever the statistics say: none at all, those of a far smaller past, or the right ones."""
+"""What a read touches with any statistics: none, those of a much smaller past, or the right ones."""
 
 import json
 import sqlite3
@@ -11,13 +11,13 @@ import pytest
 from bench.idle_poke import fill as make_runs
 from ocean.kernel.run_query import run_filter
 from ocean.state.filters import FeedFilter
+from ocean.stores.postgres.client.connection import install_test_clock
 from ocean.stores.postgres.client.reading import READ, WALK
-from ocean.stores.postgres.client.test_clock import install_test_clock
 from ocean.stores.postgres.listing import count, feed, page
 from ocean.stores.postgres.migrate import migrate as migrate_server
 from ocean.stores.sqlite.migrate import migrate
 from tests.conformance.kit import CLOG, OTHER_CLOG
-from tests.postgres.filling import fill
+from tests.postgres.copy_rows import fill
 from tests.postgres.server import blank_database, blocking
 from tests.stores.dump import dump
 from tests.stores.test_filter_plans import ALL, DEEP, NARROWED, NOW
@@ -63,7 +63,7 @@ VERBS: dict[str, dict[str, Any]] = {
 
 
 async def crowd(url: str, count: int) -> None:
-    """So many waiting runs of one clog and as many done ones of another, with an attribute each."""
+    """`count` waiting runs of one clog and as many done ones of another, with an attribute each."""
     source = sqlite3.connect(":memory:", isolation_level=None)
     migrate(source)
     make_runs(source, "waiting", count, CLOG, NOW)
@@ -75,7 +75,7 @@ async def crowd(url: str, count: int) -> None:
 async def prepare(url: str, known: str) -> None:
     db = await asyncpg.connect(url)
     await migrate_server(db)
-    # Nothing is due: what is due is counted, up to a cap.
+    # Nothing is due: due runs are counted, up to a cap.
     await install_test_clock(db)
     if known == "of few":
         await crowd(url, FEW)
@@ -88,7 +88,7 @@ async def prepare(url: str, known: str) -> None:
 
 @pytest.fixture(scope="module", params=["none", "of few", "right"], ids=lambda known: f"statistics {known}")
 def full(request: pytest.FixtureRequest) -> str:
-    """Never returned: others would find its statistics."""
+    """Never returned: other tests would find its statistics."""
     url = blank_database()
     blocking(prepare(url, request.param))
     return url
@@ -102,7 +102,7 @@ async def db(full: str, anyio_backend: Any) -> AsyncIterator[Any]:
 
 
 async def cost(db: Any, sql: str, *values: Any) -> tuple[int, int]:
-    """How many tables were read from end to end, and how many rows were fetched by an index."""
+    """How many tables were scanned, and how many rows were fetched by an index."""
     touched = "SELECT coalesce(sum(seq_scan), 0) AS scans, coalesce(sum(idx_tup_fetch), 0) AS rows FROM "
     tables = "pg_stat_xact_user_tables WHERE relname NOT IN ('ocean_clogs', 'ocean_test_clock')"
     async with db.transaction():
@@ -116,7 +116,7 @@ async def walk(db: Any, statement: str, values: list[Any]) -> tuple[int, int]:
     return await cost(db, WALK, statement, json.dumps(values))
 
 
-async def test_a_list_goes_by_its_index_and_costs_its_page(db: Any) -> None:
+async def test_a_list_uses_its_index_and_costs_its_page(db: Any) -> None:
     scanned, dear = {}, {}
     for name, (query, _) in ALL.items():
         where = run_filter(**query)
@@ -128,7 +128,7 @@ async def test_a_list_goes_by_its_index_and_costs_its_page(db: Any) -> None:
     assert {name: dear[name] for name in NARROWED if dear[name] > 60} == {}
 
 
-async def test_a_page_far_down_costs_what_the_first_does(db: Any) -> None:
+async def test_a_late_page_costs_as_much_as_the_first(db: Any) -> None:
     for query in DEEP.values():
         where = run_filter(**query)
         for is_descending in (True, False):
@@ -141,7 +141,7 @@ async def test_a_page_far_down_costs_what_the_first_does(db: Any) -> None:
 
 
 @pytest.mark.parametrize("where", FEEDS, ids=str)
-async def test_a_feed_goes_by_the_narrowest_index(db: Any, where: FeedFilter) -> None:
+async def test_a_feed_uses_the_narrowest_index(db: Any, where: FeedFilter) -> None:
     scans, rows = await walk(db, *feed(where, 0, 10))
     assert scans == 0
     assert rows <= 20

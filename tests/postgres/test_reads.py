@@ -1,4 +1,4 @@
-"""Every verb that only reads: asked of both stores about the same rows, in one round trip, of one snapshot."""
+"""Every verb that only reads: both stores return the same for the same rows, in one round trip, from one snapshot."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ import pytest
 
 from ocean.compose import open_test_store
 from ocean.kernel.run_query import run_filter
-from ocean.kernel.store import ClaimableClog, ClaimAsk, LeaseAsk, Request, RowsAsk, Store, SweepAsk
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, LeaseAsk, RowsAsk
+from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.runs import Request
 from ocean.state.access import ApiKey
 from ocean.state.counters import Take
 from ocean.state.effects import Debounce, Effects, RowWrite
@@ -32,7 +35,7 @@ from tests.conformance.kit import (
     run_tick,
     tick_row,
 )
-from tests.postgres.filling import fill
+from tests.postgres.copy_rows import fill
 from tests.postgres.tables import of_postgres
 from tests.stores.dump import dump, of_sqlite
 
@@ -46,7 +49,7 @@ Question = tuple[str, tuple[Any, ...]]
 
 
 async def lives(store: Store, clock: ManualClock) -> list[str]:
-    """Runs in every state, with something in every table. Answers their ids."""
+    """Create runs in every state, with rows in every table; returns their ids."""
     clogs = [ClogRecord(CLOG, "1", False), ClogRecord(OTHER_CLOG, "1", False, allows=("create",))]
     outside = ClogRecord(OUTSIDE, "1", False, external=True, takes_all_inputs=True)
     await store.register_clogs([*clogs, outside, ClogRecord(POLITE, "1", True)])
@@ -159,7 +162,7 @@ async def answer(store: Store, question: Question) -> Any:
 
 
 @pytest.mark.parametrize("later_ms", [0, 15, 35, 100, 10_000])
-async def test_both_stores_say_the_same_of_the_same_rows(database: str, later_ms: int) -> None:
+async def test_both_stores_return_the_same_for_the_same_rows(database: str, later_ms: int) -> None:
     clock = ManualClock()
     ours, theirs = await open_test_store("sqlite://:memory:", clock), await open_test_store(database, clock)
     try:
@@ -171,16 +174,16 @@ async def test_both_stores_say_the_same_of_the_same_rows(database: str, later_ms
         runs = (await theirs.list_runs(run_filter(), 100, None, False)).runs
         assert {run.status for run in runs} == set(RunStatus)
         for question in asked:
-            before = of_postgres(theirs).link.round_trips
+            before = of_postgres(theirs).pool.round_trips
             assert await answer(theirs, question) == await answer(ours, question), question
-            assert of_postgres(theirs).link.round_trips == before + 1, question
+            assert of_postgres(theirs).pool.round_trips == before + 1, question
     finally:
         await ours.close()
         await theirs.close()
 
 
-async def test_what_a_read_calls_sees_one_snapshot(database: str) -> None:
-    """A function that is volatile would take a new one for each of its statements."""
+async def test_all_functions_of_a_read_see_one_snapshot(database: str) -> None:
+    """A volatile function would take a new snapshot for each of its statements."""
     db = await asyncpg.connect(database)
     functions = await db.fetch("SELECT proname, prosrc, provolatile::text FROM pg_proc WHERE proname LIKE 'ocean%'")
     await db.close()

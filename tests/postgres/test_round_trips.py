@@ -1,4 +1,4 @@
-"""How often an instance and the server speak: counted where the bytes go by."""
+"""The number of round trips between an instance and the server, counted by a proxy."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -11,7 +11,8 @@ import pytest
 from ocean import Clog, Done, Ocean, OceanError, Ok, Outcome, SystemClock, Tick
 from ocean.compose import open_store, open_test_store
 from ocean.kernel.metrics import Listener, TickSeen
-from ocean.kernel.store import Committed, RowsAsk, Store
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Committed, RowsAsk
 from ocean.state.records import ClogRecord
 from ocean.testing import ManualClock
 from ocean.ticker import ticker
@@ -38,7 +39,7 @@ MANY = 32
 
 @asynccontextmanager
 async def counted(url: str) -> AsyncIterator[tuple[Store, Proxy]]:
-    """With one connection, on which every statement has been prepared: that is once for all."""
+    """A store with one connection on which every statement is already prepared."""
     async with proxied(f"{url}?pool=1&notify=off") as (there, proxy):
         store = await open_store(there, SystemClock())
         try:
@@ -71,7 +72,7 @@ async def at_once(*deeds: Any) -> list[Any]:
     return answers
 
 
-async def test_a_look_that_finds_nothing_is_one(real_database: str) -> None:
+async def test_a_claim_that_finds_nothing_is_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
         assert await store.claim_due(an_ask()) == []
         assert await store.claim_due(an_ask(run_id="first")) == []
@@ -89,7 +90,7 @@ async def test_create_signal_claim_read_and_commit_are_one_each(real_database: s
         assert proxy.requests == 5
 
 
-async def test_what_is_refused_or_was_done_before_is_one_each(real_database: str) -> None:
+async def test_a_refused_or_repeated_verb_is_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
         for _ in range(2):
             await store.create_run(a_run("r"), None)
@@ -101,7 +102,7 @@ async def test_what_is_refused_or_was_done_before_is_one_each(real_database: str
         assert proxy.requests == 6
 
 
-async def test_what_is_sent_at_once_shares_one(real_database: str) -> None:
+async def test_verbs_of_one_round_share_one(real_database: str) -> None:
     async with counted(real_database) as (store, proxy):
         await at_once(*(store.create_run(a_run(f"r-{number}"), None) for number in range(MANY)))
         assert proxy.requests == 1
@@ -121,8 +122,8 @@ async def test_a_batch_is_claimed_in_one_and_committed_in_one(real_database: str
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["plain", "behind a key"])
-async def test_a_claim_that_first_makes_ends_that_are_owed_is_one(database: str, keys: list[str]) -> None:
-    """Here time is a row, and to tell it is a statement too: so they are counted where they are sent."""
+async def test_a_claim_that_first_ends_overdue_runs_is_one(database: str, keys: list[str]) -> None:
+    """Here time is a row, and setting it is a statement, too: so round trips are counted by the pool."""
     clock = ManualClock()
     store = of_postgres(await open_test_store(database, clock))
     try:
@@ -130,9 +131,9 @@ async def test_a_claim_that_first_makes_ends_that_are_owed_is_one(database: str,
         await store.create_run(a_run("overdue", deadline_at=clock.now() + 1), None)
         await pending(store, "r", concurrency_keys=keys)
         clock.advance(1)
-        before = store.link.round_trips
+        before = store.pool.round_trips
         assert [held.run.run_id for held in await store.claim_due(an_ask())] == ["r"]
-        assert store.link.round_trips == before + 1
+        assert store.pool.round_trips == before + 1
         assert (await the_run(store, "overdue")).status == "failed"
     finally:
         await store.close()
@@ -140,7 +141,7 @@ async def test_a_claim_that_first_makes_ends_that_are_owed_is_one(database: str,
 
 @asynccontextmanager
 async def poked(url: str, clog: Clog) -> AsyncIterator[tuple[Ocean, Proxy]]:
-    """An instance that has had a tick of each kind before."""
+    """An instance that has already executed a tick of each kind."""
     async with proxied(f"{url}?pool=1&notify=off") as (there, proxy), Ocean.open(there, clogs=[clog]) as ocean:
         await ocean.create_run(session_id="s", clog_id="c", input={})
         await ocean.advance()
@@ -148,7 +149,7 @@ async def poked(url: str, clog: Clog) -> AsyncIterator[tuple[Ocean, Proxy]]:
 
 
 async def spoken(ocean: Ocean, proxy: Proxy) -> int:
-    """How often they speak for one tick; and once to say when to poke again, which is not the tick's."""
+    """The round trips of one tick; and one to find out when to poke again, which is not part of the tick."""
     await ocean.create_run(session_id="s", clog_id="c", input={})
     proxy.requests = 0
     assert (await ocean.advance(max_ticks=1)).advanced == 1
@@ -200,7 +201,7 @@ async def test_a_streamed_batch_is_one_more(real_database: str) -> None:
         assert await spoken(ocean, proxy) == 4
 
 
-async def test_a_function_whose_row_has_moved_is_one_more_and_no_second_call(real_database: str) -> None:
+async def test_a_function_whose_row_has_changed_is_one_more_and_no_second_call(real_database: str) -> None:
     clog = Clog("c")
     calls: list[int] = []
 
@@ -226,8 +227,8 @@ async def test_a_function_whose_row_has_moved_is_one_more_and_no_second_call(rea
         assert (await ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0)) == 1 + 10 + 1
 
 
-async def test_a_run_asked_for_that_has_come_to_rest_is_not_looked_for_again(real_database: str) -> None:
-    """That it is there, its claim, its commit, and what is due then."""
+async def test_a_named_run_is_not_looked_for_again_after_its_tick(real_database: str) -> None:
+    """Reading the run, its claim, its commit, and what is due then."""
     clog = Clog("quick")
 
     @clog.on_advance
@@ -245,7 +246,7 @@ async def test_a_run_asked_for_that_has_come_to_rest_is_not_looked_for_again(rea
 
 
 class Counting(Listener):
-    """How often they have spoken when a tick is committed."""
+    """Records the number of round trips when a tick is committed."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -260,8 +261,8 @@ class Counting(Listener):
         self.counts.append(self._proxy.requests)
 
 
-async def test_from_a_signal_at_rest_to_its_committed_tick_it_is_two(real_database: str) -> None:
-    """Nobody looks for what else is due before that."""
+async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real_database: str) -> None:
+    """No search for other due runs happens before that."""
     clog = Clog("quick")
 
     @clog.on_advance
@@ -272,11 +273,11 @@ async def test_from_a_signal_at_rest_to_its_committed_tick_it_is_two(real_databa
         ocean = Ocean(store, [clog], store.clock)
         await ocean.start()
         told = Counting(proxy)
-        ocean.observed.tell(told)
+        ocean.observed.add_listener(told)
         await store.create_run(a_run("r", clog_id="quick"), None)
         async with ticker(ocean):
             for number in range(3):
-                while not of_postgres(store).writing.orders._standing:
+                while not of_postgres(store).batches.pending_claims._waiting:
                     await anyio.lowlevel.checkpoint()
                 proxy.requests = 0
                 await store.deliver_signal(a_signal("r"), None)

@@ -1,4 +1,4 @@
-"""Long histories of everything that a store does, made up by dice: the same answers and rows on both databases."""
+"""Long random histories of all verbs: the same results and rows on both databases."""
 
 import asyncio
 import re
@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.arguments import UNSET, new_run
-from ocean.kernel.store import LeaseAsk, LeaseCompletion, Store, SweepAsk
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import new_run
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import CancelTimer, Effects, NewRun, RowWrite, SetTimer
@@ -25,7 +28,7 @@ from tests.stores.dump import dump
 
 STEPS = 60
 VERSION = re.compile(r"version[= ][1-9]\d*")
-"""Which numbers versions of rows are is each database's own."""
+"""The version numbers of rows differ between the databases."""
 OUTSIDE = "outside"
 IDS = [f"r{number}" for number in range(8)]
 CLOGS = [
@@ -37,14 +40,14 @@ Tell = Callable[[int], Awaitable[None]]
 
 
 class History:
-    """The same dice say the same things to any store, for as long as its answers are the same."""
+    """The same seed makes the same calls on any store, as long as its results are the same."""
 
     def __init__(self, store: Store, clock: ManualClock, tell: Tell, seed: int) -> None:
         self.store, self.clock, self.tell = store, clock, tell
         self.dice = Random(seed)
         self.claims: list[Claim] = []
         self.leases: list[str] = []
-        self.said: list[str] = []
+        self.results: list[str] = []
 
     async def play(self) -> list[object]:
         steps = [self.create, self.create, self.signal, self.claim, self.claim, self.commit, self.commit, self.commit]
@@ -55,8 +58,8 @@ class History:
                 found: object = await step()
             except OceanError as refusal:
                 found = refusal
-            self.said.append(VERSION.sub("version", f"{step.__name__}: {found!r}"))
-        return list(self.said)
+            self.results.append(VERSION.sub("version", f"{step.__name__}: {found!r}"))
+        return list(self.results)
 
     def run_id(self) -> str:
         return self.dice.choice(IDS)
@@ -87,12 +90,12 @@ class History:
         return await self.store.create_run(new, None)
 
     async def delay(self) -> object:
-        """A run that starts by a rate, or when its creations have come to rest."""
+        """A run that is delayed by a rate, or debounced."""
         keys = self.dice.choice([[], ["k"], ["l"]])
         options: dict[str, Any] = {"rate_key": "rate", "rate_limit": 1, "rate_per_ms": 1_000}
         if self.dice.random() < 0.6:
             options = {"debounce_ms": 700, "debounce_max_ms": 1_500, "dedupe_key": "rest"}
-        run_id = f"late-{len(self.said)}"
+        run_id = f"late-{len(self.results)}"
         words: dict[str, Any] = {
             "run_id": run_id,
             "is_id_given": False,
@@ -100,7 +103,7 @@ class History:
             "clog_id": CLOG,
             "actor": None,
         }
-        words |= {"input": len(self.said), "retry": None, "priority": 5, "attributes": None, "deadline_at": None}
+        words |= {"input": len(self.results), "retry": None, "priority": 5, "attributes": None, "deadline_at": None}
         return await self.store.create_run(new_run(**words, concurrency_keys=keys, **options), None)
 
     async def signal(self) -> object:
@@ -141,7 +144,7 @@ class History:
         return await self.store.commit_call(a_call(self.effects(), run_id=self.run_id()))
 
     async def lease(self) -> object:
-        name = f"lease-{len(self.said)}"
+        name = f"lease-{len(self.results)}"
         self.leases.append(name)
         return await self.store.lease_work(LeaseAsk(OUTSIDE, "w", 1_000, ("default",), (name,), 0))
 
@@ -196,17 +199,17 @@ def scene() -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_history_made_up_by_dice_is_the_same_on_both(scene: Scene, seed: int) -> None:
+def test_a_random_history_is_the_same_on_both_databases(scene: Scene, seed: int) -> None:
     async def here() -> tuple[list[object], Any]:
         clock = ManualClock(scene.clock.now())
         store = SqliteStore(":memory:", clock)
         await store.open()
         await store.register_clogs(CLOGS)
-        said = await History(store, clock, _nobody, seed).play()
+        results = await History(store, clock, _nobody, seed).play()
         tables = await store.database.read(dump)
         await store.database.read(lambda db: check_tables(db, clock.now()))
         await store.close()
-        return said, tables
+        return results, tables
 
     async def there(store: Store) -> list[object]:
         async def tell(now: int) -> None:
@@ -215,11 +218,11 @@ def test_a_history_made_up_by_dice_is_the_same_on_both(scene: Scene, seed: int) 
         return await History(store, ManualClock(scene.clock.now()), tell, seed).play()
 
     expected, tables = asyncio.run(here())
-    said, rows = scene.runner.run(scene.visited(there))
-    assert said == expected
+    results, rows = scene.runner.run(scene.visited(there))
+    assert results == expected
     for name, found in by_column(tables, rows).items():
         assert found[1] == found[0], name
 
 
 async def _nobody(_: int) -> None:
-    """SQLite asks the clock itself."""
+    """SQLite reads the clock itself."""

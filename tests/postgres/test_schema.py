@@ -1,4 +1,4 @@
-"""The schema: the same tables as on SQLite, made once however many come at once, and with the server's own time."""
+"""The schema: the same tables as on SQLite, created once by concurrent instances, and with the server's time."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ async def test_every_text_sorts_by_its_bytes(real_database: str) -> None:
     assert others == []
 
 
-async def test_the_time_that_is_shipped_is_the_servers(real_database: str) -> None:
+async def test_the_default_time_is_the_servers(real_database: str) -> None:
     db = await asyncpg.connect(real_database)
     body = await db.fetchval("SELECT prosrc FROM pg_proc WHERE proname = 'ocean_now'")
     has_test_clock = await db.fetchval("SELECT to_regclass('ocean_test_clock')")
@@ -69,15 +69,15 @@ async def test_the_time_that_is_shipped_is_the_servers(real_database: str) -> No
 
 
 def digests() -> dict[str, str]:
-    """Of every migration, and of the functions that go with the newest."""
+    """The digests of every migration, and of the functions of the newest."""
     scripts = {f"{number:04}": script for number, script in migrations()}
     texts = {**scripts, f"{NEWEST:04} functions": functions()}
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
-def test_what_has_landed_is_not_edited() -> None:
-    """A change to functions or tables brings a new number, once the newest one has landed: databases that have it would
-    not see the change. Until then, and when a number is added: python -m tests.postgres.test_schema
+def test_released_migrations_are_not_edited() -> None:
+    """A change to functions or tables needs a new migration once the newest one is released: databases that have it
+    would not get the change. Before that, and when a migration is added, run: python -m tests.postgres.test_schema
     """
     assert json.loads(RECORD.read_text()) | digests() == json.loads(RECORD.read_text())
 
@@ -92,7 +92,7 @@ async def connected(url: str) -> AsyncIterator[Any]:
 
 
 async def shape(db: Any) -> list[Any]:
-    """Columns, indexes, constraints, functions and settings of tables."""
+    """The columns, indexes, constraints, functions and table settings."""
     queries = (
         "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns"
         " WHERE table_schema = 'public' ORDER BY 1, 2",
@@ -108,7 +108,7 @@ async def shape(db: Any) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(NEWEST))
 async def test_an_older_schema_is_brought_up_to_date(number: int, real_database: str) -> None:
-    """From nothing, and from every number since."""
+    """From an empty database, and from every migration since."""
     steps = [step for step in migrations() if step[0] <= number]
     async with connected(blank_database()) as db, connected(real_database) as fresh:
         if steps:
@@ -118,7 +118,7 @@ async def test_an_older_schema_is_brought_up_to_date(number: int, real_database:
         assert await shape(db) == await shape(fresh)
 
 
-async def test_the_next_number_runs_what_is_new_and_makes_the_functions_anew() -> None:
+async def test_the_next_migration_runs_what_is_new_and_replaces_the_functions() -> None:
     following = [*migrations(), (NEWEST + 1, "ALTER TABLE runs ADD COLUMN mood TEXT; DROP FUNCTION ocean_last_event")]
     async with connected(blank_database()) as db:
         await migrate(db)
@@ -138,7 +138,7 @@ async def test_a_migration_that_fails_leaves_the_schema_as_it_was() -> None:
         assert await shape(db) == before
 
 
-async def test_a_blank_database_is_prepared_once_by_many_at_once() -> None:
+async def test_an_empty_database_is_migrated_once_by_concurrent_instances() -> None:
     url = blank_database()
     opened = []
 
@@ -154,8 +154,8 @@ async def test_a_blank_database_is_prepared_once_by_many_at_once() -> None:
         assert [row["version"] for row in await db.fetch("SELECT version FROM ocean_schema")] == [NEWEST]
 
 
-async def test_to_open_again_does_nothing(real_database: str) -> None:
-    """Not even a transaction that could be seen: functions keep theirs."""
+async def test_opening_again_changes_nothing(real_database: str) -> None:
+    """Not even the transaction id of a function changes."""
     made_by = "SELECT array_agg(xmin::text ORDER BY oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
     async with connected(real_database) as db:
         before = await db.fetchval(made_by)
@@ -164,7 +164,7 @@ async def test_to_open_again_does_nothing(real_database: str) -> None:
         assert await db.fetchval(made_by) == before
 
 
-async def test_whoever_finds_another_preparing_it_waits_longer_than_for_anything_else() -> None:
+async def test_an_instance_that_waits_for_a_migration_has_a_longer_limit() -> None:
     url = blank_database()
     db = await asyncpg.connect(url)
     opened: list[str] = []
@@ -177,14 +177,14 @@ async def test_whoever_finds_another_preparing_it_waits_longer_than_for_anything
         async with anyio.create_task_group() as tasks, db.transaction():
             await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
             tasks.start_soon(open_one)
-            # Longer than any statement of theirs may take, and than the driver waits for one.
+            # Longer than their statements may take, and than the driver waits for one.
             await db.execute("SELECT pg_sleep(1)")
             assert opened == []
     assert opened == ["late"]
     await db.close()
 
 
-async def test_a_newer_schema_is_left_alone(real_database: str) -> None:
+async def test_a_newer_schema_is_refused_and_not_changed(real_database: str) -> None:
     async with connected(real_database) as db:
         await db.execute("UPDATE ocean_schema SET version = version + 1")
         try:
@@ -250,14 +250,14 @@ async def test_a_role_that_may_create_nothing_can_run(real_database: str) -> Non
             await ocean.sweep(events_older_than_ms=0)
 
 
-async def test_a_role_that_may_create_nothing_is_told_that_it_cannot_bring_the_schema_up() -> None:
+async def test_a_role_that_may_create_nothing_cannot_migrate() -> None:
     async with restricted(blank_database(), "GRANT USAGE ON SCHEMA public TO worker") as url:
         with pytest.raises(StoreUnusable, match="permission denied"):
             async with Ocean.open(url):
                 pass
 
 
-async def test_a_server_that_is_not_there_is_said_without_its_password() -> None:
+async def test_an_unreachable_server_is_named_without_its_password() -> None:
     with pytest.raises(StoreUnusable, match="cannot open PostgreSQL") as refused:
         async with Ocean.open("postgresql://someone:secret@127.0.0.1:1/nothing"):
             pass

@@ -1,4 +1,4 @@
-"""What a host makes of the server's time."""
+"""How a host corrects its clock by the server's time."""
 
 import pytest
 
@@ -8,33 +8,33 @@ from ocean.testing import ManualClock
 HOUR_MS = 3_600_000
 
 
-def heard(clock: ManualClock, server: ServerClock, by_ms: int, takes_ms: int) -> None:
-    """An answer from a server that is so much ahead, half of its time on the way back."""
+def observe(clock: ManualClock, server: ServerClock, by_ms: int, takes_ms: int) -> None:
+    """A round trip to a server whose clock is ahead by `by_ms`; half of its time is the way back."""
     asked_at = clock.now()
     clock.advance(takes_ms)
-    server.heard(clock.now() - takes_ms // 2 + by_ms, asked_at)
+    server.observe(clock.now() - takes_ms // 2 + by_ms, asked_at)
 
 
 @pytest.mark.parametrize("by_ms", [-HOUR_MS, 0, 7, HOUR_MS])
-def test_a_host_is_corrected_to_within_the_time_an_answer_takes(by_ms: int) -> None:
+def test_a_host_is_corrected_to_within_the_time_of_a_round_trip(by_ms: int) -> None:
     clock = ManualClock()
     server = ServerClock(clock)
-    heard(clock, server, by_ms, 10)
+    observe(clock, server, by_ms, 10)
     assert abs(server.now() - clock.now() - by_ms) <= 10
 
 
-def test_an_answer_that_was_long_on_its_way_does_not_spoil_what_is_known() -> None:
+def test_a_slow_round_trip_does_not_worsen_the_correction() -> None:
     clock = ManualClock()
     server = ServerClock(clock)
-    heard(clock, server, HOUR_MS, 2)
+    observe(clock, server, HOUR_MS, 2)
     known = server.now() - clock.now()
-    heard(clock, server, HOUR_MS, 20_000)
+    observe(clock, server, HOUR_MS, 20_000)
     assert server.now() - clock.now() == known
 
 
-def test_a_clock_that_is_set_right_is_noticed_by_the_next_answer() -> None:
+def test_a_corrected_host_clock_is_noticed_with_the_next_result() -> None:
     clock = ManualClock()
     server = ServerClock(clock)
-    heard(clock, server, HOUR_MS, 2)
-    heard(clock, server, 0, 2)
+    observe(clock, server, HOUR_MS, 2)
+    observe(clock, server, 0, 2)
     assert abs(server.now() - clock.now()) <= 2

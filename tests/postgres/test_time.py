@@ -1,4 +1,4 @@
-"""Time is the server's: hosts whose clocks are an hour wrong neither steal locks nor wake early."""
+"""Time is the server's: hosts whose clocks are an hour wrong neither take over locks nor wake early."""
 
 import anyio
 import asyncpg
@@ -88,7 +88,7 @@ async def test_a_wrong_host_writes_the_servers_time_and_waits_for_it(real_databa
         assert swept.events == 0
 
 
-async def test_the_servers_time_is_known_from_the_beginning_and_from_every_answer(real_database: str) -> None:
+async def test_the_servers_time_is_known_from_the_start_and_from_every_result(real_database: str) -> None:
     clock = Wrong(HOUR_MS)
     store = await open_store(real_database, clock)
     assert isinstance(store, PostgresStore)
@@ -96,9 +96,9 @@ async def test_the_servers_time_is_known_from_the_beginning_and_from_every_answe
         assert abs(store.clock.now() - await server_time(real_database)) < 5_000
         for off_ms in (-HOUR_MS, 0):
             clock.by_ms = off_ms
-            before = store.link.round_trips
+            before = store.pool.round_trips
             await (store.claim_due(an_ask()) if off_ms else store.register_clogs([ClogRecord(CLOG, "1", False)]))
-            assert store.link.round_trips == before + 1
+            assert store.pool.round_trips == before + 1
             assert abs(store.clock.now() - await server_time(real_database)) < 5_000
     finally:
         await store.close()

@@ -1,4 +1,4 @@
-"""The state machine in SQL is the one in Python: both are asked about the same made-up runs."""
+"""The state machine in SQL equals the one in Python: both are applied to the same random runs."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -18,18 +18,18 @@ from ocean.state.records import Delay, Ending, Run, RunStatus, changed
 from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.migrate import migrate
-from tests.postgres.asking import Asking, asking
+from tests.postgres.sql_calls import SqlCalls, asking
 
 MANY = 2_000
-"""Cases in one statement: enough for every rare meeting of a few fields to come up."""
+"""Cases in one statement: enough for rare combinations of a few fields to occur."""
 LATEST = 12
-"""There are few times, so that they are often equal; `now` is one of them, and clocks go backwards."""
+"""Few different times, so that they are often equal; `now` is one of them, and clocks go backwards."""
 OUTCOMES: list[Any] = [Ok(), Done(1), Failed("no"), Continue(2), Wait(until=5), Wait(for_ms=3), Wait(until=20)]
 COLUMNS = ", ".join([*Run._fields, "due_at", "last_call"])
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Asking]:
+def ask() -> Iterator[SqlCalls]:
     with asking() as found:
         yield found
 
@@ -52,7 +52,7 @@ def is_so(dice: Random) -> bool:
 
 
 def a_run(dice: Random) -> Run:
-    """Whatever the table's constraints allow, though no history may ever lead to it."""
+    """Any run that the table's constraints allow, even if no history leads to it."""
     status = dice.choice(list(RunStatus))
     is_ended, is_active = status in (RunStatus.DONE, RunStatus.FAILED), status is RunStatus.ACTIVE
     has_keys = is_so(dice)
@@ -116,13 +116,13 @@ Case = dict[str, Any]
 
 
 def cases(dice: Random, **parts: Callable[[Random], Any]) -> list[Case]:
-    """Each has a run and a time."""
+    """Cases, each with a run and a time."""
     made = {"run": a_run, "now": a_time} | parts
     return [{name: make(dice) for name, make in made.items()} for _ in range(MANY)]
 
 
-def answers(ask: Asking, wanted: str, given: list[Case]) -> list[Any]:
-    """What `wanted` says of each case: `r` is its run, `now` its time, `c` the whole of it."""
+def answers(ask: SqlCalls, wanted: str, given: list[Case]) -> list[Any]:
+    """The value of the expression `wanted` for each case: `r` is its run, `now` its time, `c` the whole case."""
     sent = [case | {"run": case["run"]._asdict()} for case in given]
     statement = (
         f"SELECT jsonb_agg({wanted} ORDER BY place)::text"
@@ -133,11 +133,11 @@ def answers(ask: Asking, wanted: str, given: list[Case]) -> list[Any]:
     return found
 
 
-def following(ask: Asking, wanted: str, given: list[Case]) -> list[Run | None]:
+def following(ask: SqlCalls, wanted: str, given: list[Case]) -> list[Run | None]:
     return [None if row is None else run_from(row) for row in answers(ask, wanted, given)]
 
 
-def test_what_is_asked_of_a_run(ask: Asking, dice: Random) -> None:
+def test_predicates_of_a_run(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice)
     wanted = """jsonb_build_array(ocean_due_at(r), ocean_next_call_at(r), ocean_wants_slots(r, now),
         ocean_is_last_call(r), ocean_kernel_end(r, now), ocean_is_lapsed_lease(r, now),
@@ -156,7 +156,7 @@ def test_what_is_asked_of_a_run(ask: Asking, dice: Random) -> None:
         ]
 
 
-def test_an_input_arrives_or_timers_change(ask: Asking, dice: Random) -> None:
+def test_an_input_arrives_or_timers_change(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, at=a_time, next_at=sometimes)
     arrived = following(ask, "pg_temp.arrived(r, (c->>'at')::bigint, now)", given)
     rearranged = following(ask, "pg_temp.rearranged(r, (c->>'next_at')::bigint, now)", given)
@@ -169,16 +169,16 @@ def test_an_input_arrives_or_timers_change(ask: Asking, dice: Random) -> None:
             assert one is other is None
 
 
-def test_a_claim(ask: Asking, dice: Random) -> None:
+def test_a_claim(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, lock_ms=a_time, is_lease=is_so)
     wanted = "to_jsonb(ocean_claimed(r, 'h', (c->>'lock_ms')::bigint, (c->>'is_lease')::boolean, now))"
     for case, found in zip(given, following(ask, wanted, given), strict=True):
         expected = t.claimed(case["run"], "h", case["lock_ms"], case["now"], is_lease=case["is_lease"])
-        # Whether an end is owed instead was asked before: see kernel_end.
+        # Whether the run is overdue is checked elsewhere: see kernel_end.
         assert isinstance(expected, t.EndNow) or found == expected
 
 
-def test_a_commit(ask: Asking, dice: Random) -> None:
+def test_a_commit(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, outcome=lambda dice: dice.choice(range(len(OUTCOMES))), next_at=sometimes)
     for case in given:
         outcome = OUTCOMES[case["outcome"]]
@@ -189,7 +189,7 @@ def test_a_commit(ask: Asking, dice: Random) -> None:
         assert found == t.settled(case["run"], OUTCOMES[case["outcome"]], case["next_at"], case["now"])
 
 
-def test_a_retry_and_how_long_it_waits(ask: Asking, dice: Random) -> None:
+def test_a_retry_and_how_long_it_waits(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, policy=a_policy, after_ms=sometimes)
     sent = [case | {"policy": case["policy"].as_json()} for case in given]
     delay = "ocean_delay_for(c->'policy', r.run_id, r.tick, r.attempt + 1)"
@@ -202,7 +202,7 @@ def test_a_retry_and_how_long_it_waits(ask: Asking, dice: Random) -> None:
         assert isinstance(expected, t.EndNow) or found == expected
 
 
-def test_a_delay_after_many_attempts(ask: Asking, dice: Random) -> None:
+def test_a_delay_after_many_attempts(ask: SqlCalls, dice: Random) -> None:
     given = [(a_policy(dice), dice.choice([dice.randint(30, 50), dice.randint(1, 10**6)])) for _ in range(MANY)]
     asked = """SELECT jsonb_agg(ocean_delay_for(c->0, 'r', 7, (c->>1)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
@@ -210,7 +210,7 @@ def test_a_delay_after_many_attempts(ask: Asking, dice: Random) -> None:
     assert found == [delay_for(policy, attempt, even_roll("r", 7, attempt)) for policy, attempt in given]
 
 
-def test_a_run_is_given_back_taken_back_or_ended(ask: Asking, dice: Random) -> None:
+def test_a_run_is_given_back_taken_back_or_ended(ask: SqlCalls, dice: Random) -> None:
     given = cases(
         dice,
         give_backs=lambda dice: dice.randint(1, 4),
@@ -233,7 +233,7 @@ def test_a_run_is_given_back_taken_back_or_ended(ask: Asking, dice: Random) -> N
             assert end == changed(t.end_requested(run, case["reason"], False, now), status=RunStatus(case["ended"]))
 
 
-def test_a_run_is_parked_woken_or_delayed(ask: Asking, dice: Random) -> None:
+def test_a_run_is_parked_woken_or_delayed(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, until=a_time, by=lambda dice: dice.choice(list(Delay)))
     parked = following(ask, "to_jsonb(ocean_parked(r, 'other', now))", given)
     unparked = following(ask, "to_jsonb(ocean_unparked(r, now))", given)
@@ -249,8 +249,8 @@ def numbered(dice: Random, count: int) -> list[Run]:
     return [changed(a_run(dice), run_id=f"{place:04}") for place in range(count)]
 
 
-def test_locks_are_renewed(ask: Asking, dice: Random) -> None:
-    """One statement for all, that does not call the functions: it says the same."""
+def test_locks_are_renewed(ask: SqlCalls, dice: Random) -> None:
+    """The bulk statement does not call these functions, but must have the same result."""
     runs, now = numbered(dice, MANY), 6
     rows = [run._asdict() | {"due_at": t.due_at(run), "last_call": t.is_last_call(run)} for run in runs]
     locks = [(run.run_id, 1, a_time(dice)) for run in runs]
@@ -271,7 +271,7 @@ def test_locks_are_renewed(ask: Asking, dice: Random) -> None:
         assert (row["due_at"], row["last_call"]) == (t.due_at(expected), t.is_last_call(expected))
 
 
-def test_who_goes_first(ask: Asking, dice: Random) -> None:
+def test_the_order_of_claims(ask: SqlCalls, dice: Random) -> None:
     sent, expected = [], []
     for _ in range(MANY // 10):
         runs, limit, slot = numbered(dice, dice.randint(0, 12)), dice.randint(0, 10), dice.randint(0, 20)
@@ -297,19 +297,21 @@ ODD |= {"max_attempts": 0, "pending_count": -1, "parked_on": "k", "delay_key": "
 
 
 def spoiled(dice: Random) -> Run:
-    """A run of which some fields are another's, or such as none has."""
+    """A run with some fields of another, or with values that no run has."""
     said = {name: getattr(a_run(dice), name) for name in dice.sample(Run._fields, dice.randint(0, 2))}
     said |= {name: ODD[name] for name in dice.sample(sorted(ODD), dice.choice([0, 0, 1]))}
     return changed(a_run(dice), **said)
 
 
-def test_both_databases_refuse_the_same_rows(ask: Asking, dice: Random) -> None:
+def test_both_databases_refuse_the_same_rows(ask: SqlCalls, dice: Random) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     given, taken = cases(dice, run=spoiled), []
     for number, case in enumerate(given):
         case["run"] = changed(case["run"], run_id=f"r-{number}")
-        case["due_at"] = dice.choice([t.due_at(case["run"]), a_time(dice)])
+        # The rules know no other statuses than `RunStatus` has.
+        due_at = t.due_at(case["run"]) if case["run"].status in {*RunStatus} else None
+        case["due_at"] = dice.choice([due_at, a_time(dice)])
         columns = case["run"]._asdict() | {"due_at": case["due_at"], "last_call": False}
         try:
             db.execute(QUERIES["insert_run"], columns)

@@ -21,7 +21,7 @@ GROUPS = {
     "Flows": ("flow",),
     "Outcomes": ("outcomes", "backoff"),
     "Records": ("records", "attributes", "eligibility", "dry_run_result", "bulk", "clock"),
-    "Workers outside": ("leasing",),
+    "Workers outside": ("leases",),
     "Access": ("access", "api_keys"),
 }
 """By the module that a name comes from. Names of other modules are grouped under what their module says first."""

@@ -11,7 +11,8 @@ from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.migrate import migrate
 
 STORES = Path(__file__).parents[2] / "ocean" / "stores"
-CALL = re.compile(r"""(?:\b(?:all|one|do|later|stored|look|ask|hold)\(\s*|(?:QUERIES|row_of)\[)(f?)"([\w{}.]+)\"""")
+_NAMED = r"(?:all|one|do|later|stored|search|query|buffer)"
+CALL = re.compile(rf"""(?:\b{_NAMED}\(\s*|(?:QUERIES|row_of)\[)(f?)"([\w{{}}.]+)\"""")
 SCOPES = ("global", "session", "run", "tick")
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a fact, not for time."""
+"""Waiting for a condition, not for time."""
 
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -19,14 +19,14 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def units_written(world: World) -> int:
-    """How many write transactions' worth of units the store has run."""
+    """The number of units that the store has executed in write transactions."""
     assert isinstance(world.store, SqliteStore)
     return world.store.database.group_sizes[1]
 
 
 @asynccontextmanager
 async def busy_writer(world: World) -> AsyncIterator[None]:
-    """The database's writer stands still: what is sent inside commits in that order, as one group, after the block."""
+    """Block the database's writer: what is sent inside commits in that order, as one group, after the block."""
     assert isinstance(world.store, SqliteStore)
     database, begun, go = world.store.database, threading.Event(), threading.Event()
 
@@ -41,11 +41,11 @@ async def busy_writer(world: World) -> AsyncIterator[None]:
             yield
         finally:
             go.set()
-    await until(lambda: not (database._queue or database._is_gathering or database._is_on_its_way))
+    await until(lambda: not (database._queue or database._is_gathering or database._is_in_flight))
 
 
 async def queued(world: World, count: int) -> None:
-    """Until so many units wait for the writer. The database is a file: in memory, reading waits for it too."""
+    """Wait until this many units wait for the writer. The database is a file: in memory, reads would wait too."""
     assert isinstance(world.store, SqliteStore)
     database = world.store.database
     await until(lambda: len(database._queue) == count)

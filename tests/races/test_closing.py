@@ -1,4 +1,4 @@
-"""Closing an Ocean while somebody waits for it."""
+"""Closing an Ocean while callers wait for it."""
 
 import threading
 
@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from ocean import Clog, Event, Ok, StoreUnusable, Tick
-from ocean.stores.sqlite.engine.group_commit import Item
+from ocean.stores.sqlite.engine.group_commit import QueuedUnit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import world
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_follower_is_told_when_its_ocean_is_closed() -> None:
+async def test_a_follower_ends_when_its_ocean_is_closed() -> None:
     clog, seen, told, waiting = Clog("quiet"), list[Event](), list[str](), anyio.Event()
     async with world([clog]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="quiet")
@@ -40,7 +40,7 @@ async def test_a_unit_that_slips_in_while_the_database_closes_is_refused_not_for
         assert isinstance(w.store, SqliteStore)
         database = w.store.database
         await database.close()
-        late = Item(lambda db: None, threading.Event())
+        late = QueuedUnit(lambda db: None, threading.Event())
         database._queue.append(late)
         database._submit()
         assert isinstance(late.waiter, threading.Event)

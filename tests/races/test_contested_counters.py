@@ -1,4 +1,4 @@
-"""A thousand takers of a cap of a hundred: exactly a hundred get one, and little work is done twice."""
+"""A thousand takes from a cap of a hundred: exactly a hundred are granted, and few calls are repeated."""
 
 from typing import Any
 

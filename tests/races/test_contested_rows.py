@@ -1,4 +1,4 @@
-"""Many writers of one row: nobody's addition is lost, and a slow tick is not beaten for ever."""
+"""Many writers of one row: no update is lost, and a slow tick does not lose for ever."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ RUNS = 40
 
 
 class Barrier:
-    """Lets the first `size` arrivals go together: the arranged worst case of a race."""
+    """Releases the first `size` arrivals together: the worst case of a race."""
 
     def __init__(self, size: int) -> None:
         self._missing = size
@@ -69,7 +69,7 @@ async def test_forty_runs_add_to_one_session_row(by_function: bool, most_calls: 
 
 @pytest.mark.sqlite
 async def test_a_slow_tick_gets_its_turn_and_quick_writers_wait_behind_it() -> None:
-    """Two conflicts, then the third call is undisturbed: a quick direct call waits until it has committed."""
+    """After two conflicts the third call is undisturbed: a direct call waits until it has committed."""
     clog = Clog("slow")
     calls: list[int] = []
     reached, go_on = [anyio.Event() for _ in range(3)], [anyio.Event() for _ in range(3)]
@@ -122,7 +122,7 @@ async def test_a_slow_tick_gets_its_turn_and_quick_writers_wait_behind_it() -> N
 
 
 async def test_a_turn_ends_with_its_lock() -> None:
-    """The holder of a turn dies: writers behind it go on once its lock has lapsed."""
+    """The holder of a turn dies: writers behind it continue once its lock has expired."""
     clog = Clog("slow")
     has_read, may_write = [[anyio.Event(), anyio.Event(), anyio.Event()] for _ in range(2)]
 
@@ -210,7 +210,7 @@ async def test_a_direct_call_that_only_reads_is_made_again_if_a_guarded_row_move
         assert seen == [None, "new"]
 
 
-async def test_a_direct_call_that_always_loses_answers_conflict_and_writes_nothing() -> None:
+async def test_a_direct_call_that_always_loses_raises_conflict_and_writes_nothing() -> None:
     clog = Clog("shared")
     rival_writes = 0
 
@@ -234,7 +234,7 @@ async def test_a_direct_call_that_always_loses_answers_conflict_and_writes_nothi
 
     async with world([clog]) as w:
         other = await w.instance([clog])
-        with pytest.raises(Conflict, match=r"shared\.slow lost its rows"):
+        with pytest.raises(Conflict, match=r"shared\.slow had 5 conflicts"):
             await w.ocean.call_clog(clog_id="shared", session_id="s", method="slow")
         assert await w.ocean.call_clog(clog_id="shared", session_id="s", method="show") == rival_writes
         assert await w.ocean.read_events(types=["slow"]) == []

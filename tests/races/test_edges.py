@@ -1,4 +1,4 @@
-"""Stories where two things meet in one transaction, or just miss each other."""
+"""Cases where two events meet in one transaction, or just miss each other."""
 
 from pathlib import Path
 from typing import Any
@@ -189,7 +189,7 @@ async def test_the_order_of_keys_does_not_make_another_body() -> None:
             await ocean.signal("r", signal_id="s")
 
 
-async def test_a_guard_holds_also_for_rows_answered_from_the_ledger() -> None:
+async def test_a_guard_holds_also_for_rows_from_the_ledger() -> None:
     clog, calls = Clog("guard"), list[int]()
 
     @clog.on_advance

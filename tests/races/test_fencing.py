@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Gate:
-    """A handler that says when it has begun and goes on when told to."""
+    """A handler that signals when it has begun and continues when released."""
 
     def __init__(self) -> None:
         self.entered = anyio.Event()
@@ -94,7 +94,7 @@ async def test_a_stale_owner_cannot_commit_stream_or_step_after_it_was_taken_ove
 
 
 async def test_a_stale_owner_cannot_commit_while_its_heir_is_at_work() -> None:
-    """The run is active again, under a newer epoch: only the epoch tells the two holders apart."""
+    """The run is active again, under a newer epoch: only the epoch distinguishes the two holders."""
     zombie_gate, heir_gate = Gate(), Gate()
     zombie_clog, errors = a_writer("zombie", zombie_gate)
     heir_clog, _ = a_writer("heir", heir_gate)
@@ -179,7 +179,7 @@ async def test_a_cancelled_run_stops_its_handler_at_the_next_beat() -> None:
 
 
 async def test_a_handler_that_blocks_the_event_loop_cannot_starve_its_own_renewal(tmp_path: Path) -> None:
-    """The beat comes from a thread: real time, a real file, and a handler that never yields until it was renewed."""
+    """Renewal runs in a thread: real time, a real file, and a handler that blocks until the lock was renewed."""
     path = tmp_path / "ocean.db"
     clog = Clog("blocker", lock_ms=300)
     renewals: list[int] = []
@@ -207,7 +207,7 @@ async def test_a_handler_that_blocks_the_event_loop_cannot_starve_its_own_renewa
 
 
 async def test_renewals_that_fail_until_the_lock_time_is_over_stop_the_handler() -> None:
-    """The local deadline is moved by confirmed renewals only."""
+    """Only confirmed renewals extend the local deadline."""
     gate = Gate()
     clog, errors = a_writer("cut off", gate)
     async with world([clog], lock_ms=9_000) as w:

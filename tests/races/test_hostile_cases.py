@@ -1,4 +1,4 @@
-"""Clogs and callers that do the awkward thing at the awkward moment."""
+"""Clogs and callers that do the wrong thing at the wrong moment."""
 
 import asyncio
 import sqlite3
@@ -13,7 +13,7 @@ import pytest
 
 from ocean import Clog, Done, Ok, Outcome, RetryPolicy, RunCount, RunStatus, StoreUnusable, Tick
 from ocean.clog.clog import Handler
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.store import SqliteStore
@@ -303,7 +303,7 @@ async def test_a_nested_call_that_fails_leaves_the_effects_of_one_beside_it() ->
         await check(w)
 
 
-async def test_conflicts_are_counted_anew_with_each_attempt_so_that_the_tick_still_gets_its_turn() -> None:
+async def test_each_attempt_counts_its_own_conflicts_so_that_the_tick_still_gets_its_turn() -> None:
     calls: list[int] = []
     late: list[asyncio.Task[Any]] = []
 
@@ -337,8 +337,8 @@ async def test_conflicts_are_counted_anew_with_each_attempt_so_that_the_tick_sti
         await check(w)
 
 
-async def test_a_tick_that_always_loses_other_rows_is_told_as_the_retry_that_it_became() -> None:
-    """Each call writes another row than the one it had its turn on, and finds that one moved on."""
+async def test_a_tick_that_always_loses_other_rows_is_reported_as_retry() -> None:
+    """Each call writes another row than the one it has reserved, and finds that row changed."""
     calls: list[int] = []
 
     async def put_global(tick: Tick, payload: Any) -> None:
@@ -391,7 +391,7 @@ async def test_an_instance_with_only_methods_does_not_switch_on_end_off() -> Non
         await check(w)
 
 
-async def test_who_waits_for_a_held_run_is_told_plainly_that_its_ocean_was_closed(
+async def test_waiting_for_a_held_run_raises_when_its_ocean_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holding, waiting, go = anyio.Event(), anyio.Event(), anyio.Event()
@@ -446,7 +446,7 @@ async def test_a_tick_writes_the_row_of_a_child_that_it_creates() -> None:
 
 
 async def test_nested_calls_side_by_side_know_of_each_others_keys_until_they_end() -> None:
-    """Two calls that have changed nothing yet look alike; when one ends, the other's buffer must stay known."""
+    """Two calls without changes compare equal; when one ends, the other's buffer must be kept."""
     clog, begun, go_on, made = Clog("twins"), anyio.Event(), anyio.Event(), list[str]()
 
     @clog.method

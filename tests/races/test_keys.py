@@ -1,4 +1,4 @@
-"""Concurrency keys where two meet: the commit that frees a slot, the claim that takes it, and whoever comes between."""
+"""Races of concurrency keys: the commit that frees a slot, the claim that takes it, and others between them."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Gate(Clog):
-    """A clog whose calls stand still, each until it is let go; `inside` are the runs at work now."""
+    """A clog whose calls wait until they are released; `inside` are the runs that are active now."""
 
     def __init__(self, clog_id: str = "c") -> None:
         super().__init__(clog_id)
@@ -79,7 +79,7 @@ async def _done(w: World) -> list[str]:
 
 
 async def test_a_poke_goes_on_with_whom_its_own_commit_woke() -> None:
-    """Nobody pokes again: the run that was parked while the slot was taken is called by the poke that frees it."""
+    """Without another poke, a run parked while the slot was taken is called by the poke that frees it."""
     clog = Gate()
     async with stage(clog) as w, anyio.create_task_group() as tasks:
         first = await start(w, concurrency_keys=["k"])
@@ -189,7 +189,7 @@ async def test_a_holder_that_was_overtaken_frees_nothing() -> None:
         assert (await look(w, behind)).parked_on is None
 
 
-async def test_a_clock_that_is_set_back_loses_nobody_who_is_woken_or_parked() -> None:
+async def test_a_clock_that_is_set_back_loses_no_woken_or_parked_run() -> None:
     clog = Script(Done())
     async with stage(clog) as w:
         first = await start(w, concurrency_keys=["k"])

@@ -1,4 +1,4 @@
-"""A worker's word against everybody else's: whichever is first counts, the other changes nothing."""
+"""A worker against other writers: the first commit counts, the other changes nothing."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -41,7 +41,7 @@ async def leased(tmp_path: Path) -> AsyncIterator[tuple[World, Lease]]:
 
 
 async def in_order(w: World, *acts: Act) -> list[Any]:
-    """What each answers or raises when they reach the database in this order, in one transaction."""
+    """The result or error of each when they reach the database in this order, in one transaction."""
     answers: list[Any] = [None] * len(acts)
 
     async def run(number: int, act: Act) -> None:

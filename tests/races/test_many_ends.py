@@ -1,4 +1,4 @@
-"""More ends at once than one batch makes."""
+"""More due ends than one batch executes."""
 
 import anyio
 import pytest
@@ -29,7 +29,7 @@ async def test_more_overdue_runs_than_a_batch_all_end_without_a_call() -> None:
 
 
 async def test_an_overdue_run_with_a_live_lock_is_ended_not_taken_over() -> None:
-    """The handler at work loses its lock; no second one is called beside it."""
+    """The running handler loses its lock; no second one is called concurrently."""
     clog, calls, all_at_work = Clog("late"), list[int](), anyio.Event()
 
     @clog.on_advance

@@ -1,4 +1,4 @@
-"""Pokes that meet: several in one process, several instances, callers that go away."""
+"""Concurrent pokes: several in one process, several instances, callers that are cancelled."""
 
 import sqlite3
 from functools import partial
@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from ocean import Clog, Continue, Done, Ocean, Ok, Outcome, Retry, RunInfo, RunStatus, Tick, TickResult, Wait
-from ocean.kernel.store import ClaimAsk
+from ocean.kernel.store.claims import ClaimAsk
 from ocean.state.records import Claim
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, world
@@ -42,7 +42,7 @@ async def test_two_pokes_at_once_call_every_run_once() -> None:
     [Ok(), Wait(for_ms=60_000), Continue("next"), Retry("again"), Done()],
     ids=lambda outcome: type(outcome).__name__,
 )
-async def test_a_signal_during_a_tick_is_never_lost_whatever_it_answers(outcome: Outcome) -> None:
+async def test_a_signal_during_a_tick_is_never_lost_whatever_its_outcome(outcome: Outcome) -> None:
     """D5, D6, S4, S5, S6: the signal comes after the handler began and before its commit."""
     clog, got = Clog("busy"), list[Any]()
     entered, go_on = anyio.Event(), anyio.Event()
@@ -97,7 +97,7 @@ def held_at_first(entered: anyio.Event, go_on: anyio.Event) -> Clog:
 
 
 async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> None:
-    """L7: a poke for a run moves that run, even if somebody is at work on it just now."""
+    """L7: a poke for a run advances that run, even if another process is working on it."""
     entered, go_on = anyio.Event(), anyio.Event()
     clog = held_at_first(entered, go_on)
     async with world([clog]) as w:
@@ -174,7 +174,7 @@ async def test_a_poke_whose_caller_goes_away_gives_its_runs_back_at_once() -> No
         await check(w)
 
 
-async def test_nobody_starves_behind_a_run_that_always_continues() -> None:
+async def test_no_run_starves_behind_a_run_that_always_continues() -> None:
     """L6: one claim a poke, and a run that is due again at once each time."""
     clog, order = Clog("fair"), list[str]()
 
@@ -212,7 +212,7 @@ async def test_one_claim_in_eight_goes_to_the_longest_due_of_any_priority() -> N
 
 
 async def test_a_run_of_a_clog_that_is_not_here_waits_for_an_instance_that_has_it() -> None:
-    """L9: it is not failed, it is counted, and explain says why."""
+    """L9: it is not failed, it is counted, and `explain` shows why."""
     clog = Clog("elsewhere")
 
     @clog.on_advance
@@ -263,7 +263,7 @@ async def test_a_claim_that_fails_lets_the_handlers_at_work_commit_and_then_rais
 
 @pytest.mark.parametrize("is_here", [True, False])
 async def test_advance_of_a_run_that_crashed_and_cannot_be_claimed_here_returns_at_once(is_here: bool) -> None:
-    """Its lock has lapsed, but it is paused, or its clog is elsewhere: there is nothing to wait for."""
+    """Its lock has expired, but it is paused, or its clog is on another instance: there is nothing to wait for."""
     clog, entered = Clog("held"), anyio.Event()
 
     @clog.on_advance
@@ -305,7 +305,7 @@ async def test_advance_of_a_run_with_its_ticks_spent_does_not_wait_for_another_h
 
 
 class LateAnswer(SqliteStore):
-    """A store whose first empty claim is answered only after the tick at work has committed."""
+    """A store whose first empty claim returns only after the running tick has committed."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(":memory:", clock)
@@ -322,7 +322,7 @@ class LateAnswer(SqliteStore):
 
 
 async def test_a_tick_that_ends_while_a_claim_looks_around_is_followed_up() -> None:
-    """The claim saw nothing due, then the last tick at work made its run due again: the poke must look once more."""
+    """The claim found nothing due, then the last running tick made its run due again: the poke must claim again."""
     clog, clock = Clog("late"), ManualClock()
     store = LateAnswer(clock)
 

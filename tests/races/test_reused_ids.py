@@ -1,4 +1,4 @@
-"""A run id used again is another run: holders of the first one, and the keys it told the world, do not fit."""
+"""A run id used again is another run: locks and idempotency keys of the first one are not valid for it."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Lives:
-    """A clog whose handlers stop at a gate each, and say which life they belong to."""
+    """A clog whose handlers wait at a gate each, and record which life they belong to."""
 
     def __init__(self) -> None:
         self.clog = Clog("lives")
@@ -36,7 +36,7 @@ class Lives:
 
 @pytest.mark.parametrize("is_log_swept", [False, True])
 async def test_a_holder_of_a_deleted_run_does_not_fit_the_next_use_of_its_id(is_log_swept: bool) -> None:
-    """All three lives within one millisecond, and with the log's memory of them swept away."""
+    """All three lives within one millisecond, and with their events swept."""
     lives = Lives()
     async with world([lives.clog]) as w:
         others = [w.ocean, await w.instance([lives.clog]), await w.instance([lives.clog])]

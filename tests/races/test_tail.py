@@ -1,4 +1,4 @@
-"""Between the past and the tail: commits, cuts and cancellations at every step of the hand-over."""
+"""Between reading the past and the tail: commits, cuts and cancellations at every step of the hand-over."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ STEPS = 7
 
 
 class Meddler:
-    """Does something before or after the n-th trip that followers and the tail make to the database."""
+    """Does something before or after the n-th query that followers and the tail make."""
 
     def __init__(
         self, w: World, monkeypatch: pytest.MonkeyPatch, at: int, when: str, act: Callable[[], Awaitable[Any]]
@@ -57,7 +57,7 @@ class Meddler:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", range(1, STEPS + 1))
-async def test_a_commit_at_any_step_of_the_hand_over_is_told_once(
+async def test_a_commit_at_any_step_of_the_hand_over_is_delivered_once(
     at: int, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stage(Script()) as w:
@@ -215,7 +215,7 @@ class Listed:
 async def test_what_is_taken_at_once_neither_overtakes_nor_doubles_what_the_follower_takes(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small pages and small buffers again: they fall behind and catch up, too."""
+    """Small pages and small buffers again: these followers also fall behind and catch up."""
     monkeypatch.setattr(tails, "PAGE", 3)
     monkeypatch.setattr(feeds, "PAGE", 4)
     total, dice = 150, random.Random(seed)

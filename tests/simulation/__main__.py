@@ -1,11 +1,11 @@
-"""python -m tests.simulation --seeds 1000 --from 0        many seeds, and what has occurred in them
-python -m tests.simulation --seed 17 --trace            one seed, and everything that happened in it
+"""python -m tests.simulation --seeds 1000 --from 0        many seeds, and which events occurred
+python -m tests.simulation --seed 17 --trace            one seed, with its trace
 """
 
 import argparse
 import sys
 
-from tests.simulation.batches import ground_of, mode_of, run_batch, show
+from tests.simulation.batches import backend_of, mode_of, run_batch, show
 from tests.simulation.world import simulate
 
 
@@ -18,21 +18,21 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="in how many processes")
     parser.add_argument("--mode", choices=("safety", "liveness", "both"), default="both", help="both: each in turn")
     parser.add_argument(
-        "--ground", choices=("sqlite", "postgres", "both"), default="both", help="both: each tenth on PostgreSQL"
+        "--backend", choices=("sqlite", "postgres", "both"), default="both", help="both: each tenth on PostgreSQL"
     )
     parser.add_argument("--seed", type=int, help="this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: show what happened")
     asked = parser.parse_args()
     if asked.seed is not None:
-        result = simulate(asked.seed, mode_of(asked.seed, asked.mode), ground_of(asked.seed, asked.ground))
+        result = simulate(asked.seed, mode_of(asked.seed, asked.mode), backend_of(asked.seed, asked.backend))
         lines = result.trace if asked.trace else []
         lines.append(
-            f"seed {result.seed} ({result.mode}, {result.ground}): {result.failure or 'nothing found'}; "
+            f"seed {result.seed} ({result.mode}, {result.backend}): {result.failure or 'nothing found'}; "
             f"trace {result.digest}"
         )
         sys.stdout.write("\n".join(lines) + "\n")
         return int(result.failure is not None)
-    batch = run_batch(range(asked.first, asked.first + asked.seeds), asked.mode, asked.ground, asked.jobs)
+    batch = run_batch(range(asked.first, asked.first + asked.seeds), asked.mode, asked.backend, asked.jobs)
     sys.stdout.write(show(batch) + "\n")
     return int(bool(batch.failures or batch.missing))
 

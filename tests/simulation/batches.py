@@ -1,4 +1,4 @@
-"""Many seeds: what failed, how fast it went, and what has never occurred, which is a failure too."""
+"""Many seeds: what failed, how fast they ran, and which events never occurred, which is a failure, too."""
 
 import gc
 import time
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 
-from tests.simulation.grounds import GroundName
+from tests.simulation.backends import BackendName
 from tests.simulation.plan import DEEDS, ENDS, FAULTS, VERBS, VERBS_FOR_MANY
 from tests.simulation.world import Mode, Result, simulate
 
@@ -77,34 +77,34 @@ class Batch:
 
 
 def mode_of(seed: int, mode: str) -> Mode:
-    """Of both modes each second seed has one."""
+    """Return the mode of a seed; with "both", they alternate."""
     if mode == "both":
         return "liveness" if seed % 2 else "safety"
     return "liveness" if mode == "liveness" else "safety"
 
 
-def ground_of(seed: int, ground: str) -> GroundName:
-    """Of both grounds each tenth seed has PostgreSQL."""
-    if ground == "both":
+def backend_of(seed: int, backend: str) -> BackendName:
+    """Return the database of a seed; with "both", each tenth seed has PostgreSQL."""
+    if backend == "both":
         return "postgres" if seed % 10 == 9 else "sqlite"
-    return "postgres" if ground == "postgres" else "sqlite"
+    return "postgres" if backend == "postgres" else "sqlite"
 
 
-def run_batch(seeds: Sequence[int], mode: str = "both", ground: str = "sqlite", jobs: int = 1) -> Batch:
+def run_batch(seeds: Sequence[int], mode: str = "both", backend: str = "sqlite", jobs: int = 1) -> Batch:
     batch, began = Batch(), time.perf_counter()
     if jobs == 1:
-        for result in (_one(seed, mode, ground) for seed in seeds):
+        for result in (_one(seed, mode, backend) for seed in seeds):
             batch.add(result)
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for result in pool.map(partial(_one, mode=mode, ground=ground), seeds, chunksize=10):
+            for result in pool.map(partial(_one, mode=mode, backend=backend), seeds, chunksize=10):
                 batch.add(result)
     batch.seconds = time.perf_counter() - began
     return batch
 
 
-def _one(seed: int, mode: str, ground: str) -> Result:
-    result = simulate(seed, mode_of(seed, mode), ground_of(seed, ground))
+def _one(seed: int, mode: str, backend: str) -> Result:
+    result = simulate(seed, mode_of(seed, mode), backend_of(seed, backend))
     result.trace.clear()
     if seed % COLLECT_EVERY == 0:
         gc.collect()
@@ -122,6 +122,6 @@ def show(batch: Batch) -> str:
         assert result.failure is not None
         lines.append(f"seed {result.seed} failed, {result.failure.check}: {result.failure.message[:300]}")
         lines.append(
-            f"  python -m tests.simulation --seed {result.seed} --mode {result.mode} --ground {result.ground} --trace"
+            f"  python -m tests.simulation --seed {result.seed} --mode {result.mode} --backend {result.backend} --trace"
         )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Those outside who ask: each draws a verb, sends it to some instance, perhaps twice, and perhaps hears nothing."""
+"""Clients: each draws a verb and sends it to a random instance, perhaps twice, and perhaps gets no response."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -41,8 +41,8 @@ async def client(world: "World", number: int) -> None:
 
 async def ask(world: "World", who: str, request: Request) -> None:
     world.history.asked.append(request.asked)
-    world.say(f"{who} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
-    if request.is_repeatable and world.strikes("duplicate"):
+    world.record(f"{who} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
+    if request.is_repeatable and world.happens("duplicate"):
         world.start(send(world, request))
     for _ in range(TRIES):
         if await send(world, request) or not request.is_repeatable:
@@ -50,39 +50,39 @@ async def ask(world: "World", who: str, request: Request) -> None:
 
 
 async def send(world: "World", request: Request) -> bool:
-    """Whether an answer came, whatever it was."""
+    """Send a request. Returns whether there was a response, of any kind."""
     asked, chance = request.asked, world.chance
-    if world.strikes("late_request"):
+    if world.happens("late_request"):
         await sleep(world.clock, chance.randint(1, 3_000))
-    cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_request") else None
+    cancel_at = chance.randint(1, MOST_AWAITS) if world.happens("cancel_request") else None
     try:
         answer = await world.instance().ask(request.work, cancel_at=cancel_at)
     except (Unreachable, StoreBusy, StoreFailed, BulkStopped) as error:
         asked.is_unknown = True
-        world.say(f"no answer to {asked.verb} {asked.token or ''}: {error}")
+        world.record(f"no answer to {asked.verb} {asked.token or ''}: {error}")
         await sleep(world.clock, chance.choice((0, 20, 300)))
         return False
     except OceanError as error:
         asked.refusals.append(error.code)
-        world.saw(f"refused {error.code}")
-        world.say(f"refused {asked.verb} {asked.token or ''}: {error.code}")
+        world.count_event(f"refused {error.code}")
+        world.record(f"refused {asked.verb} {asked.token or ''}: {error.code}")
         return True
     except Exception as error:
-        world.fail("nobody expected", f"{asked.verb} raised {error!r}")
+        world.fail("unexpected error", f"{asked.verb} raised {error!r}")
         return True
-    if world.strikes("lost_answer"):
+    if world.happens("lost_answer"):
         asked.is_unknown = True
         return False
-    asked.answers.append(answer)
-    world.saw(f"verb {asked.verb}")
-    world.say(f"answer to {asked.verb} {asked.token or ''}: {verbs.shown(answer)}")
+    asked.results.append(answer)
+    world.count_event(f"verb {asked.verb}")
+    world.record(f"answer to {asked.verb} {asked.token or ''}: {verbs.shown(answer)}")
     if asked.verb.startswith("create") or asked.verb == "retry":
         world.history.knows(answer.run_id)
     return True
 
 
 async def poker(world: "World", instance: Instance) -> None:
-    """Whoever comes along pokes."""
+    """Poke an instance now and then."""
     if world.plan.has_ticker and instance is world.instances[0]:
         await _tick_for_ever(world, instance)
     at_work = 0
@@ -111,31 +111,31 @@ async def _tick_for_ever(world: "World", instance: Instance) -> None:
 async def _poke(world: "World", instance: Instance) -> None:
     chance = world.chance
     options: dict[str, Any] = {"budget_ms": chance.choice((0, 100, 1_000))}
-    if world.strikes("hasty_poke"):
+    if world.happens("hasty_poke"):
         options["hard_ms"] = chance.choice((10, 30, 400))
     if not world.is_calm and chance.random() < 0.3:
         options["max_ticks"] = chance.randint(1, 3)
     options["concurrency"] = chance.choice((1, 2, 8))
-    cancel_at = chance.randint(1, MOST_AWAITS) if world.strikes("cancel_poke") else None
+    cancel_at = chance.randint(1, MOST_AWAITS) if world.happens("cancel_poke") else None
     try:
         advanced = await instance.ask(lambda ocean: ocean.advance(**options), cancel_at=cancel_at)
     except (Unreachable, StoreBusy, StoreFailed):
         return
     except Exception as error:
-        world.fail("nobody expected", f"advance raised {error!r}")
+        world.fail("unexpected error", f"advance raised {error!r}")
         return
     for result in advanced.outcomes:
-        world.saw(f"outcome {result.outcome}")
-        world.say(f"{instance.name} {result.outcome} {result.run_id} {result.tick} → {result.status}")
+        world.count_event(f"outcome {result.outcome}")
+        world.record(f"{instance.name} {result.outcome} {result.run_id} {result.tick} → {result.status}")
 
 
-async def trouble(world: "World", instance: Instance) -> None:
-    """What befalls an instance from outside."""
+async def disturb_instance(world: "World", instance: Instance) -> None:
+    """Crash, pause or skew an instance now and then."""
     while True:
         await sleep(world.clock, world.chance.randint(50, 1_500))
-        if instance.is_up and world.strikes("crash"):
+        if instance.is_up and world.happens("crash"):
             instance.crash()
-        if instance.is_up and world.strikes("pause"):
+        if instance.is_up and world.happens("pause"):
             instance.process.pause(world.chance.randint(1, 4 * world.plan.lock_ms))
-        if instance.is_up and world.is_on_sqlite and world.strikes("jump"):
+        if instance.is_up and world.is_on_sqlite and world.happens("jump"):
             instance.clock.ahead_ms += world.chance.randint(-4_000, 8_000)

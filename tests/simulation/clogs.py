@@ -1,18 +1,19 @@
-"""The clogs of the simulation: one that does everything, one that takes all its inputs and cleans up, and errands."""
+"""The clogs of the simulation: `actor` does everything, `gatherer` takes all its inputs and has an `on_end`, `errand`
+is for workers."""
 
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ocean import Clog, Tick
-from tests.simulation.acting import Act, one_more, row_from
+from tests.simulation.actions import HandlerCall, one_more, row_from
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
 
 
 def clogs_of(instance: "Instance") -> list[Clog]:
-    """The last instance has not got the second clog."""
+    """Return the clogs of an instance. With more than two instances, the last one does not have the second clog."""
     clogs = [_actor(instance), _gatherer(instance), Clog("errand", external=True)]
     clogs += instance.world.contest.clogs(instance)
     if instance is instance.world.instances[-1] and len(instance.world.instances) > 2:
@@ -36,13 +37,13 @@ def _gatherer(instance: "Instance") -> Clog:
 
 
 def _handler(instance: "Instance") -> Callable[[Tick], Any]:
-    """In some seeds they are plain functions."""
+    """Return the handler: in some seeds a plain function, which runs in a thread."""
 
     async def act(tick: Tick) -> Any:
-        return await Act(instance, tick).perform()
+        return await HandlerCall(instance, tick).run()
 
     def act_in_a_thread(tick: Tick) -> Any:
-        return Act(instance, tick).perform_in_a_thread()
+        return HandlerCall(instance, tick).run_in_a_thread()
 
     return act_in_a_thread if instance.world.has_threads else act
 
@@ -50,7 +51,7 @@ def _handler(instance: "Instance") -> Callable[[Tick], Any]:
 def _add_methods(clog: Clog) -> None:
     @clog.method
     async def note(tick: Tick, payload: Any) -> Any:
-        """On a run: writes its row and wakes it, in one commit."""
+        """Write the row of a run and wake it, in one commit."""
         row = row_from((await tick.read(run=True)).run)
         row["calls"] += 1
         await tick.write(run=row)
@@ -67,7 +68,7 @@ def _add_methods(clog: Clog) -> None:
 
     @clog.method
     async def remind(tick: Tick, payload: Any) -> Any:
-        """Timers that a call sets and cancels, for a run that may be asleep."""
+        """Set or cancel a timer of a run that may be asleep."""
         chance = Random(payload["t"])
         if chance.random() < 0.3:
             await tick.cancel_timer("x")

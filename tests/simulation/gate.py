@@ -12,18 +12,18 @@ from itertools import islice
 from pathlib import Path
 
 from tests.simulation import mutants, mutants_outside, mutants_postgres
+from tests.simulation.backends import BackendName
 from tests.simulation.batches import mode_of
-from tests.simulation.grounds import GroundName
-from tests.simulation.mutating import Change
+from tests.simulation.patching import Change
 from tests.simulation.world import simulate
 
 MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_outside.MUTANTS | mutants_postgres.MUTANTS
-SEEDS: dict[GroundName, int] = {"sqlite": 240, "postgres": 80}
-"""Within so many every mutant must die. SQLite's are CI's; PostgreSQL's take several times as long: fewer do."""
+SEEDS: dict[BackendName, int] = {"sqlite": 240, "postgres": 80}
+"""Every mutant must fail within so many seeds. PostgreSQL takes several times as long, so it has fewer."""
 RECORD = Path(__file__).with_name("killers.json")
-"""The seed that killed each mutant when that was last looked for: where to look first."""
+"""The seed that killed each mutant when they were last recorded. It is tried first."""
 RECORDED_OF = 3
-"""The quickest of so many deaths is recorded: CI dies it every time."""
+"""The fastest of so many killing seeds is recorded, because CI runs it every time."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def mutated(name: str) -> Iterator[None]:
         yield
 
 
-def ground_of(name: str) -> GroundName:
+def backend_of(name: str) -> BackendName:
     return "postgres" if name in mutants_postgres.MUTANTS else "sqlite"
 
 
@@ -54,7 +54,7 @@ def deaths(name: str, seeds: Iterable[int]) -> Iterator[Death]:
     with mutated(name):
         for seed in seeds:
             began = time.perf_counter()
-            result = simulate(seed, mode_of(seed, "both"), ground_of(name))
+            result = simulate(seed, mode_of(seed, "both"), backend_of(name))
             if seed % 10 == 9:
                 gc.collect()
             if result.failure is not None:
@@ -62,13 +62,13 @@ def deaths(name: str, seeds: Iterable[int]) -> Iterator[Death]:
 
 
 def killed(name: str, seeds: int | None = None) -> Death | None:
-    """By the seed that did so before, or by the first that does."""
-    some = range(SEEDS[ground_of(name)] if seeds is None else seeds)
+    """Return how a mutant is killed: by the recorded seed, or else by the first that does."""
+    some = range(SEEDS[backend_of(name)] if seeds is None else seeds)
     return next(deaths(name, (recorded().get(name, 0), *some)), None)
 
 
 def quickest(name: str, seeds: int | None = None) -> Death | None:
-    some = range(SEEDS[ground_of(name)] if seeds is None else seeds)
+    some = range(SEEDS[backend_of(name)] if seeds is None else seeds)
     return min(islice(deaths(name, some), RECORDED_OF), key=lambda death: death.seconds, default=None)
 
 
@@ -76,8 +76,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.gate", description=__doc__)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--only", action="append", help="this mutant; may be given several times")
-    parser.add_argument("--why", action="store_true", help="show what the check said")
-    parser.add_argument("--record", action="store_true", help="look anew, and write down where CI is to look first")
+    parser.add_argument("--why", action="store_true", help="show the message of the check")
+    parser.add_argument("--record", action="store_true", help="search again, and record the seeds that CI tries first")
     asked = parser.parse_args()
     for name in asked.only or ():
         if name not in MUTANTS:

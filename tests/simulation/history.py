@@ -1,4 +1,4 @@
-"""What those outside have asked, were told, and have done: the other half of what the tables must agree with."""
+"""What clients and handlers have done and seen: the tables must agree with it."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -7,18 +7,18 @@ from typing import Any
 
 @dataclass
 class Asked:
-    """One request, however often it was sent. `answers` are those that came; `is_unknown` if one may be missing."""
+    """One request, however often it was sent. `results` are the responses; `is_unknown` if one may have been lost."""
 
     verb: str
     key: str | None
     run_id: str | None = None
     token: str | None = None
-    answers: list[Any] = field(default_factory=list)
+    results: list[Any] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     is_unknown: bool = False
     deliver_at: int | None = None
     meant: tuple[str, ...] = ()
-    """Of a verb for many runs: those that it means for certain, by what there was when it was asked."""
+    """For a verb for many runs: the runs that it certainly selects, as of the time of the request."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Called:
 
 @dataclass
 class Feed:
-    """What a reader of one run has been told so far: cursors and types."""
+    """What a reader of one run has read so far: cursors and types."""
 
     run_id: str
     seen: list[tuple[int, str]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class History:
         self.calls: dict[tuple[str, int], list[Called]] = defaultdict(list)
         self.steps: dict[tuple[str, int, str], list[Any]] = defaultdict(list)
         self.lost: list[tuple[str, int, int]] = []
-        """Run, tick and epoch of those who were told that their lock was lost."""
+        """Run, tick and epoch of calls that got the error that their lock was lost."""
         self.followed: dict[str, list[Any]] = defaultdict(list)
         self.feeds: list[Feed] = []
         self._count = 0

@@ -1,4 +1,4 @@
-"""Instances: each a process of its own, with its own clock, its own way to the database, and its own end."""
+"""Instances: each is a simulated process with its own clock and its own store, and can crash on its own."""
 
 import asyncio
 import contextvars
@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ocean import Clog, LockLost, Ocean, OceanError, StoreUnusable
-from ocean.kernel.store import Store, TickAnswer, TickCommit
+from ocean.kernel.store import Store
+from ocean.kernel.store.claims import TickAnswer, TickCommit
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing.simulation.inline_database import InlineDatabase
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-is_rehearsal: contextvars.ContextVar[bool] = contextvars.ContextVar("is_rehearsal", default=False)
+is_dry_run: contextvars.ContextVar[bool] = contextvars.ContextVar("is_rehearsal", default=False)
 
 
 class Unreachable(Exception):
-    """No answer came: whether it was done is not known."""
+    """There was no response: whether the request was executed is unknown."""
 
 
 class WatchedStore(SqliteStore):
-    """Says which units write, and which runs they touch."""
+    """Records which units write, and which runs they touch."""
 
     def __init__(self, instance: "Instance", database: InlineDatabase, clock: VirtualClock) -> None:
         super().__init__(database, clock)
@@ -36,7 +37,7 @@ class WatchedStore(SqliteStore):
 
     async def _write(self, act: Callable[[Unit], T]) -> T:
         verb = act.__qualname__.split(".")[1]
-        if is_rehearsal.get():
+        if is_dry_run.get():
             self._instance.world.fail("dry run", f"a dry run writes: {verb}")
 
         def noted(u: Unit) -> T:
@@ -68,18 +69,18 @@ class Instance:
         self.clock: VirtualClock
 
     async def boot(self) -> None:
-        """A fresh process, which registers its clogs; it may be dead before it has."""
+        """Start a new process, which registers its clogs. It may crash before it has."""
         world = self.world
         if world.over.done():
-            # It would die at once, with nobody left to reap it, and come up again for ever.
+            # It would crash at once and be started again, without end, and nothing would reap it.
             return
         self._lives += 1
-        is_skewed = world.is_on_sqlite and world.strikes("skew", always=True)
+        is_skewed = world.is_on_sqlite and world.happens("skew", always=True)
         ahead_ms = world.chance.randint(-3_000, 3_000) if is_skewed else 0
         self.process = Process(world.loop, f"{self.name}.{self._lives}")
         self.clock = VirtualClock(world.loop, self.process, ahead_ms)
         world.processes.append(self.process)
-        world.say(f"{self.process.name} starts, clock {ahead_ms:+d}")
+        world.record(f"{self.process.name} starts, clock {ahead_ms:+d}")
         self.is_up = True
         try:
             await self._reply(self.process.start(self._open()))
@@ -88,7 +89,7 @@ class Instance:
             self.crash()
 
     async def _open(self) -> None:
-        self.store = self.world.ground.store(self)
+        self.store = self.world.backend.store(self)
         if isinstance(self.store, WatchedStore):
             await self.store.open()
         self.ocean = Ocean(
@@ -97,25 +98,25 @@ class Instance:
         await self.ocean.start()
 
     def crash(self) -> None:
-        """Nothing of it runs any more; whoever waits for an answer gets none."""
+        """Kill the process. Requests that wait for it fail with `Unreachable`."""
         if not self.is_up:
             return
         self.is_up = self.is_ready = False
         self.process.kill()
-        self.world.say(f"{self.process.name} dies")
+        self.world.record(f"{self.process.name} dies")
         for reply in list(self._asked):
             if not reply.done():
                 reply.set_exception(Unreachable(self.process.name))
         self.world.at(self.world.chance.randint(0, 2_000), self.boot)
 
     async def die(self) -> None:
-        """From inside: the caller never goes on."""
+        """Kill the process from inside. The caller never continues."""
         self.crash()
         await asyncio.shield(self.world.over)
         raise StoreUnusable("the simulation is over")
 
     async def ask(self, work: Callable[[Ocean], Coroutine[Any, Any, T]], *, cancel_at: int | None = None) -> T:
-        """Have something done in this process, and wait for the answer. Perhaps it is cancelled at a certain await."""
+        """Run something in this process and return its result. With `cancel_at` it is cancelled at that await."""
         if not self.is_ready:
             raise Unreachable(self.name)
         if cancel_at is None:
@@ -144,7 +145,7 @@ def _answer(task: "asyncio.Task[T]", reply: "asyncio.Future[T]") -> None:
 
 
 async def _cancelled_at(work: Callable[[], Coroutine[Any, Any, T]], steps: int) -> T:
-    """Let its own task be cancelled when it has come to await for that many times."""
+    """Cancel the current task at its n-th await."""
     result: T = await _Counted(work(), steps)
     return result
 

@@ -1,4 +1,4 @@
-"""Kernels and SQLite stores with one fault each. A simulation that lets one of them pass is too weak."""
+"""Kernels and SQLite stores with one fault each. A simulation that does not detect one of them is too weak."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from ocean.kernel import locks, tick, tick_run
-from ocean.state import claim_order, eligibility, transitions
+from ocean.state import backoff, claim_order, eligibility, transitions
 from ocean.state.effects import Effects
 from ocean.state.outcomes import Retry
 from ocean.state.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
@@ -28,7 +28,7 @@ from ocean.stores.sqlite import (
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
-from tests.simulation.mutating import Change, put, put_everywhere
+from tests.simulation.patching import Change, put, put_everywhere
 
 MUTANTS: dict[str, Change] = {}
 
@@ -46,7 +46,7 @@ def _function(name: str, old: Callable[..., Any], wrap: Callable[[Callable[..., 
 
 
 def _query(name: str, query: str, old: str, new: str) -> None:
-    assert old in QUERIES[query], f"{query} no longer says {old!r}"
+    assert old in QUERIES[query], f"{query} no longer contains {old!r}"
 
     def change(undo: ExitStack) -> None:
         undo.callback(QUERIES.__setitem__, query, QUERIES[query])
@@ -68,7 +68,7 @@ def _held_or_not(run: Run | None, epoch: int, run_id: str) -> Run:
 
 
 def _keeps(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """The run's field stays as it was, whatever else the transition changes."""
+    """Return a wrapper after which the run's field is unchanged, whatever else the transition changes."""
 
     def wrap(old: Callable[..., Any]) -> Any:
         def transition(run: Run, *args: Any, **more: Any) -> Any:
@@ -94,12 +94,12 @@ def _with(**values: Any) -> Callable[[Callable[..., Any]], Any]:
 _function("no fence", transitions.refuse_unless_held, lambda old: _held_or_not)
 _function(
     "no version check",
-    storage.have_moved,
+    storage.have_changed,
     lambda old: lambda u, writes, guards, made: old(u, (), guards, made),
 )
 _function(
     "guard not checked",
-    storage.have_moved,
+    storage.have_changed,
     lambda old: lambda u, writes, guards, made: old(u, writes, (), made),
 )
 _query("consume at claim", "assign_input", "assigned_tick = :tick", "assigned_tick = :tick, consumed_tick = :tick")
@@ -115,8 +115,8 @@ _function(
 )
 _function("parked runs not woken", keys.wake, lambda old: _nothing)
 _function("timers not dropped at the end", inbox.drop_timers, lambda old: _nothing)
-_function("parent told twice", ending._tell_parent, lambda old: lambda u, *args: old(u, *args) and old(u, *args))
-_function("parent not told", ending._tell_parent, lambda old: lambda *args: True)
+_function("parent told twice", ending._notify_parent, lambda old: lambda u, *args: old(u, *args) and old(u, *args))
+_function("parent not told", ending._notify_parent, lambda old: lambda *args: True)
 _function("dedupe not checked", creating.holder_of_key, lambda old: _nothing)
 _function("request key not stored", requests.keep_answer, lambda old: _nothing)
 _query("signal id not checked", "get_signal", "signal_id = :signal_id", "signal_id = :signal_id AND 0")
@@ -137,17 +137,17 @@ _function(
     lambda old: lambda run, outcome, *more: old(run, replace(outcome, after_ms=0), *more),
 )
 _function("retry opens a new tick", transitions.retried, _with(tick_open=False))
-_function("attempts never end", transitions.is_spent, lambda old: lambda attempt, most: False)
+_function("attempts never end", backoff.is_spent, lambda old: lambda attempt, most: False)
 _function("signals to the ended", transitions.refuse_if_ended, lambda old: _nothing)
 _function("children outlive", ending._end_children, lambda old: _nothing)
 _function("undelivered not named", ending._name_undelivered, lambda old: _nothing)
 _function("counters unguarded", counters.refused, lambda old: lambda u, takes: {})
 _method("locks not renewed", locks.LockKeeper, "renew", lambda old: _nothing)
-_method("steps not looked up", SqliteStore, "read_step", lambda old: _answering_none)
+_method("steps not looked up", SqliteStore, "read_step", lambda old: _returning_none)
 _query("completion not remembered", "complete_lease", "answer = :answer", "answer = NULL")
 
 
-async def _answering_none(*_: Any) -> None:
+async def _returning_none(*_: Any) -> None:
     return None
 
 
@@ -180,7 +180,7 @@ def _step_replaced(undo: ExitStack) -> None:
         return await self._write(act)
 
     put(undo, SqliteStore, "store_step", store)
-    put(undo, SqliteStore, "read_step", _answering_none)
+    put(undo, SqliteStore, "read_step", _returning_none)
 
 
 @_named("retry commits its effects")
@@ -192,7 +192,7 @@ def _retry_commits(undo: ExitStack) -> None:
         return old(u, u.run(run.run_id), c, outcome, row)
 
     async def call(self: tick_run.TickWork, number: int) -> tuple[Any, Effects]:
-        scene = self._scene = tick_run.scene_of(self._crew, self.claim, number)
+        scene = self._context = tick_run.context_of(self._runtime, self.claim, number)
         scene.refused = self._refused
         return await tick_run.outcome_of(scene, self._clog, anyio.CancelScope()), scene.effects
 

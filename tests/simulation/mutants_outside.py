@@ -1,4 +1,4 @@
-"""Kernels with one fault each, in what those outside meet: direct calls, feeds, rates, verbs for many runs."""
+"""Kernels with one fault each, in what clients use: direct calls, feeds, rates, verbs for many runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from ocean.kernel.verbs import bulk
 from ocean.state.filters import FeedFilter
 from ocean.stores.sqlite import delaying, effects
 from ocean.stores.sqlite.store import SqliteStore
-from tests.simulation.mutating import Change, put
+from tests.simulation.patching import Change, put
 
 Wrap = Callable[[Callable[..., Any]], Any]
 
@@ -17,13 +17,13 @@ def _instead(place: Any, name: str, wrap: Wrap) -> Change:
     return lambda undo: put(undo, place, name, wrap(getattr(place, name)))
 
 
-def _unless_decided(have_moved: Callable[..., bool]) -> Any:
-    """The versions of decisions are not compared."""
-    return lambda u, writes, *more: have_moved(u, [each for each in writes if each.key.clog_id != "decision"], *more)
+def _unless_decided(have_changed: Callable[..., bool]) -> Any:
+    """Do not compare the versions of rows of decisions."""
+    return lambda u, writes, *more: have_changed(u, [each for each in writes if each.key.clog_id != "decision"], *more)
 
 
 def _one_behind(read_rows: Callable[..., Any]) -> Any:
-    """As from a copy that is one read behind."""
+    """Return rows as of the read before, like a stale replica."""
     seen: dict[Any, Any] = {}
 
     async def read(self: SqliteStore, ask: Any) -> Any:
@@ -42,9 +42,9 @@ def _over_when_level(is_over: Callable[..., Any]) -> Any:
 
 
 MUTANTS: dict[str, Change] = {
-    "careless calls": _instead(effects, "have_moved", _unless_decided),
+    "careless calls": _instead(effects, "have_changed", _unless_decided),
     "calls see an old row": _instead(SqliteStore, "read_rows", _one_behind),
-    "rates ignored": _instead(delaying, "promise", lambda old: lambda u, rate: u.now),
+    "rates ignored": _instead(delaying, "reserve_tokens", lambda old: lambda u, rate: u.now),
     "one of a batch passed over": _instead(
         bulk.Bulk, "_do", lambda old: lambda self, run_ids, act: old(self, run_ids[1:] or run_ids, act)
     ),

@@ -1,7 +1,7 @@
-"""PostgreSQL's functions with one fault each: a piece of their text is another, in a database of the mutant's own.
+"""PostgreSQL's functions with one fault each: part of their text is replaced, in a database for the mutant alone.
 
-What shows only between two statements at the same time (whose lock is waited for, whose is skipped) is not for these:
-in a simulation one call is in flight. Nor is what becomes of an answer that was lost under the store.
+Faults that show only with two statements at the same time (which lock is waited for, which is skipped) are not here: a
+simulation has one call in flight. Nor are faults in the handling of a response that was lost below the store.
 """
 
 from contextlib import ExitStack
@@ -9,8 +9,8 @@ from functools import partial
 from importlib import resources
 
 from tests.postgres.server import altered_database, drop_database, empty_database
-from tests.simulation import grounds
-from tests.simulation.mutating import Change, put
+from tests.simulation import backends
+from tests.simulation.patching import Change, put
 
 FUNCTIONS = resources.files("ocean.stores").joinpath("sql", "postgres", "functions")
 MUTANTS: dict[str, Change] = {}
@@ -24,13 +24,13 @@ def _alter(script: str, undo: ExitStack) -> None:
         empty_database(url)
         return url
 
-    put(undo, grounds, "fresh_database", lend)
-    put(undo, grounds, "return_database", lambda url: None)
+    put(undo, backends, "fresh_database", lend)
+    put(undo, backends, "return_database", lambda url: None)
 
 
 def _text(name: str, file: str, old: str, new: str) -> None:
     text = FUNCTIONS.joinpath(f"{file}.sql").read_text()
-    assert text.count(old) == 1, f"{file}.sql no longer says {old!r}, or says it again"
+    assert text.count(old) == 1, f"{file}.sql must contain {old!r} once"
     MUTANTS[f"postgres: {name}"] = partial(_alter, text.replace(old, new))
 
 

@@ -1,6 +1,6 @@
-"""What one seed is about: a swarm. Each seed has some of the faults, some of the verbs and some of what handlers do.
+"""The plan of one seed: each seed has some of the faults, some of the verbs and some of the actions of handlers.
 
-A batch in which everything may always happen finds less: what happens often hides what happens seldom.
+Seeds in which everything can happen find less: frequent events hide rare ones (swarm testing).
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ RATES = {
     "busy_renewal": (0.3, 0.7),
     "duplicate": (0.1, 0.5),
 }
-"""Of those that have few occasions."""
+"""Rates of faults that have few occasions."""
 
 VERBS = (
     "create",
@@ -82,7 +82,7 @@ VERBS = (
 )
 
 VERBS_FOR_MANY = ("cancel_runs", "signal_runs", "retry_runs", "delete_runs")
-"""Drawn apart from the others, which were there before."""
+"""Drawn separately, so that older seeds keep their other verbs."""
 
 DEEDS = (
     "add",
@@ -110,14 +110,14 @@ DEEDS = (
 ENDS = {"ok": (4, 8), "wait": (2, 6), "continue": (2, 6), "done": (1, 2), "failed": (1,), "abort": (1,)}
 
 SELDOM = ("pause_clog", "pause", "delete", "delete_session", "cancel")
-"""What leaves little to do for the others."""
+"""Verbs that leave little for the others to do."""
 
 ALWAYS = ("create", "signal", "create_errand")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`rates` are chances out of one, per occasion; what is not in it does not happen in this seed."""
+    """`rates` are probabilities per occasion. A fault that is not in it does not happen in this seed."""
 
     rates: dict[str, float]
     verbs: dict[str, int]
@@ -130,9 +130,9 @@ class Plan:
     tick_ms: int
     pokes_ms: int
     has_ticker: bool
-    """The first instance has a ticker; when nothing goes wrong any more, nobody else pokes."""
+    """The first instance has a ticker. In the phase without faults, only that ticker pokes."""
     is_crowded: bool
-    """Few runs, and much to do with each."""
+    """Few runs, with many requests for each."""
 
 
 def drawn(chance: Random, further: Random) -> Plan:
@@ -146,7 +146,7 @@ def drawn(chance: Random, further: Random) -> Plan:
     verbs |= {name: 1 for name in VERBS_FOR_MANY if further.random() < 0.2}
     deeds = {name: chance.choice((0.2, 0.5, 0.9)) for name in DEEDS if chance.random() < 0.4}
     if "look" in deeds:
-        # Who looks at a row must see something there.
+        # A handler that reads a row must find something there.
         deeds["bump"] = 0.5
     ends = {name: chance.choice(ENDS[name]) for name in ENDS if name in ("ok", "done") or chance.random() < 0.7}
     return Plan(

@@ -1,4 +1,4 @@
-"""Each mutant dies within CI's seeds: else the simulation has become too weak to see it."""
+"""Each mutant is killed within the seeds of CI; otherwise the simulation has become too weak."""
 
 import os
 
@@ -11,7 +11,7 @@ from tests.simulation.gate import MUTANTS, killed, mutated, recorded
 from tests.simulation.world import simulate
 
 BY = dict.fromkeys(("careless calls", "calls see an old row"), "direct calls are linearizable")
-"""Those of whom it is known what must find them."""
+"""Mutants for which it is known which check must fail."""
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -34,10 +34,10 @@ def test_a_mutant_of_postgres_leaves_nothing_behind() -> None:
     seed = recorded()[name]
     before = blocking(_left())
     with mutated(name):
-        assert simulate(seed, ground="postgres").failure
+        assert simulate(seed, backend="postgres").failure
         assert blocking(_left()) != before
     assert blocking(_left()) == before
-    assert simulate(seed, ground="postgres").failure is None
+    assert simulate(seed, backend="postgres").failure is None
 
 
 async def _left() -> tuple[list[str], str]:

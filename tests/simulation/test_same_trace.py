@@ -1,4 +1,4 @@
-"""The same seed is the same story, byte for byte, whatever else differs."""
+"""The same seed gives the same trace, byte for byte, whatever else differs."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from tests.simulation.world import simulate
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (3, 8, 17, 21)
-"""Of the third one the handlers are threads, and it has decisions."""
+"""The third one has handlers in threads, and decisions."""
 
 
 def test_a_seed_has_the_same_trace_again() -> None:
@@ -26,9 +26,9 @@ def test_a_seed_has_the_same_trace_again_on_postgres() -> None:
 
 
 def test_the_hashes_of_a_process_decide_nothing() -> None:
-    told = {_told_by_a_process_with("1"), _told_by_a_process_with("2")}
+    notified = {_told_by_a_process_with("1"), _told_by_a_process_with("2")}
     here = "".join(f"{simulate(seed, mode_of(seed, 'both')).digest}\n" for seed in SEEDS)
-    assert told == {here}
+    assert notified == {here}
 
 
 def test_seeds_differ() -> None:
@@ -40,7 +40,7 @@ def _told_by_a_process_with(hash_seed: str) -> str:
         "from tests.simulation.test_same_trace import SEEDS, mode_of, simulate\n"
         "for seed in SEEDS: print(simulate(seed, mode_of(seed, 'both')).digest)"
     )
-    told = subprocess.run(
+    notified = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
@@ -48,4 +48,4 @@ def _told_by_a_process_with(hash_seed: str) -> str:
         text=True,
         check=True,
     )
-    return told.stdout
+    return notified.stdout

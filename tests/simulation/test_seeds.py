@@ -1,4 +1,4 @@
-"""CI's share of the seeds. The long mode: python -m tests.simulation --seeds 100000 --from N --jobs 2"""
+"""The seeds that CI runs. The long mode: python -m tests.simulation --seeds 100000 --from N --jobs 2"""
 
 import pytest
 
@@ -9,19 +9,19 @@ ON_POSTGRES = 12
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_no_seed_finds_anything_and_everything_occurs(share: int) -> None:
+def test_no_seed_finds_a_fault_and_every_event_occurs(share: int) -> None:
     batch = run_batch(range(share * SHARE, (share + 1) * SHARE))
     assert not batch.failures, show(batch)
     assert not batch.missing, show(batch)
 
 
 @pytest.mark.parametrize("share", range(2))
-def test_no_seed_finds_anything_on_postgres(share: int) -> None:
-    batch = run_batch(range(share, ON_POSTGRES, 2), ground="postgres")
+def test_no_seed_finds_a_fault_on_postgres(share: int) -> None:
+    batch = run_batch(range(share, ON_POSTGRES, 2), backend="postgres")
     assert not batch.failures, show(batch)
 
 
-def test_what_a_batch_has_not_seen_is_told() -> None:
+def test_what_a_batch_has_not_seen_is_reported() -> None:
     batch = run_batch(range(1))
     assert batch.missing
     assert set(batch.missing) < set(EXPECTED)

@@ -1,4 +1,4 @@
-"""Threads in virtual time: one goes on while everything else stands still, and the seed decides which."""
+"""Threads in virtual time: one runs while everything else stands still, and the seed decides which."""
 
 import asyncio
 import threading
@@ -24,17 +24,17 @@ async def _tool() -> None:
 
 
 async def _story() -> str:
-    said: list[str] = []
+    log: list[str] = []
 
     def work(name: str) -> None:
         for part in range(3):
-            said.append(f"{name}{part}")
+            log.append(f"{name}{part}")
             from_thread.run(_tool)
 
     async with anyio.create_task_group() as tasks:
         for name in "abcd":
             tasks.start_soon(to_thread.run_sync, work, name)
-    return " ".join(said)
+    return " ".join(log)
 
 
 def run(seed: int, main: Callable[[], Awaitable[str]]) -> str:
@@ -43,33 +43,33 @@ def run(seed: int, main: Callable[[], Awaitable[str]]) -> str:
 
 
 def test_the_seed_decides_which_thread_goes_on() -> None:
-    told = [run(seed, _story) for seed in range(20)]
-    assert told == [run(seed, _story) for seed in range(20)]
-    assert len(set(told)) > 10
+    traces = [run(seed, _story) for seed in range(20)]
+    assert traces == [run(seed, _story) for seed in range(20)]
+    assert len(set(traces)) > 10
 
 
 def test_an_abandoned_thread_goes_on_to_its_next_tool_and_ends_there() -> None:
-    said: list[str] = []
+    log: list[str] = []
 
     def work() -> None:
-        said.append("begins")
+        log.append("begins")
         try:
             from_thread.run(_tool)
         finally:
-            said.append("is told")
+            log.append("is notified")
 
     async def main() -> str:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: to_thread.run_sync(work, abandon_on_cancel=True))
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
-        return " ".join(said)
+        return " ".join(log)
 
     assert run(1, main).startswith("begins")
-    assert said == ["begins", "is told"]
+    assert log == ["begins", "is notified"]
 
 
-def test_a_thread_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "PATIENCE_S", 0.05)
     end = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The event loop that simulations stand on: virtual time, drawn order, and processes that can be stopped."""
+"""The event loop of simulations: virtual time, drawn order, and processes that can be stopped."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -25,13 +25,13 @@ def here() -> VirtualLoop:
 
 
 async def order_of(names: str) -> str:
-    said: list[str] = []
+    log: list[str] = []
 
     async def say(name: str) -> None:
-        said.append(name)
+        log.append(name)
 
     await asyncio.gather(*(say(name) for name in names))
-    return "".join(said)
+    return "".join(log)
 
 
 def test_hours_pass_at_once() -> None:
@@ -49,7 +49,7 @@ def test_the_seed_decides_who_goes_first() -> None:
     assert len({run(seed, order_of("abcdef")) for seed in range(20)}) > 10
 
 
-def test_a_wake_up_that_never_comes_is_told() -> None:
+def test_a_lost_wake_up_is_reported() -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
@@ -58,15 +58,15 @@ def test_a_wake_up_that_never_comes_is_told() -> None:
 
 
 def test_nothing_of_a_killed_process_runs_any_more() -> None:
-    said: list[str] = []
+    log: list[str] = []
 
     async def work(clock: VirtualClock) -> None:
         try:
-            said.append("begins")
+            log.append("begins")
             await sleep(clock, 10)
-            said.append("goes on")
+            log.append("goes on")
         finally:
-            said.append("says goodbye")
+            log.append("cleans up")
 
     async def main() -> list[str]:
         process, clock = Process(here(), "p"), VirtualClock(here())
@@ -74,7 +74,7 @@ def test_nothing_of_a_killed_process_runs_any_more() -> None:
         await sleep(clock, 5)
         process.kill()
         await sleep(clock, HOUR)
-        before = list(said)
+        before = list(log)
         process.reap()
         await asyncio.wait([task])
         return before

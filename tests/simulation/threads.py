@@ -1,8 +1,8 @@
-"""Threads of plain `def` handlers, one at a time: a thread runs while the loop stands still, until it waits for it.
+"""Threads of plain `def` handlers, one at a time: the loop stands still while a thread runs, until the thread waits.
 
-So a thread takes no virtual time, and nothing happens beside it: what it does between two of its tools is one step. It
-is anyio's own thread with two more habits. Whoever gives it something to do, work or the answer to what it has asked,
-goes on only when the thread has asked for something else or is idle again. `ocean.testing.VirtualLoop` needs not know.
+So a thread takes no virtual time, and nothing runs beside it: what it does between two of its tools is one step. It is
+anyio's own thread, changed so that a task that gives it work, or the result of a tool, continues only when the thread
+uses the next tool or is idle again. `ocean.testing.VirtualLoop` is not involved.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ PATIENCE_S = 60
 
 
 class _Waits(threading.Semaphore):
-    """Raised by a thread that is about to wait, lowered by the loop that has let it go on."""
+    """Released by a thread that is about to wait, acquired by the loop that has let it run."""
 
-    def stand_still(self) -> None:
+    def wait_for_thread(self) -> None:
         if not self.acquire(timeout=PATIENCE_S):
-            raise RuntimeError(f"a thread of a handler was at work for {PATIENCE_S} s, without a tool: has it hung?")
+            raise RuntimeError(f"a thread of a handler ran for {PATIENCE_S} s without a tool: has it hung?")
 
 
 class _Work(Queue[Any]):
-    """What a thread is given; its end is None."""
+    """The work of a thread; None ends it."""
 
     def __init__(self, waits: _Waits) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class _Work(Queue[Any]):
     def put_nowait(self, item: Any) -> None:
         super().put_nowait(item)
         if item is not None:
-            self._waits.stand_still()
+            self._waits.wait_for_thread()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         if self._is_at_work:
@@ -52,7 +52,7 @@ class _Work(Queue[Any]):
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Inside the block, all that anyio starts, and all that ask a `VirtualLoop` for something."""
+    """Inside the block, run all threads of anyio this way."""
     waits, ask = _Waits(0), asyncio.run_coroutine_threadsafe
 
     class Thread(_asyncio.WorkerThread):
@@ -63,7 +63,7 @@ def one_at_a_time() -> Iterator[None]:
     def asked(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> "concurrent.futures.Future[Any]":
         answer = ask(work, loop)
         if isinstance(loop, VirtualLoop):
-            answer.add_done_callback(lambda _: waits.stand_still())
+            answer.add_done_callback(lambda _: waits.wait_for_thread())
             waits.release()
         return answer
 

@@ -1,13 +1,13 @@
-"""The verbs that clients draw from: what is asked, and how it is known again when it is asked twice."""
+"""The verbs that clients draw: the request, and the key by which a repeat is recognised."""
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ocean import Key, Ocean, RetryPolicy, RunInfo
 from ocean.state.records import Run, RunStatus
-from tests.simulation.acting import CAP, COUNTERS
+from tests.simulation.actions import CAP, COUNTERS
 from tests.simulation.history import Asked
-from tests.simulation.instances import is_rehearsal
+from tests.simulation.instances import is_dry_run
 from tests.simulation.plan import VERBS_FOR_MANY
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ KEYS = (("k1",), (Key("k2", hold="run"),), ("k1", "k3"), (Key("k3", hold="run"),
 
 
 def draw(world: "World", verb: str) -> Drawn | None:
-    """None if there is nobody yet to ask about."""
+    """Return a request, or None if there is no run yet that it could be about."""
     is_full = world.plan.is_crowded and len(world.history.runs) >= CROWD
     if verb.startswith("create"):
         return _signal(world, "signal", {}) if is_full else _create(world, verb)
@@ -127,7 +127,7 @@ def _on_a_run(world: "World", verb: str) -> Drawn | None:
 
 
 async def _rehearse(ocean: Ocean, run_id: str) -> Any:
-    is_rehearsal.set(True)
+    is_dry_run.set(True)
     return await ocean.advance(run_id=run_id, dry_run=True)
 
 

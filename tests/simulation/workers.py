@@ -1,9 +1,9 @@
-"""Workers that lease errands."""
+"""Workers that lease runs of the clog `errand`."""
 
 from typing import TYPE_CHECKING, Any
 
 from ocean import Done, Failed, LeaseLost, Ocean, OceanError, Ok, Outcome, Retry, StoreBusy, StoreFailed, Wait
-from ocean.kernel.leasing import Lease
+from ocean.kernel.verbs.leases import Lease
 from ocean.state.clock import sleep
 from tests.simulation.history import Asked
 from tests.simulation.instances import Instance, Unreachable
@@ -16,7 +16,7 @@ NO_ANSWER = (Unreachable, StoreBusy, StoreFailed)
 
 
 async def worker(world: "World", instance: Instance) -> None:
-    """Knows no instance: each thing is asked of whichever comes first."""
+    """Lease and work. Each request goes to a random instance."""
     name, queues = f"w{instance.name}", world.chance.choice((None, ["q", "default"]))
     while True:
         await sleep(world.clock, world.chance.randint(10, 600))
@@ -28,7 +28,7 @@ async def worker(world: "World", instance: Instance) -> None:
         except NO_ANSWER:
             continue
         except OceanError as error:
-            world.saw(f"refused {error.code}")
+            world.count_event(f"refused {error.code}")
             continue
         for lease in leases:
             await _work(world, lease)
@@ -36,8 +36,8 @@ async def worker(world: "World", instance: Instance) -> None:
 
 async def _work(world: "World", lease: Lease) -> None:
     chance = world.chance
-    world.saw("verb claim_work")
-    world.say(f"{lease.worker_id} works on {lease.run_id} {lease.tick}.{lease.call}")
+    world.count_event("verb claim_work")
+    world.record(f"{lease.worker_id} works on {lease.run_id} {lease.tick}.{lease.call}")
     await sleep(world.clock, chance.choice((0, 50, 600)))
     if not world.is_calm:
         if chance.random() < 0.3:
@@ -47,14 +47,14 @@ async def _work(world: "World", lease: Lease) -> None:
         if chance.random() < 0.15:
             await _ask(world, "release_work", lambda o: o.release_work(lease.lease_id), 1)
         if chance.random() < 0.1:
-            world.saw("fault dead worker")
+            world.count_event("fault dead worker")
             return
     row = dict(lease.row) if lease.row else {"ticks": 0, "calls": 0}
     row["ticks"] += 1
     outcomes: tuple[Outcome, ...] = (Done(1), Done(1), Ok(), Failed("no"), Retry("again"), Wait(for_ms=200))
     outcome = Done(1) if row["ticks"] > 5 else chance.choice(outcomes)
-    says: list[tuple[str, Any]] = [("did", {"deeds": [], "ticks": row["ticks"]})]
-    writes: dict[str, Any] = {} if isinstance(outcome, Retry) else {"row": row, "events": says}
+    events: list[tuple[str, Any]] = [("did", {"deeds": [], "ticks": row["ticks"]})]
+    writes: dict[str, Any] = {} if isinstance(outcome, Retry) else {"row": row, "events": events}
 
     async def complete(ocean: Ocean) -> Any:
         return await ocean.complete_work(lease.lease_id, outcome, **writes)
@@ -64,18 +64,18 @@ async def _work(world: "World", lease: Lease) -> None:
 
 
 async def _ask(world: "World", verb: str, work: Any, tries: int) -> None:
-    """A repeated `complete_work` must be answered as the first one was."""
+    """Send a request, perhaps several times. A repeated `complete_work` must have the result of the first."""
     asked = Asked(verb, "lease" if verb == "complete_work" else None)
     world.history.asked.append(asked)
     for _ in range(tries):
         try:
-            asked.answers.append(await world.instance().ask(work))
-            world.saw(f"verb {verb}")
+            asked.results.append(await world.instance().ask(work))
+            world.count_event(f"verb {verb}")
         except NO_ANSWER:
             asked.is_unknown = True
         except LeaseLost as error:
             asked.refusals.append(error.code)
-            world.saw(f"refused {error.code}")
+            world.count_event(f"refused {error.code}")
         except OceanError as error:
             asked.refusals.append(error.code)
-            world.saw(f"refused {error.code}")
+            world.count_event(f"refused {error.code}")

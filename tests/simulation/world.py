@@ -1,4 +1,4 @@
-"""One seed from its beginning to its end: instances, clients, workers and readers over one database."""
+"""The simulation of one seed: instances, clients, workers and readers over one database."""
 
 import asyncio
 import contextvars
@@ -18,24 +18,24 @@ from ocean.state.ids import drawing_from
 from ocean.testing.simulation.processes import Process
 from ocean.testing.simulation.virtual_clock import VirtualClock
 from ocean.testing.simulation.virtual_loop import LostWakeUp, VirtualLoop
-from tests.simulation import clients, healing, judging, reading, workers
+from tests.simulation import clients, final_checks, liveness, readers, workers
+from tests.simulation.backends import Backend, BackendName, PostgresBackend, SqliteBackend
 from tests.simulation.clogs import clogs_of
-from tests.simulation.deciding import Contest
-from tests.simulation.grounds import Ground, GroundName, PostgresGround, SqliteGround
+from tests.simulation.commit_checks import Watcher
+from tests.simulation.decisions import Contest
 from tests.simulation.history import History
 from tests.simulation.instances import Instance
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.threads import one_at_a_time
-from tests.simulation.watching import Watcher
 
 Mode = Literal["safety", "liveness"]
 
 LONGEST_MS = 120_000
-"""Of virtual time, for what clients do. Who waits longer for an answer has none."""
+"""Virtual time for the clients. A request that takes longer counts as lost."""
 
 
 THREADS_SHARE = 0.08
-"""Of the seeds in which handlers are plain functions."""
+"""The share of seeds in which handlers are plain functions."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Failure:
 class Result:
     seed: int
     mode: Mode
-    ground: GroundName
+    backend: BackendName
     failure: Failure | None
     coverage: Counter[str]
     digest: str
@@ -57,15 +57,15 @@ class Result:
 
 
 class World:
-    def __init__(self, seed: int, mode: Mode, loop: VirtualLoop, chance: Random, ground: GroundName) -> None:
+    def __init__(self, seed: int, mode: Mode, loop: VirtualLoop, chance: Random, backend: BackendName) -> None:
         self.seed = seed
         self.mode = mode
         self.loop = loop
         self.chance = chance
         self.plan: Plan = drawn(chance, Random(f"{seed}-verbs"))
         self.clock = VirtualClock(loop)
-        self.is_on_sqlite = ground == "sqlite"
-        self.ground: Ground = SqliteGround() if self.is_on_sqlite else PostgresGround(self.clock)
+        self.is_on_sqlite = backend == "sqlite"
+        self.backend: Backend = SqliteBackend() if self.is_on_sqlite else PostgresBackend(self.clock)
         self.trace: list[str] = []
         self.coverage: Counter[str] = Counter()
         self.failure: Failure | None = None
@@ -82,32 +82,32 @@ class World:
 
     @property
     def db(self) -> sqlite3.Connection:
-        return self.ground.db
+        return self.backend.db
 
-    def say(self, line: str) -> None:
+    def record(self, line: str) -> None:
         self.trace.append(f"{round(self.loop.time() * 1000):>8} {line}")
 
-    def saw(self, what: str) -> None:
+    def count_event(self, what: str) -> None:
         self.coverage[what] += 1
 
     def fail(self, check: str, message: str) -> None:
-        """The first failure counts: what comes after it may be its consequence."""
+        """Record the first failure. Later ones may be its consequences."""
         if self.failure is None and not self.over.done():
             self.failure = Failure(check, message)
-            self.say(f"FAILED {check}: {message}")
+            self.record(f"FAILED {check}: {message}")
             self.has_failed.set()
 
-    def strikes(self, fault: str, *, always: bool = False) -> bool:
-        """Whether a fault happens on this occasion. `always`: whenever this seed has it at all."""
+    def happens(self, fault: str, *, always: bool = False) -> bool:
+        """Return whether a fault happens now. With `always`: whether this seed has the fault at all."""
         rate = self.plan.rates.get(fault)
         if rate is None or self.is_calm or self.over.done() or not (always or self.chance.random() < rate):
             return False
-        self.saw(f"fault {fault}")
-        self.say(f"fault {fault}")
+        self.count_event(f"fault {fault}")
+        self.record(f"fault {fault}")
         return True
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Something that belongs to no instance: the world outside."""
+        """Start a task that belongs to no instance."""
         task: asyncio.Task[Any] = self.loop.create_task(work, context=contextvars.Context())
         self._tasks.append(task)
         task.add_done_callback(self._ended)
@@ -115,7 +115,7 @@ class World:
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail("nobody expected", repr(error))
+            self.fail("unexpected error", repr(error))
 
     def at(self, ms: int, then: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.loop.call_later(ms / 1000, lambda: self.start(then()), context=contextvars.Context())
@@ -130,21 +130,21 @@ class World:
         busy = [self.start(each) for each in (*outside, *self.contest.deciders())]
         for instance in self.instances:
             self.start(clients.poker(self, instance))
-            self.start(clients.trouble(self, instance))
+            self.start(clients.disturb_instance(self, instance))
         self.start(workers.worker(self, self.instances[0]))
         if self.chance.random() < 0.5:
-            self.start(reading.reader(self, self.instances[-1]))
-        self.start(reading.run_reader(self))
+            self.start(readers.reader(self, self.instances[-1]))
+        self.start(readers.run_reader(self))
         await self._until(busy, LONGEST_MS)
         if self.failure is None:
-            # What was asked last is still to be done.
+            # The last requests still have effects to come.
             await self._until([self.start(sleep(self.clock, self.chance.choice((300, 1_500, 5_000))))], LONGEST_MS)
         if self.failure is None and self.mode == "liveness":
-            await self._until([self.start(healing.heal(self))], healing.LONGEST_MS)
+            await self._until([self.start(liveness.heal(self))], liveness.LONGEST_MS)
         if self.failure is None:
             self.watcher.check_all()
         if self.failure is None:
-            judging.judge(self)
+            final_checks.check_all(self)
 
     async def _until(self, tasks: "list[asyncio.Task[Any]]", most_ms: int) -> None:
         failed = self.start(self.has_failed.wait())
@@ -157,7 +157,7 @@ class World:
             self.fail("liveness", f"still at work after {most_ms} ms: {[task for task in tasks if not task.done()]}")
 
     async def end(self) -> None:
-        """Let everybody unwind, the dead too. Nothing is written any more."""
+        """Unwind all tasks, also those of killed processes. Nothing is written any more."""
         self.over.set_result(None)
         for process in self.processes:
             process.reap()
@@ -169,7 +169,7 @@ class World:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What the kernel logs is no part of the trace, and what garbage is found when is no part of the seed."""
+    """Turn off logs, which are not part of the trace, and garbage collection, whose timing no seed decides."""
     logging.disable()
     gc.disable()
     try:
@@ -179,7 +179,7 @@ def _silence() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def simulate(seed: int, mode: Mode = "safety", ground: GroundName = "sqlite") -> Result:
+def simulate(seed: int, mode: Mode = "safety", backend: BackendName = "sqlite") -> Result:
     chance = Random(seed)
     failure: Failure | None = None
     with (
@@ -191,17 +191,19 @@ def simulate(seed: int, mode: Mode = "safety", ground: GroundName = "sqlite") ->
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
         errors: list[str] = []
-        loop.set_exception_handler(lambda _, told: errors.append(str(told.get("exception") or told["message"])))
-        world = World(seed, mode, loop, chance, ground)
+        loop.set_exception_handler(
+            lambda _, context: errors.append(str(context.get("exception") or context["message"]))
+        )
+        world = World(seed, mode, loop, chance, backend)
         try:
             runner.run(world.live())
         except LostWakeUp as error:
             failure = Failure("lost wake-up", str(error))
         if errors and world.failure is None:
-            world.fail("nobody expected", errors[0])
+            world.fail("unexpected error", errors[0])
         failure = world.failure or failure
         text = "\n".join(world.trace)
         runner.run(world.end())
-    world.ground.close()
+    world.backend.close()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Result(seed, mode, ground, failure, world.coverage, digest, loop.steps, world.trace)
+    return Result(seed, mode, backend, failure, world.coverage, digest, loop.steps, world.trace)

@@ -1,4 +1,4 @@
-"""Every row of every table, to compare two databases, or one with itself."""
+"""All rows of all tables, to compare two databases, or one at two times."""
 
 import sqlite3
 from typing import Any
@@ -8,7 +8,7 @@ from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.store import SqliteStore
 
 Tables = dict[str, list[tuple[Any, ...]]]
-"""By table: its columns, then its rows in an order of their own."""
+"""By table: its columns, then its rows, sorted."""
 
 CALLED = {"sqlite_sequence": "event_cursor"}
 

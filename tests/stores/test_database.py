@@ -1,4 +1,4 @@
-"""The SQLite database as threads and processes see it."""
+"""The SQLite database with several threads and processes."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ from ocean.kernel.store import Store
 from ocean.state.clock import SystemClock
 from ocean.state.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.state.records import ClogRecord
-from ocean.stores.sqlite.engine import database as database_module
+from ocean.stores.sqlite.engine import connection as connection_module
 from ocean.stores.sqlite.engine.database import QUIET_ROUNDS, Database
 from ocean.stores.sqlite.engine.transaction import Transaction
 from tests.conformance.kit import CLOG, a_run, claimed_run
@@ -28,7 +28,7 @@ from tests.stores.dump import of_sqlite
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 20
-"""A test that hangs fails after this; none waits for it otherwise."""
+"""A test that hangs fails after this time; no other test waits for it."""
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_every_connection_has_the_settings_that_durability_needs(store: St
     assert await of_sqlite(store).read(settings) == wanted
 
 
-async def test_the_private_names_of_aiosqlite_are_as_we_use_them(path: Path) -> None:
+async def test_aiosqlite_has_the_private_names_that_the_engine_uses(path: Path) -> None:
     connection = aiosqlite.Connection(lambda: sqlite3.connect(path), iter_chunk_size=64)
     assert isinstance(connection._thread, threading.Thread)
     connection._thread.daemon = True
@@ -202,7 +202,7 @@ async def test_locks_are_renewed_from_a_thread_while_the_event_loop_is_blocked(s
     assert lost == [set()]
 
 
-async def test_a_process_that_forgot_to_close_exits_by_itself(path: Path) -> None:
+async def test_a_process_that_has_not_closed_its_store_can_exit(path: Path) -> None:
     code = """
 import asyncio, sys
 from ocean.compose import open_store
@@ -244,7 +244,7 @@ for number, _ in enumerate(sys.stdin):
     assert (await _sessions(store))[0] == "foreign-0"
 
 
-async def test_a_commit_made_before_anybody_waited_is_noticed_too(store: Store, path: Path) -> None:
+async def test_a_commit_made_before_any_task_waited_is_noticed(store: Store, path: Path) -> None:
     seen = store.commits_seen()
     other = await open_store(f"sqlite:///{path}", SystemClock())
     await other.create_run(a_run(), None)
@@ -253,10 +253,8 @@ async def test_a_commit_made_before_anybody_waited_is_noticed_too(store: Store, 
         assert await store.next_commit(seen) > seen
 
 
-async def test_another_process_that_holds_the_write_lock_makes_writers_busy_not_broken(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_MS", 1)
+async def test_a_write_lock_of_another_process_raises_store_busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "BUSY_TIMEOUT_MS", 1)
     store = await open_store(f"sqlite:///{path}", SystemClock())
     await store.register_clogs([ClogRecord(CLOG, "1", False)])
     code = """
@@ -283,7 +281,7 @@ print("free", flush=True)
     await store.close()
 
 
-async def test_a_full_disk_is_told_and_nothing_is_written(store: Store) -> None:
+async def test_a_full_disk_raises_store_failed_and_nothing_is_written(store: Store) -> None:
     database = of_sqlite(store)
     await database.on_writer(lambda db: db.execute("PRAGMA max_page_count = 1").fetchall())
     with pytest.raises(StoreFailed, match="cannot be written: database or disk is full"):
@@ -294,7 +292,7 @@ async def test_a_full_disk_is_told_and_nothing_is_written(store: Store) -> None:
     assert await store.get_run("r") is not None
 
 
-async def test_a_closed_store_says_so(path: Path) -> None:
+async def test_a_closed_store_raises_store_unusable(path: Path) -> None:
     store = await open_store(f"sqlite:///{path}", SystemClock())
     await store.close()
     await store.close()
@@ -319,7 +317,7 @@ async def test_what_is_queued_when_the_store_closes_is_still_committed(path: Pat
     await again.close()
 
 
-async def test_who_comes_meanwhile_leaves_with_those_who_are_answered_then_and_have_more_to_say(store: Store) -> None:
+async def test_units_queued_meanwhile_share_a_transaction_with_those_of_callers_just_woken(store: Store) -> None:
     database = of_sqlite(store)
     entered, let_go = threading.Event(), threading.Event()
 
@@ -342,7 +340,7 @@ async def test_who_comes_meanwhile_leaves_with_those_who_are_answered_then_and_h
     assert database.group_sizes == (groups + 2, units + 3)
 
 
-async def test_a_thread_that_takes_along_what_was_gathering_leaves_nobody_waiting(store: Store) -> None:
+async def test_a_blocking_write_that_runs_gathered_units_leaves_no_caller_waiting(store: Store) -> None:
     database = of_sqlite(store)
     first = asyncio.create_task(database.write(lambda _: None))
     await anyio.lowlevel.checkpoint()
@@ -350,7 +348,7 @@ async def test_a_thread_that_takes_along_what_was_gathering_leaves_nobody_waitin
     await first
     for _ in range(10 * QUIET_ROUNDS):
         await anyio.lowlevel.checkpoint()
-    # A scope's time limit would not end it: whoever writes waits for the answer.
+    # A scope's time limit would not end it: a writer waits for its result.
     later = asyncio.create_task(database.write(lambda _: None))
     await asyncio.wait([later], timeout=PATIENCE_S)
     assert later.done()
@@ -369,7 +367,7 @@ async def test_a_thread_that_takes_along_what_was_gathering_leaves_nobody_waitin
         "sqlite:////",
     ],
 )
-async def test_a_url_that_names_no_database_is_refused_in_words(url: str) -> None:
+async def test_a_url_that_names_no_database_is_refused_with_a_message(url: str) -> None:
     assert url.removeprefix("sqlite:///") in await _refusal(url)
 
 
@@ -379,7 +377,7 @@ async def _refusal(url: str) -> str:
     return str(refused.value)
 
 
-async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = anyio.Path(tmp_path / "diary.txt")
     await path.write_text("dear diary, " * 100)
     assert "not a database" in await _refusal(f"sqlite:///{path}")

@@ -1,4 +1,4 @@
-"""Every documented filter of `list_runs` and `count_runs`: by which index it goes, without sorting, at which cost."""
+"""Every documented filter of `list_runs` and `count_runs`: which index it uses, that it sorts nothing, and its cost."""
 
 import re
 import sqlite3
@@ -90,7 +90,7 @@ NARROWED: dict[str, tuple[dict[str, Any], str]] = {
         "ocean_attributes_value (clog_id=? AND name=? AND sort_key>? AND sort_key<?)",
     ),
 }
-"""All in the index: the cost is the page's, whatever else there is."""
+"""Filters that an index covers: the cost is that of the page."""
 
 PARTLY: dict[str, tuple[dict[str, Any], str]] = {
     "parent, clog": ({"parent_run_id": "r", "clog_id": CLOG}, "runs_parent (parent_run_id=? AND status=?)"),
@@ -131,14 +131,14 @@ PARTLY: dict[str, tuple[dict[str, Any], str]] = {
         "runs_clog_ended (clog_id=? AND status=? AND ended_at>?)",
     ),
 }
-"""An index for the first part and the order; the rest is asked of each run on the way."""
+"""An index for the first part and the order; the rest is checked for each run."""
 
 ALL = NARROWED | PARTLY
 
 
 @cache
 def _crowd(count: int, has_statistics: bool) -> bytes:
-    """So many waiting runs of one clog and as many done ones of another, with an attribute each."""
+    """`count` waiting runs of one clog and as many done ones of another, with an attribute each."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     fill(db, "waiting", count, CLOG, NOW)
@@ -176,7 +176,7 @@ async def _lines(store: SqliteStore, where: RunFilter) -> set[str]:
 
 @pytest.mark.parametrize("has_statistics", [False, True], ids=["fresh", "analyzed"])
 @pytest.mark.parametrize("name", ALL)
-async def test_a_filter_goes_by_its_index_and_sorts_nothing(name: str, has_statistics: bool) -> None:
+async def test_a_filter_uses_its_index_and_sorts_nothing(name: str, has_statistics: bool) -> None:
     query, index = ALL[name]
     store = await _opened(50, has_statistics)
     lines = await _lines(store, run_filter(**query))
@@ -186,8 +186,8 @@ async def test_a_filter_goes_by_its_index_and_sorts_nothing(name: str, has_stati
 
 
 @pytest.mark.parametrize("name", NARROWED)
-async def test_a_narrow_filter_reads_its_index_alone(name: str) -> None:
-    """Everything but the shown runs themselves comes from covering indexes: no row is read to be refused."""
+async def test_a_narrow_filter_reads_only_its_index(name: str) -> None:
+    """Everything but the returned runs comes from covering indexes: no row is read and then discarded."""
     query, index = NARROWED[name]
     store = await _opened(50)
     lines = await _lines(store, run_filter(**query))
@@ -197,7 +197,7 @@ async def test_a_narrow_filter_reads_its_index_alone(name: str) -> None:
     }
 
 
-async def test_a_page_of_all_runs_walks_the_index_of_their_age() -> None:
+async def test_a_page_of_all_runs_walks_the_index_by_creation() -> None:
     store = await _opened(50)
     lines = await _lines(store, run_filter())
     await store.close()
@@ -232,7 +232,7 @@ DEEP: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("is_descending", [True, False], ids=["descending", "ascending"])
 @pytest.mark.parametrize("name", DEEP)
-async def test_a_page_far_down_costs_what_the_first_does(name: str, is_descending: bool) -> None:
+async def test_a_late_page_costs_as_much_as_the_first(name: str, is_descending: bool) -> None:
     where = run_filter(**DEEP[name])
     store = await _opened(1_000)
     first = await metered(store, lambda: store.list_runs(where, 5, None, is_descending))

@@ -1,4 +1,4 @@
-"""What a line behind a full concurrency key costs the others, and its head: nothing that grows with its length."""
+"""The cost of a line of parked runs does not grow with its length, neither for other runs nor for its head."""
 
 import sqlite3
 from functools import partial
@@ -26,7 +26,7 @@ async def _opened() -> SqliteStore:
 
 
 def _multiply(run_id: str, count: int, db: sqlite3.Connection) -> None:
-    """So many more runs like this one, as they would be stored."""
+    """Insert `count` more runs like this one."""
     numbers = f"WITH RECURSIVE numbers(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM numbers WHERE i < {count})"
     for table in ("runs", "ocean_run_details", "ocean_run_keys", "ocean_inbox", "events"):
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[1] != "seq"]
@@ -73,7 +73,7 @@ OTHERS: dict[str, Act] = {
 }
 
 
-async def test_ten_thousand_behind_a_busy_key_cost_the_others_nothing() -> None:
+async def test_ten_thousand_runs_parked_on_a_key_cost_other_runs_nothing() -> None:
     (alone, _), (crowded, _) = await _behind_a_busy_key(0), await _behind_a_busy_key(MANY)
     assert (await crowded.get_key("k")).parked == 1_000, "counted no further"
     dear = {}
@@ -99,7 +99,7 @@ async def test_freeing_a_slot_costs_the_same_however_long_the_line_is(outcome: O
     assert claim_of_many <= 1.1 * claim_of_few
 
 
-async def test_setting_and_looking_at_a_limit_costs_the_same_however_long_the_line_is() -> None:
+async def test_setting_and_reading_a_limit_costs_the_same_however_long_the_line_is() -> None:
     costs = []
     for count in (1_500, MANY):
         store, _ = await _behind_a_busy_key(count)
@@ -111,8 +111,8 @@ async def test_setting_and_looking_at_a_limit_costs_the_same_however_long_the_li
     assert change_of_many <= 1.1 * change
 
 
-async def test_a_burst_on_a_free_key_is_parked_once_and_then_claims_cost_as_before() -> None:
-    """Created while the key is free and nobody claims, all are due; the next pokes take one and park the rest."""
+async def test_runs_of_a_burst_are_parked_once_and_then_claims_cost_as_before() -> None:
+    """Created while the key is free and before any claim, all are due; the next pokes take one and park the rest."""
     quiet, _ = await _behind_a_busy_key(1)
     store = await _opened()
     await pending(store, "p", concurrency_keys=["k"])
@@ -131,7 +131,7 @@ async def test_a_burst_on_a_free_key_is_parked_once_and_then_claims_cost_as_befo
 
 
 async def test_ending_a_whole_line_costs_as_much_per_run_however_long_it_is() -> None:
-    """One parent ends, and with it as many who are due as are parked, while the key is free."""
+    """One parent ends, and with it as many due as parked children, while the key is free."""
     costs = []
     for count in (100, 800):
         store, _ = await _behind_a_busy_key(0)

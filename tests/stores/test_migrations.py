@@ -1,4 +1,4 @@
-"""Migrations: numbered, forward only, safe to race."""
+"""Migrations: numbered, forward only, safe to run concurrently."""
 
 import sqlite3
 import subprocess
@@ -44,7 +44,7 @@ def _schema(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
-def test_the_numbers_count_from_one_without_a_gap() -> None:
+def test_migration_numbers_start_at_one_without_a_gap() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
 
 
@@ -90,13 +90,13 @@ def test_migrating_again_changes_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_schema_newer_than_the_code_is_refused_in_words_and_left_alone(tmp_path: Path) -> None:
+async def test_a_schema_newer_than_the_code_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "ocean.db"
     db = _opened(path)
     migrate(db)
     db.execute("PRAGMA user_version = 999")
     before = _schema(db)
-    with pytest.raises(StoreUnusable, match=f"schema 999, this Ocean knows up to {migrations()[-1][0]}; upgrade"):
+    with pytest.raises(StoreUnusable, match=f"schema 999, this Ocean supports up to {migrations()[-1][0]}; upgrade"):
         await open_store(f"sqlite:///{path}", SystemClock())
     assert _schema(db) == before
     assert db.execute("PRAGMA user_version").fetchone()[0] == 999

@@ -1,4 +1,4 @@
-"""Costs, by plan and by counted steps of SQLite's machine: nothing grows with runs that sleep or have ended."""
+"""Costs, by query plan and by steps of SQLite's virtual machine: none grows with runs that sleep or have ended."""
 
 import re
 import sqlite3
@@ -9,13 +9,14 @@ import pytest
 
 from bench.idle_poke import fill, metered, plan
 from ocean.kernel.run_query import run_filter
-from ocean.kernel.store import RowsAsk, SweepAsk
+from ocean.kernel.store.claims import RowsAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, RowWrite, SetTimer
 from ocean.state.filters import FeedFilter
 from ocean.state.outcomes import Continue, Done, Ok
 from ocean.state.records import ClogRecord
-from ocean.stores.sqlite.engine.write_buffer import HELD, QUERIES, by_place
+from ocean.stores.sqlite.engine.write_buffer import BUFFERED, QUERIES, positional
 from ocean.stores.sqlite.migrate import migrate
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock
@@ -43,7 +44,7 @@ MANY = 20_000
 
 @cache
 def _crowd(count: int, has_statistics: bool = False) -> bytes:
-    """A database with so many waiting and as many finished runs of both clogs."""
+    """A database with `count` waiting and as many finished runs of both clogs."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     for clog_id in (CLOG, OTHER_CLOG):
@@ -91,7 +92,7 @@ async def test_an_idle_poke_costs_the_same_with_forty_thousand_runs_as_with_fort
 
 
 async def _a_tick(store: SqliteStore) -> None:
-    """A run from its creation to its end, with something of everything."""
+    """A run from its creation to its end, with an effect of every kind."""
     await store.create_run(a_run(input=1, session_id="s1", dedupe_key="k"), None)
     held = await claim(store, "r")
     await store.append_streamed(held.lock, 1, 1, [NewEvent("said", "{}", CLOG)])
@@ -136,7 +137,7 @@ PAGES: dict[str, Act] = {
 
 
 @pytest.mark.anyio
-async def test_a_tick_a_page_and_a_batch_cost_the_same_whatever_else_there_is() -> None:
+async def test_a_tick_a_page_and_a_batch_cost_the_same_however_many_runs_there_are() -> None:
     few, many = await _opened(1_000), await _opened(MANY)
     dear = {}
     for name, act in PAGES.items():
@@ -180,7 +181,7 @@ BOUNDED_SCANS = {
 
 
 async def _ends(store: SqliteStore) -> None:
-    """What only a deadline, a crash, a pause, a conflict or a child brings about."""
+    """Statements that need a deadline, a crash, a pause, a conflict or a child."""
     await store.register_clogs([ClogRecord(OTHER_CLOG, "1", has_on_end=True)])
     await pending(store, "late", deadline_at=NOW + 1, clog_id=OTHER_CLOG)
     await pending(store, "mother")
@@ -235,7 +236,7 @@ PATHS: list[tuple[Act, str]] = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("act", "wanted"), PATHS, ids=[wanted for _, wanted in PATHS])
-async def test_a_page_goes_by_its_index(act: Act, wanted: str) -> None:
+async def test_a_page_uses_its_index(act: Act, wanted: str) -> None:
     store = await _opened(20)
     meter = await metered(store, partial(act, store))
     lines: list[str] = []
@@ -285,7 +286,7 @@ PROBES = {
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_a_probe_goes_by_its_index_and_sorts_nothing(name: str) -> None:
+def test_a_probe_uses_its_index_and_sorts_nothing(name: str) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
     values = dict.fromkeys(re.findall(r":(\w+)", QUERIES[name]), 1)
@@ -296,12 +297,12 @@ def test_a_probe_goes_by_its_index_and_sorts_nothing(name: str) -> None:
     assert not any("TEMP B-TREE" in line for line in lines), lines
 
 
-@pytest.mark.parametrize("name", HELD)
-def test_to_write_a_row_makes_no_table_of_its_own(name: str) -> None:
-    """As a check against a list of three or more values would, for every row."""
+@pytest.mark.parametrize("name", BUFFERED)
+def test_writing_a_row_creates_no_temporary_table(name: str) -> None:
+    """A check against a list of three or more values would create one for every row."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     migrate(db)
-    sql, names = by_place(QUERIES[name])
+    sql, names = positional(QUERIES[name])
     steps = {row[1] for row in db.execute(f"EXPLAIN {sql}", [None] * len(names))}
     db.close()
     assert "OpenWrite" in steps

@@ -1,4 +1,4 @@
-"""Records from rows."""
+"""Building records from rows."""
 
 import copy
 import dataclasses
@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from ocean.state.records import Event, Input, InputKind, RunInfo
-from ocean.stores.shared.rows import maker
+from ocean.stores.shared.rows import constructor_of
 
 RECORDS: list[type[Any]] = [RunInfo, Event, Input]
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_made_in_short_is_what_the_record_makes_of_itself(record: type[Any]) -> None:
+def test_the_fast_constructor_builds_an_equal_record(record: type[Any]) -> None:
     values = [InputKind.SIGNAL if field.name == "kind" else field.name for field in dataclasses.fields(record)]
-    made = maker(record)(*values)
+    made = constructor_of(record)(*values)
     assert type(made) is record
     assert made == record(*values)
     assert repr(made) == repr(record(*values))
@@ -27,21 +27,21 @@ def test_what_is_made_in_short_is_what_the_record_makes_of_itself(record: type[A
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_made_in_short_is_frozen(record: type[Any]) -> None:
+def test_the_fast_constructor_builds_a_frozen_record(record: type[Any]) -> None:
     fields = dataclasses.fields(record)
-    made = maker(record)(*range(len(fields)))
+    made = constructor_of(record)(*range(len(fields)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(made, fields[0].name, None)
     assert not hasattr(made, "__dict__")
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_what_is_made_in_short_needs_every_field(record: type[Any]) -> None:
+def test_the_fast_constructor_needs_every_field(record: type[Any]) -> None:
     with pytest.raises(TypeError, match="missing"):
-        maker(record)(*range(len(dataclasses.fields(record)) - 1))
+        constructor_of(record)(*range(len(dataclasses.fields(record)) - 1))
 
 
-def test_a_record_that_looks_at_its_fields_is_not_made_in_short() -> None:
+def test_a_record_with_a_post_init_has_no_fast_constructor() -> None:
     @dataclasses.dataclass(frozen=True, slots=True)
     class Checked:
         size: int
@@ -49,5 +49,5 @@ def test_a_record_that_looks_at_its_fields_is_not_made_in_short() -> None:
         def __post_init__(self) -> None:
             raise ValueError("never")
 
-    with pytest.raises(AssertionError, match="Checked looks at what it is made of"):
-        maker(Checked)
+    with pytest.raises(AssertionError, match="Checked must not have a __post_init__"):
+        constructor_of(Checked)

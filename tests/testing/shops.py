@@ -1,4 +1,4 @@
-"""Clogs with and without mistakes, for the tests of the testing kit."""
+"""Correct and faulty clogs, for the tests of `ocean.testing`."""
 
 import asyncio
 from typing import Any
@@ -83,10 +83,10 @@ async def two_inputs(w: World) -> None:
 
 
 def make_rememberer() -> list[Clog]:
-    told: list[Any] = []
+    text: list[Any] = []
 
     async def remembers(tick: Tick) -> Outcome:
-        told.append(tick.input)
-        return Done(told) if tick.input == "last" else Ok()
+        text.append(tick.input)
+        return Done(text) if tick.input == "last" else Ok()
 
     return [clog_of(remembers)]

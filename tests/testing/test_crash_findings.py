@@ -1,4 +1,4 @@
-"""What `crash_everywhere` finds, and how it tells of it."""
+"""What `crash_everywhere` finds, and its report."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import pytest
 from ocean import Clog, Done, Outcome, RetryPolicy, Tick
 from ocean.testing import CrashFound, Difference, World, crash_everywhere
 from ocean.testing.crash_points import CALLED_AGAIN
-from ocean.testing.crashable import BEFORE_COMMIT, UNHEARD
+from ocean.testing.crashable import AFTER_COMMIT, BEFORE_COMMIT
 from tests.testing import shops
 from tests.testing.shops import (
     CHARGE,
@@ -30,7 +30,7 @@ async def test_a_charge_outside_of_a_step_is_found_and_the_report_names_the_awai
         await crash_everywhere([clog_of(charges_outside_of_a_step)], one_run, outside=paying)
     report = raised.value.report
     assert [finding.point.what for finding in report.findings] == [
-        f"after {CHARGE} had arrived, before its answer was heard",
+        f"after {CHARGE} had arrived, before its answer was received",
         "before tick.emit",
         "before tick.write",
         BEFORE_COMMIT,
@@ -46,12 +46,12 @@ async def test_a_charge_outside_of_a_step_is_found_and_the_report_names_the_awai
     assert [(each.what, each.expected, each.found) for each in first.differences] == [
         (f"effects of {CHARGE}", [{"amount": 40}], [{"amount": 40}, {"amount": 40}])
     ]
-    told = str(raised.value)
-    assert told.startswith("a crash changes the result at 5 of 8 places\n\nkilled after POST")
-    assert f"shops.py:{line} in charges_outside_of_a_step" in told
-    assert '    without a crash: [{"amount": 40}]\n    with it:         [{"amount": 40}, {"amount": 40}]' in told
-    assert told.count("without a crash") == 1, "what is alike is told once"
-    assert told.endswith(f"\n    killed {BEFORE_COMMIT}\n    {CALLED_AGAIN}")
+    text = str(raised.value)
+    assert text.startswith("a crash changes the result at 5 of 8 points\n\nkilled after POST")
+    assert f"shops.py:{line} in charges_outside_of_a_step" in text
+    assert '    without a crash: [{"amount": 40}]\n    with it:         [{"amount": 40}, {"amount": 40}]' in text
+    assert text.count("without a crash") == 1, "equal findings are reported once"
+    assert text.endswith(f"\n    killed {BEFORE_COMMIT}\n    {CALLED_AGAIN}")
 
 
 async def test_an_effect_that_a_crash_loses_is_found() -> None:
@@ -69,7 +69,7 @@ async def test_an_effect_that_a_crash_loses_is_found() -> None:
 
 async def test_what_a_clog_keeps_in_memory_is_lost_with_the_process() -> None:
     report = await report_of(make_rememberer, two_inputs)
-    unheard = next(finding for finding in report.findings if finding.point.what == UNHEARD)
+    unheard = next(finding for finding in report.findings if finding.point.what == AFTER_COMMIT)
     assert [(each.expected, each.found) for each in unheard.differences] == [(["first", "last"], ["last"])]
 
 
@@ -102,7 +102,7 @@ async def test_a_key_made_of_the_time_is_found_if_a_crash_takes_time() -> None:
     assert (await report_of([clog_of(charges)], outside=outside)).findings == ()
     report = await report_of([clog_of(charges)], outside=outside, downtime_ms=1)
     assert [finding.point.what for finding in report.findings] == [
-        "after the outside call 'charge' had its effect, before its answer was heard",
+        "after the outside call 'charge' had its effect, before its answer was received",
         BEFORE_COMMIT,
     ]
 
@@ -136,7 +136,7 @@ async def test_rows_of_every_scope_are_compared() -> None:
     assert names == ["global row of c", f"{run}: row 'a' of c in tick 1", f"{run}: row of c", "session row of c in s"]
 
 
-async def test_a_run_with_one_attempt_does_not_stand_a_crash() -> None:
+async def test_a_run_with_one_attempt_does_not_survive_a_crash() -> None:
     async def does_nothing(tick: Tick) -> Outcome:
         return Done()
 
@@ -151,7 +151,7 @@ async def test_a_run_with_one_attempt_does_not_stand_a_crash() -> None:
     assert (status.expected, status.found) == ("done", "failed")
 
 
-async def test_what_the_scenario_answers_is_compared() -> None:
+async def test_what_the_scenario_returns_is_compared() -> None:
     calls = 0
 
     async def counts(tick: Tick) -> Outcome:
@@ -192,16 +192,16 @@ async def test_names_that_may_differ_can_be_ignored() -> None:
     assert report.findings == ()
 
 
-async def test_a_difference_in_a_long_list_is_shown_without_what_is_alike() -> None:
-    told = str(Difference("events", [1, 2, 3, 4, 5], [1, 2, 9, 4, 5])).splitlines()
-    assert told == [
+async def test_a_difference_in_a_long_list_is_shown_without_the_equal_items() -> None:
+    text = str(Difference("events", [1, 2, 3, 4, 5], [1, 2, 9, 4, 5])).splitlines()
+    assert text == [
         "events",
-        "  without a crash: [after 2 alike and before 2 alike: 3]",
-        "  with it:         [after 2 alike and before 2 alike: 9]",
+        "  without a crash: [after 2 equal and before 2 equal: 3]",
+        "  with it:         [after 2 equal and before 2 equal: 9]",
     ]
     assert str(Difference("events", [1, 2, 3, 1], [1, 2, 3, 1, 1])).splitlines()[1:] == [
-        "  without a crash: [after 4 alike and before 0 alike: ]",
-        "  with it:         [after 4 alike and before 0 alike: 1]",
+        "  without a crash: [after 4 equal and before 0 equal: ]",
+        "  with it:         [after 4 equal and before 0 equal: 1]",
     ]
     assert str(Difference("events", [1, 2], [2, 1])).splitlines()[0] == "events, the same in another order"
     assert str(Difference("row", None, {"a": "ä"})).splitlines()[1:] == [

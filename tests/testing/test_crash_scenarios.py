@@ -1,4 +1,4 @@
-"""Scenarios: the same each time, whatever they do."""
+"""Scenarios of `crash_everywhere`, which must do the same each time."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_scenario_that_is_not_the_same_twice_is_refused_with_what_differs() -> None:
     with pytest.raises(
-        AssertionError, match=r"played twice without a crash.*\n.*output: first \['first', 'last'\], then"
+        AssertionError, match=r"two executions without a crash.*\n.*output: first \['first', 'last'\], then"
     ):
         await crash_everywhere(make_rememberer()[:], two_inputs)
 
@@ -36,15 +36,15 @@ async def test_the_same_scenario_makes_the_same_report_word_for_word() -> None:
     assert str(first) == str(second)
 
 
-async def test_more_places_than_asked_for_are_thinned_out_and_the_report_says_so() -> None:
+async def test_more_points_than_asked_for_are_thinned_out_and_reported() -> None:
     report = await report_of([clog_of(charges_in_a_step)], outside=paying, most_points=4)
     assert (len(report.killed), len(report.left_out)) == (4, 7)
-    assert str(report) == "the result is the same after a crash at each of 4 places (7 left out)"
+    assert str(report) == "the result is the same after a crash at each of 4 points (7 left out)"
     assert whats(report)[0] == "before tick.read", "they are spread over the whole scenario"
     assert whats(report)[-1] == BEFORE_COMMIT
 
 
-async def test_children_timers_signals_and_retries_stand_every_crash() -> None:
+async def test_children_timers_signals_and_retries_survive_every_crash() -> None:
     parent, child = Clog("parent"), Clog("child")
 
     @parent.on_advance
@@ -106,15 +106,15 @@ async def test_a_scenario_that_pokes_tick_by_tick_goes_on_after_a_crash() -> Non
     assert len(report.killed) == 3 * 5
 
 
-async def test_what_nobody_answers_is_an_error_of_the_test() -> None:
-    with pytest.raises(AssertionError, match=f"nobody answers {CHARGE}"):
+async def test_a_request_without_an_answer_is_an_error_of_the_test() -> None:
+    with pytest.raises(AssertionError, match=f"no answer is defined for {CHARGE}"):
         await crash_everywhere([clog_of(charges_in_a_step)], one_run)
 
 
 @pytest.mark.parametrize("ground", ["postgres"], indirect=True)
-async def test_it_works_on_postgresql_as_well(ground: str) -> None:
+async def test_crash_everywhere_works_on_postgresql(ground: str) -> None:
     report = await report_of([clog_of(charges_outside_of_a_step)], outside=paying, most_points=3)
     assert [finding.point.what for finding in report.findings] == [
-        f"after {CHARGE} had arrived, before its answer was heard",
+        f"after {CHARGE} had arrived, before its answer was received",
         BEFORE_COMMIT,
     ]

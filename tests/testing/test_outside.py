@@ -1,4 +1,4 @@
-"""`Outside`: it answers, keeps every call, tells effects from repeats, and can be recorded and played back."""
+"""`Outside`: responds, keeps every call, distinguishes effects from repeats, and can be recorded and replayed."""
 
 import threading
 from collections.abc import Iterator
@@ -60,19 +60,19 @@ async def test_a_step_is_kept_with_the_key_that_its_function_got() -> None:
         assert w.outside.calls[1].answer == {"id": "ch_1"}
 
 
-async def test_a_repeated_key_gets_the_first_answer_and_with_another_body_a_refusal() -> None:
+async def test_a_repeated_key_gets_the_first_response_and_with_another_body_a_refusal() -> None:
     outside, numbers = Outside(), iter(range(9))
     outside.answer(CHARGE, lambda request: {"n": next(numbers)})
 
     async def asks(tick: Tick) -> Outcome:
-        said = []
+        responses = []
         for body in (b"1", b"1", b"2"):
             answer = await tick.fetch(URL, method="POST", headers={"Idempotency-Key": "k"}, body=body)
-            said.append([answer.status, answer.json()])
-        return Done(said)
+            responses.append([answer.status, answer.json()])
+        return Done(responses)
 
     async with world([clog_of(asks)], outside=outside) as w:
-        refusal = {"error": "this idempotency key has come before, with another body"}
+        refusal = {"error": "this idempotency key was used before with another body"}
         assert await ended(w) == [[200, {"n": 0}], [200, {"n": 0}], [409, refusal]]
     assert len(outside.effects()) == 1
 
@@ -82,7 +82,7 @@ async def fetches(tick: Tick) -> Outcome:
     return Done([answer.status, answer.text])
 
 
-async def test_answers_are_values_responses_functions_and_errors_and_the_newest_that_fits_wins() -> None:
+async def test_an_answer_is_a_value_a_response_a_function_or_an_error_and_the_newest_match_wins() -> None:
     async def greet(request: Any) -> str:
         return f"hello {request.url[-3:]}"
 
@@ -99,14 +99,14 @@ async def test_answers_are_values_responses_functions_and_errors_and_the_newest_
     assert outside.effects() == [], "to read changes nothing"
 
 
-async def test_what_nobody_answers_is_refused_as_if_no_server_were_there_and_named() -> None:
+async def test_a_request_without_an_answer_is_refused_as_if_there_were_no_server() -> None:
     outside = Outside()
     async with world([clog_of(fetches)], outside=outside) as w:
         assert await ended(w, "https://nobody.example/") == "fetch_refused"
     assert outside.unanswered == ["GET https://nobody.example/"] * 3
 
 
-async def test_a_stand_in_for_a_client_of_ones_own_counts_by_key_too() -> None:
+async def test_a_fake_client_counts_effects_by_key_too() -> None:
     outside = Outside()
     answers = [
         await outside.call("charge", {"amount": 1}, key="k", answer="first"),
@@ -117,7 +117,7 @@ async def test_a_stand_in_for_a_client_of_ones_own_counts_by_key_too() -> None:
     assert len(outside.effects("charge")) == 2
 
 
-async def test_a_recording_answers_as_it_was_answered_and_calls_no_function_of_a_step(tmp_path: Path) -> None:
+async def test_a_recording_repeats_its_responses_and_calls_no_function_of_a_step(tmp_path: Path) -> None:
     called: list[str] = []
 
     async def pick(key: str) -> int:
@@ -177,7 +177,7 @@ def served() -> Iterator[int]:
             thread.join()
 
 
-async def test_a_live_one_asks_the_real_world_and_what_it_said_can_be_played_back() -> None:
+async def test_a_live_outside_calls_the_real_service_and_its_recording_can_be_replayed() -> None:
     with served() as port:
         outside = Outside(live=True, private_hosts=[f"127.0.0.1:{port}"])
         async with world([clog_of(fetches)], outside=outside) as w:

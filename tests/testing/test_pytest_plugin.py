@@ -1,4 +1,4 @@
-"""The fixture, as a user's own pytest runs it."""
+"""The fixture `ocean_world`, in a separate pytest process."""
 
 import os
 import re
@@ -62,7 +62,7 @@ async def body(ocean_world):
         await w.ocean.create_run(session_id="s", clog_id="c", input="fetch")
         await w.drain()
 """,
-        "the world has ended, but nobody answers GET https://nobody.example/",
+        "the world has ended, but no answer is defined for GET https://nobody.example/",
     ),
     "open": (
         """
@@ -88,8 +88,8 @@ async def test_it(ocean_world: OpenWorld) -> None:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says of a folder with a test for each case, and one that has the fixture by an import."""
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the output of pytest for a folder with a test for each case, and one that imports the fixture."""
     folder = tmp_path_factory.mktemp("users")
     (folder / "conftest.py").write_text('pytest_plugins = ["ocean.testing.pytest_plugin"]\n')
     for name, (body, _) in CASES.items():
@@ -118,18 +118,18 @@ def run_pytest(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_fixture_gives_worlds_and_tells_what_was_left_in_them(name: str, said: str) -> None:
+def test_the_fixture_opens_worlds_and_reports_what_was_left_in_them(name: str, output: str) -> None:
     complaint = CASES[name][1]
     verdict = "PASSED" if complaint in (None, CASES["open"][1]) else "FAILED"
-    assert f"{verdict} test_{name}.py::test_it" in said
-    assert complaint is None or complaint in said
-    assert re.findall("^ERROR (test_.*)::", said, re.MULTILINE) == ["test_open.py"]
+    assert f"{verdict} test_{name}.py::test_it" in output
+    assert complaint is None or complaint in output
+    assert re.findall("^ERROR (test_.*)::", output, re.MULTILINE) == ["test_open.py"]
 
 
-def test_the_fixture_can_be_imported_into_a_conftest_of_any_folder(said: str) -> None:
-    assert "PASSED deep/test_imported.py::test_it" in said
+def test_the_fixture_can_be_imported_into_a_conftest_of_any_folder(output: str) -> None:
+    assert "PASSED deep/test_imported.py::test_it" in output
 
 
-def test_no_entry_point_loads_it_where_nobody_asks_for_it() -> None:
+def test_no_entry_point_loads_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "pytest11" not in project.get("entry-points", {})

@@ -1,4 +1,4 @@
-"""`World.wait`, and the world outside of a world."""
+"""`World.wait`, and the `Outside` of a world."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.testing.shops import CHARGE, charges_in_a_step, clog_of, paying
 pytestmark = pytest.mark.anyio
 
 
-async def test_while_a_test_waits_everything_is_done_at_its_own_moment() -> None:
+async def test_while_a_test_waits_each_run_is_poked_when_it_is_due() -> None:
     at: list[int] = []
 
     async def beats(tick: Tick) -> Outcome:
@@ -26,7 +26,7 @@ async def test_while_a_test_waits_everything_is_done_at_its_own_moment() -> None
     assert at == [began, began + 1_000, began + 2_000, began + 3_000]
 
 
-async def test_waiting_ends_also_if_something_stays_due_that_nobody_here_can_do() -> None:
+async def test_waiting_ends_also_if_a_run_stays_due_whose_clog_is_not_loaded() -> None:
     async def rests(tick: Tick) -> Outcome:
         return Wait(for_ms=10)
 
@@ -46,7 +46,7 @@ async def test_every_instance_of_a_world_has_its_outside() -> None:
         assert len(w.outside.effects(CHARGE)) == 1
 
 
-async def test_a_world_without_an_outside_says_how_to_give_it_one() -> None:
+async def test_a_world_without_an_outside_raises_an_error_with_advice() -> None:
     async with world() as w:
         with pytest.raises(LookupError, match=r"world\(clogs, outside=Outside\(\)\)"):
             w.outside.effects()
@@ -54,7 +54,7 @@ async def test_a_world_without_an_outside_says_how_to_give_it_one() -> None:
         assert w.outside.calls == []
 
 
-async def test_a_world_is_not_told_of_hosts_that_its_outside_would_not_ask() -> None:
+async def test_private_hosts_are_refused_together_with_an_outside() -> None:
     with pytest.raises(InvalidValue, match="live=True"):
         async with world(outside=Outside(), private_hosts=["intranet:80"]):
             pass

@@ -1,1 +1,1 @@
-"""The commands."""
+"""The commands, a module for each group of them. `ocean.cli.main` registers them."""

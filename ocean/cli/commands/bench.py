@@ -1,4 +1,4 @@
-"""`ocean bench`: how fast Ocean is on this database, by runs in a session of its own that is removed afterwards."""
+"""`ocean bench`: measures how fast Ocean is on a database, with runs in a session that is removed afterwards."""
 
 import time
 import uuid
@@ -20,14 +20,14 @@ CLOG_ID = "ocean.bench"
 CALLERS = 64
 TEN = 10
 FEWER = 10
-"""Of what is measured one by one there are so many times fewer."""
+"""Measurements that are slower per run use this many times fewer runs."""
 UNFINISHED = ("pending", "active", "waiting")
-LONGEST_MS = 600_000
+TIMEOUT_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One answer. `key` names it in JSON."""
+    """One result. `key` is its name in JSON."""
 
     key: str
     what: str
@@ -36,6 +36,7 @@ class Figure:
 
 
 def bench_clog() -> Clog:
+    """Return the clog whose runs are measured."""
     clog = Clog(CLOG_ID, generic=["delete"])
 
     @clog.on_advance
@@ -60,7 +61,7 @@ def bench_clog() -> Clog:
 
 
 class Bench:
-    """On an Ocean that has the bench's clog and no other: nobody else's runs are touched."""
+    """The measurements. The Ocean has only the clog of the bench, so other runs are not touched."""
 
     def __init__(self, ocean: Ocean, session_id: str, runs: int) -> None:
         self._ocean = ocean
@@ -68,72 +69,73 @@ class Bench:
         self._runs = runs
         self._fewer = max(runs // FEWER, 1)
 
-    async def measured(self, told: Callable[[str], object]) -> list[Figure]:
+    async def measure(self, on_start: Callable[[str], object]) -> list[Figure]:
+        """Run all measurements; `on_start` is called with the name of each."""
         figures: list[Figure] = []
-        for what, measure in (
+        for what, measurement in (
             ("runs of one tick", self._one_tick),
             ("runs of ten ticks", self._ten_ticks),
             ("runs of ten steps", self._ten_steps),
             ("streamed events", self._streamed),
             ("signals, one by one", self._signals),
         ):
-            told(what)
-            figures += await measure()
+            on_start(what)
+            figures += await measurement()
         return figures
 
     async def _one_tick(self) -> list[Figure]:
-        """Each created by a call of its own, while a ticker works on them."""
-        seconds = await self._finished(self._runs, {"do": "end"})
-        return [Figure("runsPerSecond", "runs, created and over in one tick", self._runs / seconds)]
+        """Create runs with a call each, while a ticker works on them."""
+        seconds = await self._seconds_for(self._runs, {"do": "end"})
+        return [Figure("runsPerSecond", "runs of one tick, created and done", self._runs / seconds)]
 
     async def _ten_ticks(self) -> list[Figure]:
-        seconds = await self._finished(self._fewer, {"do": "ticks", "left": TEN})
-        return [Figure("ticksPerSecond", "ticks, ten to a run", self._fewer * TEN / seconds)]
+        seconds = await self._seconds_for(self._fewer, {"do": "ticks", "left": TEN})
+        return [Figure("ticksPerSecond", "ticks, ten in a run", self._fewer * TEN / seconds)]
 
     async def _ten_steps(self) -> list[Figure]:
-        seconds = await self._finished(self._fewer, {"do": "steps"})
-        return [Figure("stepsPerSecond", "durable steps, ten to a tick", self._fewer * TEN / seconds)]
+        seconds = await self._seconds_for(self._fewer, {"do": "steps"})
+        return [Figure("stepsPerSecond", "durable steps, ten in a tick", self._fewer * TEN / seconds)]
 
     async def _streamed(self) -> list[Figure]:
-        seconds = await self._finished(1, {"do": "stream", "events": self._runs})
-        return [Figure("streamedPerSecond", "events that one handler streams", self._runs / seconds)]
+        seconds = await self._seconds_for(1, {"do": "stream", "events": self._runs})
+        return [Figure("streamedPerSecond", "events streamed by one handler", self._runs / seconds)]
 
     async def _signals(self) -> list[Figure]:
-        """On a system at rest: from the call of `signal` until the tick that it woke is committed."""
+        """Measure, with nothing else to do, from the call of `signal` until its tick is committed."""
         run_id = await self._create({"do": "signal"})
         await self._ocean.advance(run_id=run_id)
         times = []
         for _ in range(self._fewer + 1):
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             await self._ocean.signal(run_id, {"do": "signal"})
             await self._ocean.advance(run_id=run_id)
-            times.append((time.perf_counter() - begun) * 1_000)
+            times.append((time.perf_counter() - started_at) * 1_000)
         cuts = quantiles(times, n=20, method="inclusive")
         return [
-            Figure("signalP50Ms", "a signal and its tick, half of them within", cuts[9], "ms"),
-            Figure("signalP95Ms", "a signal and its tick, 95 of 100 within", cuts[18], "ms"),
+            Figure("signalP50Ms", "a signal and its tick, median", cuts[9], "ms"),
+            Figure("signalP95Ms", "a signal and its tick, 95th percentile", cuts[18], "ms"),
         ]
 
-    async def _finished(self, count: int, input: dict[str, Any]) -> float:
-        """Seconds until so many runs were created and have ended."""
+    async def _seconds_for(self, count: int, input: dict[str, Any]) -> float:
+        """Create `count` runs and return the seconds until all have ended."""
         numbers = iter(range(count))
 
         async def caller() -> None:
             for _ in numbers:
                 await self._create(input)
 
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         async with ticker(self._ocean):
             async with anyio.create_task_group() as callers:
                 for _ in range(min(CALLERS, count)):
                     callers.start_soon(caller)
             await self._all_ended()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started_at
 
     async def _all_ended(self) -> None:
-        """Waits for the newest that has not; looking at each would be work of its own."""
+        """Wait for the newest run that has not ended; reading each of them would add work to the measurement."""
         while open_runs := (await self._ocean.list_runs(session_id=self._session_id, status=UNFINISHED, limit=1)).runs:
-            await self._ocean.result(open_runs[0].run_id, timeout_ms=LONGEST_MS)
+            await self._ocean.result(open_runs[0].run_id, timeout_ms=TIMEOUT_MS)
 
     async def _create(self, input: dict[str, Any]) -> str:
         run = await self._ocean.create_run(session_id=self._session_id, clog_id=CLOG_ID, input=input)
@@ -141,8 +143,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def session_of_its_own(ocean: Ocean) -> AsyncIterator[str]:
-    """Removed at the end, also after Ctrl-C."""
+async def private_session(ocean: Ocean) -> AsyncIterator[str]:
+    """Yield a new session id; remove that session at the end, also after Ctrl-C."""
     session_id = f"{CLOG_ID}.{uuid.uuid4()}"
     try:
         yield session_id
@@ -152,16 +154,17 @@ async def session_of_its_own(ocean: Ocean) -> AsyncIterator[str]:
 
 
 async def bench(screen: Screen, url: str, runs: int) -> None:
+    """Measure and print the figures."""
     console = Console(stderr=True)
-    is_watched = console.is_terminal and not screen.is_json
-    async with Ocean.open(url, clogs=[bench_clog()]) as ocean, session_of_its_own(ocean) as session_id:
-        with console.status("measuring") if is_watched else nullcontext() as status:
+    has_terminal = console.is_terminal and not screen.is_json
+    async with Ocean.open(url, clogs=[bench_clog()]) as ocean, private_session(ocean) as session_id:
+        with console.status("measuring") if has_terminal else nullcontext() as status:
 
-            def told(what: str) -> None:
+            def show_progress(what: str) -> None:
                 if status is not None:
                     status.update(f"measuring {what}")
 
-            figures = await Bench(ocean, session_id, runs).measured(told)
+            figures = await Bench(ocean, session_id, runs).measure(show_progress)
     facts = store_facts(url)
     if screen.is_json:
         place = {"engine": facts.engine, "version": facts.engine_version, "place": facts.place}
@@ -171,11 +174,12 @@ async def bench(screen: Screen, url: str, runs: int) -> None:
     for each in figures:
         shown.add_row(cell(each.what), cell(rounded(each.value)), cell(each.unit))
     screen.show(shown)
-    screen.say(
-        f"{facts.engine} {facts.engine_version} at {facts.place}; {runs} runs of one tick, the others in proportion"
+    screen.print(
+        f"{facts.engine} {facts.engine_version} at {facts.place}; {runs} one-tick runs, the others in proportion"
     )
-    screen.say("Its runs are removed. Their events stay in the log until they are swept.")
+    screen.print("The runs of the bench are removed. Their events stay in the log until they are swept.")
 
 
 def rounded(value: float) -> str:
+    """Format a figure with about three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

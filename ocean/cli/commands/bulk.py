@@ -1,9 +1,8 @@
-"""Doing something to many runs: say how many, ask, show how far it is."""
+"""Applying a verb to many runs: count them, ask for confirmation, show the progress."""
 
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -12,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ocean import BulkProgress, BulkResult, InvalidValue, Ocean, RunStatus
 from ocean.access.guard import Guard
+from ocean.cli.options import BulkOptions
 from ocean.cli.output import Screen
 from ocean.cli.runner import REFUSED
 from ocean.cli.tables import bulk_line
@@ -20,54 +20,53 @@ from ocean.kernel.verbs.bulk import FAILED, LIVE
 from ocean.state.records import GenericVerb
 
 CAP = 100_000
+"""Count no further than this."""
 
-MEANT: dict[str, tuple[RunStatus, ...] | None] = {"cancel": LIVE, "signal": LIVE, "retry": FAILED, "delete": None}
+DEFAULT_STATUSES: dict[str, tuple[RunStatus, ...] | None] = {
+    "cancel": LIVE,
+    "signal": LIVE,
+    "retry": FAILED,
+    "delete": None,
+}
+"""Which runs a verb applies to if the query names no status. None means any."""
 PAST = {"cancel": "cancelled", "signal": "signalled", "retry": "retried", "delete": "deleted"}
 
 
-@dataclass(frozen=True, slots=True)
-class Many:
-    """Which runs, and how to go about them."""
-
-    query: RunQuery
-    everything: bool
-    yes: bool
-    rate: int | None
-    most: int | None
-    actor: str | None
-
-
-async def act_on_many(
-    ocean: Ocean, screen: Screen, verb: GenericVerb, many: Many, act: Callable[..., Awaitable[BulkResult]], **extra: Any
+async def act_on_selection(
+    ocean: Ocean,
+    screen: Screen,
+    verb: GenericVerb,
+    query: RunQuery,
+    options: BulkOptions,
+    act: Callable[..., Awaitable[BulkResult]],
 ) -> None:
-    """Count, ask, act. A query without a status means what the verb can do something to."""
-    if not many.query and not many.everything:
-        raise InvalidValue(f"say which runs to {verb}: ids, filters such as --clog, or --everything")
-    if many.query and many.everything:
-        raise InvalidValue("--everything goes without filters; leave one of them out")
-    # Clogs that keep the verb to themselves are left out, and then it is no longer everything.
-    narrowed = await Guard(ocean).meant(RunQuery(**many.query), verb)
-    query: dict[str, Any] = dict(narrowed)
-    if "status" not in query and MEANT[verb] is not None:
-        query["status"] = MEANT[verb]
-    found = await ocean.count_runs(cap=CAP, **query)
-    count = found.count if many.most is None else min(found.count, many.most)
+    """Count the runs, ask for confirmation, apply the verb, print the result."""
+    if not query and not options.everything:
+        raise InvalidValue(f"{verb} must have run ids, filters such as --clog, or --everything")
+    if query and options.everything:
+        raise InvalidValue("--everything must be used without filters")
+    # Clogs that do not allow the verb are left out, and then it is no longer everything.
+    narrowed = await Guard(ocean).allowed(query, verb)
+    counted: dict[str, Any] = dict(narrowed)
+    if "status" not in counted and DEFAULT_STATUSES[verb] is not None:
+        counted["status"] = DEFAULT_STATUSES[verb]
+    found = await ocean.count_runs(cap=CAP, **counted)
+    count = found.count if options.most is None else min(found.count, options.most)
     if count:
-        _confirm(verb, f"{'at least ' if found.is_capped and many.most is None else ''}{count}", many.yes)
-    with _progress(screen, verb, count) as (tell, _):
+        _confirm(verb, f"{'at least ' if found.is_capped and options.most is None else ''}{count}", options.yes)
+    with _ProgressBar(screen, verb, count) as update:
         done = await act(
-            everything=many.everything and not narrowed,
-            per_second=many.rate,
-            most=many.most,
-            actor=many.actor,
-            on_progress=tell,
+            everything=options.everything and not narrowed,
+            per_second=options.rate,
+            most=options.most,
+            actor=options.actor,
+            on_progress=update,
             **narrowed,
-            **extra,
         )
     if screen.is_json:
         screen.json(done)
     else:
-        screen.say(bulk_line(PAST[verb], done, done.more))
+        screen.print(bulk_line(PAST[verb], done, done.more))
 
 
 def _confirm(verb: str, count: str, yes: bool) -> None:
@@ -76,23 +75,23 @@ def _confirm(verb: str, count: str, yes: bool) -> None:
 
 
 def confirm(question: str, meaning: str, yes: bool) -> None:
-    """Ask; a no ends the command. Where nobody can be asked, it is refused with what it would have done."""
+    """Ask for confirmation; a no exits. Without a terminal to ask on, refuse with `meaning`: what would be done."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidValue(f"{meaning}; say --yes to do it without being asked")
-    # The event loop would keep Ctrl-C for itself until the prompt returns.
+        raise InvalidValue(f"{meaning}; use --yes to confirm")
+    # The event loop would not see Ctrl-C until the prompt returns.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        is_wanted = typer.confirm(question, err=True)
+        is_confirmed = typer.confirm(question, err=True)
     finally:
         signal.signal(signal.SIGINT, before)
-    if not is_wanted:
+    if not is_confirmed:
         raise typer.Exit(REFUSED)
 
 
-class _progress:
-    """A bar with a rate on standard error, if that is a terminal."""
+class _ProgressBar:
+    """A progress bar with a rate on standard error, if that is a terminal."""
 
     def __init__(self, screen: Screen, verb: str, count: int) -> None:
         console = Console(stderr=True)
@@ -108,14 +107,14 @@ class _progress:
         )
         self._task = self._bar.add_task(verb, total=count, rate="")
 
-    def __enter__(self) -> tuple[Callable[[BulkProgress], None], Progress]:
+    def __enter__(self) -> Callable[[BulkProgress], None]:
         self._bar.start()
-        return self._tell, self._bar
+        return self._update
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def _tell(self, progress: BulkProgress) -> None:
+    def _update(self, progress: BulkProgress) -> None:
         speed = self._bar.tasks[0].speed
         rate = "" if speed is None else f"{speed:.0f}/s"
         self._bar.update(self._task, completed=progress.seen, rate=rate)

@@ -1,4 +1,4 @@
-"""`ocean signal`, `cancel`, `retry`, `delete`, `pause`, `resume`: on runs by id, or on all that filters mean."""
+"""`ocean signal`, `cancel`, `retry`, `delete`, `pause`, `resume`: on runs given by id, or selected by filters."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, NoReturn
@@ -6,245 +6,174 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 
 from ocean.cli.options import (
+    ANY_RUN,
+    BULK_DEFAULTS,
     Actor,
-    AttrFilter,
-    ClogFilter,
+    BulkOptions,
     Clogs,
-    CreatedSince,
-    CreatedUntil,
     Db,
-    EndedSince,
-    EndedUntil,
-    Everything,
     Input,
     Json,
-    Most,
-    ParentFilter,
     PausedIds,
-    Rate,
     RequestKey,
     RunIds,
-    SessionFilter,
-    StatusFilter,
-    Yes,
+    Selection,
+    expand_options,
 )
 
 BulkVerb = Literal["signal", "cancel", "retry", "delete"]
 
 
+@expand_options(without=("ended_since", "ended_until"))
 def signal(
     run_ids: RunIds = None,
     input: Input = None,
-    signal_id: Annotated[str | None, typer.Option("--signal-id", help="Repeated with it, no second signal.")] = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="WHEN", help="Deliver then: 10m from now, or an ISO time.")
+    signal_id: Annotated[
+        str | None, typer.Option("--signal-id", help="A repeat with the same id is not a second signal.")
     ] = None,
-    if_idle: Annotated[bool, typer.Option("--if-idle", help="Refused unless the run is idle.")] = False,
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="WHEN", help="When to deliver it: 10m (from now), or an ISO time.")
+    ] = None,
+    if_idle: Annotated[bool, typer.Option("--if-idle", help="Refuse unless the run is idle.")] = False,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Put an input into the inbox of runs. By filters it needs a --signal-id, so that it can be repeated."""
+    """Put an input into the inbox of runs. With filters it needs a --signal-id, so that it can be repeated."""
     from ocean import InvalidValue, Ocean
     from ocean.cli.parsing import json_input, time_at
-
-    filters = _filters(clog, status, session, parent, attr, created_since, created_until, None, None)
 
     def options(ocean: Ocean) -> dict[str, Any]:
         return {
             "input": json_input(input),
             "signal_id": signal_id,
-            "request_key": request_key,
+            "request_key": bulk.request_key,
             "deliver_at": time_at(at, "--at", ocean.clock.now(), ago=False),
         }
 
-    async def one(ocean: Ocean, run_id: str, said: dict[str, Any]) -> Any:
-        return await ocean.signal(run_id, if_idle=if_idle, actor=actor, **said)
+    async def one(ocean: Ocean, run_id: str, given: dict[str, Any]) -> Any:
+        return await ocean.signal(run_id, if_idle=if_idle, actor=bulk.actor, **given)
 
-    def many(ocean: Ocean, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
+    def many(ocean: Ocean, given: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         if if_idle:
-            raise InvalidValue("--if-idle is for runs named by id; by filters, say --status idle")
-        return lambda **how: ocean.signal_runs(**said, **how)
+            raise InvalidValue("--if-idle must be used with run ids; with filters, use --status idle")
+        return lambda **how: ocean.signal_runs(**given, **how)
 
-    how = (everything, yes, rate, most, actor)
-    _act("signal", run_ids, filters, request_key, how, one, many, db, clogs, is_json, options)
+    _act("signal", run_ids, selection, bulk, one, many, db, clogs, is_json, options)
 
 
+@expand_options(without=("ended_since", "ended_until"))
 def cancel(
     run_ids: RunIds = None,
-    reason: Annotated[str | None, typer.Option("--reason", help="Kept in the run's error.")] = None,
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Stored in the run's error.")] = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """End runs as failed, code `cancelled`. By filters: those that have not ended."""
-    filters = _filters(clog, status, session, parent, attr, created_since, created_until, None, None)
+    """End runs as failed, code `cancelled`. With filters: those that have not ended."""
 
-    async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
-        return await ocean.cancel_run(run_id, reason=reason, actor=actor, request_key=request_key)
+    async def one(ocean: Any, run_id: str, given: dict[str, Any]) -> Any:
+        return await ocean.cancel_run(run_id, reason=reason, actor=bulk.actor, request_key=bulk.request_key)
 
-    def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
+    def many(ocean: Any, given: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         return lambda **how: ocean.cancel_runs(reason=reason, **how)
 
-    _act("cancel", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("cancel", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
+@expand_options(without=("status",))
 def retry(
     run_ids: RunIds = None,
-    clog: ClogFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    ended_since: EndedSince = None,
-    ended_until: EndedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Create failed runs anew, each once. By filters: those that failed."""
-    filters = _filters(clog, None, session, parent, attr, created_since, created_until, ended_since, ended_until)
+    """Create a new run for each failed run, once. With filters: for those that failed."""
 
-    async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
-        return await ocean.retry_run(run_id, actor=actor, request_key=request_key)
+    async def one(ocean: Any, run_id: str, given: dict[str, Any]) -> Any:
+        return await ocean.retry_run(run_id, actor=bulk.actor, request_key=bulk.request_key)
 
-    def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
+    def many(ocean: Any, given: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         return ocean.retry_runs  # type: ignore[no-any-return]
 
-    _act("retry", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("retry", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
+@expand_options()
 def delete(
     run_ids: RunIds = None,
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    ended_since: EndedSince = None,
-    ended_until: EndedUntil = None,
-    everything: Everything = False,
-    yes: Yes = False,
-    rate: Rate = None,
-    most: Most = None,
-    actor: Actor = None,
-    request_key: RequestKey = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Remove runs with their children and rows. Their events stay. By filters: of any status."""
-    filters = _filters(clog, status, session, parent, attr, created_since, created_until, ended_since, ended_until)
+    """Remove runs with their children and rows. Their events stay. With filters: runs of any status."""
 
-    async def one(ocean: Any, run_id: str, said: dict[str, Any]) -> Any:
-        return {"runId": run_id, "deleted": await ocean.delete_run(run_id, actor=actor, request_key=request_key)}
+    async def one(ocean: Any, run_id: str, given: dict[str, Any]) -> Any:
+        return {
+            "runId": run_id,
+            "deleted": await ocean.delete_run(run_id, actor=bulk.actor, request_key=bulk.request_key),
+        }
 
-    def many(ocean: Any, said: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
+    def many(ocean: Any, given: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
         return ocean.delete_runs  # type: ignore[no-any-return]
 
-    _act("delete", run_ids, filters, request_key, (everything, yes, rate, most, actor), one, many, db, clogs, is_json)
+    _act("delete", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
 def pause(
     run_ids: PausedIds = None,
-    clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="The whole clog, everywhere.")] = None,
+    clog: Annotated[
+        str | None, typer.Option("--clog", metavar="CLOG", help="All runs of a clog, in every process.")
+    ] = None,
     actor: Actor = None,
     request_key: RequestKey = None,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Hold runs back, or with --clog all runs of a clog. Signals queue; deadlines still end them."""
+    """Pause runs, or with --clog all runs of a clog. Signals are queued; deadlines still end paused runs."""
     _set_paused("pause", run_ids, clog, actor, request_key, db, clogs, is_json)
 
 
 def resume(
     run_ids: PausedIds = None,
-    clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="The whole clog, everywhere.")] = None,
+    clog: Annotated[
+        str | None, typer.Option("--clog", metavar="CLOG", help="All runs of a clog, in every process.")
+    ] = None,
     actor: Actor = None,
     request_key: RequestKey = None,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Let paused runs go on, or with --clog a paused clog."""
+    """Resume paused runs, or with --clog a paused clog."""
     _set_paused("resume", run_ids, clog, actor, request_key, db, clogs, is_json)
 
 
-def _filters(
-    clog: list[str] | None,
-    status: list[str] | None,
-    session: list[str] | None,
-    parent: list[str] | None,
-    attr: list[str] | None,
-    created_since: str | None,
-    created_until: str | None,
-    ended_since: str | None,
-    ended_until: str | None,
-) -> dict[str, Any]:
-    return {
-        "clog": clog,
-        "status": status,
-        "session": session,
-        "parent": parent,
-        "attr": attr,
-        "created_since": created_since,
-        "created_until": created_until,
-        "ended_since": ended_since,
-        "ended_until": ended_until,
-    }
-
-
 def _check_key(verb: str, run_ids: list[str] | None, request_key: str | None) -> None:
-    """A request key has one answer, so it speaks of one run; a signal to many makes its id of it."""
+    """Refuse a request key for several runs: it stores one result. A signal by filters derives its id from the key."""
     from ocean import InvalidValue
 
     if request_key is None or len(run_ids or ()) == 1 or (verb == "signal" and not run_ids):
         return
-    raise InvalidValue(f"--request-key is for one run; without it, the same {verb} again does the rest")
+    raise InvalidValue(
+        f"--request-key must be used with one run; to finish an interrupted {verb}, repeat it without a key"
+    )
 
 
 def _act(
     verb: BulkVerb,
     run_ids: list[str] | None,
-    filters: dict[str, Any],
-    request_key: str | None,
-    how: tuple[bool, bool, int | None, int | None, str | None],
+    selection: Selection,
+    bulk: BulkOptions,
     one: Callable[[Any, str, dict[str, Any]], Awaitable[Any]],
     many: Callable[[Any, dict[str, Any]], Callable[..., Awaitable[Any]]],
     db: str | None,
@@ -252,31 +181,31 @@ def _act(
     is_json: bool,
     options: Callable[[Any], dict[str, Any]] = lambda ocean: {},
 ) -> NoReturn:
-    """On each run named; or else on all that the filters mean."""
+    """Apply a verb to each run named, or else to the runs that the selection selects."""
     from ocean import InvalidValue, Ocean
     from ocean.access.guard import Guard
-    from ocean.cli.commands.bulk import PAST, Many, act_on_many
+    from ocean.cli.commands.bulk import PAST, act_on_selection
     from ocean.cli.output import Screen
     from ocean.cli.parsing import run_query
     from ocean.cli.runner import run
 
     async def work(ocean: Ocean, screen: Screen) -> None:
-        _check_key(verb, run_ids, request_key)
-        query = run_query(ocean.clock.now(), **filters)
-        said = options(ocean)
+        _check_key(verb, run_ids, bulk.request_key)
+        query = run_query(ocean.clock.now(), selection)
+        given = options(ocean)
         if not run_ids:
-            return await act_on_many(ocean, screen, verb, Many(query, *how), many(ocean, said))
-        if query or how[0]:
-            raise InvalidValue(f"{verb} takes run ids or filters, not both")
-        answers = []
+            return await act_on_selection(ocean, screen, verb, query, bulk, many(ocean, given))
+        if query or bulk.everything:
+            raise InvalidValue(f"{verb} must have run ids or filters, not both")
+        results = []
         for run_id in run_ids:
             await Guard(ocean).check_run(run_id, verb)
-            answers.append(await one(ocean, run_id, said))
+            results.append(await one(ocean, run_id, given))
             if not screen.is_json:
-                new = f": {answers[-1].run_id}" if verb == "retry" else ""
-                screen.say(f"{PAST[verb]} {run_id}{new}")
+                new = f": {results[-1].run_id}" if verb == "retry" else ""
+                screen.print(f"{PAST[verb]} {run_id}{new}")
         if screen.is_json:
-            screen.json(answers[0] if len(answers) == 1 else answers)
+            screen.json(results[0] if len(results) == 1 else results)
         return None
 
     run(work, db, clogs, is_json)
@@ -299,10 +228,10 @@ def _set_paused(
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         if bool(run_ids) == (clog is not None):
-            raise InvalidValue(f"say which runs to {verb} by their ids, or one clog with --clog")
+            raise InvalidValue(f"{verb} must have run ids, or one clog with --clog")
         if clog is None:
             _check_key(verb, run_ids, request_key)
-        said: dict[str, Any] = {"actor": actor, "request_key": request_key}
+        options: dict[str, Any] = {"actor": actor, "request_key": request_key}
         on_clog, on_run = (
             (ocean.pause_clog, ocean.pause_run) if verb == "pause" else (ocean.resume_clog, ocean.resume_run)
         )
@@ -311,11 +240,13 @@ def _set_paused(
             await guard.check_clog(clog, "pause")
         for run_id in run_ids or ():
             await guard.check_run(run_id, "pause")
-        answers = [await on_clog(clog, **said)] if clog else [await on_run(run_id, **said) for run_id in run_ids or ()]
+        results = (
+            [await on_clog(clog, **options)] if clog else [await on_run(run_id, **options) for run_id in run_ids or ()]
+        )
         if screen.is_json:
-            screen.json(answers[0] if len(answers) == 1 else answers)
+            screen.json(results[0] if len(results) == 1 else results)
             return
         for name in [f"clog {clog}"] if clog else run_ids or ():
-            screen.say(f"{verb}d {name}")
+            screen.print(f"{verb}d {name}")
 
     run(work, db, clogs, is_json)

@@ -1,4 +1,4 @@
-"""Commands that clogs bring: `ocean CLOG_ID NAME`, with the clogs that the settings name."""
+"""Commands of clogs: `ocean CLOG_ID NAME`, for the clogs that the settings name."""
 
 import inspect
 from pathlib import Path
@@ -10,14 +10,14 @@ import typer
 from ocean import ClogError, CommandAnswer, InvalidValue, Ocean, OceanError
 from ocean.cli.options import Clogs, Db, Json
 from ocean.cli.output import Screen, cell, table
-from ocean.cli.runner import REFUSED, leave, settings_of
+from ocean.cli.runner import REFUSED, run_and_exit, settings_of
 from ocean.config import load_clogs
 from ocean.kernel.invoke import invoke
-from ocean.state.names import near_name
+from ocean.state.errors import near_name
 
 
 def command_of(clog_id: str, unknown: Exception) -> Any:
-    """The command of that clog; `unknown` is what to say if there is no such clog, and nothing was opened then."""
+    """Return the command of that clog. It raises `unknown`, without opening a database, if there is no such clog."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
     @app.command(clog_id, add_help_option=False)
@@ -28,8 +28,8 @@ def command_of(clog_id: str, unknown: Exception) -> Any:
         is_json: Json = False,
         is_help: Annotated[bool, typer.Option("--help")] = False,
     ) -> None:
-        asked = None if is_help else name
-        leave(lambda: _act(clog_id, unknown, asked, db, clogs, Screen(is_json)), is_json)
+        wanted = None if is_help else name
+        run_and_exit(lambda: _act(clog_id, unknown, wanted, db, clogs, Screen(is_json)), is_json)
 
     return typer.main.get_command(app)
 
@@ -40,7 +40,7 @@ def _act(clog_id: str, unknown: Exception, name: str | None, db: str | None, clo
         loaded = load_clogs(settings, Path.cwd())
     except OceanError:
         if name is None:
-            # A mistyped command of Ocean's, perhaps, which is no reason to speak of clogs.
+            # Probably a mistyped command of Ocean's: an error about clogs would mislead.
             raise unknown from None
         raise
     commands = next((clog.commands for clog in loaded if clog.clog_id == clog_id and clog.commands), None)
@@ -52,19 +52,19 @@ def _act(clog_id: str, unknown: Exception, name: str | None, db: str | None, clo
     if name not in commands:
         raise InvalidValue(f"clog {clog_id!r} has no command {name!r}; {near_name(name, commands)}")
 
-    async def in_the_ocean() -> Any:
+    async def open_and_call() -> Any:
         async with Ocean.open(settings.db, clogs=loaded) as ocean:
             return await invoke(commands[name], ocean)
 
-    answer = anyio.run(in_the_ocean)
-    if not isinstance(answer, CommandAnswer):
-        raise ClogError(f"the command {name!r} of clog {clog_id!r} answers a CommandAnswer")
+    result = anyio.run(open_and_call)
+    if not isinstance(result, CommandAnswer):
+        raise ClogError(f"the command {name!r} of clog {clog_id!r} must return a CommandAnswer")
     if screen.is_json:
-        screen.json(answer.value)
+        screen.json(result.value)
     else:
-        for line in answer.text.splitlines():
-            screen.say(line)
-    return 0 if answer.ok else REFUSED
+        for line in result.text.splitlines():
+            screen.print(line)
+    return 0 if result.ok else REFUSED
 
 
 def _list(clog_id: str, commands: dict[str, str], screen: Screen) -> None:

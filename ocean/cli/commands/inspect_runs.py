@@ -1,43 +1,22 @@
-"""`ocean ps`, `show`, `explain`, `clogs`: reading, changing nothing."""
+"""`ocean ps`, `show`, `explain`, `clogs`: commands that only read."""
 
 from collections import deque
 from typing import Annotated
 
 import typer
 
-from ocean.cli.options import (
-    AttrFilter,
-    ClogFilter,
-    Clogs,
-    CreatedSince,
-    CreatedUntil,
-    Db,
-    EndedSince,
-    EndedUntil,
-    Json,
-    ParentFilter,
-    RunId,
-    SessionFilter,
-    StatusFilter,
-)
+from ocean.cli.options import ANY_RUN, Clogs, Db, Json, RunId, Selection, expand_options
 
 
+@expand_options()
 def ps(
-    clog: ClogFilter = None,
-    status: StatusFilter = None,
-    session: SessionFilter = None,
-    parent: ParentFilter = None,
-    attr: AttrFilter = None,
-    created_since: CreatedSince = None,
-    created_until: CreatedUntil = None,
-    ended_since: EndedSince = None,
-    ended_until: EndedUntil = None,
+    selection: Selection = ANY_RUN,
     order: Annotated[
-        str | None, typer.Option("--order", help="newest, oldest; ascending, descending within an attribute's range.")
+        str | None, typer.Option("--order", help="newest, oldest; with an attribute's range: ascending, descending.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="How many runs.")] = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where a page ended.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep the table up to date; Ctrl-C ends.")] = False,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Continue after an earlier page.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep the table up to date until Ctrl-C.")] = False,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -50,44 +29,35 @@ def ps(
     from ocean.cli.tables import runs_table
 
     async def page(ocean: Ocean) -> RunPage:
-        query = run_query(
-            ocean.clock.now(),
-            clog=clog,
-            status=status,
-            session=session,
-            parent=parent,
-            attr=attr,
-            created_since=created_since,
-            created_until=created_until,
-            ended_since=ended_since,
-            ended_until=ended_until,
-        )
+        query = run_query(ocean.clock.now(), selection)
         return await ocean.list_runs(order=order, limit=limit, cursor=cursor, **query)  # type: ignore[arg-type]
 
-    async def watching(ocean: Ocean, screen: Screen) -> None:
+    async def watch_runs(ocean: Ocean, screen: Screen) -> None:
         from rich.live import Live
 
         with Live(console=screen.console, auto_refresh=False, screen=True) as live:
             while True:
                 seen = ocean.commits_seen()
                 live.update(runs_table((await page(ocean)).runs, ocean.clock.now()), refresh=True)
-                # Ages grow also while nobody commits.
+                # Ages grow even if nothing is committed.
                 await ocean.next_change(seen, wait_ms=1_000, look_ms=500)
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         if watch and (screen.is_json or not screen.is_terminal):
-            raise InvalidValue("--watch needs a terminal, and goes without --json; ocean tail --json follows events")
+            raise InvalidValue(
+                "--watch must be used on a terminal and without --json; ocean tail --json follows events"
+            )
         if watch:
-            return await watching(ocean, screen)
+            return await watch_runs(ocean, screen)
         found = await page(ocean)
         if screen.is_json:
             screen.json(found)
         elif not found.runs:
-            screen.say("no runs")
+            screen.print("no runs")
         else:
             screen.show(runs_table(found.runs, ocean.clock.now()))
             if found.next_cursor:
-                screen.say(f"more: --cursor {found.next_cursor}", "dim")
+                screen.print(f"more: --cursor {found.next_cursor}", "dim")
         return None
 
     run(work, db, clogs, is_json)
@@ -100,7 +70,7 @@ def show(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Show a run, what it did last, and why it is not moving. Its latest ticks, inputs and events."""
+    """Show a run in detail. Its latest ticks, inputs and events, and why it is not moving."""
     from rich.text import Text
 
     from ocean import Event, Input, Ocean, RunNotFound
@@ -149,7 +119,7 @@ def show(
 
 
 def explain(run_id: RunId, db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """Say why a run is not moving, by the rules that claim it."""
+    """Show why a run is not moving. The reasons are those of the rules that claim runs."""
     from ocean import Ocean
     from ocean.cli.output import Screen
     from ocean.cli.runner import run
@@ -166,7 +136,7 @@ def explain(run_id: RunId, db: Db = None, clogs: Clogs = None, is_json: Json = F
 
 
 def list_clogs(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """List the clogs of all instances, and what is loaded here."""
+    """List the registered clogs, and which are loaded here."""
     from pathlib import Path
 
     from ocean import Ocean
@@ -181,7 +151,7 @@ def list_clogs(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> Non
         if screen.is_json:
             screen.json(found)
         elif not found:
-            screen.say("no clogs; name some with --clogs module:attr")
+            screen.print("no clogs; name them with --clogs module:attr")
         else:
             screen.show(clogs_table(found, here))
 

@@ -1,4 +1,4 @@
-"""`ocean limit`, `sweep`, `delete-session`, `migrate`: keeping house."""
+"""`ocean limit`, `sweep`, `delete-session` and `migrate`."""
 
 from contextlib import nullcontext
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from ocean.cli.options import Actor, Clogs, Db, Json, RequestKey, Yes
 
-limit_app = typer.Typer(help="How many runs may work under a concurrency key at once.", no_args_is_help=True)
+limit_app = typer.Typer(help="How many runs of a concurrency key may work at once.", no_args_is_help=True)
 
 KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The concurrency key.")]
 
@@ -21,7 +21,7 @@ def set_limit(
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Set a key's limit. Nobody is interrupted."""
+    """Set the limit of a key. Runs that hold it are not interrupted."""
     from ocean import Ocean
     from ocean.cli.output import Screen
     from ocean.cli.runner import run
@@ -36,7 +36,7 @@ def set_limit(
 
 @limit_app.command("get")
 def get_limit(key: KeyName, db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """Show a key's limit, and how many runs hold it and wait for it."""
+    """Show the limit of a key, how many runs hold it and how many wait."""
     from ocean import Ocean
     from ocean.cli.output import Screen
     from ocean.cli.runner import run
@@ -51,7 +51,7 @@ def get_limit(key: KeyName, db: Db = None, clogs: Clogs = None, is_json: Json = 
 
 @limit_app.command("list")
 def list_limits(
-    after: Annotated[str, typer.Option("--after", metavar="KEY", help="Go on behind this key.")] = "",
+    after: Annotated[str, typer.Option("--after", metavar="KEY", help="List the keys after this one.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000, help="How many keys.")] = 100,
     db: Db = None,
     clogs: Clogs = None,
@@ -70,21 +70,27 @@ def list_limits(
         elif keys:
             screen.show(keys_table(keys))
         else:
-            screen.say("no keys")
+            screen.print("no keys")
 
     run(work, db, clogs, is_json)
 
 
 def sweep(
-    events: Annotated[str | None, typer.Option("--events", metavar="AGE", help="Events older than this: 30d.")] = None,
-    runs: Annotated[str | None, typer.Option("--runs", metavar="AGE", help="Runs that ended before: 7d.")] = None,
-    requests: Annotated[str, typer.Option("--requests", metavar="AGE", help="Answers of request keys.")] = "1d",
-    batches: Annotated[int, typer.Option("--batches", min=1, help="Stop after so many batches.")] = 1_000,
+    events: Annotated[
+        str | None, typer.Option("--events", metavar="AGE", help="Remove events older than this: 30d.")
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option("--runs", metavar="AGE", help="Remove runs that ended longer ago: 7d.")
+    ] = None,
+    requests: Annotated[
+        str, typer.Option("--requests", metavar="AGE", help="Remove results of request keys older than this.")
+    ] = "1d",
+    batches: Annotated[int, typer.Option("--batches", metavar="N", min=1, help="Stop after N batches.")] = 1_000,
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
 ) -> None:
-    """Remove what is old enough. Events and runs stay unless their age is named."""
+    """Remove old records. Events and runs are kept unless an age is given for them."""
     from rich.console import Console
 
     from ocean import Ocean, SweepResult
@@ -92,22 +98,22 @@ def sweep(
     from ocean.cli.parsing import duration_ms
     from ocean.cli.runner import run
 
-    def said(swept: SweepResult) -> str:
+    def summary(swept: SweepResult) -> str:
         counts = f"{swept.events} events, {swept.runs} runs, {swept.requests} request keys, {swept.counters} counters"
         return f"removed {counts}{'; there is more' if swept.more else ''}"
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         console = Console(stderr=True)
-        is_watched = console.is_terminal and not screen.is_json
-        with console.status("sweeping") if is_watched else nullcontext() as status:
+        has_terminal = console.is_terminal and not screen.is_json
+        with console.status("sweeping") if has_terminal else nullcontext() as status:
             swept = await ocean.sweep(
                 events_older_than_ms=duration_ms(events, "--events"),
                 runs_older_than_ms=duration_ms(runs, "--runs"),
                 requests_older_than_ms=duration_ms(requests, "--requests"),
                 max_batches=batches,
-                on_progress=None if status is None else lambda so_far: status.update(said(so_far)),
+                on_progress=None if status is None else lambda so_far: status.update(summary(so_far)),
             )
-        screen.json(swept) if screen.is_json else screen.say(said(swept))
+        screen.json(swept) if screen.is_json else screen.print(summary(swept))
 
     run(work, db, clogs, is_json)
 
@@ -135,22 +141,22 @@ def delete_session(
         runs = f"{'at least ' if found.is_capped else ''}{counted(found.count, 'run')}"
         name = printable(session)
         confirm(f"Delete session {name} with {runs}?", f"this would delete session {session!r} with {runs}", yes)
-        gone = await ocean.delete_session(session, actor=actor, request_key=request_key)
+        removed = await ocean.delete_session(session, actor=actor, request_key=request_key)
         if screen.is_json:
-            screen.json({"sessionId": session, "deleted": gone})
+            screen.json({"sessionId": session, "deleted": removed})
         else:
-            screen.say(f"deleted session {session} with {counted(gone, 'run')}")
+            screen.print(f"deleted session {session} with {counted(removed, 'run')}")
 
     run(work, db, clogs, is_json)
 
 
 def migrate(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
-    """Make the database, or bring its schema up to date. Every command does so by itself."""
+    """Create the database, or bring its schema up to date. Every command does this when it opens one."""
     import anyio
 
     from ocean import Ocean
     from ocean.cli.output import Screen
-    from ocean.cli.runner import leave, settings_of
+    from ocean.cli.runner import run_and_exit, settings_of
     from ocean.compose import store_facts
 
     def act() -> None:
@@ -167,6 +173,6 @@ def migrate(db: Db = None, clogs: Clogs = None, is_json: Json = False) -> None:
         if screen.is_json:
             screen.json({"from": before, "to": after})
         else:
-            screen.say(f"schema {after}, up to date" if before == after else f"schema {before} -> {after}")
+            screen.print(f"schema {after}, up to date" if before == after else f"schema {before} -> {after}")
 
-    leave(act, is_json)
+    run_and_exit(act, is_json)

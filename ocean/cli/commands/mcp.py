@@ -1,4 +1,4 @@
-"""`ocean mcp`: agents, over the Model Context Protocol."""
+"""`ocean mcp`: serves agents over the Model Context Protocol."""
 
 import signal
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def mcp(
     poke: Annotated[
-        str, typer.Option("--poke", metavar="TIME", help="Of the work done behind an answer; 0s: none.")
+        str, typer.Option("--poke", metavar="TIME", help="How long to do due work after a response; 0s: never.")
     ] = "500ms",
     log: Annotated[
-        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Else OCEAN_LOG, text.")
+        str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Default: OCEAN_LOG, text.")
     ] = None,
     db: Db = None,
     clogs: Clogs = None,
@@ -26,13 +26,13 @@ def mcp(
 ) -> None:
     """Serve agents over MCP, on standard input and output.
 
-    Where there are keys it shows the one in OCEAN_KEY. `ocean serve --mcp` is for agents over HTTP.
+    If the database has API keys, it uses the one in OCEAN_KEY. `ocean serve --mcp` serves agents over HTTP.
     """
     from ocean.cli.parsing import duration_ms
-    from ocean.cli.runner import leave
+    from ocean.cli.runner import run_and_exit
     from ocean.process import run_process
 
-    leave(lambda: run_process(_serve(db, clogs, duration_ms(poke, "--poke") or 0, log)), is_json)
+    run_and_exit(lambda: run_process(_serve(db, clogs, duration_ms(poke, "--poke") or 0, log)), is_json)
 
 
 async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | None) -> None:
@@ -49,11 +49,11 @@ async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | Non
     from ocean.http.app import make_app
     from ocean.logs import log_kind, log_to
 
-    with installed():
+    with needs_mcp_sdk():
         from ocean.mcp.transport import serve_pipes
 
     settings = settings_of(db, clogs)
-    # Standard output is the protocol's from here on; what a module prints when it is imported is no part of that.
+    # Standard output carries the protocol: what a module prints when it is imported must not get there.
     with redirect_stdout(sys.stderr):
         loaded = load_clogs(settings, Path.cwd())
     stop = anyio.Event()
@@ -61,15 +61,15 @@ async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | Non
         stack.callback(log_to(sys.stderr, log_kind(log, os.environ)))
         async with Ocean.open(settings.db, clogs=loaded) as ocean:
             app = make_app(ocean, poke_ms=poke_ms)
-            caught = stopping_by_signal(stop)
+            caught = stop_on_signals(stop)
             is_stopped = await serve_pipes(ocean, app, os.environ.get("OCEAN_KEY") or None, stop)
     if is_stopped:
-        # What was at work is committed, and the database closed. A thread that reads cannot be ended otherwise.
+        # Running ticks are committed and the database is closed. The thread that reads standard input cannot be ended.
         os._exit(INTERRUPTED if signal.SIGINT in caught else 0)
 
 
-def stopping_by_signal(stop: "anyio.Event") -> list[int]:
-    """The signals caught so far. A second Ctrl-C does not wait for what is at work."""
+def stop_on_signals(stop: "anyio.Event") -> list[int]:
+    """Set `stop` on SIGTERM and Ctrl-C; return the list of signals caught. A second Ctrl-C exits at once."""
     import asyncio
     import os
 
@@ -77,7 +77,7 @@ def stopping_by_signal(stop: "anyio.Event") -> list[int]:
 
     caught: list[int] = []
 
-    def hear(number: int) -> None:
+    def catch(number: int) -> None:
         if number == signal.SIGINT and number in caught:
             os._exit(INTERRUPTED)
         caught.append(number)
@@ -86,13 +86,13 @@ def stopping_by_signal(stop: "anyio.Event") -> list[int]:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):
-            loop.add_signal_handler(number, hear, number)
+            loop.add_signal_handler(number, catch, number)
     return caught
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Only whoever asks for MCP needs its SDK."""
+def needs_mcp_sdk() -> Iterator[None]:
+    """Turn an import error of the MCP SDK into advice: the SDK is an optional dependency."""
     from ocean.config import BadSettings
 
     try:

@@ -1,4 +1,4 @@
-"""`ocean new clog NAME`: a package with a clog that works, and its test."""
+"""`ocean new clog NAME`: writes a package with a working clog and its test."""
 
 import importlib.util
 import keyword
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ocean import InvalidValue, OceanError
 
-CLOG = '''"""The clog {name}: greets whoever a signal names, and ends when it has greeted three."""
+CLOG = '''"""The clog {name}: a run greets the name in each signal, and is done after three greetings."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ LAST = 3
 
 @{name}.on_advance
 async def advance(tick: Tick) -> Outcome:
-    """One tick per input. What it emits, writes and answers is committed together, or not at all."""
+    """Handle one input. Events, rows and the outcome of a tick are committed together, or not at all."""
     rows = await tick.read(run=True)
     greeted = [*(rows.run or {{"greeted": []}})["greeted"], (tick.input or {{}}).get("name", "stranger")]
     await tick.emit("greeted", {{"name": greeted[-1]}})
@@ -30,12 +30,12 @@ async def advance(tick: Tick) -> Outcome:
 
 @{name}.method
 async def greeted(tick: Tick, payload: Any) -> list[str]:
-    """Whom the run has greeted so far; answered at once, also while the run waits."""
+    """Return the names that the run has greeted. Callers get it at once, also while the run waits."""
     rows = await tick.read(run=True)
     return list((rows.run or {{"greeted": []}})["greeted"])
 '''
 
-TEST = '''"""The clog {name} in a world of its own: a private database, and time that moves when told to."""
+TEST = '''"""The clog {name} on a private database, with a clock that only the test moves."""
 
 import anyio
 
@@ -45,8 +45,8 @@ from ocean.testing import world
 from {name} import {name}
 
 
-def test_it_greets_three_and_is_done() -> None:
-    async def story() -> None:
+def test_a_run_is_done_after_three_greetings() -> None:
+    async def scenario() -> None:
         async with world(clogs=[{name}]) as w:
             run = await w.ocean.create_run(session_id="s", clog_id="{name}", input={{"name": "Ada"}})
             await w.drain()
@@ -58,35 +58,37 @@ def test_it_greets_three_and_is_done() -> None:
             assert ended is not None
             assert (ended.status, ended.output) == (RunStatus.DONE, ["Ada", "Grace", "Barbara"])
 
-    anyio.run(story)
+    anyio.run(scenario)
 
 
-def test_it_says_whom_it_greets() -> None:
-    async def story() -> None:
+def test_each_greeting_is_an_event() -> None:
+    async def scenario() -> None:
         async with world(clogs=[{name}]) as w:
             run = await w.ocean.create_run(session_id="s", clog_id="{name}", input={{}})
             await w.drain()
             (event,) = await w.ocean.read_events(run.run_id, types=["greeted"])
             assert event.payload == {{"name": "stranger"}}
 
-    anyio.run(story)
+    anyio.run(scenario)
 '''
 
 
 class NameTaken(OceanError):
+    """The folder or an importable module already has that name."""
+
     code = "name_taken"
     http_status = 409
 
 
 def write_clog(name: str, folder: Path) -> list[Path]:
-    """The files written. Nothing is overwritten, and no module that can be imported is hidden."""
+    """Write the package and return its files. Refuses to overwrite a folder or to shadow an importable module."""
     if not name.isidentifier() or keyword.iskeyword(name) or not name.isascii() or name != name.lower():
-        raise InvalidValue(f"{name!r} cannot be a package's name; use lower-case letters, digits and _, as in mailer")
+        raise InvalidValue(f"the name of a clog must be lower-case letters, digits and _, such as mailer, got {name!r}")
     package = folder / name
     if package.exists():
-        raise NameTaken(f"{name} exists already in this folder; nothing was written")
+        raise NameTaken(f"{name} already exists in this folder; nothing was written")
     if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
-        raise NameTaken(f"there is a module {name!r} already, which the new package would hide; take another name")
+        raise NameTaken(f"the new package would shadow the module {name!r}; choose another name")
     files = {"__init__.py": CLOG, f"test_{name}.py": TEST}
     package.mkdir()
     for file, text in files.items():

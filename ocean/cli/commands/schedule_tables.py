@@ -1,4 +1,4 @@
-"""Schedules as people read them. Pure: the moment is an argument."""
+"""Schedules as tables. Pure: the current time is an argument."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,23 +11,25 @@ from ocean.cli.tables import due, moment, status, value
 
 
 def schedules_table(runs: Sequence[RunInfo], now: int) -> Table:
+    """Return the table of `ocean schedule list`."""
     made = table("NAME", "SESSION", "TIMES", "FIRES", "STATUS", "FIRED", "NEXT", folds=("NAME", "SESSION", "TIMES"))
     for run in runs:
-        said = run.attributes
-        next_in = "-" if run.is_ended else due(said.get("next_at"), now)
+        attributes = run.attributes
+        next_in = "-" if run.is_ended else due(attributes.get("next_at"), now)
         made.add_row(
-            cell(said.get("name") or run.run_id),
+            cell(attributes.get("name") or run.run_id),
             cell(run.session_id),
-            cell(said.get("plan", "-")),
-            cell(said.get("target", "-")),
+            cell(attributes.get("plan", "-")),
+            cell(attributes.get("target", "-")),
             status(run),
-            str(said.get("fired", 0)),
+            str(attributes.get("fired", 0)),
             next_in,
         )
     return made
 
 
 def schedule_table(shown: Mapping[str, Any], now: int) -> Table:
+    """Return the table of `ocean schedule show`."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
@@ -40,9 +42,9 @@ def schedule_table(shown: Mapping[str, Any], now: int) -> Table:
         "fired": f"{shown['fired']}, last for {moment(fired_at)}" if fired_at else str(shown["fired"]),
         "skipped": shown["skipped"] or None,
         "queued": len(shown["queued"]) or None,
-        "told": value(shown["spec"]),
+        "spec": value(shown["spec"]),
     }
-    for name, said in rows.items():
-        if said is not None:
-            made.add_row(name, cell(said))
+    for name, text in rows.items():
+        if text is not None:
+            made.add_row(name, cell(text))
     return made

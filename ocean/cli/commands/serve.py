@@ -1,9 +1,11 @@
-"""`ocean serve`: the HTTP application on uvicorn, and a ticker beside it."""
+"""`ocean serve`: the HTTP application on uvicorn, and a ticker in the same process."""
 
+import logging
 import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,65 +13,71 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from ocean import InvalidValue, Ocean, OceanError
-from ocean.cli.commands.mcp import installed
-from ocean.cli.commands.systemd import tell_systemd
+from ocean.cli.commands.mcp import needs_mcp_sdk
 from ocean.cli.output import Screen
 from ocean.cli.runner import INTERRUPTED, settings_of
 from ocean.config import BadSettings, load_clogs
 from ocean.http.app import POKE_MS, make_app
 from ocean.http.framework.authorization import is_loopback
-from ocean.http.framework.shutdown import Stopping
-from ocean.http.streaming.direct_write import LineProtocol
+from ocean.http.framework.call import Stopping
+from ocean.http.streaming.direct_write import DirectWriteProtocol
 from ocean.logs import log_kind, log_to
 from ocean.state.values import shown
 from ocean.ticker import ticker
 
 GRACE_S = 10
 
+log = logging.getLogger("ocean.serving")
+
 
 class CannotListen(OceanError):
+    """The host and port cannot be bound."""
+
     code = "cannot_listen"
     http_status = 409
 
 
-class Server(uvicorn.Server):
-    """Waits for its requests when it stops, so those that wait themselves are told first."""
+class OceanServer(uvicorn.Server):
+    """Ends requests that wait for a run or a lease before it waits for open requests."""
 
     def __init__(self, config: uvicorn.Config, stopping: Stopping) -> None:
         super().__init__(config)
         self._stopping = stopping
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, after waiting requests have been ended."""
         self._stopping.set()
         await super().shutdown(sockets)
 
 
-async def refuse_unless_guarded(ocean: Ocean, host: str) -> None:
+async def check_host(ocean: Ocean, host: str) -> None:
+    """Refuse a host that others can reach while there are no API keys."""
     if not is_loopback(host) and not await ocean.has_api_keys():
         raise InvalidValue(
-            f"--host {host} can be reached by others, and there is no key to tell them apart: make one with "
-            "`ocean keys create`, or use 127.0.0.1, ::1 or localhost"
+            f"--host must be 127.0.0.1, ::1 or localhost while there are no API keys, got {host}; create a key with "
+            "`ocean keys create`"
         )
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise CannotListen(f"cannot listen on {host} port {port}: {error.strerror}; try another --port") from error
-    # Connections inherit it. asyncio would set it, but not on what was accepted from a socket that was made elsewhere;
-    # and without it every answer but a connection's first waits 40 ms for an acknowledgement.
+    # Connections inherit it. asyncio sets it only on sockets that it makes itself. Without it every response but the
+    # first of a connection waits 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
-def traced_if_asked(ocean: Ocean, app: ASGIApp) -> ASGIApp:
-    """By OCEAN_OTEL=1: a server that was not asked loads no OpenTelemetry."""
-    asked = os.environ.get("OCEAN_OTEL") or "0"
-    if asked not in ("0", "1"):
-        raise BadSettings(f"OCEAN_OTEL is 1 or 0, got {shown(asked)}")
-    if asked == "0":
+def with_tracing(ocean: Ocean, app: ASGIApp) -> ASGIApp:
+    """Return the application with tracing if OCEAN_OTEL is 1. OpenTelemetry is imported only then."""
+    setting = os.environ.get("OCEAN_OTEL") or "0"
+    if setting not in ("0", "1"):
+        raise BadSettings(f"OCEAN_OTEL must be 1 or 0, got {shown(setting)}")
+    if setting == "0":
         return app
     try:
         from ocean.tracing import traced
@@ -87,46 +95,46 @@ async def serve(
     has_ticker: bool,
     budget_ms: int,
     poke_ms: int = POKE_MS,
-    log: str | None = None,
+    log_option: str | None = None,
     has_mcp: bool = False,
 ) -> int:
-    """Until SIGTERM (exit 0) or Ctrl-C (130): open requests are answered, ticks at work are committed."""
+    """Serve until SIGTERM (exit 0) or Ctrl-C (130). Open requests are finished and running ticks committed first."""
     settings = settings_of(db, clogs)
     loaded = load_clogs(settings, Path.cwd())
     caught: list[int] = []
-    kind = log_kind(log, os.environ)
+    kind = log_kind(log_option, os.environ)
 
     async with AsyncExitStack() as stack:
         stack.callback(log_to(sys.stderr, kind))
         ocean = await stack.enter_async_context(Ocean.open(settings.db, clogs=loaded))
-        await refuse_unless_guarded(ocean, host)
+        await check_host(ocean, host)
         app = make_app(ocean, poke_ms=poke_ms)
         if has_mcp:
-            with installed():
+            with needs_mcp_sdk():
                 from ocean.mcp.transport import mounted
             await stack.enter_async_context(mounted(ocean, app))
         with listen(host, port) as listening:
             config = uvicorn.Config(
-                traced_if_asked(ocean, app),
-                # Paths hold lease ids, which are secrets: our own lines have templates instead.
+                with_tracing(ocean, app),
+                # Paths contain lease ids, which are secrets: Ocean logs the route templates instead.
                 access_log=False,
                 log_config=None,
                 log_level="warning",
                 server_header=False,
-                # h11, whatever else is installed: it limits headers, and what it takes is what the tests try.
-                http=LineProtocol,
+                # h11, whatever else is installed: it limits headers, and the tests cover it.
+                http=DirectWriteProtocol,
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_S,
             )
-            server = Server(config, app.state.stopping)
+            server = OceanServer(config, app.state.stopping)
 
             def stop(number: int, frame: object) -> None:
-                # Before uvicorn listens to signals, and again when it raises those it heard.
+                # Called before uvicorn handles signals, and again when it re-raises those it caught.
                 caught.append(number)
                 server.should_exit = True
 
-            # uvicorn raises its signals again when it has stopped; by then the Ocean is still to be closed. A second
-            # SIGTERM changes nothing, a second Ctrl-C gives back what the ticker has at work.
+            # uvicorn re-raises its signals when it has stopped; the Ocean is not closed yet then. A second SIGTERM
+            # changes nothing; after a second Ctrl-C the ticker gives back the ticks that it is running.
             before = signal.signal(signal.SIGTERM, stop)
             stack.callback(
                 lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN if signal.SIGTERM in caught else before)
@@ -135,7 +143,7 @@ async def serve(
                 await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
             stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, stop))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
-            tell_systemd(os.environ)
+            notify_systemd(os.environ)
             await server.serve(sockets=[listening])
     return INTERRUPTED if signal.SIGINT in caught else 0
 
@@ -147,4 +155,19 @@ def _announce(screen: Screen, listening: socket.socket, has_ticker: bool, clog_i
         screen.json({"url": url, "pid": os.getpid(), "ticker": has_ticker, "clogs": clog_ids})
         return
     ticking = "with a ticker" if has_ticker else "without a ticker: requests poke"
-    screen.say(f"Ocean listens on {url}, {ticking}; clogs: {', '.join(clog_ids) or 'none'}")
+    screen.print(f"Ocean listens on {url}, {ticking}; clogs: {', '.join(clog_ids) or 'none'}")
+
+
+def notify_systemd(environ: Mapping[str, str]) -> None:
+    """Notify systemd that the server is ready, if the unit has `Type=notify`: units that depend on it start then."""
+    address = environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    # An abstract socket address: systemd writes @ for its leading zero byte.
+    address = f"\0{address[1:]}" if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            sending.connect(address)
+            sending.sendall(b"READY=1")
+    except OSError as error:
+        log.warning("cannot notify systemd that the server is ready: %s", error)

@@ -1,4 +1,4 @@
-"""`ocean tail`: the log as it grows, in a database or on a server."""
+"""`ocean tail`: follows the event log of a database or a server."""
 
 import os
 import time
@@ -14,30 +14,30 @@ from ocean.cli.options import Clogs, Db, Json
 if TYPE_CHECKING:
     from ocean import Event
 
-    Say = Callable[[Event], None]
+    OnEvent = Callable[[Event], None]
 
 LONGEST_PAUSE_S = 5.0
 
 
-async def follow_patiently(
-    opened: Callable[[], AbstractAsyncContextManager[Any]],
+async def follow_database(
+    open_ocean: Callable[[], AbstractAsyncContextManager[Any]],
     run_id: str | None,
     after: int | None,
-    narrowed: dict[str, Any],
-    say: "Say",
+    filters: dict[str, Any],
+    on_event: "OnEvent",
     pause: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Say every event once, in order. A busy database is opened again, from the last event that was said."""
+    """Call `on_event` with every event once, in order. A busy database is opened again after a pause."""
     from ocean import StoreBusy
 
     wait_s = 0.2
     while True:
         try:
-            async with opened() as ocean:
+            async with open_ocean() as ocean:
                 if after is None:
                     after = await ocean.last_cursor()
-                async for event in ocean.follow(run_id, after=after, **narrowed):
-                    say(event)
+                async for event in ocean.follow(run_id, after=after, **filters):
+                    on_event(event)
                     after, wait_s = max(after, event.seq), 0.2
                 return
         except StoreBusy:
@@ -46,21 +46,22 @@ async def follow_patiently(
 
 
 def tail(
-    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="One run; ends after its end.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="One session.")] = None,
-    clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="One clog's runs.")] = None,
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="RUN_ID", help="Only this run; stops when it has ended.")
+    ] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Only this session.")] = None,
+    clog: Annotated[str | None, typer.Option("--clog", metavar="CLOG", help="Only runs of this clog.")] = None,
     type: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Only events of this type. Repeated: any.")
     ] = None,
     after: Annotated[
-        int | None, typer.Option("--after", metavar="SEQ", min=0, help="From this cursor. Else a run from its start.")
+        int | None,
+        typer.Option("--after", metavar="SEQ", min=0, help="Start after this cursor. Default for a run: its start."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on with what is still to come.")] = True,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for new events.")] = True,
     url: Annotated[
         str | None,
-        typer.Option(
-            "--url", metavar="URL", help="Of a server, instead of a database. Else OCEAN_URL; key: OCEAN_KEY."
-        ),
+        typer.Option("--url", metavar="URL", help="Read from a server. Default: OCEAN_URL; its key is in OCEAN_KEY."),
     ] = None,
     db: Db = None,
     clogs: Clogs = None,
@@ -68,26 +69,26 @@ def tail(
 ) -> None:
     """Follow the events of a run, a session, a clog, or all.
 
-    Each is told once and in order: those of a run from its start, others from now on, unless --after says from where.
-    With --json each event is one line, and its `seq` is the cursor to go on from. A server that goes away is asked
-    again until it is back.
+    Each event is printed once, in order: of a run from its start, otherwise from now on; --after sets another start.
+    With --json each event is one line, and its `seq` is the cursor for --after. If a server goes away, tail reconnects
+    until it is back.
     """
     import anyio
 
     from ocean import InvalidValue
     from ocean.cli.output import Screen
-    from ocean.cli.runner import leave, settings_of
+    from ocean.cli.runner import run_and_exit, settings_of
     from ocean.cli.tables import event_line
 
     def act() -> None:
         screen = Screen(is_json)
-        narrowed = {"session_id": session, "clog_id": clog, "types": type or ()}
+        filters = {"session_id": session, "clog_id": clog, "types": type or ()}
         if sum(each is not None for each in (run_id, session, clog)) > 1:
-            raise InvalidValue("tail follows one of a run, a --session or a --clog")
+            raise InvalidValue("tail must have at most one of RUN_ID, --session and --clog")
         if url and db:
-            raise InvalidValue("tail reads a server's log with --url or a database with --db; leave one of them out")
+            raise InvalidValue("tail must have at most one of --url (a server) and --db (a database)")
 
-        def say(event: "Event") -> None:
+        def on_event(event: "Event") -> None:
             if screen.is_json:
                 screen.json(event)
             else:
@@ -95,32 +96,32 @@ def tail(
 
         start = 0 if after is None and (run_id is not None or not follow) else after
         if address := url or (None if db else os.environ.get("OCEAN_URL")):
-            tail_server(address, run_id, session, clog, tuple(type or ()), start, follow, say, is_json)
+            _tail_server(address, run_id, session, clog, tuple(type or ()), start, follow, on_event, is_json)
         else:
-            anyio.run(tail_database, settings_of(db, clogs).db, run_id, narrowed, start, follow, say)
+            anyio.run(_tail_database, settings_of(db, clogs).db, run_id, filters, start, follow, on_event)
 
-    leave(act, is_json)
+    run_and_exit(act, is_json)
 
 
-async def tail_database(
-    url: str, run_id: str | None, narrowed: dict[str, Any], start: int | None, follow: bool, say: "Say"
+async def _tail_database(
+    url: str, run_id: str | None, filters: dict[str, Any], start: int | None, follow: bool, on_event: "OnEvent"
 ) -> None:
     import anyio
 
     from ocean import Ocean
 
     if follow:
-        await follow_patiently(lambda: Ocean.open(url), run_id, start, narrowed, say, anyio.sleep)
+        await follow_database(lambda: Ocean.open(url), run_id, start, filters, on_event, anyio.sleep)
         return
     async with Ocean.open(url) as ocean:
         seen = start or 0
-        while page := await ocean.read_events(run_id, after=seen, limit=1_000, **narrowed):
+        while page := await ocean.read_events(run_id, after=seen, limit=1_000, **filters):
             for event in page:
-                say(event)
+                on_event(event)
             seen = max(seen, page[-1].seq)
 
 
-def tail_server(
+def _tail_server(
     url: str,
     run_id: str | None,
     session: str | None,
@@ -128,29 +129,31 @@ def tail_server(
     types: tuple[str, ...],
     start: int | None,
     follow: bool,
-    say: "Say",
+    on_event: "OnEvent",
     is_json: bool,
 ) -> None:
-    from ocean.cli.commands.remote_log import Feed, Server, follow_server
+    from ocean.cli.commands.remote_log import Feed, RemoteServer, follow_server
     from ocean.cli.json_output import line
 
-    server = Server(url, os.environ.get("OCEAN_KEY") or None)
+    server = RemoteServer(url, os.environ.get("OCEAN_KEY") or None)
     named = [("runs", run_id), ("sessions", session), ("clogs", clog)]
     paths = [f"/v1/{kind}/{quote(name, safe='')}/events" for kind, name in named if name is not None]
     feed = Feed(paths[0] if paths else "/v1/events", types)
 
     def notice(is_away: bool, after: int, why: str) -> None:
-        said = f"{why}; asking again" if is_away else f"{url} is back; going on after event {after}"
+        message = f"{why}; reconnecting" if is_away else f"{url} is back; continuing after event {after}"
         status = "away" if is_away else "back"
-        text = line({"status": status, "url": url, "after": after, "message": said}) if is_json else f"ocean: {said}"
+        text = (
+            line({"status": status, "url": url, "after": after, "message": message}) if is_json else f"ocean: {message}"
+        )
         typer.echo(text, err=True)
 
     if follow:
         after = server.page(feed, "latest").next_cursor if start is None else start
-        follow_server(server, feed, after, say, notice, time.sleep)
+        follow_server(server, feed, after, on_event, notice, time.sleep)
         return
     seen = start or 0
     while events := (page := server.page(feed, seen)).events:
         for event in events:
-            say(event)
+            on_event(event)
         seen = page.next_cursor

@@ -1,4 +1,4 @@
-"""The demo's clog: a courier, one run each, who delivers one parcel a tick."""
+"""The clog of the demo: a run is a courier, and each tick delivers one parcel."""
 
 import secrets
 from collections.abc import Awaitable, Callable
@@ -10,26 +10,27 @@ from pydantic import BaseModel
 from ocean import Clog, Done, Ok, Outcome, Tick
 
 CLOG_ID = "courier"
-SAID = "courier.said"
+SPOKE = "courier.spoke"
 DELIVERED = "courier.delivered"
 WALK_S = 0.15
-"""How long a delivery takes: without it the demo would be over before it could be read."""
+"""How long a delivery takes, so that the output can be read as it appears."""
 
 LINES = ("a parcel for you", "mind the stairs", "sign here, please", "it is heavy", "from far away", "careful, fragile")
 
 
 class Bag(BaseModel):
-    """A courier's run row."""
+    """The run row of a courier: what has been delivered so far."""
 
     parcels: int = 0
     kilos: int = 0
 
 
-async def _go_on(tick: Tick) -> None:
-    """What a courier does between the work and the commit, unless someone waits for it there."""
+async def _do_nothing(tick: Tick) -> None:
+    """Return at once: the default of `before_commit`."""
 
 
-def courier_clog(before_commit: Callable[[Tick], Awaitable[None]] = _go_on) -> Clog:
+def courier_clog(before_commit: Callable[[Tick], Awaitable[None]] = _do_nothing) -> Clog:
+    """Return the clog. `before_commit` is called when the handler has done its work, before it returns."""
     courier = Clog(CLOG_ID, run_state=Bag)
 
     @courier.on_advance
@@ -38,7 +39,7 @@ def courier_clog(before_commit: Callable[[Tick], Awaitable[None]] = _go_on) -> C
         parcel = tick.input
         receipt = await tick.step("receipt", lambda key: secrets.token_hex(2))
         line = LINES[(parcel["number"] + parcel["kilos"]) % len(LINES)]
-        await tick.stream(SAID, {"line": line, "receipt": receipt})
+        await tick.stream(SPOKE, {"line": line, "receipt": receipt})
         await anyio.sleep(WALK_S)
         bag = Bag(parcels=bag.parcels + 1, kilos=bag.kilos + parcel["kilos"])
         await tick.write(run=bag)

@@ -1,69 +1,65 @@
-"""What the demo looks like: short lines that fold in a narrow terminal; colour only where it can be seen."""
+"""The output of the demo: short lines that wrap in a narrow terminal."""
 
-import os
-
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ocean import Event
 from ocean.cli.demo.checks import Check
-from ocean.cli.demo.clog import DELIVERED, SAID
+from ocean.cli.demo.clog import DELIVERED, SPOKE
+from ocean.cli.output import make_console
 
 
-class Unheard(Exception):
-    """Whoever read the demo's output has gone."""
+class DemoScreen:
+    """Prints the parts of the demo; nothing if `is_silent`."""
 
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise Unheard
-
-
-class Screen:
     def __init__(self, is_silent: bool = False) -> None:
-        is_plain = bool(os.environ.get("NO_COLOR"))
-        self._console = _Console(highlight=False, color_system=None if is_plain else "auto", quiet=is_silent)
+        self._console = make_console(is_quiet=is_silent)
 
     def title(self, text: str) -> None:
+        """Print the first line."""
         self._console.print(Text(text, "bold"))
 
-    def scene(self, number: int, text: str) -> None:
+    def part(self, number: int, text: str) -> None:
+        """Print the heading of a part."""
         self._console.print()
         self._row(Text(f"{number}", "bold cyan"), Text(text, "bold"))
 
     def note(self, text: str) -> None:
+        """Print an explanation below a heading."""
         self._row(Text(), Text(text))
 
     def legend(self) -> None:
-        self._row(Text(), Text("~ streamed at once   + committed   ! called again", "dim"))
+        """Print what the marks of events mean."""
+        self._row(Text(), Text("~ streamed before the commit   + committed   ! called again", "dim"))
 
     def event(self, name: str, event: Event) -> None:
+        """Print an event of a run, if it is one that the demo shows."""
         match event.type:
-            case t if t == SAID:
+            case t if t == SPOKE:
                 self._event(name, event, "~", "dim", f'"{event.payload["line"]}"')
             case t if t == DELIVERED:
                 kilos = event.payload["kilos"]
                 self._event(name, event, "+", "green", f"parcel {event.payload['parcel']} delivered, {kilos} kg so far")
             case "tick.restarted":
-                why = f"call {event.call}: {event.payload['because']} of {event.payload['previous']}"
+                why = f"called again (call {event.call}): {event.payload['because']} of {event.payload['previous']}"
                 self._event(name, event, "!", "yellow", why)
             case "run.done":
                 self._event(name, event, "+", "bold green", "done")
 
     def check(self, check: Check) -> None:
+        """Print a check and its faults."""
         is_good = not check.faults
         self._row(Text("ok" if is_good else "NO", "green" if is_good else "bold red"), Text(check.promise))
         for fault in check.faults:
             self.note(fault)
 
     def verdict(self, is_good: bool, text: str) -> None:
+        """Print the result of all checks."""
         self._console.print()
         self._console.print(Text(text, "bold green" if is_good else "bold red"))
 
     def path(self, text: str) -> None:
-        """Never folded, so that it can be copied."""
+        """Print a line without wrapping it, so that it can be copied."""
         self._console.print(Text(text), soft_wrap=True)
 
     def _event(self, name: str, event: Event, mark: str, style: str, text: str) -> None:

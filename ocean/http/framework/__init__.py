@@ -1,1 +1,1 @@
-"""Requests and responses around the handlers."""
+"""Everything between the ASGI server and a handler: errors, keys, parsing, idempotency, routing, responses."""

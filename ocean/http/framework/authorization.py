@@ -1,7 +1,8 @@
-"""Who may use a route: decided before anything else of a request is looked at.
+"""Authentication and scopes: decided before any other part of a request is read.
 
-A key in `Authorization: Bearer`, or a cookie that a browser got for one. While there are no keys at all, whoever asks
-from this machine, by one of its loopback names, may do everything; nobody else may do anything.
+A request authenticates with a key in `Authorization: Bearer`, or with the cookie that a browser got for a key. While a
+database has no keys, requests from this machine under one of its loopback names may do everything, and all others are
+refused.
 """
 
 import hashlib
@@ -11,103 +12,114 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from ocean.http.framework.call import Served
+from ocean.http.framework.call import ServerState
 from ocean.http.framework.errors import ForeignOrigin, NotAuthenticated, NotOurHost, WrongCsrfToken, WrongScope
 from ocean.state.access import EVERYTHING, Access
 
 if TYPE_CHECKING:
-    from ocean.http.framework.operation import Scope
+    from ocean.http.framework.routing import Scope
 
 COOKIE = "ocean_session"
 CSRF_TOKEN = "X-CSRF-Token"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD"})
-ELSEWHERE = frozenset({"cross-site", "same-site"})
-"""`same-site` is another port of this machine, or another name under the same domain: not us."""
-BY_A_PROXY = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
-NOBODY = Access(frozenset())
+FOREIGN_SITES = frozenset({"cross-site", "same-site"})
+"""`same-site` is another port of this machine or another name under the same domain, so it is foreign too."""
+PROXY_HEADERS = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
+NO_ACCESS = Access(frozenset())
 
 
-async def admitted(served: Served, request: Request, scope: "Scope") -> Access:
-    """What the request may do, if it may use a route of this scope."""
+async def authorize(server: ServerState, request: Request, scope: "Scope") -> Access:
+    """Return what the sender may do, or raise if the sender may not use a route of this scope."""
     if scope == "open":
-        return NOBODY
-    access = await identified(served, request)
+        return NO_ACCESS
+    access = await authenticate(server, request)
     request.scope["ocean.actor"] = access.actor
     if scope != "any" and not access.may(scope):
-        raise WrongScope(f"this key is not for {scope!r}; use one that is", scope=scope)
+        raise WrongScope(f"the key must have the scope {scope!r}; use one that has it", scope=scope)
     return access
 
 
-async def identified(served: Served, request: Request) -> Access:
-    """By the first of these that the request has: a wrong key is not made good by a right cookie."""
+async def authenticate(server: ServerState, request: Request) -> Access:
+    """Return what the sender may do, by the first credential in the request.
+
+    An invalid key is refused even if the request also has a valid cookie.
+    """
     given = request.headers.getlist("authorization")
     if given:
-        access = await served.ocean.access_by_key(_bearer(given))
+        access = await server.ocean.access_by_key(_bearer(given))
     elif token := request.cookies.get(cookie_name(request)):
         refuse_foreign_origin(request)
-        access = await served.ocean.access_by_web_session(token)
+        access = await server.ocean.access_by_web_session(token)
         if access is not None and request.method not in SAFE_METHODS:
             _check_csrf(request, token)
-    elif await served.ocean.has_api_keys():
-        raise NotAuthenticated("this needs a key: Authorization: Bearer ocean_…; `ocean keys create` makes one")
+    elif await server.ocean.has_api_keys():
+        raise NotAuthenticated(
+            "the request must have a key: Authorization: Bearer ocean_…; `ocean keys create` creates one"
+        )
     else:
-        _refuse_unless_local(served, request)
+        _refuse_unless_local(server, request)
         access = EVERYTHING
     if access is None:
-        raise NotAuthenticated("the key or cookie is not valid, or no longer")
+        raise NotAuthenticated("the key or cookie is not valid, or no longer valid")
     return access
 
 
 def _bearer(given: list[str]) -> str:
     kind, _, key = given[0].partition(" ")
     if len(given) > 1 or kind.lower() != "bearer":
-        raise NotAuthenticated("a request has one Authorization header: Bearer and a key")
+        raise NotAuthenticated("the request must have one Authorization header: Bearer and a key")
     return key.strip()
 
 
 def cookie_name(request: Request) -> str:
-    """A browser takes a `__Host-` cookie from the very host and over TLS only, so that nobody else can plant one."""
+    """Return the cookie's name. Browsers accept a `__Host-` cookie only from that host itself and over TLS."""
     return f"__Host-{COOKIE}" if request.url.scheme == "https" else COOKIE
 
 
 def csrf_token(token: str) -> str:
-    """Known to whoever may read our answers: a page of ours, and not one that only makes the browser send a cookie."""
+    """Return the CSRF token of a web session. Only a page that may read this server's responses can know it."""
     return hashlib.sha256(f"csrf:{token}".encode()).hexdigest()
 
 
 def _check_csrf(request: Request, token: str) -> None:
     given = request.headers.get(CSRF_TOKEN, "")
     if not compare_digest(csrf_token(token).encode(), given.encode()):
-        raise WrongCsrfToken(f"a change by cookie needs the header {CSRF_TOKEN}; GET /v1/session tells it")
+        raise WrongCsrfToken(
+            f"a change with a cookie must have the header {CSRF_TOKEN}; GET /v1/session returns its value"
+        )
 
 
 def refuse_foreign_origin(request: Request) -> None:
-    """A browser says which page asks; where no key is shown, it has to be one of ours."""
+    """Refuse a request that a browser sends for a page of another origin; for requests without a key."""
     origin = request.headers.get("origin")
-    place = None if origin is None else origin.partition("://")[2].lower()
-    is_foreign = place is not None and (not place or place != request.headers.get("host", "").lower())
-    if is_foreign or request.headers.get("sec-fetch-site") in ELSEWHERE:
-        raise ForeignOrigin("a page from elsewhere asks; without a key only pages of this server may")
+    host = None if origin is None else origin.partition("://")[2].lower()
+    is_foreign = host is not None and (not host or host != request.headers.get("host", "").lower())
+    if is_foreign or request.headers.get("sec-fetch-site") in FOREIGN_SITES:
+        raise ForeignOrigin("a request from a page of another origin must have a key")
 
 
-def _refuse_unless_local(served: Served, request: Request) -> None:
-    """The name too: a page may have made its own name point here, and its browser asks from this machine."""
+def _refuse_unless_local(server: ServerState, request: Request) -> None:
+    """Refuse requests from elsewhere, by address and by name.
+
+    The name is checked against DNS rebinding: a page can make its own name resolve to this machine.
+    """
     name = request.headers.get("host", "").lower()
     host = name if name.endswith("]") else name.rpartition(":")[0] or name
-    if host not in LOOPBACK_NAMES | served.hosts:
+    if host not in LOOPBACK_NAMES | server.hosts:
         raise NotOurHost(
-            "without keys this server answers to localhost, 127.0.0.1 and [::1] only; make a key", host=host
+            "without keys the host must be localhost, 127.0.0.1 or [::1]; `ocean keys create` creates a key", host=host
         )
     if request.client is None or not is_loopback(request.client.host):
-        raise NotAuthenticated("without keys only this machine may ask; `ocean keys create` makes one")
-    if not BY_A_PROXY.isdisjoint(request.headers):
-        # Behind a proxy on this machine everybody's address is loopback's, and what it says of them may be theirs.
-        raise NotAuthenticated("without keys nobody may ask through a proxy; `ocean keys create` makes one")
+        raise NotAuthenticated("without keys a request must come from this machine; `ocean keys create` creates a key")
+    if not PROXY_HEADERS.isdisjoint(request.headers):
+        # Behind a proxy on this machine every address is a loopback address, and the headers may be the client's own.
+        raise NotAuthenticated("without keys a request must not pass a proxy; `ocean keys create` creates a key")
     refuse_foreign_origin(request)
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether an address or name is of this machine itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,71 +1,95 @@
-"""A request that is repeated while the first one is still at work."""
+"""The Idempotency-Key header: a request that is repeated gets the response of the first one."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
-from ocean.http.framework.call import Call
-from ocean.http.framework.errors import RequestRunning
-from ocean.http.framework.wire import Answer
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.errors import KeyNotTaken, RequestRunning
+from ocean.http.framework.responses import JsonResponse
+from ocean.state.errors import InvalidValue
+from ocean.state.values import checked_id
 
-Handler = Callable[[Call], Awaitable[Response]]
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+Handler = Callable[[HandlerCall], Awaitable[Response]]
 
 
-class AtWork:
-    """The keys of the requests that this process is at work on.
+def given_key(request: Request, path: str, refusal: str | None) -> str | None:
+    """Return the request's Idempotency-Key, or None without one. With a `refusal` the route takes none."""
+    given = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not given:
+        return None
+    if refusal is not None:
+        raise KeyNotTaken(f"{request.method} {path} does not accept {IDEMPOTENCY_KEY}{refusal}; leave it out")
+    if len(given) > 1:
+        raise InvalidValue(f"{IDEMPOTENCY_KEY} must be given once, got {len(given)}")
+    return checked_id(given[0], IDEMPOTENCY_KEY)
 
-    The store keeps a key with the answer, so it cannot know them. Another process may be at the same request: both do
-    the work, one commits, and both get its answer.
+
+class RunningRequests:
+    """The Idempotency-Keys of the requests that this process is handling.
+
+    The store saves a key together with the response, so it does not know these. Another process may handle the same
+    request at the same time: both do the work, one commits, and both return the committed response.
     """
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
 
     @contextmanager
-    def on(self, key: str | None) -> Iterator[None]:
+    def reserve(self, key: str | None) -> Iterator[None]:
+        """Hold the key while the block runs, or raise `RequestRunning` if another request holds it."""
         if key is None:
             yield
             return
         if key in self._keys:
-            raise RequestRunning("the request with this Idempotency-Key is still at work; ask again for its answer")
+            raise RequestRunning(
+                "another request with this Idempotency-Key is still running; retry to get its response"
+            )
         self._keys.add(key)
         try:
             yield
         finally:
             self._keys.discard(key)
 
-    def alone(self, handler: Handler) -> Handler:
-        async def answer(call: Call) -> Response:
-            with self.on(call.request_key):
+    def exclusive(self, handler: Handler) -> Handler:
+        """Return a handler that holds the key of its request while it runs."""
+
+        async def handle(call: HandlerCall) -> Response:
+            with self.reserve(call.request_key):
                 return await handler(call)
 
-        return answer
+        return handle
 
 
-class Kept(Answer):
-    """An answer as it was given before, letter by letter."""
+class StoredResponse(JsonResponse):
+    """A stored response body, returned byte for byte."""
 
     def render(self, content: Any) -> bytes:
+        """Return the stored text as UTF-8."""
         return str(content).encode()
 
 
-def keeping(handler: Handler) -> Handler:
-    """For work of many transactions, each of which may be made again: its answer is kept when it is known.
+def storing_response(handler: Handler) -> Handler:
+    """Return a handler that stores its response after the work is done.
 
-    A process that dies before that leaves no answer, and the request begins anew.
+    For work that takes more than one transaction, each of which may be repeated. If the process dies before the
+    response is stored, a repeated request starts the work again.
     """
 
-    async def answer(call: Call) -> Response:
+    async def handle(call: HandlerCall) -> Response:
         if call.request_key is None:
             return await handler(call)
-        said = None if call.body is None else call.body.model_dump(mode="json", exclude_unset=True)
-        asked = [call.request.method, call.request.url.path, said]
-        kept = await call.ocean.kept_answer(call.request_key, asked)
-        if kept is None:
+        body = None if call.body is None else call.body.model_dump(mode="json", exclude_unset=True)
+        request = [call.request.method, call.request.url.path, body]
+        stored = await call.ocean.kept_answer(call.request_key, request)
+        if stored is None:
             response = await handler(call)
-            kept = await call.ocean.keep_answer(call.request_key, asked, bytes(response.body).decode())
-        return Kept(kept)
+            stored = await call.ocean.keep_answer(call.request_key, request, bytes(response.body).decode())
+        return StoredResponse(stored)
 
-    return answer
+    return handle

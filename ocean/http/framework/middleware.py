@@ -1,7 +1,8 @@
-"""Around every route: an id for the request, the envelope for what was refused, silence about what went wrong."""
+"""Around every route: the request id, the error response, the access log and the counts of requests."""
 
 import logging
 import re
+from collections import Counter
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -11,25 +12,55 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, Send
 
 from ocean.http.framework.errors import BodyTooLarge, PathTooLong, envelope, retry_after, unexpected, unknown_route
-from ocean.http.framework.traffic import Traffic
-from ocean.http.framework.wire import Answer
-from ocean.kernel.metrics import plain_code
+from ocean.http.framework.responses import JsonResponse
+from ocean.kernel.metrics import fields, plain_code
 from ocean.state.clock import Clock, SystemClock
 from ocean.state.errors import OceanError
 from ocean.state.ids import IdSource
 
 REQUEST_ID = "X-Request-Id"
 ACCEPTED_ID = re.compile(r"[A-Za-z0-9._~:-]{1,128}")
-"""Another's id goes into logs and answers: nothing that could be taken for more than an id."""
+"""A caller's id is written to logs and responses, so it must not contain anything that could be read as more."""
 
 LONGEST_PATH = 4_096
-"""Of ids and names of the longest kind there is room for several. It is spelled and matched before anybody is known."""
+"""Long enough for several ids of the greatest length. The path is parsed before the sender is authenticated."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER = "other"
+GONE = "gone"
+"""In place of a status: the caller disconnected before the response began."""
 
 logger = logging.getLogger("ocean.http")
 
 
-class Answering:
-    """Each request has an id, the caller's or ours, and every answer carries it."""
+class Traffic:
+    """Counts and logs the requests of one application by route, method and status.
+
+    The route is the template, never the path: a path may contain the id of a lease, which is a secret.
+    """
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, str, str]] = Counter()
+
+    def record(self, scope: Scope, status: int | None, ms: int) -> None:
+        """Count one request and write a line to the access log."""
+        method = scope["method"] if scope["method"] in METHODS else OTHER
+        route, shown_status = route_of(scope), GONE if status is None else str(status)
+        self.requests[route, method, shown_status] += 1
+        if logger.isEnabledFor(logging.INFO):
+            request_id, actor = scope["ocean.request_id"], scope.get("ocean.actor")
+            extra = fields(method=method, route=route, status=shown_status, ms=ms, request_id=request_id, actor=actor)
+            logger.info("request", extra=extra)
+
+
+def route_of(scope: Scope) -> str:
+    """Return the route's template; all paths without a route share one name."""
+    found = scope.get("ocean.route") or getattr(scope.get("route"), "path", None)
+    return found if isinstance(found, str) else OTHER
+
+
+class RequestMiddleware:
+    """Gives each request an id, the caller's or a new one, and returns it in the response."""
 
     def __init__(self, app: ASGIApp, clock: Clock | None = None, traffic: Traffic | None = None) -> None:
         self._app = app
@@ -38,6 +69,7 @@ class Answering:
         self._ids = IdSource()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; an unexpected error becomes a response with status 500."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -46,84 +78,91 @@ class Answering:
         scope["ocean.request_id"] = request_id
         began_at = self._clock.now()
         status: int | None = None
-        is_told = False
+        is_recorded = False
 
-        def tell() -> None:
-            nonlocal is_told
-            if not is_told:
-                is_told = True
-                self._traffic.answered(scope, status, max(self._clock.now() - began_at, 0))
+        def record() -> None:
+            nonlocal is_recorded
+            if not is_recorded:
+                is_recorded = True
+                self._traffic.record(scope, status, max(self._clock.now() - began_at, 0))
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # A clog's contract may answer under an id of its own: a replay under the first request's.
+                # A clog's route may set its own id: a replayed response carries the id of the first request.
                 MutableHeaders(scope=message).setdefault(REQUEST_ID, request_id)
             await send(message)
-            # Now, and not after the poke behind the answer.
+            # Here rather than at the end, so that the poke after the response is not part of the duration.
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                tell()
+                record()
 
         try:
             app = _too_long(request_id) if _length(scope) > LONGEST_PATH else self._app
             await app(scope, receive, send_with_id)
         except ClientDisconnect:
-            pass  # Nobody is left to be answered.
+            pass  # There is no connection left to respond on.
         except Exception:
-            # The path stays out of the log: it may hold the id of a lease.
+            # The path is not logged: it may contain the id of a lease.
             logger.exception("unexpected error in a %s request, %s", scope["method"], request_id)
             if status is not None:
                 raise
-            await Answer(unexpected(request_id), 500)(scope, receive, send_with_id)
+            await JsonResponse(unexpected(request_id), 500)(scope, receive, send_with_id)
         finally:
-            tell()
+            record()
 
 
 def _length(scope: Scope) -> int:
     return len(scope.get("raw_path") or scope["path"])
 
 
-def _too_long(request_id: str) -> Answer:
-    error = PathTooLong(f"the path is over {LONGEST_PATH} bytes; ids are far shorter", most_bytes=LONGEST_PATH)
-    return Answer(envelope(error, request_id), error.http_status)
+def _too_long(request_id: str) -> JsonResponse:
+    error = PathTooLong(f"the path must be at most {LONGEST_PATH} bytes", most_bytes=LONGEST_PATH)
+    return JsonResponse(envelope(error, request_id), error.http_status)
 
 
-def refused(request: Request, error: Exception) -> Answer:
+def error_response(request: Request, error: Exception) -> JsonResponse:
+    """Return the response for an error that Ocean raised."""
     assert isinstance(error, OceanError)
     if error.http_status >= 500:
         # Without the message, which may be a clog's own.
         logger.warning("%s in request %s", plain_code(error.code), request_id_of(request))
-    return Answer(envelope(error, request_id_of(request)), error.http_status, headers_of(error))
+    return JsonResponse(envelope(error, request_id_of(request)), error.http_status, headers_of(error))
 
 
 def headers_of(error: OceanError) -> dict[str, str]:
+    """Return the headers that the response for an error needs."""
     headers = retry_after(error)
     if error.http_status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="ocean"'
     if isinstance(error, BodyTooLarge):
-        # The rest of it is not read.
+        # The rest of the body is not read.
         headers["Connection"] = "close"
     return headers
 
 
-def not_there(request: Request, error: Exception) -> Answer:
+def unknown_route_response(request: Request, error: Exception) -> JsonResponse:
+    """Return the response for a path or method that no route has."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = ", ".join(allowed_methods(request))
-    return Answer(unknown_route(error, request_id_of(request)), error.status_code, headers)
+    return JsonResponse(unknown_route(error, request_id_of(request)), error.status_code, headers)
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Of every route that the path fits: `/v1/runs/cancel` is a verb for many runs, and may be one run's name."""
+    """Return the methods of all routes that match the path.
+
+    There may be several: `/v1/runs/cancel` is a bulk verb, and also matches the route of a run named `cancel`.
+    """
     routes = [each for each in request.app.routes if isinstance(each, Route)]
-    fitting = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in fitting for method in route.methods or ()})
+    matching = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in matching for method in route.methods or ()})
 
 
-HANDLERS: dict[Any, ExceptionHandler] = {OceanError: refused, HTTPException: not_there}
+EXCEPTION_HANDLERS: dict[Any, ExceptionHandler] = {OceanError: error_response, HTTPException: unknown_route_response}
 
 
 def request_id_of(request: Request) -> str:
+    """Return the id that the middleware gave to the request."""
     return str(request.scope["ocean.request_id"])

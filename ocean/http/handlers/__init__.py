@@ -1,1 +1,1 @@
-"""The handlers of Ocean's own routes."""
+"""The handlers of Ocean's own routes, one file per group, and the webhooks of clogs."""

@@ -1,14 +1,14 @@
-"""One verb for many runs: those that the body's query means, and no more of them than `most`."""
+"""Bulk verbs: cancel, signal, retry or delete the runs that match a query, at most `most` of them."""
 
 from typing import Annotated, Any, cast
 
 from pydantic import Field
 from starlette.responses import Response
 
-from ocean.http.framework.bodies import Body, Whole
-from ocean.http.framework.call import Call
-from ocean.http.framework.wire import Answer, record
-from ocean.http.handlers.runs import Status, which_runs
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.parsing import Body, Whole
+from ocean.http.framework.responses import JsonResponse, record
+from ocean.http.handlers.runs import Status, run_query
 from ocean.kernel.arguments import UNSET
 from ocean.kernel.verbs.bulk import BulkQuery
 from ocean.state.attributes import Within
@@ -20,9 +20,9 @@ MOST_IN_A_REQUEST = 10_000
 
 
 class ManyBody(Body):
-    """Which runs: lists mean any of their values; an attribute is a value, several, or `{"gte": …, "lt": …}`.
+    """Which runs: a list matches any of its values; an attribute is a value, a list, or `{"gte": …, "lt": …}`.
 
-    A query that names nothing is refused, unless `everything` is true.
+    A query without any filter is refused, unless `everything` is true.
     """
 
     clog_id: list[str] | None = None
@@ -37,23 +37,23 @@ class ManyBody(Body):
     everything: bool = False
     most: Annotated[Whole, Field(ge=1, le=MOST_IN_A_REQUEST)] = 1_000
 
-    async def asked(self, call: Call, verb: GenericVerb) -> BulkQuery:
-        """What is meant of it for this sender. Where that is less than everything, it is no longer everything."""
-        asked = cast(BulkQuery, {**which_runs(self), "most": self.most, "actor": call.actor})
+    async def query_for(self, call: HandlerCall, verb: GenericVerb) -> BulkQuery:
+        """Return the query, narrowed to what the sender may change; a narrowed query is no longer `everything`."""
+        query = cast(BulkQuery, {**run_query(self), "most": self.most, "actor": call.actor})
         if self.attributes is not None:
-            asked["attributes"] = {name: _asked(name, value) for name, value in self.attributes.items()}
-        said = {name for name, value in asked.items() if value is not None}
-        asked = await call.guard.meant(asked, verb)
-        is_narrowed = said < {name for name, value in asked.items() if value is not None}
-        asked["everything"] = self.everything and not is_narrowed
-        return asked
+            query["attributes"] = {name: _attribute(name, value) for name, value in self.attributes.items()}
+        given = {name for name, value in query.items() if value is not None}
+        query = await call.guard.allowed(query, verb)
+        is_narrowed = given < {name for name, value in query.items() if value is not None}
+        query["everything"] = self.everything and not is_narrowed
+        return query
 
 
-def _asked(name: str, value: Any) -> Any:
+def _attribute(name: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if not value.keys() <= {*Within.__slots__}:
-        raise InvalidValue(f"attribute {shown(name)} is a value, a list, or a range of gt or gte, lt or lte")
+        raise InvalidValue(f"attribute {shown(name)} must be a value, a list, or a range of gt or gte, lt or lte")
     return Within(**value)
 
 
@@ -62,34 +62,40 @@ class CancelManyBody(ManyBody):
 
 
 class SignalManyBody(ManyBody):
-    """`signalId` keeps a repeated request from signalling a run twice."""
+    """`signalId` prevents a repeated request from signalling a run twice."""
 
     signal_id: str
     input: Any = None
     deliver_at: Whole | None = None
 
 
-async def cancel(call: Call) -> Response:
+async def cancel(call: HandlerCall) -> Response:
+    """Cancel the runs that match."""
     body: CancelManyBody = call.body
-    return Answer(record(await call.ocean.cancel_runs(reason=body.reason, **await body.asked(call, "cancel"))))
+    return JsonResponse(
+        record(await call.ocean.cancel_runs(reason=body.reason, **await body.query_for(call, "cancel")))
+    )
 
 
-async def signal(call: Call) -> Response:
+async def signal(call: HandlerCall) -> Response:
+    """Signal the runs that match."""
     body: SignalManyBody = call.body
     done = await call.ocean.signal_runs(
         input=body.input if "input" in body.model_fields_set else UNSET,
         signal_id=body.signal_id,
         deliver_at=body.deliver_at,
-        **await body.asked(call, "signal"),
+        **await body.query_for(call, "signal"),
     )
-    return Answer(record(done))
+    return JsonResponse(record(done))
 
 
-async def retry(call: Call) -> Response:
+async def retry(call: HandlerCall) -> Response:
+    """Retry the failed runs that match, as new runs."""
     body: ManyBody = call.body
-    return Answer(record(await call.ocean.retry_runs(**await body.asked(call, "retry"))))
+    return JsonResponse(record(await call.ocean.retry_runs(**await body.query_for(call, "retry"))))
 
 
-async def delete(call: Call) -> Response:
+async def delete(call: HandlerCall) -> Response:
+    """Delete the runs that match."""
     body: ManyBody = call.body
-    return Answer(record(await call.ocean.delete_runs(**await body.asked(call, "delete"))))
+    return JsonResponse(record(await call.ocean.delete_runs(**await body.query_for(call, "delete"))))

@@ -1,22 +1,23 @@
-"""`POST /v1/runs`: everything that may be said of a new run."""
+"""`POST /v1/runs`: create a run, with all its options."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from ocean.http.framework.bodies import Body, Whole
-from ocean.http.framework.call import Call
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.parsing import Body, Whole
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.http.handlers.runs import WaitQuery
 from ocean.http.handlers.wait_for_run import WhenSettled
-from ocean.kernel.arguments import DEFAULT_PRIORITY, UNSET
+from ocean.kernel.arguments import UNSET
+from ocean.kernel.new_runs import DEFAULT_PRIORITY
 from ocean.state.backoff import RetryPolicy
 from ocean.state.records import Key
 
 
 class PolicyBody(Body):
-    """How a failed call is tried again. `maxAttempts` null: for ever; `delaysMs` replaces the doubling."""
+    """How a failed call is retried. `maxAttempts` null: without limit; `delaysMs` replaces the doubling delays."""
 
     max_attempts: Whole | None = 3
     backoff_ms: Whole = 1_000
@@ -26,6 +27,7 @@ class PolicyBody(Body):
     jitter: float = 0.0
 
     def policy(self) -> RetryPolicy:
+        """Return the policy as the kernel has it."""
         return RetryPolicy(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
@@ -35,7 +37,7 @@ class KeyBody(Body):
 
 
 def _key(value: Any) -> Any:
-    """A name alone is a key that is held while a tick works."""
+    """Return a key as an object; a string is the name of a key that is held during a tick."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -63,22 +65,23 @@ class CreateBody(Body):
     debounce_max_ms: Whole | None = None
 
     def options(self) -> dict[str, Any]:
-        """What was said, in the kernel's words."""
-        said = {name: getattr(self, name) for name in self.model_fields_set}
+        """Return the given fields as arguments of `create_run`."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
         if self.retry is not None:
-            said["retry"] = self.retry.policy()
+            given["retry"] = self.retry.policy()
         if self.concurrency_keys:
-            said["concurrency_keys"] = [Key(key.name, key.hold) for key in self.concurrency_keys]
-        return {"input": UNSET} | said
+            given["concurrency_keys"] = [Key(key.name, key.hold) for key in self.concurrency_keys]
+        return {"input": UNSET} | given
 
 
-async def create(call: Call) -> Response:
+async def create(call: HandlerCall) -> Response:
+    """Create a run; with `waitMs`, wait until it has settled."""
     body: CreateBody = call.body
     query: WaitQuery = call.query
     call.guard.check_session(body.session_id)
     await call.guard.check_clog(body.clog_id, "create")
     run = await call.ocean.create_run(**body.options(), actor=call.actor, request_key=call.request_key)
     if query.wait_ms is None:
-        return Answer(record(run), 201)
+        return JsonResponse(record(run), 201)
     (first, *_) = await call.ocean.read_events(run.run_id, limit=1)
     return WhenSettled(call, run.run_id, first.seq, query.wait_ms)

@@ -1,4 +1,4 @@
-"""Feeds: a page of the log as JSON, or the log as it grows for those who accept an event stream."""
+"""Feeds: a page of the log as JSON, or for clients that accept it a stream of the log as it grows."""
 
 import re
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
-from ocean.http.framework.authorization import identified
-from ocean.http.framework.call import Call
+from ocean.http.framework.authorization import authenticate
+from ocean.http.framework.call import HandlerCall
 from ocean.http.framework.errors import InvalidQuery, NotAcceptable
-from ocean.http.framework.query_strings import WHOLE, Limit, Query
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.parsing import INTEGER, Limit, Query
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.kernel.arguments import feed_filter
 from ocean.state.errors import OceanError, StoreBusy
 from ocean.state.records import Event
@@ -20,15 +20,15 @@ from ocean.state.records import Event
 STREAM = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
 NEVER = re.compile(r"\bq=0(\.0*)?(;|$)")
-"""What is named with a weight of nothing is refused, not accepted."""
+"""A weight of 0 means that the client does not accept the type."""
 LATEST = "latest"
 
 
 def _cursor_or_latest(value: Any) -> Any:
     if value == LATEST:
         return value
-    if not WHOLE.fullmatch(value) or int(value) < 0:
-        raise ValueError(f"is a cursor, an event's seq in digits, or {LATEST}")
+    if not INTEGER.fullmatch(value) or int(value) < 0:
+        raise ValueError(f"must be a cursor, which is an event's seq in decimal digits, or {LATEST}")
     return int(value)
 
 
@@ -40,7 +40,7 @@ Cursor = Annotated[
 
 
 class FeedQuery(Query):
-    """`after` is the last cursor already seen: an event's `seq`; or `latest`, for what is still to come."""
+    """`after` is the last cursor already seen, an event's `seq`; `latest` selects only future events."""
 
     after: Cursor = 0
     limit: Limit = 100
@@ -50,36 +50,42 @@ class FeedQuery(Query):
 
 @dataclass(frozen=True, slots=True)
 class Logged(Event):
+    """An event of the log with its id."""
+
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Go on after `nextCursor`. A first event of type `reset` says that retention has removed some before it."""
+    """Continue after `nextCursor`. A first event of type `reset` means that retention has removed some before it."""
 
     events: tuple[Logged, ...]
     next_cursor: int
 
 
-async def of_run(call: Call) -> Response:
+async def of_run(call: HandlerCall) -> Response:
+    """Respond with the events of a run."""
     run_id = call.path("run_id")
     return await _feed(call, run_id, await call.guard.session_of_events(run_id))
 
 
-async def of_session(call: Call) -> Response:
+async def of_session(call: HandlerCall) -> Response:
+    """Respond with the events of a session's runs."""
     return await _feed(call, session_id=call.path("session_id"))
 
 
-async def of_clog(call: Call) -> Response:
+async def of_clog(call: HandlerCall) -> Response:
+    """Respond with the events of a clog's runs."""
     return await _feed(call, clog_id=call.path("clog_id"))
 
 
-async def of_all(call: Call) -> Response:
+async def of_all(call: HandlerCall) -> Response:
+    """Respond with all events."""
     return await _feed(call)
 
 
 async def _feed(
-    call: Call, run_id: str | None = None, session_id: str | None = None, clog_id: str | None = None
+    call: HandlerCall, run_id: str | None = None, session_id: str | None = None, clog_id: str | None = None
 ) -> Response:
     query: FeedQuery = call.query
     if _wants_stream(call):
@@ -94,54 +100,57 @@ async def _feed(
         after=after,
         limit=query.limit,
     )
-    said: dict[str, Any] = {
+    page: dict[str, Any] = {
         "events": [event_json(event) for event in events],
         "nextCursor": events[-1].seq if events else after,
     }
-    return Answer(said, headers={"Vary": "Accept"})
+    return JsonResponse(page, headers={"Vary": "Accept"})
 
 
 def event_json(event: Event) -> dict[str, Any]:
-    said: dict[str, Any] = record(event)
-    return said | {"id": event.id}
+    """Return an event as JSON, with its id."""
+    content: dict[str, Any] = record(event)
+    return content | {"id": event.id}
 
 
-def _wants_stream(call: Call) -> bool:
+def _wants_stream(call: HandlerCall) -> bool:
     accepted = ",".join(call.request.headers.getlist("accept")).lower().split(",")
     kinds = (each.replace(" ", "").partition(";") for each in accepted)
     return any(kind == STREAM and not NEVER.search(how) for kind, _, how in kinds)
 
 
-async def _streamed(call: Call, run_id: str | None, session_id: str | None, clog_id: str | None) -> Response:
+async def _streamed(call: HandlerCall, run_id: str | None, session_id: str | None, clog_id: str | None) -> Response:
     query: FeedQuery = call.query
-    if call.served.stream is None:
-        raise NotAcceptable("this server does not stream; leave text/event-stream out of Accept and read pages")
+    if call.server.stream is None:
+        raise NotAcceptable(
+            "Accept must not be text/event-stream: this server does not stream; leave it out to read pages"
+        )
     where = feed_filter(run_id, session_id, clog_id, query.types, query.correlation_id)
 
-    async def still_may() -> bool:
+    async def still_allowed() -> bool:
         try:
-            access = await identified(call.served, call.request)
+            access = await authenticate(call.server, call.request)
         except StoreBusy:
-            return True  # Asked again with the next ping.
+            return True  # The next ping checks again.
         except OceanError:
             return False
         return access == call.access
 
-    made = call.served.stream(call.ocean, call.request, where, await _cursor(call), still_may)
-    return await made if isawaitable(made) else made
+    response = call.server.stream(call.ocean, call.request, where, await _cursor(call), still_allowed)
+    return await response if isawaitable(response) else response
 
 
-async def _cursor(call: Call) -> int:
-    """A browser that reconnects says the last id it had, and that is later than what its address says."""
+async def _cursor(call: HandlerCall) -> int:
+    """Return the cursor to stream after. A browser that reconnects sends its last id, which is later than `after`."""
     given = call.request.headers.get(LAST_EVENT_ID)
     if not given:
         return await _after(call)
-    if not WHOLE.fullmatch(given) or int(given) < 0:
-        problem = {"field": LAST_EVENT_ID, "problem": "is a cursor: an event's seq, in digits"}
+    if not INTEGER.fullmatch(given) or int(given) < 0:
+        problem = {"field": LAST_EVENT_ID, "problem": "must be a cursor: an event's seq in decimal digits"}
         raise InvalidQuery(": ".join(problem.values()), fields=[problem])
     return int(given)
 
 
-async def _after(call: Call) -> int:
+async def _after(call: HandlerCall) -> int:
     after: int | str = call.query.after
     return await call.ocean.last_cursor() if isinstance(after, str) else after

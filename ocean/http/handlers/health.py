@@ -1,24 +1,26 @@
-"""Whether this process lives, and whether it keeps up. Open to all, so it tells nothing of anybody's runs."""
+"""The health checks. They need no key, so they reveal nothing about individual runs."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from starlette.responses import Response
 
-from ocean.http.framework.call import Call
-from ocean.http.framework.errors import NotReady
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.errors import ServerNotReady
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.kernel.poke_sources import SourceSeen, sources_seen, why_due_work_waits
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
+    """The process is running."""
+
     status: Literal["ok"] = "ok"
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """How old the oldest due work of this instance is, and who has poked this process."""
+    """How long the oldest due run of this instance has waited, and which sources have poked this process."""
 
     status: Literal["ready"]
     due_now: int
@@ -28,26 +30,28 @@ class Readiness:
     sources: tuple[SourceSeen, ...]
 
 
-async def alive(call: Call) -> Response:
-    return Answer(record(Health()))
+async def alive(call: HandlerCall) -> Response:
+    """Respond as long as the process runs."""
+    return JsonResponse(record(Health()))
 
 
-async def started(call: Call) -> Response:
-    """An application is made on an Ocean that is open."""
-    return Answer(record(Health()))
+async def started(call: HandlerCall) -> Response:
+    """Respond once the database is open: an application is only created for an open Ocean."""
+    return JsonResponse(record(Health()))
 
 
-async def ready(call: Call) -> Response:
-    ocean, limit = call.served.ocean, call.served.ready_age_ms
+async def ready(call: HandlerCall) -> Response:
+    """Respond with 503 if a run has been due for too long."""
+    ocean, limit = call.server.ocean, call.server.ready_age_ms
     agenda = await ocean.agenda()
     age, now = agenda.oldest_due_age_ms, ocean.clock.now()
     sources = sources_seen(ocean.observed.pokes, now, age, limit)
     if age > limit:
-        raise NotReady(
-            f"the oldest due run has waited for {age} ms, over {limit}; {why_due_work_waits(sources, now)}",
+        raise ServerNotReady(
+            f"the oldest due run has waited for {age} ms, the limit is {limit}; {why_due_work_waits(sources, now)}",
             due_now=agenda.due_now,
             oldest_due_age_ms=age,
             limit_ms=limit,
             sources=record(sources),
         )
-    return Answer(record(Readiness("ready", agenda.due_now, agenda.next_wake_at, age, limit, sources)))
+    return JsonResponse(record(Readiness("ready", agenda.due_now, agenda.next_wake_at, age, limit, sources)))

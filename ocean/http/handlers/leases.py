@@ -1,29 +1,29 @@
-"""Leases: `POST /v1/leases`, and renewing and completing one by its secret id."""
+"""Leases: claim ticks of external clogs, and renew, complete or release one by its secret id."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
 from pydantic import Field, model_validator
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from ocean.http.framework.bodies import Body, Whole
-from ocean.http.framework.call import Call
-from ocean.http.framework.disconnect import while_listening
-from ocean.http.framework.wire import Answer, camel, record
-from ocean.http.handlers.outcome_bodies import OutcomeBody
+from ocean.http.framework.call import HandlerCall, Stopping
+from ocean.http.framework.outcome_json import OutcomeBody
+from ocean.http.framework.parsing import Body, Whole
+from ocean.http.framework.responses import JsonResponse, camel, record
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.kernel import Kernel
-from ocean.kernel.leasing import LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
-from ocean.kernel.verbs.leases import DEFAULT_LEASE_MS
+from ocean.kernel.verbs.leases import DEFAULT_LEASE_MS, LONGEST_LEASE_MS, LONGEST_WAIT_MS, SHORTEST_LEASE_MS, Lease
 from ocean.state.errors import OceanError
 from ocean.state.records import Input, RunStatus
 from ocean.state.values import MAX_BYTES
 
 COMPLETION_BYTES = 4 * MAX_BYTES
-"""An output, a row and events: each may be as large as a value can be."""
-OF_THE_RUN = (
+"""An output, a row and events: each may have the size of the largest value."""
+RUN_FIELDS = (
     "run_id",
     "session_id",
     "clog_id",
@@ -36,7 +36,7 @@ OF_THE_RUN = (
     "parent_run_id",
     "correlation_id",
 )
-"""What a worker is told of the run whose tick it does."""
+"""The fields of the run that a worker gets with its lease."""
 
 LeaseMs = Annotated[Whole, Field(ge=SHORTEST_LEASE_MS, le=LONGEST_LEASE_MS)]
 
@@ -61,7 +61,7 @@ class RenewBody(Body):
 
 
 class CompleteBody(Body):
-    """`row` replaces the run's row, also by null; `clearRow` removes it; with neither it stays as it is."""
+    """`row` replaces the run's row, null included; `clearRow` removes it; without both it stays unchanged."""
 
     outcome: OutcomeBody = Field(discriminator="type")
     events: list[EventBody] = Field(default_factory=list)
@@ -70,25 +70,27 @@ class CompleteBody(Body):
     row_version: Annotated[Whole, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
-    def says_one_thing_of_the_row(self) -> "CompleteBody":
+    def has_one_row_change(self) -> "CompleteBody":
+        """Refuse a body that both writes and removes the row."""
         if self.clear_row and "row" in self.model_fields_set:
-            raise ValueError("row writes the row and clearRow removes it; give one of them")
+            raise ValueError("row and clearRow must not be given together: one writes the row, the other removes it")
         return self
 
     def written_row(self) -> Any:
+        """Return the row to write, `CLEAR` to remove it, or `UNSET`."""
         return CLEAR if self.clear_row else self.row if "row" in self.model_fields_set else UNSET
 
 
 def lease_json(lease: Lease) -> dict[str, Any]:
-    """`leaseId` comes first, so that a worker without a JSON parser finds it."""
-    said: dict[str, Any] = record(lease)
-    del said["run"]
-    return said | {camel(name): record(getattr(lease.run, name)) for name in OF_THE_RUN} | {"input": lease.input}
+    """Return a lease as JSON. `leaseId` comes first, so that a worker without a JSON parser finds it."""
+    content: dict[str, Any] = record(lease)
+    del content["run"]
+    return content | {camel(name): record(getattr(lease.run, name)) for name in RUN_FIELDS} | {"input": lease.input}
 
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """One tick to do, until `expiresAt`. `leaseId` is the secret to renew and complete it by; it comes first."""
+    """One tick to do before `expiresAt`. `leaseId` is the secret to renew and complete it with; it comes first."""
 
     lease_id: str
     worker_id: str
@@ -116,24 +118,27 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class Leases:
+    """The ticks that were leased; empty if nothing was due."""
+
     leases: tuple[Leased, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """When the lease lapses now."""
+    """When the lease now expires."""
 
     expires_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What the run is now."""
+    """The run's status after the release."""
 
     status: RunStatus
 
 
-async def claim(call: Call) -> Response:
+async def claim(call: HandlerCall) -> Response:
+    """Lease due ticks of a clog; with `waitMs`, wait for one."""
     body: ClaimBody = call.body
     leases: list[Lease] = []
     await call.guard.check_clog(body.clog_id, "work")
@@ -151,22 +156,24 @@ async def claim(call: Call) -> Response:
         )
 
     try:
-        await while_listening(call.request, call.served.stopping, work)
+        await _until_disconnect(call.request, call.server.stopping, work)
     except BaseException:
-        await _return_unheard(call.ocean, leases)
+        await _release_all(call.ocean, leases)
         raise
-    return Answer({"leases": [lease_json(lease) for lease in leases]})
+    return JsonResponse({"leases": [lease_json(lease) for lease in leases]})
 
 
-async def renew(call: Call) -> Response:
+async def renew(call: HandlerCall) -> Response:
+    """Extend a lease and append events."""
     body: RenewBody = call.body
     expires_at = await call.ocean.renew_work(
         call.path("lease_id"), lease_ms=body.lease_ms, events=_events(body.events), request_key=call.request_key
     )
-    return Answer(record(Renewed(expires_at)))
+    return JsonResponse(record(Renewed(expires_at)))
 
 
-async def complete(call: Call) -> Response:
+async def complete(call: HandlerCall) -> Response:
+    """Commit a leased tick with its outcome."""
     body: CompleteBody = call.body
     done = await call.ocean.complete_work(
         call.path("lease_id"),
@@ -175,16 +182,55 @@ async def complete(call: Call) -> Response:
         row=body.written_row(),
         row_version=body.row_version,
     )
-    return Answer(record(done))
+    return JsonResponse(record(done))
 
 
-async def release(call: Call) -> Response:
+async def release(call: HandlerCall) -> Response:
+    """Return a leased tick undone."""
     status = await call.ocean.release_work(call.path("lease_id"), request_key=call.request_key)
-    return Answer(record(Released(status)))
+    return JsonResponse(record(Released(status)))
 
 
-async def _return_unheard(ocean: Kernel, leases: list[Lease]) -> None:
-    """Leased while the worker went away, which therefore knows no id: others need not wait for it to lapse."""
+async def _until_disconnect(request: Request, stopping: Stopping, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work, but cancel it and raise `ClientDisconnect` if the caller disconnects.
+
+    It raises even if the work was done at that moment: there is no connection to respond on. The body must have been
+    read. If the server stops, the work is cancelled too and this returns, so that the caller still gets a response.
+    """
+    error: Exception | None = None
+    is_gone = False
+
+    async def listen() -> None:
+        nonlocal is_gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        tasks.cancel_scope.cancel()
+
+    async def act() -> None:
+        nonlocal error
+        try:
+            await work()
+        except Exception as raised:
+            error = raised
+        tasks.cancel_scope.cancel()
+
+    # The work is a task of the group: a native cancellation by the server reaches it as the group's own, which the
+    # store's shield delays until the result of a write in progress is known.
+    with stopping.calling(lambda: tasks.cancel_scope.cancel()):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen)
+            tasks.start_soon(act)
+            if stopping.is_set:
+                tasks.cancel_scope.cancel()
+    if is_gone:
+        raise ClientDisconnect
+    if error is not None:
+        raise error
+
+
+async def _release_all(ocean: Kernel, leases: list[Lease]) -> None:
+    """Release leases whose ids never reached the worker, so that other workers need not wait until they expire."""
     with anyio.CancelScope(shield=True):
         for lease in leases:
             with suppress(OceanError):

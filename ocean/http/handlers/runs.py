@@ -1,4 +1,4 @@
-"""Runs: found, looked at, signalled, called, and ended."""
+"""Runs: list, read, signal, call and end them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -6,14 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from ocean.http.framework.bodies import Body, Whole
-from ocean.http.framework.call import Call
-from ocean.http.framework.query_strings import Limit, Number, Query
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.parsing import Body, Limit, Number, Query, Whole
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.http.handlers.wait_for_run import WhenSettled
 from ocean.kernel.arguments import UNSET
-from ocean.kernel.leasing import LONGEST_WAIT_MS
 from ocean.kernel.run_query import RunOrder, RunQuery
+from ocean.kernel.verbs.leases import LONGEST_WAIT_MS
 from ocean.state.errors import RunNotFound
 from ocean.state.records import Input, RunCount, RunInfo, TickInfo
 
@@ -21,13 +20,13 @@ Status = Literal["idle", "pending", "active", "waiting", "done", "failed"]
 
 
 class WaitQuery(Query):
-    """`waitMs`: advance the run and answer when it has settled, at most so long."""
+    """`waitMs`: advance the run and respond when it has settled, after this time at the latest."""
 
     wait_ms: Annotated[Number, Field(ge=0, le=LONGEST_WAIT_MS)] | None = None
 
 
 class RunsQuery(Query):
-    """Each set means any of its values. `attr.NAME=value` and one range `attr.NAME.gte=value` need a `clogId`."""
+    """A repeated name matches any value. `attr.NAME=value`, or one range `attr.NAME.gte=value`, need `clogId`."""
 
     takes_attributes: ClassVar[bool] = True
 
@@ -46,13 +45,13 @@ class RunsQuery(Query):
     count_up_to: Annotated[Number, Field(ge=1, le=1_000_000)] | None = None
 
 
-def which_runs(said: BaseModel) -> RunQuery:
-    """What a query string or a body says of runs, in the kernel's words."""
-    return cast(RunQuery, {name: getattr(said, name) for name in RunQuery.__annotations__})
+def run_query(given: BaseModel) -> RunQuery:
+    """Return the filters of a query string or a body as a query of the kernel."""
+    return cast(RunQuery, {name: getattr(given, name) for name in RunQuery.__annotations__})
 
 
 class SignalBody(Body):
-    """Without `input` it is a signal all the same. `signalId` makes it idempotent for as long as the run is kept."""
+    """`input` is optional. `signalId` makes the signal idempotent for as long as the run is kept."""
 
     input: Any = None
     signal_id: str | None = None
@@ -76,8 +75,8 @@ class AfterQuery(Query):
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """`count` is given if `countUpTo` was."""
+class RunList:
+    """A page of runs; `count` is present if `countUpTo` was given."""
 
     runs: tuple[RunInfo, ...]
     next_cursor: str | None
@@ -86,48 +85,56 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
+    """A page of a run's ticks; continue after `nextCursor`."""
+
     ticks: tuple[TickInfo, ...]
     next_cursor: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
+    """A page of a run's inbox; continue after `nextCursor`."""
+
     inputs: tuple[Input, ...]
     next_cursor: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What the method answered, as it answered it."""
+    """What the method returned, unchanged."""
 
     answer: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """How many runs went, children included."""
+    """The number of deleted runs, children included."""
 
     deleted: int
 
 
-async def list_runs(call: Call) -> Response:
+async def list_runs(call: HandlerCall) -> Response:
+    """Respond with a page of the runs that match, and perhaps their number."""
     query: RunsQuery = call.query
-    which = call.guard.seen(which_runs(query))
+    which = call.guard.limited(run_query(query))
     page = await call.ocean.list_runs(order=query.order, limit=query.limit, cursor=query.cursor, **which)
     count = None if query.count_up_to is None else await call.ocean.count_runs(cap=query.count_up_to, **which)
-    return Answer(record(Runs(page.runs, page.next_cursor, count)))
+    return JsonResponse(record(RunList(page.runs, page.next_cursor, count)))
 
 
-async def get(call: Call) -> Response:
-    return Answer(record(await _run(call)))
+async def get(call: HandlerCall) -> Response:
+    """Respond with a run."""
+    return JsonResponse(record(await _run(call)))
 
 
-async def delete(call: Call) -> Response:
-    gone = await call.ocean.delete_run(call.path("run_id"), actor=call.actor, request_key=call.request_key)
-    return Answer(record(Deleted(gone)))
+async def delete(call: HandlerCall) -> Response:
+    """Delete a run and its children."""
+    deleted = await call.ocean.delete_run(call.path("run_id"), actor=call.actor, request_key=call.request_key)
+    return JsonResponse(record(Deleted(deleted)))
 
 
-async def signal(call: Call) -> Response:
+async def signal(call: HandlerCall) -> Response:
+    """Append an input to a run's inbox; with `waitMs`, wait until the run has settled."""
     body: SignalBody = call.body
     query: WaitQuery = call.query
     receipt = await call.ocean.signal(
@@ -140,66 +147,74 @@ async def signal(call: Call) -> Response:
         request_key=call.request_key,
     )
     if query.wait_ms is None:
-        return Answer(record(receipt), 202)
+        return JsonResponse(record(receipt), 202)
     return WhenSettled(call, receipt.run_id, receipt.seq, query.wait_ms)
 
 
-async def call_method(call: Call) -> Response:
+async def call_method(call: HandlerCall) -> Response:
+    """Call a method of the run's clog."""
     body: CallBody = call.body
-    answer = await call.ocean.call_clog(
+    returned = await call.ocean.call_clog(
         run_id=call.path("run_id"),
         method=call.path("method"),
         payload=body.payload,
         caller=call.caller,
         request_key=call.request_key,
     )
-    return Answer(record(Called(answer)))
+    return JsonResponse(record(Called(returned)))
 
 
-async def cancel(call: Call) -> Response:
+async def cancel(call: HandlerCall) -> Response:
+    """End a run as failed."""
     body: CancelBody = call.body
     run = await call.ocean.cancel_run(
         call.path("run_id"), reason=body.reason, actor=call.actor, request_key=call.request_key
     )
-    return Answer(record(run))
+    return JsonResponse(record(run))
 
 
-async def pause(call: Call) -> Response:
+async def pause(call: HandlerCall) -> Response:
+    """Pause a run."""
     run = await call.ocean.pause_run(call.path("run_id"), actor=call.actor, request_key=call.request_key)
-    return Answer(record(run))
+    return JsonResponse(record(run))
 
 
-async def resume(call: Call) -> Response:
+async def resume(call: HandlerCall) -> Response:
+    """Resume a paused run."""
     run = await call.ocean.resume_run(call.path("run_id"), actor=call.actor, request_key=call.request_key)
-    return Answer(record(run))
+    return JsonResponse(record(run))
 
 
-async def retry(call: Call) -> Response:
+async def retry(call: HandlerCall) -> Response:
+    """Retry a failed run as a new run."""
     run = await call.ocean.retry_run(call.path("run_id"), actor=call.actor, request_key=call.request_key)
-    return Answer(record(run), 201)
+    return JsonResponse(record(run), 201)
 
 
-async def explain(call: Call) -> Response:
-    return Answer(record(await call.guard.told(await call.ocean.explain(call.path("run_id")))))
+async def explain(call: HandlerCall) -> Response:
+    """Respond with the conditions that hold a run back."""
+    return JsonResponse(record(await call.guard.visible(await call.ocean.explain(call.path("run_id")))))
 
 
-async def ticks(call: Call) -> Response:
+async def ticks(call: HandlerCall) -> Response:
+    """Respond with a page of a run's ticks."""
     query: AfterQuery = call.query
     found = await call.ocean.list_ticks(call.path("run_id"), after=query.after, limit=query.limit)
     if not found:
         await _run(call)
-    return Answer(record(Ticks(tuple(found), found[-1].tick if len(found) == query.limit else None)))
+    return JsonResponse(record(Ticks(tuple(found), found[-1].tick if len(found) == query.limit else None)))
 
 
-async def inputs(call: Call) -> Response:
+async def inputs(call: HandlerCall) -> Response:
+    """Respond with a page of a run's inbox."""
     query: AfterQuery = call.query
     found = await call.ocean.list_inputs(call.path("run_id"), after=query.after, limit=query.limit)
     if not found:
         await _run(call)
-    return Answer(record(Inputs(tuple(found), found[-1].number if len(found) == query.limit else None)))
+    return JsonResponse(record(Inputs(tuple(found), found[-1].number if len(found) == query.limit else None)))
 
 
-async def _run(call: Call) -> RunInfo:
+async def _run(call: HandlerCall) -> RunInfo:
     run_id = call.path("run_id")
     run = await call.ocean.get_run(run_id)
     if run is None:

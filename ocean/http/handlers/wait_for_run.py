@@ -1,4 +1,4 @@
-"""`?waitMs`: the request advances its own run, and is answered when the run has settled or the time is over."""
+"""`?waitMs`: the request advances its own run, and the response is sent when the run has settled or time is up."""
 
 import logging
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ocean.http.framework.call import Call
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.call import HandlerCall
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.state.errors import RunNotFound
 from ocean.state.records import RunInfo, RunStatus
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("ocean.http")
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """The run goes on: its events after `cursor` say how, and at `nextWakeAt` there is something to do for it."""
+    """A run that has not settled: its further events come after `cursor`, and it is due again at `nextWakeAt`."""
 
     run_id: str
     status: RunStatus
@@ -28,15 +28,15 @@ class Unsettled:
 
 
 class WhenSettled(Response):
-    """Answered in time, while a handler that takes longer goes on: a client's patience is no handler's limit."""
+    """Responds after `wait_ms` at the latest. A handler that takes longer goes on: the wait does not limit it."""
 
-    def __init__(self, call: Call, run_id: str, cursor: int, wait_ms: int) -> None:
+    def __init__(self, call: HandlerCall, run_id: str, cursor: int, wait_ms: int) -> None:
         super().__init__()
         self._call = call
         self._run_id = run_id
         self._cursor = cursor
         self._wait_ms = wait_ms
-        self._has_gone = False
+        self._is_disconnected = False
         self._settled: RunInfo | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +49,7 @@ class WhenSettled(Response):
                 await self._settle()
             except Exception as raised:
                 if over.is_set():
-                    logger.exception("a run that a request waited for was not moved on")
+                    logger.exception("a run that a request waited for could not be advanced")
                 error = raised
             over.set()
 
@@ -58,19 +58,19 @@ class WhenSettled(Response):
             cancel = self._call.ocean.clock.call_later(self._wait_ms, over.set)
             async with anyio.create_task_group() as listening:
                 listening.start_soon(self._listen, receive, over)
-                with self._call.served.stopping.calling(over.set):
+                with self._call.server.stopping.calling(over.set):
                     await over.wait()
                 listening.cancel_scope.cancel()
             cancel()
-            answer = None
-            if error is None and not self._has_gone:
+            response = None
+            if error is None and not self._is_disconnected:
                 try:
-                    answer = await self._answer()
+                    response = await self._response()
                 except Exception as raised:
                     error = raised
-            if answer is not None:
-                await answer(scope, receive, send)
-        if answer is None and error is not None:
+            if response is not None:
+                await response(scope, receive, send)
+        if response is None and error is not None:
             raise error
         if self.background is not None:
             await self.background()
@@ -78,24 +78,24 @@ class WhenSettled(Response):
     async def _listen(self, receive: Receive, over: anyio.Event) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._has_gone = True
+        self._is_disconnected = True
         over.set()
 
     async def _settle(self) -> None:
-        """In short times: neither a server that stops nor a caller who has gone is waited for, only a handler."""
-        ocean, stopping = self._call.ocean, self._call.served.stopping
+        """Settle in short waits, so that a stopping server or a disconnected client ends them."""
+        ocean, stopping = self._call.ocean, self._call.server.stopping
         until = ocean.clock.now() + self._wait_ms
         left, is_settled = self._wait_ms, False
-        while left >= 0 and not is_settled and not stopping.is_set and not self._has_gone:
+        while left >= 0 and not is_settled and not stopping.is_set and not self._is_disconnected:
             run = await ocean.settle(self._run_id, timeout_ms=min(left, ONE_WAIT_MS))
             is_settled = run.is_settled(ocean.clock.now())
             self._settled = run if is_settled else None
             left = until - ocean.clock.now() if left else -1
 
-    async def _answer(self) -> Response:
+    async def _response(self) -> Response:
         run = self._settled or await self._call.ocean.get_run(self._run_id)
         if run is None:
             raise RunNotFound(f"run {self._run_id!r} has been deleted meanwhile", run_id=self._run_id)
         if run.is_settled(self._call.ocean.clock.now()):
-            return Answer(record(run))
-        return Answer(record(Unsettled(run.run_id, run.status, self._cursor, run.due_at)), 202)
+            return JsonResponse(record(run))
+        return JsonResponse(record(Unsettled(run.run_id, run.status, self._cursor, run.due_at)), 202)

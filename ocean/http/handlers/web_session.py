@@ -1,6 +1,6 @@
-"""`/v1/session`: a browser shows a key once and goes on under a cookie that its scripts cannot read.
+"""`/v1/session`: a browser sends a key once and then uses a cookie that scripts cannot read.
 
-A change needs the CSRF token too, which only a page of this server can read. The cookie ends with its key.
+A change also needs the CSRF token, which only a page of this server can read. The cookie expires with its key.
 """
 
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from typing import Any
 from starlette.responses import Response
 
 from ocean.http.framework.authorization import COOKIE, cookie_name, csrf_token, refuse_foreign_origin
-from ocean.http.framework.bodies import Body
-from ocean.http.framework.call import Call
+from ocean.http.framework.call import HandlerCall
 from ocean.http.framework.errors import NotAuthenticated
-from ocean.http.framework.wire import Answer, record
+from ocean.http.framework.parsing import Body
+from ocean.http.framework.responses import JsonResponse, record
 from ocean.state.access import Access
 
 MOST_BYTES = 1_024
-"""Of who is not known yet no more is read than a key needs."""
+"""The sender is not authenticated yet, so no more is read than a key needs."""
 
 
 class SessionBody(Body):
@@ -25,7 +25,7 @@ class SessionBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who asks. `sessions` null is all of them; `csrfToken` is given to a cookie, and goes into X-CSRF-Token."""
+    """The sender. `sessions` null means all sessions; `csrfToken`, only with a cookie, is for X-CSRF-Token."""
 
     actor: str | None
     roles: tuple[str, ...]
@@ -36,39 +36,42 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """False if there was no cookie."""
+    """False if the request had no cookie."""
 
     ended: bool
 
 
-async def begin(call: Call) -> Response:
+async def begin(call: HandlerCall) -> Response:
+    """Exchange a key for a cookie."""
     body: SessionBody = call.body
     refuse_foreign_origin(call.request)
     started = await call.ocean.start_web_session(body.key)
     if started is None:
-        raise NotAuthenticated("the key is not valid, or no longer")
-    answer = Answer(record(_who(started.access, started.token)), 201)
+        raise NotAuthenticated("the key is not valid, or no longer valid")
+    response = JsonResponse(record(_who(started.access, started.token)), 201)
     name = cookie_name(call.request)
-    answer.set_cookie(name, started.token, **_flags(name))
-    return answer
+    response.set_cookie(name, started.token, **_flags(name))
+    return response
 
 
-async def who(call: Call) -> Response:
-    return Answer(record(_who(call.access, _token(call))))
+async def who(call: HandlerCall) -> Response:
+    """Respond with the sender's name and permissions."""
+    return JsonResponse(record(_who(call.access, _token(call))))
 
 
-async def end(call: Call) -> Response:
+async def end(call: HandlerCall) -> Response:
+    """End the session of the cookie and delete the cookie."""
     token = _token(call)
     if token is None:
-        return Answer(record(Ended(False)))
-    answer = Answer(record(Ended(await call.ocean.end_web_session(token))))
+        return JsonResponse(record(Ended(False)))
+    response = JsonResponse(record(Ended(await call.ocean.end_web_session(token))))
     name = cookie_name(call.request)
-    answer.delete_cookie(name, **_flags(name))
-    return answer
+    response.delete_cookie(name, **_flags(name))
+    return response
 
 
-def _token(call: Call) -> str | None:
-    """None for a request that shows a key itself, whatever else it carries."""
+def _token(call: HandlerCall) -> str | None:
+    """Return the cookie's token; None for a request that has a key itself."""
     if "authorization" in call.request.headers:
         return None
     return call.request.cookies.get(cookie_name(call.request))

@@ -1,8 +1,9 @@
-"""Lines: connections that a stream may write to past its server.
+"""Direct writes: streams write to a connection without passing through the ASGI server.
 
-ASGI's way is long for one message: a coroutine, the server's states, a chunk's frame. What a thousand readers are told
-at once is the same bytes for all of them, so the frame is made once, and a reader costs little more than the writing.
-Under a server that has no lines (any but `ocean serve`) streams are sent message by message, as ASGI has it.
+Through ASGI a message costs a coroutine, the server's state machine and the framing of a chunk. When a thousand readers
+get the same events, the bytes are the same for all of them: here the chunk is built once, and each reader costs little
+more than the write itself. Under a server that has no direct writers (any but `ocean serve`) streams are sent message
+by message through ASGI.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ocean.http.streaming.frames import LastChunk
 from ocean.state.records import Event
 
-KEY = "ocean.line"
-"""Among what the server keeps for an application, which it shows in the scope of every request."""
+KEY = "ocean.direct_writer"
+"""The writer's name in the state that the server passes to the application in the scope of every request."""
 LAST_CHUNK = LastChunk()
 
 
-class Line:
-    """One connection, whose answer of the moment is being sent in chunks."""
+class DirectWriter:
+    """Writes to one connection, whose current response is sent in chunks."""
 
     __slots__ = ("_transport", "is_full")
 
@@ -30,10 +31,11 @@ class Line:
         self.is_full = False
 
     def open(self, transport: asyncio.Transport) -> None:
+        """Use this transport."""
         self._transport = transport
 
-    def tell(self, events: Sequence[Event]) -> bool:
-        """Whether they are on their way. They are not if the reader is gone, or slow: then the server is to wait."""
+    def write(self, events: Sequence[Event]) -> bool:
+        """Write events and return True; return False if the reader has gone or is slow, so that the caller waits."""
         transport, chunk = self._transport, LAST_CHUNK.of(events)
         if chunk is None or self.is_full or transport is None or transport.is_closing():
             return False
@@ -41,27 +43,30 @@ class Line:
         return True
 
 
-def line_of(scope: Scope) -> Line | None:
-    """None where there is none, and for HTTP/1.0, which knows no chunks."""
-    line: Line | None = scope.get("state", {}).get(KEY)
-    return line if scope.get("http_version") == "1.1" else None
+def direct_writer_of(scope: Scope) -> DirectWriter | None:
+    """Return the connection's writer; None if the server has none, and for HTTP/1.0, which has no chunks."""
+    writer: DirectWriter | None = scope.get("state", {}).get(KEY)
+    return writer if scope.get("http_version") == "1.1" else None
 
 
-class LineProtocol(H11Protocol):
-    """uvicorn's protocol, each of whose connections shows its line to those who answer its requests."""
+class DirectWriteProtocol(H11Protocol):
+    """uvicorn's protocol; each connection passes its direct writer to the application."""
 
     def __init__(self, *, app_state: dict[str, Any], **others: Any) -> None:
-        self._line = Line()
-        super().__init__(app_state=app_state | {KEY: self._line}, **others)
+        self._writer = DirectWriter()
+        super().__init__(app_state=app_state | {KEY: self._writer}, **others)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._line.open(transport)
+        """Give the transport to the writer too."""
+        self._writer.open(transport)
         super().connection_made(transport)
 
     def pause_writing(self) -> None:
-        self._line.is_full = True
+        """Stop direct writes while the transport's buffer is full."""
+        self._writer.is_full = True
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._line.is_full = False
+        """Allow direct writes again."""
+        self._writer.is_full = False
         super().resume_writing()

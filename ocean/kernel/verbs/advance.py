@@ -6,11 +6,11 @@ from typing import Any
 from ocean.clog.clog import Registry
 from ocean.kernel.arguments import checked_count, checked_flag, checked_names
 from ocean.kernel.coordinator import DEFAULT_CONCURRENCY, Coordinator
-from ocean.kernel.dry_run import rehearsed
+from ocean.kernel.dry_run import dry_run_tick
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Crew, commit_or_time
+from ocean.kernel.tick_run import Runtime, commit_or_time
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
 from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
@@ -21,18 +21,20 @@ POKE_MS = 1_000
 
 
 class AdvanceVerbs:
+    """The verbs that advance runs, or wait while they are advanced."""
+
     instance_id: str
     observed: Observations
     _store: Store
     _clock: Clock
     _registry: Registry
-    _crew: Crew
+    _runtime: Runtime
     coordinator: Coordinator
 
     @property
     def at_work(self) -> int:
-        """How many ticks have their handlers called here just now."""
-        return self._crew.keeper.count
+        """The number of ticks whose handlers are running in this process."""
+        return self._runtime.keeper.count
 
     async def advance(
         self,
@@ -46,9 +48,9 @@ class AdvanceVerbs:
         dry_run: bool = False,
         source: PokeSource = "python",
     ) -> AdvanceResult:
-        """Do what is due. `budget_ms` bounds claiming; `hard_ms` also stops handlers and gives their runs back.
+        """Advance what is due. `budget_ms` limits claiming; `hard_ms` also stops handlers and gives their runs back.
 
-        `dry_run=True` shows the next tick of the run named and changes nothing. `source` says who pokes.
+        `dry_run=True` returns the next tick of the named run and changes nothing. `source` names the kind of caller.
         """
         checked_count(budget_ms, "budget_ms")
         checked_count(concurrency, "concurrency", least=1)
@@ -76,13 +78,13 @@ class AdvanceVerbs:
         self, run_id: str | None, max_ticks: int | None, clog_ids: Collection[str] | None, hard_ms: int | None
     ) -> AdvanceResult:
         if run_id is None:
-            raise InvalidValue("a dry run shows the next tick of one run; name it with run_id")
+            raise InvalidValue("a dry run must name its run with run_id")
         if max_ticks is not None or clog_ids is not None:
-            raise InvalidValue("max_ticks and clog_ids choose what is due; a dry run has its run_id, leave them out")
-        return await self._advanced([], await rehearsed(self._crew, run_id, hard_ms))
+            raise InvalidValue("max_ticks and clog_ids must not be given for a dry run, which names its run")
+        return await self._advanced([], await dry_run_tick(self._runtime, run_id, hard_ms))
 
     async def result(self, run_id: str, *, timeout_ms: int = 30_000) -> Any:
-        """The run's output once it is done. Waits, and pokes meanwhile: the run, and what else is due here."""
+        """Return the run's output once it is done. While waiting, poke the run and whatever else is due here."""
         until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
         while True:
             seen = self._store.commits_seen()
@@ -97,9 +99,9 @@ class AdvanceVerbs:
             await self._moved(run, seen, until)
 
     async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
-        """Poke until the run `is_settled`: idle, waiting or ended, with nothing due. Else as it is after that time.
+        """Poke until the run `is_settled` (idle, waiting or ended, with nothing due), at most `timeout_ms`; return it.
 
-        A handler that has begun goes on to its own limit, and this waits for it.
+        A handler that has started runs to its own time limit, and this waits for it.
         """
         until = self._clock.now() + checked_count(timeout_ms, "timeout_ms")
         while True:
@@ -110,7 +112,7 @@ class AdvanceVerbs:
             await self._moved(run, seen, until)
 
     async def _moved(self, run: RunInfo, seen: int, until: int) -> None:
-        """Have the run called; or wait for a commit or for the time, if it is at work, or nothing has come of it."""
+        """Have the run called. If it is active or cannot be called, wait for the next commit or due time."""
         now, due = self._clock.now(), run.due_at
         if self.coordinator.has_ticker:
             due = now + POKE_MS
@@ -126,8 +128,8 @@ class AdvanceVerbs:
         await commit_or_time(self._store, self._clock, seen, max(min(until, due) - now, 0))
 
     async def agenda(self) -> Agenda:
-        """What is due for the clogs of this instance, without doing any of it."""
-        return await self._store.agenda(self._crew.claimable(None).keys())
+        """Return what is due for the clogs of this instance, without advancing any of it."""
+        return await self._store.agenda(self._runtime.claimable(None).keys())
 
     async def _advanced(self, results: list[TickResult], shown: DryRun | None = None) -> AdvanceResult:
         agenda = await self.agenda()
@@ -145,7 +147,7 @@ class AdvanceVerbs:
         return self._store.commits_seen()
 
     async def next_change(self, seen: int, *, wait_ms: int, look_ms: int = 100) -> int:
-        """Wait until `commits_seen` is above `seen`, at most `wait_ms`; answers what it is then."""
+        """Wait until `commits_seen` is above `seen`, at most `wait_ms`, and return it."""
         await commit_or_time(self._store, self._clock, seen, wait_ms, look_ms)
         return self._store.commits_seen()
 

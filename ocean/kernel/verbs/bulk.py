@@ -1,8 +1,8 @@
-"""One verb for many runs: those a query means, in bounded batches, at a rate, telling how far it is.
+"""Bulk verbs: one verb for all runs that a query selects, in bounded batches, at a limited rate, with progress.
 
-A batch is listed by one read and done by as many single verbs at once, which the store groups into transactions. The
-cursor goes from the oldest on and stops at what there was when the call began, so it ends. Nothing of it is stored: a
-process that dies in the middle is followed by the same call again, and each verb does nothing where it was done.
+A batch is listed by one read and executed as single verbs concurrently, which the store groups into transactions. The
+list begins with the oldest run and stops at those that existed when the call began, so it ends. Nothing of the walk
+is stored: after a crash, repeat the call; a verb that was done before has no second effect.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,7 +13,8 @@ from typing import Any, Unpack
 
 import anyio
 
-from ocean.kernel.arguments import UNSET, checked_count, checked_flag, new_signal, optional_id
+from ocean.kernel.arguments import UNSET, checked_count, checked_flag, optional_id
+from ocean.kernel.new_runs import new_signal
 from ocean.kernel.run_query import RunQuery, run_filter, with_statuses
 from ocean.kernel.store import Store
 from ocean.state.clock import Clock, sleep
@@ -32,7 +33,7 @@ MOST_PER_SECOND = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BulkProgress:
-    """How many runs the query has shown so far; `refused` ones are counted under their error's code."""
+    """What a bulk verb has done so far; `errors` counts the `refused` runs by error code."""
 
     seen: int = 0
     done: int = 0
@@ -42,22 +43,22 @@ class BulkProgress:
 
 @dataclass(frozen=True, slots=True)
 class BulkResult(BulkProgress):
-    """`more` means: it stopped at `most`, and there were runs left."""
+    """What a bulk verb has done; `more` means that it stopped at `most` with runs left."""
 
     more: bool = False
 
 
 class BulkQuery(RunQuery, total=False):
-    """Which runs, and how to go about them."""
+    """Which runs, and how many at a time."""
 
     everything: bool
-    """Said instead of a query: every run there is."""
+    """Instead of a query: every run."""
     batch: int
     per_second: int | None
     most: int | None
-    """Stop after so many runs."""
+    """Stop after this many runs."""
     on_progress: Callable[[BulkProgress], object] | None
-    """Called after every batch, and awaited if it answers an awaitable."""
+    """Called after every batch, and awaited if it returns an awaitable."""
     actor: str | None
 
 
@@ -65,7 +66,7 @@ Act = Callable[[str], Awaitable[object]]
 
 
 class Bulk:
-    """The walk of one call. `statuses` are meant unless the query says which."""
+    """The walk of one call. `statuses` apply unless the query names some."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Bulk:
             checked_count(per_second, "per_second", least=1, most=MOST_PER_SECOND)
         self._left = None if most is None else checked_count(most, "most", least=1)
         if on_progress is not None and not callable(on_progress):
-            raise InvalidValue(f"on_progress is a function of a BulkProgress, got {shown(on_progress)}")
+            raise InvalidValue(f"on_progress must be a function of a BulkProgress, got {shown(on_progress)}")
         self._on_progress = on_progress
         self.actor = optional_id(actor, "actor")
         self._progress = BulkProgress()
@@ -103,7 +104,7 @@ class Bulk:
             page = await self._page(where, self._size(), cursor)
             if page.runs:
                 await self._do([run.run_id for run in page.runs], act)
-                await self._tell()
+                await self._report()
             cursor = page.next_cursor
             if cursor is None or self._left == 0:
                 done = self._progress
@@ -111,7 +112,7 @@ class Bulk:
             await self._pace(began_at, len(page.runs))
 
     async def _newest_at(self) -> int:
-        """By now, or by a clock that is ahead of ours and has created runs."""
+        """Return the time of the newest run, or now. A clock that is ahead of ours may have created runs."""
         newest = (await self._page(RunFilter(), 1, None, is_descending=True)).runs
         return max([self._clock.now(), *(run.created_at for run in newest)])
 
@@ -137,7 +138,7 @@ class Bulk:
             try:
                 await act(run_id)
             except Exception as error:
-                # A refusal speaks of its run; anything else would meet the next run too.
+                # A refusal concerns its run; any other error would also occur for the next run.
                 is_refusal = isinstance(error, OceanError) and error.http_status < 500
                 (refusals if is_refusal else stops).append(error)  # type: ignore[arg-type]
 
@@ -157,11 +158,11 @@ class Bulk:
         self._progress = BulkProgress(so_far.seen + seen, done, so_far.refused + len(refusals), errors)
         self._left = None if self._left is None else self._left - seen
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         if self._on_progress is not None:
-            answer = self._on_progress(self._progress)
-            if isawaitable(answer):
-                await answer
+            result = self._on_progress(self._progress)
+            if isawaitable(result):
+                await result
 
     def _stopped(self, error: Exception) -> BulkStopped:
         done = self._progress
@@ -169,16 +170,16 @@ class Bulk:
 
 
 class BulkVerbs:
-    """The kernel's verbs for many runs: the single verb, for each run that the query means."""
+    """The single verb, for each run that the query selects."""
 
     _store: Store
     _clock: Clock
 
-    async def cancel_runs(self, *, reason: str | None = None, **asked: Unpack[BulkQuery]) -> BulkResult:
-        """Cancel the runs that the query means: of those that live, unless it says which status."""
+    async def cancel_runs(self, *, reason: str | None = None, **query: Unpack[BulkQuery]) -> BulkResult:
+        """Cancel the runs that the query selects; without a status, those that have not ended."""
         if reason is not None:
             checked_id(reason, "reason", 4_000)
-        bulk = Bulk(self._store, self._clock, LIVE, **asked)
+        bulk = Bulk(self._store, self._clock, LIVE, **query)
         return await bulk.run(lambda run_id: self._store.cancel_run(run_id, reason, bulk.actor, None))
 
     async def signal_runs(
@@ -188,22 +189,22 @@ class BulkVerbs:
         signal_id: str | None = None,
         request_key: str | None = None,
         deliver_at: int | None = None,
-        **asked: Unpack[BulkQuery],
+        **query: Unpack[BulkQuery],
     ) -> BulkResult:
-        """Signal them all: those that live, unless the query says which status. Either id makes it idempotent."""
-        bulk = Bulk(self._store, self._clock, LIVE, **asked)
+        """Signal the runs; without a status, those that have not ended. Either id makes a repeat safe."""
+        bulk = Bulk(self._store, self._clock, LIVE, **query)
         each_id = _signal_id(signal_id, request_key)
         signal = new_signal("any", input, signal_id=each_id, deliver_at=deliver_at, actor=bulk.actor)
         return await bulk.run(lambda run_id: self._store.deliver_signal(replace(signal, run_id=run_id), None))
 
-    async def retry_runs(self, **asked: Unpack[BulkQuery]) -> BulkResult:
-        """Retry them as new, each at most once: failed runs."""
-        bulk = Bulk(self._store, self._clock, FAILED, **asked)
+    async def retry_runs(self, **query: Unpack[BulkQuery]) -> BulkResult:
+        """Retry failed runs as new, each at most once."""
+        bulk = Bulk(self._store, self._clock, FAILED, **query)
         return await bulk.run(lambda run_id: self._store.retry_run(run_id, bulk.actor, None))
 
-    async def delete_runs(self, **asked: Unpack[BulkQuery]) -> BulkResult:
-        """Delete them with their children, whatever their status unless the query says which."""
-        bulk = Bulk(self._store, self._clock, None, **asked)
+    async def delete_runs(self, **query: Unpack[BulkQuery]) -> BulkResult:
+        """Delete the runs with their children; without a status, whatever it is."""
+        bulk = Bulk(self._store, self._clock, None, **query)
         return await bulk.run(lambda run_id: self._store.delete_run(run_id, bulk.actor, None))
 
 
@@ -211,23 +212,23 @@ def _checked_query(query: RunQuery, statuses: tuple[RunStatus, ...] | None, ever
     where = run_filter(**query)
     checked_flag(everything, "everything")
     if where.is_everything and not everything:
-        raise InvalidValue("the query names nothing, which means every run there is; if so, say everything=True")
+        raise InvalidValue("the query must not be empty: it would select every run; for that, pass everything=True")
     if everything and not where.is_everything:
-        raise InvalidValue("everything=True goes without a query; leave one of them out")
+        raise InvalidValue("everything=True must not be combined with a query; leave one of them out")
     return where if statuses is None else with_statuses(where, statuses)
 
 
 def _until(where: RunFilter, newest_at: int) -> RunFilter:
-    """Only what there is by now: runs that come meanwhile are not meant."""
+    """Limit the query to runs that exist now: runs created meanwhile are not selected."""
     low, high = where.created.low, where.created.high
     return replace(where, created=Span(low, newest_at + 1 if high is None else min(high, newest_at + 1)))
 
 
 def _signal_id(signal_id: str | None, request_key: str | None) -> str:
-    """By which each run knows that it had the signal: given, or derived from the request key."""
+    """Return the signal id by which a run recognises a repeat: given, or derived from the request key."""
     if (signal_id is None) == (request_key is None):
         raise InvalidValue(
-            "signal_runs takes a signal_id or a request_key: repeated with it, no run gets a second signal"
+            "signal_runs needs either a signal_id or a request_key: a repeat with it sends no second signal"
         )
     if signal_id is not None:
         return checked_id(signal_id, "signal_id")

@@ -1,4 +1,4 @@
-"""Receiving deliveries: a webhook's handler is called as a method is, and the delivery's id is in its commit."""
+"""The verb that receives webhooks: the handler is called like a method, and its commit contains the delivery's id."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from ocean.clog.clog import Registry
 from ocean.clog.webhooks import Delivery, Received, Webhook
 from ocean.kernel.arguments import request_of
-from ocean.kernel.direct_calls import DirectCall, answered
+from ocean.kernel.direct_calls import DirectCall, answer_from
 from ocean.kernel.invoke import invoke
 from ocean.kernel.store import Store
 from ocean.kernel.tick import Tick
-from ocean.kernel.tick_run import Crew
+from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.errors import CallRefused, InvalidValue, Refuse, RequestKeyReused, WebhookReplayed
 from ocean.state.ids import derived_id
@@ -18,19 +18,19 @@ from ocean.state.records import Caller
 from ocean.state.values import checked_id, checked_time, decode, encode, shown
 
 KEY = "webhook\n"
-"""Before the request key of a delivery: no header can hold a line's end, so nobody outside can use that key up."""
+"""The prefix of a delivery's request key. A header cannot contain a line break, so no request can use such a key."""
 
 
-class Receiving:
+class WebhookVerbs:
     _store: Store
     _clock: Clock
     _registry: Registry
-    _crew: Crew
+    _runtime: Runtime
 
     async def receive_webhook(self, clog_id: str, name: str, delivery: Delivery) -> Received:
-        """Call a webhook's handler with a delivery whose signature has held. The same id again has no second effect."""
+        """Call a webhook's handler with a delivery whose signature was checked. The same id has no second effect."""
         if not isinstance(delivery, Delivery):
-            raise InvalidValue(f"a webhook receives a Delivery, got {shown(delivery)}")
+            raise InvalidValue(f"delivery must be a Delivery, got {shown(delivery)}")
         checked_id(delivery.id, "a delivery's id")
         checked_time(delivery.sent_at, "sent_at")
         clog = self._registry.get(clog_id)
@@ -53,21 +53,21 @@ class Receiving:
             caller=Caller(f"webhook:{clog_id}/{name}"),
             request=request_of(key, "webhook", decode(text)),
             seed=key,
-            reach=self._crew.reach,
-            observed=self._crew.observed,
+            reach=self._runtime.reach,
+            observed=self._runtime.observed,
             handler=handle,
         )
         try:
             done = await call.done()
         except RequestKeyReused:
-            raise WebhookReplayed(f"delivery {delivery.id!r} has come before, with another body") from None
+            raise WebhookReplayed(f"delivery {delivery.id!r} was received before, with another body") from None
         if done.is_repeated and hook.replays == "refuse":
-            raise WebhookReplayed(f"delivery {delivery.id!r} has come before")
-        return Received(answered(done.answer), done.is_repeated)
+            raise WebhookReplayed(f"delivery {delivery.id!r} was received before")
+        return Received(answer_from(done.answer), done.is_repeated)
 
 
 def _session(hook: Webhook, delivery: Delivery) -> str:
-    """A function that reads it may refuse what it does not find."""
+    """Return the session of a delivery. A function that reads it from the delivery may refuse with `Refuse`."""
     if hook.session is None:
         return ""
     try:

@@ -1,19 +1,17 @@
-"""Ocean on PostgreSQL: any number of instances, one truth.
+"""The PostgreSQL store: any number of instances on one database.
 
-Whatever changes something is a function in the database, next to its rows (`stores/sql/postgres/functions`). Python
-sends JSON and gets JSON:
+Every verb that writes is a function in the database, next to its rows (`stores/sql/postgres/functions`); the rules of
+`ocean.state.transitions` are there a second time, in plpgsql. Python sends JSON and gets JSON. Every verb that only
+reads gets its rows in one statement, and Python decides what they mean, with the same functions as on SQLite.
 
-    verbs ──▶ writing ──▶ sending ──▶ link ──▶ ocean_write([verb, arguments, request], …)     one statement a group
-                 └─claim──▶ sending ──▶ link ──▶ ocean_claim(ask)                              one statement a batch
-    reads ──────────────────────────▶ link ──▶ a statement each
+    verbs ──▶ batches ──▶ exactly_once ──▶ connection ──▶ ocean_write([verb, arguments, request], …)   one per group
+                 └─claim──▶ exactly_once ──▶ connection ──▶ ocean_claim(ask)                           one per claim
+    reads ───────────────────────────────▶ connection ──▶ ocean_read(verb, arguments)                  one each
 
-    writing   what queues up while a group is on its way shares the next
-    sending   a token per statement, by which it is found out what became of one whose answer was lost
-    link      connections, and patience with a server that is away
-    courier   the same on a thread of its own, for locks that are renewed while a handler blocks the loop
-    waking    who waits for a commit hears of it
+Read `store` first (the verbs that write, except `claims` and `commits`), then `reads` and `listing`, then `client/`.
+`migrate` creates the tables and functions; `inspection` reads facts about a server for `ocean doctor`.
 
-Writers go one after another, by one lock that is taken first: so the order of the log is the order of commits, there
-is no deadlock, and a group does what its items would do one by one. Only a plain claim goes without it, and new runs
-that nobody can know of are written before it.
+Writers run one after another, under one lock that each takes first. So the order of the log is the order of commits,
+there is no deadlock, and a group has the same effect as its verbs one by one. Only a plain claim runs without that
+lock, and rows of new runs that no other process can know of are written before it is taken.
 """

@@ -1,4 +1,4 @@
-"""A look at a PostgreSQL database that neither makes, migrates nor locks it."""
+"""Facts about a PostgreSQL database, read without creating, migrating or locking it."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -6,25 +6,27 @@ from dataclasses import replace
 
 import asyncpg
 
-from ocean.state.facts import StoreFacts
-from ocean.stores.postgres.client.connection import LOST, shown
+from ocean.state.records import StoreFacts
+from ocean.stores.postgres.client.connection import LOST, without_password
 from ocean.stores.postgres.client.options import options_from
 from ocean.stores.postgres.migrate import OLDEST, migrations, schema_version
 
-PATIENCE_S = 5
+CONNECT_TIMEOUT_S = 5
 
 
-def look_at_server(url: str) -> StoreFacts:
-    """From a thread of its own: whoever asks may or may not have an event loop."""
+def inspect_server(url: str) -> StoreFacts:
+    """Read the facts on a separate thread, because the caller may or may not run an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _look(url)).result()
 
 
 async def _look(url: str) -> StoreFacts:
     options = options_from(url)
-    facts = StoreFacts("PostgreSQL", "?", True, shown(options.url).strip("'"), migrations()[-1][0])
+    facts = StoreFacts("PostgreSQL", "?", True, without_password(options.url).strip("'"), migrations()[-1][0])
     try:
-        db = await asyncpg.connect(options.url, **options.connecting("ocean doctor") | {"timeout": PATIENCE_S})
+        db = await asyncpg.connect(
+            options.url, **options.connect_arguments("ocean doctor") | {"timeout": CONNECT_TIMEOUT_S}
+        )
         try:
             version = db.get_server_version()
             facts = replace(

@@ -1,24 +1,33 @@
-"""Lists, counts and feeds: one statement each, put together from the same stretches of indexes as on SQLite."""
+"""Lists, counts and feeds: one statement each, built from the same index ranges as on SQLite."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ocean.state.filters import FeedFilter, RunFilter
 from ocean.state.records import Event, RunCount, RunPage
-from ocean.stores.postgres.client.reading import Asking
+from ocean.stores.postgres.client.reading import ReadClient
 from ocean.stores.shared.cursors import cursor_of, key_of
-from ocean.stores.shared.index_ranges import End, Key, Lead, Statement, compared, keys_in_order, lead_of, ordered
-from ocean.stores.shared.rows import event_from, shown_from
+from ocean.stores.shared.index_ranges import (
+    IndexChoice,
+    Key,
+    QueryBuilder,
+    RangeBound,
+    choose_index,
+    keys_sql,
+    order_by,
+    row_comparison,
+)
+from ocean.stores.shared.rows import event_from, run_info_from
 
 
-class Words:
-    """PostgreSQL's. All values are one JSON array.
+class PostgresDialect:
+    """PostgreSQL's SQL. All values are one JSON array.
 
-    No index can be named here. But the ends of a stretch are compared as whole rows and the order has every column of
-    the index, so no other index will do; and `ocean_walk` neither sorts nor reads a table from end to end.
+    PostgreSQL has no syntax to name an index. But the bounds of a range are compared as whole rows and the order has
+    every column of the index, so no other index fits; and `ocean_walk` neither sorts nor scans a table.
     """
 
-    def place(self, number: int, value: Any) -> str:
+    def parameter(self, number: int, value: Any) -> str:
         match value:
             case int():
                 return f"($1->>{number - 1})::bigint"
@@ -27,37 +36,44 @@ class Words:
             case _:
                 return f"($1->>{number - 1})"
 
-    def source(self, lead: Lead) -> str:
-        return lead.table
+    def from_clause(self, choice: IndexChoice) -> str:
+        return choice.table
 
-    def beside(self, table: str) -> str:
+    def join(self, table: str) -> str:
         return f"JOIN {table}"
 
-    def stretch(self, lead: Lead, fixed: Mapping[str, str], low: End | None, high: End | None) -> list[str]:
-        return [*_between(fixed, lead.order, low, high), *([f"{lead.present} IS NOT NULL"] if lead.present else [])]
+    def range_conditions(
+        self, choice: IndexChoice, fixed: Mapping[str, str], low: RangeBound | None, high: RangeBound | None
+    ) -> list[str]:
+        return [
+            *_between(fixed, choice.order, low, high),
+            *([f"{choice.present} IS NOT NULL"] if choice.present else []),
+        ]
 
-    def order(self, lead: Lead) -> tuple[str, ...]:
-        return (*lead.sets, *lead.order)
+    def order_columns(self, choice: IndexChoice) -> tuple[str, ...]:
+        return (*choice.sets, *choice.order)
 
-    def unindexed(self, column: str) -> str:
+    def without_index(self, column: str) -> str:
         return column
 
 
-def _between(fixed: Mapping[str, str], order: tuple[str, ...], low: End | None, high: End | None) -> list[str]:
+def _between(
+    fixed: Mapping[str, str], order: tuple[str, ...], low: RangeBound | None, high: RangeBound | None
+) -> list[str]:
     columns, places = (*fixed, *order), tuple(fixed.values())
-    ends = (low or End(">=", ()), high or End("<=", ()))
-    return [compared(columns, end.sign, (*places, *end.places)) for end in ends if places or end.places]
+    ends = (low or RangeBound(">=", ()), high or RangeBound("<=", ()))
+    return [row_comparison(columns, end.sign, (*places, *end.places)) for end in ends if places or end.places]
 
 
-class Lists(Asking):
-    """That part of the store."""
+class Lists(ReadClient):
+    """The store's verbs that list or count runs, and read events."""
 
     async def list_runs(self, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
         after = None if cursor is None else key_of(cursor, where, is_descending)
         if where.is_nothing:
             return RunPage((), None)
         found = await self._walk(*page(where, limit + 1, after, is_descending))
-        runs = tuple(shown_from(shown) for _, shown in found[:limit])
+        runs = tuple(run_info_from(shown) for _, shown in found[:limit])
         return RunPage(runs, cursor_of(where, is_descending, found[limit - 1][0]) if len(found) > limit else None)
 
     async def count_runs(self, where: RunFilter, cap: int) -> RunCount:
@@ -73,62 +89,62 @@ class Lists(Asking):
         return [event_from(row) for row in await self._walk(*feed(where, before, limit, is_newest_first=True))]
 
     async def event_bounds(self) -> tuple[int, int]:
-        floor, last = await self._ask("event_bounds")
+        floor, last = await self._read("event_bounds")
         return floor, last
 
 
 def page(where: RunFilter, most: int, after: Key | None, is_descending: bool) -> tuple[str, list[Any]]:
-    """The first runs after a key: each its own key, and as it is shown."""
-    lead, statement = lead_of(where), Statement(Words())
-    merged = _merged(statement, lead, where, most, after, is_descending)
-    order = [column.partition(".")[2] for column in lead.order]
+    """The statement for the first runs after a key: for each, its key and its public record."""
+    choice, builder = choose_index(where), QueryBuilder(PostgresDialect())
+    merged = _merged(builder, choice, where, most, after, is_descending)
+    order = [column.partition(".")[2] for column in choice.order]
     return (
         f"SELECT json_build_array(json_build_array({', '.join(order)}),"
         " (SELECT ocean_shown(r) FROM runs r WHERE r.run_id = page.run_id))"
-        f" FROM ({merged} ORDER BY {ordered(order, is_descending)} LIMIT {most}) page",
-        statement.values,
+        f" FROM ({merged} ORDER BY {order_by(order, is_descending)} LIMIT {most}) page",
+        builder.values,
     )
 
 
 def count(where: RunFilter, most: int) -> tuple[str, list[Any]]:
-    statement = Statement(Words())
-    merged = _merged(statement, lead_of(where), where, most, None, False)
-    return f"SELECT to_json(count(*)) FROM ({merged} LIMIT {most}) counted", statement.values
+    builder = QueryBuilder(PostgresDialect())
+    merged = _merged(builder, choose_index(where), where, most, None, False)
+    return f"SELECT to_json(count(*)) FROM ({merged} LIMIT {most}) counted", builder.values
 
 
 def feed(where: FeedFilter, cursor: int | None, most: int, *, is_newest_first: bool = False) -> tuple[str, list[Any]]:
-    """The narrowest of what is asked for leads. A cursor of None is the end of the log."""
-    statement = Statement(Words())
+    """The statement for a feed, by the index of its narrowest condition. A cursor of None is the end of the log."""
+    builder = QueryBuilder(PostgresDialect())
     columns = ("run_id", "correlation_id", "session_id", "clog_id")
     wanted = {f"e.{column}": getattr(where, column) for column in columns}
-    asked = {column: statement.value(value) for column, value in wanted.items() if value is not None}
+    asked = {column: builder.value(value) for column, value in wanted.items() if value is not None}
     fixed = dict(list(asked.items())[:1])
-    end = statement.end("<" if is_newest_first else ">", None if cursor is None else (cursor,))
+    end = builder.bound("<" if is_newest_first else ">", None if cursor is None else (cursor,))
     conditions = _between(fixed, ("e.seq",), *((None, end) if is_newest_first else (end, None)))
     conditions += [f"{column} = {place}" for column, place in asked.items() if column not in fixed]
     if where.types:
-        conditions.append(statement.any_of("e.type", where.types))
+        conditions.append(builder.any_of("e.type", where.types))
     return (
         f"SELECT row_to_json(e) FROM events e WHERE {' AND '.join(conditions or ['true'])}"
-        f" ORDER BY {ordered((*fixed, 'e.seq'), is_newest_first)} LIMIT {most}",
-        statement.values,
+        f" ORDER BY {order_by((*fixed, 'e.seq'), is_newest_first)} LIMIT {most}",
+        builder.values,
     )
 
 
 def _merged(
-    statement: Statement, lead: Lead, where: RunFilter, most: int, after: Key | None, is_descending: bool
+    builder: QueryBuilder, choice: IndexChoice, where: RunFilter, most: int, after: Key | None, is_descending: bool
 ) -> str:
-    """The first keys of every stretch; each stretch is a walk of its own, begun for one choice of values."""
+    """The statement for the first keys of every range, one index walk for each combination of values."""
     sources, fixed = [], {}
-    for column, values in lead.sets.items():
+    for column, values in choice.sets.items():
         name = column.partition(".")[2]
-        sources.append(f"{_values(statement, lead, values)} {name}s ({name})")
+        sources.append(f"{_values(builder, choice, values)} {name}s ({name})")
         fixed[column] = f"{name}s.{name}"
-    walk = keys_in_order(statement, lead, fixed, where, after, is_descending)
+    walk = keys_sql(builder, choice, fixed, where, after, is_descending)
     return f"SELECT walk.* FROM {' CROSS JOIN '.join([*sources, f'LATERAL ({walk} LIMIT {most}) walk'])}"
 
 
-def _values(statement: Statement, lead: Lead, values: tuple[str, ...] | None) -> str:
+def _values(builder: QueryBuilder, choice: IndexChoice, values: tuple[str, ...] | None) -> str:
     if values is not None:
-        return statement.value(values)
-    return f"ocean_clogs_with_runs({'session_ids.session_id' if 'r.session_id' in lead.sets else ''})"
+        return builder.value(values)
+    return f"ocean_clogs_with_runs({'session_ids.session_id' if 'r.session_id' in choice.sets else ''})"

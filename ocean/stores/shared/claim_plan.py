@@ -1,10 +1,10 @@
-"""Claims and agendas, worked out from what a store has read: pure, and the same for every store."""
+"""Claims and agendas, computed from rows that a store has read. Pure functions, the same for every store."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ocean.kernel.store import ClaimAsk, NotClaimable
+from ocean.kernel.store.claims import ClaimAsk, NotClaimable
 from ocean.state.eligibility import FullKey, Surroundings, holds_of_its_own, is_lapsed_lease, kernel_end
 from ocean.state.records import WAKE, Agenda, Claim, ClogRecord, Input, Lock, Run, RunInfo
 from ocean.state.transitions import EndNow, claimed
@@ -12,14 +12,14 @@ from ocean.stores.shared.rows import Row
 
 MOST_INPUTS = 256
 MOST_ROUNDS = 50
-"""Of a claim: one may only make ends that are owed, a bounded batch of them, and then there is another."""
+"""How often a claim is repeated: one may only end overdue runs, a bounded batch of them, and claim nothing."""
 COUNT_CAP = 1_000
 
 
 def surroundings_of(
     run: Run, clog: ClogRecord | None, full_key: FullKey | None, clog_ids: Collection[str]
 ) -> Surroundings:
-    """What else decides whether the run can be claimed by somebody who has these clogs."""
+    """What else decides whether a process with these clogs can claim the run."""
     return Surroundings(
         is_here=run.clog_id in clog_ids,
         is_clog_paused=clog is not None and clog.paused,
@@ -28,10 +28,10 @@ def surroundings_of(
     )
 
 
-def once_claimed(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run | NotClaimable:
-    """The run as a claim of it would leave it, or why there would be none."""
-    if owed := kernel_end(run, now):
-        return NotClaimable(end=owed)
+def run_after_claim(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run | NotClaimable:
+    """Return the run as a claim would leave it, or why it cannot be claimed."""
+    if end := kernel_end(run, now):
+        return NotClaimable(end=end)
     if is_lapsed_lease(run, now):
         return NotClaimable()
     if found := holds_of_its_own(run, around, now):
@@ -41,8 +41,8 @@ def once_claimed(run: Run, around: Surroundings, ask: ClaimAsk, now: int) -> Run
     return NotClaimable(end=following.reason) if isinstance(following, EndNow) else following
 
 
-class Call(NamedTuple):
-    """One call of a tick: which of them, why the tick began and with what, and the event that woke it."""
+class TickCall(NamedTuple):
+    """One call of a tick: its number, the reason and inputs of the tick, and the event that caused it."""
 
     number: int
     reason: str
@@ -50,19 +50,19 @@ class Call(NamedTuple):
     caused_by: str | None
 
 
-def first_call(run: Run, due: tuple[Input, ...]) -> Call:
-    """A new tick: its reason and inputs are fixed for every call of it. A last tick gets none."""
+def first_call(run: Run, due: tuple[Input, ...]) -> TickCall:
+    """The first call of a new tick, whose reason and inputs are fixed for every further call. A last tick has none."""
     inputs = () if run.ending else due
     reason = str(run.ending) if run.ending else str(inputs[0].kind) if inputs else WAKE
-    return Call(1, reason, inputs, inputs[0].caused_by if inputs else None)
+    return TickCall(1, reason, inputs, inputs[0].caused_by if inputs else None)
 
 
-def further_call(tick: Row, fixed: tuple[Input, ...]) -> Call:
-    """The same tick once more, after a crash, a failed attempt or a give-back."""
-    return Call(tick["calls"] + 1, tick["reason"], fixed, tick["caused_by"])
+def repeated_call(tick: Row, fixed: tuple[Input, ...]) -> TickCall:
+    """A further call of the same tick, after a crash, a failed attempt or a give-back."""
+    return TickCall(tick["calls"] + 1, tick["reason"], fixed, tick["caused_by"])
 
 
-def claim_of(following: Run, shown: RunInfo, call: Call, ask: ClaimAsk, now: int) -> Claim:
+def claim_of(following: Run, shown: RunInfo, call: TickCall, ask: ClaimAsk, now: int) -> Claim:
     lock_ms = ask.clogs[following.clog_id].lock_ms
     return Claim(
         run=shown,
@@ -78,18 +78,18 @@ def claim_of(following: Run, shown: RunInfo, call: Call, ask: ClaimAsk, now: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """What one lane has in the due index, or one paused clog of last ticks: when the first is due, how many are now."""
+class DueCount:
+    """The due runs of a lane, or the last ticks of a paused clog: when the first is due, and how many are due now."""
 
     is_ours: bool
     first_due_at: int | None
     due: int
 
 
-def agenda_of(lanes: Iterable[Stock], last_ticks: Iterable[Stock], owed_at: int | None, now: int) -> Agenda:
-    """Last ticks of paused clogs go on: they are counted among their lanes, and are none of those held back."""
+def agenda_of(lanes: Iterable[DueCount], last_ticks: Iterable[DueCount], overdue_at: int | None, now: int) -> Agenda:
+    """Build the agenda. Last ticks run although their clog is paused: they count as due, not as unclaimable."""
     due = unclaimable = 0
-    times = [owed_at]
+    times = [overdue_at]
     for lane in lanes:
         times += [lane.first_due_at] if lane.is_ours else []
         due += lane.due if lane.is_ours else 0

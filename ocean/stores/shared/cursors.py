@@ -1,4 +1,4 @@
-"""Cursors of lists of runs: the order of a list and where a run stands in it, as text that callers hand back."""
+"""Cursors of run lists: the order of a list and the position of a run in it, as text that the caller passes back."""
 
 import base64
 import json
@@ -17,19 +17,19 @@ def cursor_of(where: RunFilter, is_descending: bool, key: Key) -> str:
 
 
 def key_of(cursor: str, where: RunFilter, is_descending: bool) -> Key:
-    """Where the page before ended. A cursor of another order is refused."""
+    """Return the key at which the page before ended. A cursor of another order is refused."""
     order = _order(where, is_descending)
     try:
         if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
-            raise ValueError("not a cursor of ours")
+            raise ValueError("not a cursor")
         match json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)):
             case [str(made_for), *_] if made_for != order:
-                raise BadCursor(f"{cursor!r} is a cursor of another order; this list is by {order}")
+                raise BadCursor(f"`cursor` must be of a list by {order}, got one of another order: {cursor!r}")
             case [str(), *key] if _is_key(key, where.ranged is not None):
                 return tuple(key)
     except (ValueError, InvalidValue, RecursionError):
         pass
-    raise BadCursor(f"{cursor!r} is not a cursor; pass the next_cursor of the page before, or none")
+    raise BadCursor(f"`cursor` must be the next_cursor of the page before, or absent, got {cursor!r}")
 
 
 def _order(where: RunFilter, is_descending: bool) -> str:

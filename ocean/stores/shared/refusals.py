@@ -1,5 +1,5 @@
-"""What stores refuse, each refusal in one place: its name is the code by which a database's function says it, its
-arguments are the facts that come with it."""
+"""Every refusal of a store, once. The name of a function here is the code that a function in the database raises, and
+its arguments are the facts that are raised with it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,8 +24,8 @@ from ocean.state.errors import (
     SignalRefused,
     StoreFailed,
     UnknownClog,
+    near_name,
 )
-from ocean.state.names import near_name
 from ocean.state.records import RunStatus
 from ocean.state.transitions import refuse_if_ended, refuse_unless_held
 from ocean.state.values import decode
@@ -33,11 +33,11 @@ from ocean.stores.shared.rows import Row, counter_from, run_from
 
 
 def refusal(code: str, facts: Mapping[str, Any]) -> OceanError:
-    """The error that a function of the database means."""
-    said = _BY_CODE.get(code)
-    if said is None:
-        return StoreFailed(f"the database says {code!r}, which this Ocean does not know; upgrade ocean-runtime")
-    return said(**facts)
+    """Return the error for a code that a function in the database has raised."""
+    make_error = _BY_CODE.get(code)
+    if make_error is None:
+        return StoreFailed(f"the database refused with unknown code {code!r}; upgrade ocean-runtime")
+    return make_error(**facts)
 
 
 def run_not_found(run_id: str) -> OceanError:
@@ -54,54 +54,53 @@ def lock_lost(run_id: str, epoch: int) -> OceanError:
 
 def run_busy(run_id: str, status: str, locked_by: str | None, lock_expires_at: int | None) -> OceanError:
     facts = {"status": RunStatus(status), "locked_by": locked_by, "lock_expires_at": lock_expires_at}
-    return RunBusy(f"run {run_id} is {status}, not idle", **facts)
+    return RunBusy(f"run {run_id} must be idle, but is {status}", **facts)
 
 
 def run_exists(run_id: str) -> OceanError:
-    return RunExists(f"run {run_id!r} exists and was created from another body; choose another id")
+    return RunExists(f"run {run_id!r} already exists with another body; choose another id")
 
 
 def run_of_another(run_id: str, owner: str, clog_id: str) -> OceanError:
-    return ClogError(f"run {run_id} belongs to clog {owner!r}; {clog_id!r} cannot delete it")
+    return ClogError(f"run {run_id} belongs to clog {owner!r}, so clog {clog_id!r} must not delete it")
 
 
 def session_of_others(session_id: str, run_id: str, owner: str, clog_id: str) -> OceanError:
     return ClogError(
-        f"session {session_id!r} has run {run_id} of clog {owner!r}; "
-        f"{clog_id!r} can delete only a session all of whose runs are its own"
+        f"clog {clog_id!r} must not delete session {session_id!r}: run {run_id} in it belongs to clog {owner!r}"
     )
 
 
 def row_of_ended_run(run_id: str) -> OceanError:
-    return RunEnded(f"run {run_id} has ended; its row can only be read")
+    return RunEnded(f"run {run_id} has ended, so its row must not be written")
 
 
 def tick_gone(run_id: str, tick: int) -> OceanError:
-    return LockLost(f"run {run_id} has no tick {tick} any more; this call's work is discarded")
+    return LockLost(f"run {run_id} no longer has tick {tick}; the work of this call is discarded")
 
 
 def tick_is_open(run_id: str, tick: int) -> OceanError:
-    return ClogError(f"tick {tick} of run {run_id} has not been committed yet; it cannot be deleted")
+    return ClogError(f"tick {tick} of run {run_id} must be committed before it is deleted")
 
 
 def signal_id_reused(run_id: str, signal_id: str) -> OceanError:
-    return SignalIdReused(f"signal id {signal_id!r} was used for run {run_id} with another body; use a new id")
+    return SignalIdReused(f"signal id {signal_id!r} was already used for run {run_id} with another body; use a new id")
 
 
 def signal_refused(run_id: str) -> OceanError:
-    return SignalRefused(f"the signal to run {run_id} was required, and that run has ended or is gone")
+    return SignalRefused(f"the signal to run {run_id} is required, but that run has ended or does not exist")
 
 
 def timers_need_a_run() -> OceanError:
-    return InvalidValue("timers belong to a run; this call has none")
+    return InvalidValue("timers must belong to a run, and this call has none")
 
 
 def attributes_need_a_run() -> OceanError:
-    return InvalidValue("attributes belong to a run; this call has none")
+    return InvalidValue("attributes must belong to a run, and this call has none")
 
 
 def too_many_attributes() -> OceanError:
-    return InvalidValue(f"a run has at most {MOST} attributes; remove some by setting them to None")
+    return InvalidValue(f"a run must have at most {MOST} attributes; remove some by setting them to None")
 
 
 def unknown_clog(clog_id: str, names: list[str]) -> OceanError:
@@ -109,28 +108,32 @@ def unknown_clog(clog_id: str, names: list[str]) -> OceanError:
 
 
 def not_external(clog_id: str) -> OceanError:
-    return InvalidValue(f"queues are for workers outside; clog {clog_id!r} is not external, leave queue out")
+    return InvalidValue(f"`queue` must be absent: clog {clog_id!r} is not external")
 
 
 def not_leased(clog_id: str) -> OceanError:
-    return InvalidValue(f"clog {clog_id!r} is not external: its runs are moved by advance, not leased")
+    return InvalidValue(
+        f"clog {clog_id!r} must be external to lease its runs; runs of other clogs are moved by advance"
+    )
 
 
 def deadline_passed(deadline_at: int, now: int) -> OceanError:
-    return InvalidValue(f"deadline_at {deadline_at} has already passed (now is {now})")
+    return InvalidValue(f"`deadline_at` must be in the future (now is {now}), got {deadline_at}")
 
 
 def dedupe_key_reused(dedupe_key: str, run_id: str) -> OceanError:
-    message = f"dedupe key {dedupe_key!r} is held by run {run_id}, created from another body"
+    message = f"dedupe key {dedupe_key!r} is held by run {run_id}, which was created with another body"
     return DedupeKeyReused(message, run_id=run_id)
 
 
 def request_key_reused(key: str) -> OceanError:
-    return RequestKeyReused(f"request key {key!r} was used for another request; choose a new key")
+    return RequestKeyReused(f"request key {key!r} was already used for another request; choose a new key")
 
 
 def retry_id_taken(run_id: str, new_id: str) -> OceanError:
-    return RunExists(f"run {new_id} has the id that a retry of {run_id} would get, and is none", run_id=new_id)
+    return RunExists(
+        f"run {run_id} cannot be retried: run {new_id} has the id of its retry, but is not its retry", run_id=new_id
+    )
 
 
 def retry_deleted(run_id: str, new_id: str) -> OceanError:
@@ -138,20 +141,20 @@ def retry_deleted(run_id: str, new_id: str) -> OceanError:
 
 
 def no_such_lease() -> OceanError:
-    return LeaseLost("there is no such lease: its run is gone, or the id is not one that claim_work gave out")
+    return LeaseLost("there is no such lease: its run was deleted, or claim_work never returned this id")
 
 
 def lease_lost(run_id: str, worker_id: str, status: str | None) -> OceanError:
-    why = f"the run is {status}" if status else "the run is gone"
+    why = f"the run is {status}" if status else "the run was deleted"
     return LeaseLost(f"run {run_id} is no longer leased to {worker_id} ({why}); its work is discarded", run_id=run_id)
 
 
 def lease_completed(run_id: str) -> OceanError:
-    return LeaseCompleted(f"this lease of run {run_id} was completed before, with something else")
+    return LeaseCompleted(f"this lease of run {run_id} was already completed with another body")
 
 
 def row_changed(run_id: str, read: int, version: int, text: str | None) -> OceanError:
-    message = f"the row of run {run_id} has changed since version {read}; look at it and complete with row_version"
+    message = f"the row of run {run_id} has changed since version {read}; read it and complete with its `row_version`"
     return RowChanged(message, row=decode(text), row_version=version)
 
 
@@ -166,17 +169,17 @@ def promise(counter: Row | None, take: Mapping[str, Any], now: int) -> OceanErro
 
 
 def _raised(judge: Callable[[], Any]) -> OceanError:
-    """What the kernel's own rule says to the same facts."""
+    """Return the error that the same rule raises in Python for the same facts."""
     try:
         judge()
     except OceanError as error:
         return error
-    return StoreFailed("the database refuses what this Ocean allows: they are of different versions")
+    return StoreFailed("the database refused what this version of Ocean allows; upgrade ocean-runtime")
 
 
 _BY_CODE: dict[str, Callable[..., OceanError]] = {
-    said.__name__: said
-    for said in (
+    make_error.__name__: make_error
+    for make_error in (
         attributes_need_a_run,
         counter,
         deadline_passed,

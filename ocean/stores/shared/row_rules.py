@@ -1,8 +1,8 @@
-"""What stores decide of the rows they have read, each in one place for all of them."""
+"""What stores decide about rows they have read, each rule once for all stores."""
 
 from collections.abc import Sequence
 
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.access import ApiKey
 from ocean.state.counters import Counter, Take, Taken, decide
 from ocean.state.eligibility import kernel_end
@@ -16,7 +16,7 @@ def is_live(key: ApiKey, now: int) -> bool:
 
 
 def kept_answer(row: Row | None, request: Request) -> str | None:
-    """The answer kept for a request key; refused if it was for another body."""
+    """Return the result stored for a request key, or None; refuse a key that was used with another body."""
     if row is None:
         return None
     if row["hash"] != request.hash:
@@ -24,8 +24,8 @@ def kept_answer(row: Row | None, request: Request) -> str | None:
     return str(row["answer"])
 
 
-def looked_at(counter: Counter | None, takes: Sequence[Take], now: int) -> Taken:
-    """What the last of these takes of one key would be answered after the others; no, if one of them is refused."""
+def preview_takes(counter: Counter | None, takes: Sequence[Take], now: int) -> Taken:
+    """The result that the last of these takes of one key would have after the others; a refusal if any is refused."""
     for take in takes:
         taken, counter = decide(counter, take, now)
         if not taken:
@@ -34,12 +34,15 @@ def looked_at(counter: Counter | None, takes: Sequence[Take], now: int) -> Taken
 
 
 def is_debounced(run: Run | None, now: int) -> bool:
-    """Whether a run still waits for its creations to come to rest: no claim has taken it, and no end is due."""
+    """Whether a debounced run still waits for further creations: no claim has taken it, and no end is due."""
     return run is not None and run.delayed_by is Delay.DEBOUNCE and kernel_end(run, now) is None
 
 
 def holder_from(dedupe: Row | None, run: Run | None, now: int) -> tuple[str, str] | None:
-    """The run that holds a dedupe key now, and the hash of the body that made it. `run` is a debounced key's."""
+    """The run that holds a dedupe key now, and the hash of the body that created it.
+
+    `run` is the holder's record if the key is debounced.
+    """
     if dedupe is None or (dedupe["expires_at"] is not None and dedupe["expires_at"] <= now):
         return None
     if dedupe["debounced"] and not is_debounced(run, now):

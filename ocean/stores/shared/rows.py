@@ -1,6 +1,6 @@
-"""From rows to records, for every store: a row is whatever answers a column's name, be it a driver's row or a dict.
+"""From rows to records, for every store. A row is anything that is indexed by column name: a driver's row or a dict.
 
-Flags may be numbers, as SQLite has them; what is JSON in a column is text.
+Flags may be numbers, as on SQLite; JSON columns are text.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -8,7 +8,7 @@ from dataclasses import make_dataclass
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar, cast
 
-from ocean.state.access import ApiKey, Standing
+from ocean.state.access import ApiKey, RunOwner
 from ocean.state.counters import Counter, CounterKind
 from ocean.state.records import (
     GENERIC_VERBS,
@@ -34,12 +34,12 @@ class Row(Protocol):
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-def maker(record: type[T]) -> Callable[..., T]:
-    """Makes a frozen record from all its fields, in their order, in a fifth of the time that it takes by itself.
+def constructor_of(record: type[T]) -> Callable[..., T]:
+    """Return a function that builds a frozen record from all its fields, in their order, in a fifth of the usual time.
 
-    By itself it is frozen from the start, and each field is forced in. Here an open twin is filled, and becomes it.
+    A frozen dataclass sets each field through `object.__setattr__`. This builds an unfrozen twin and changes its class.
     """
-    assert not hasattr(record, "__post_init__"), f"{record.__name__} looks at what it is made of"
+    assert not hasattr(record, "__post_init__"), f"{record.__name__} must not have a __post_init__: it would be skipped"
     fields: tuple[str, ...] = record.__slots__  # type: ignore[attr-defined]
     twin: Callable[..., Any] = make_dataclass(record.__name__, fields, slots=True)
 
@@ -52,30 +52,30 @@ def maker(record: type[T]) -> Callable[..., T]:
 
 
 def run_from(row: Row) -> Run:
-    return run_of([row[name] for name in Run._fields])
+    return run_from_values([row[name] for name in Run._fields])
 
 
-def run_of(values: Iterable[Any]) -> Run:
-    """From all the columns of a run, in the order in which the record has them."""
+def run_from_values(values: Iterable[Any]) -> Run:
+    """Build a run from all its columns, in the order of the record's fields."""
     fields = list(values)
-    for place, meaning in _MEANINGS:
+    for place, decoder in _DECODERS:
         if fields[place] is not None:
-            fields[place] = meaning[fields[place]]
+            fields[place] = decoder[fields[place]]
     return Run._make(fields)
 
 
 _FLAG = {0: False, 1: True}
-_MEANINGS: list[tuple[int, Mapping[Any, Any]]] = [
+_DECODERS: list[tuple[int, Mapping[Any, Any]]] = [
     (Run._fields.index("status"), {each.value: each for each in RunStatus}),
     (Run._fields.index("ending"), {each.value: each for each in Ending}),
     (Run._fields.index("delayed_by"), {each.value: each for each in Delay}),
     *((Run._fields.index(name), _FLAG) for name in ("paused", "tick_open", "leased")),
 ]
-"""What the columns of those places stand for."""
+"""For the columns at these positions, the meaning of each stored value."""
 
 
 def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], keys: tuple[Key, ...]) -> RunInfo:
-    """A run as its reader sees it. Of its attributes come the names, and the values as JSON."""
+    """Build the public record of a run. `attributes` are pairs of a name and a value as JSON text."""
     rest = (
         due_at(run),
         decode(details["output"]),
@@ -88,13 +88,13 @@ def info_from(run: Run, details: Row, attributes: Iterable[tuple[str, str]], key
     return _run_info(*_in_order_of_info((*run, *rest)))
 
 
-_run_info = maker(RunInfo)
+_run_info = constructor_of(RunInfo)
 _REST = ("due_at", "output", "error", "attributes", "dedupe_key", "concurrency_keys", "retry_of")
 _in_order_of_info = itemgetter(*map((*Run._fields, *_REST).index, RunInfo.__slots__))
 
 
-def shown_from(shown: Row, run: Run | None = None) -> RunInfo:
-    """A run and all that is shown of it, in one object: what `ocean_shown` answers. `run` is shown in its place."""
+def run_info_from(shown: Row, run: Run | None = None) -> RunInfo:
+    """Build the public record of a run from what `ocean_shown` returns. `run`, if given, replaces the run in it."""
     keys = tuple(Key(name, hold) for name, hold in shown["keys"])
     return info_from(run or run_from(shown["run"]), shown["details"], shown["attributes"], keys)
 
@@ -104,8 +104,8 @@ def clog_from(row: Row) -> ClogRecord:
     return ClogRecord(row["clog_id"], row["version"], allows=_allowed(row), **flags)
 
 
-def standing_from(row: Row) -> Standing:
-    return Standing(row["run_id"], row["session_id"], row["clog_id"], _allowed(row))
+def standing_from(row: Row) -> RunOwner:
+    return RunOwner(row["run_id"], row["session_id"], row["clog_id"], _allowed(row))
 
 
 def _allowed(row: Row) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def input_from(row: Row) -> Input:
     )
 
 
-_input = maker(Input)
+_input = constructor_of(Input)
 _KINDS: Mapping[str, InputKind] = {each.value: each for each in InputKind}
 
 
@@ -140,7 +140,7 @@ def event_from(row: Row) -> Event:
     return _event(*values)
 
 
-_event = maker(Event)
+_event = constructor_of(Event)
 _PAYLOAD = Event.__slots__.index("payload")
 
 

@@ -1,4 +1,4 @@
-"""Whoever waits for an answer that must be known."""
+"""Waiting for a result that must be known even if the waiting scope is cancelled."""
 
 import asyncio
 import math
@@ -7,31 +7,32 @@ import anyio
 
 
 class Waiter:
-    """On an event loop. It waits although a scope around it is cancelled, and hears of that afterwards; whoever cancels
-    the task itself is heard at once.
+    """A flag that one task waits for on an event loop.
 
-    A shielding scope says the same, and takes several times as long: so there is one only for who is cancelled.
+    `wait` goes on although a cancel scope around it is cancelled; the cancellation arrives afterwards. If the task
+    itself is cancelled, `wait` raises at once. A shielding scope does the same but costs several times as much, so one
+    is opened only after a cancellation.
     """
 
-    __slots__ = ("_future", "_is_told")
+    __slots__ = ("_future", "_is_set")
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._is_told = False
+        self._is_set = False
 
-    def tell(self) -> None:
-        """On that loop."""
-        self._is_told = True
+    def set(self) -> None:
+        """Wake the task. Must be called on the waiter's event loop."""
+        self._is_set = True
         if not self._future.done():
             self._future.set_result(None)
 
-    async def told(self) -> None:
+    async def wait(self) -> None:
         try:
             await self._future
         except asyncio.CancelledError:
             if anyio.current_effective_deadline() != -math.inf:
                 raise
             with anyio.CancelScope(shield=True):
-                while not self._is_told:
+                while not self._is_set:
                     self._future = asyncio.get_running_loop().create_future()
                     await self._future

@@ -1,17 +1,19 @@
-"""API keys, web sessions, and whose a run is."""
+"""The store's verbs about access: API keys, web sessions, who owns a run, and stored results of requests."""
 
 from dataclasses import replace
 
-from ocean.state.access import ApiKey, Standing
+from ocean.kernel.store.runs import Request
+from ocean.state.access import ApiKey, RunOwner
 from ocean.state.values import encode
 from ocean.stores.shared.row_rules import is_live
 from ocean.stores.shared.rows import api_key_from, standing_from
-from ocean.stores.sqlite.engine.executor import Units
+from ocean.stores.sqlite import requests
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-class AccessStore(Units):
-    """That part of the store."""
+class SqliteAccessStore(UnitExecutor):
+    """Verbs about access, and about stored results of requests."""
 
     async def add_api_key(self, key: ApiKey, hash: str) -> ApiKey:
         def act(u: Unit) -> ApiKey:
@@ -79,10 +81,22 @@ class AccessStore(Units):
     async def end_web_session(self, hash: str) -> bool:
         return await self._write(lambda u: u.do("end_web_session", hash=hash) > 0)
 
-    async def standing(self, run_id: str) -> Standing | None:
+    async def standing(self, run_id: str) -> RunOwner | None:
         row = await self._read(lambda u: u.one("standing_of_run", run_id=run_id))
         return None if row is None else standing_from(row)
 
-    async def standing_of_lease(self, lease_hash: str) -> Standing | None:
+    async def standing_of_lease(self, lease_hash: str) -> RunOwner | None:
         row = await self._read(lambda u: u.one("standing_of_lease", lease_hash=lease_hash))
         return None if row is None else standing_from(row)
+
+    async def stored_answer(self, request: Request) -> str | None:
+        return await self._read(lambda u: requests.stored_answer(u, request))
+
+    async def keep_answer(self, request: Request, answer: str) -> str:
+        def act(u: Unit) -> str:
+            stored = requests.stored_answer(u, request)
+            if stored is None:
+                requests.keep_answer(u, request, answer)
+            return answer if stored is None else stored
+
+        return await self._write(act)

@@ -1,20 +1,21 @@
-"""The commit of a tick: fence, versions, effects, consumption and transition, whole or not at all."""
+"""The commit of a tick: fence, row versions, effects, consumed inputs and transition, all or nothing."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
-from ocean.kernel.store import Behind, CallCommit, CallConflict, CallDone, Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.claims import Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Taken
 from ocean.state.effects import NewEvent
-from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Retry, error_info, outcome_name
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Retry, Wait, error_info, outcome_name
 from ocean.state.records import InputKind, Lock, Run, RunStatus, changed
 from ocean.state.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
 from ocean.state.values import decode, encode
 from ocean.stores.shared import refusals
 from ocean.stores.shared.rows import Row
 from ocean.stores.sqlite import counters
-from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, log, must_run_again
+from ocean.stores.sqlite.effects import Origin, apply_deletions, apply_effects, is_outdated, log
 from ocean.stores.sqlite.ending import end_run, finish_last_tick, request_end
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import CONTINUATION_AT, append_input, consume_inputs, next_input_at
@@ -22,13 +23,13 @@ from ocean.stores.sqlite.storage import is_behind, take_turn
 
 CONFLICTS_BEFORE_TURN = 2
 MOST_CONFLICTS = 3
-"""A tick that had its turn and still finds its rows moved (it named others than before) has failed an attempt."""
+"""A tick whose rows have changed again although it had its turn (it wrote other rows than before) fails an attempt."""
 
 
 def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
-    known = u.at_work(c.lock.run_id)
-    is_known = known is not None and known.tick["tick"] == c.tick
-    tick: Row | None = known.tick if known and is_known else u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
+    cached = u.open_tick(c.lock.run_id)
+    is_cached = cached is not None and cached.tick["tick"] == c.tick
+    tick: Row | None = cached.tick if cached and is_cached else u.one("get_tick", run_id=c.lock.run_id, tick=c.tick)
     if tick is not None and tick["outcome"] is not None and tick["epoch"] == c.lock.epoch:
         left = u.find(c.lock.run_id)
         return Committed(left.status if left else None)
@@ -40,9 +41,9 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
     has_effects = not c.effects.is_empty or bool(c.effects.guards)
     origin = Origin(c.clog_id, run.session_id, run.run_id, c.tick, c.call, None, tick["caused_by"])
     if has_effects:
-        not_now = _not_now(u, run, c, tick, origin)
-        if not_now is not None:
-            return not_now
+        obstacle = _obstacle(u, run, c, tick, origin)
+        if obstacle is not None:
+            return obstacle
         apply_effects(u, c.effects, origin)
     numbers = consume_inputs(u, run)
     if isinstance(c.outcome, Continue):
@@ -55,21 +56,21 @@ def commit_tick(u: Unit, c: TickCommit) -> TickAnswer:
     return Committed(left.status if left else None)
 
 
-def _not_now(u: Unit, run: Run, c: TickCommit, tick: Row, origin: Origin) -> TickAnswer | None:
-    """What becomes of a tick whose effects cannot be applied, because of what others have done meanwhile."""
+def _obstacle(u: Unit, run: Run, c: TickCommit, tick: Row, origin: Origin) -> TickAnswer | None:
+    """Return the result instead of a commit, if other writers have made it impossible to apply the effects."""
     if is_behind(u, c.effects.writes, run.run_id, run.lock_epoch):
         return Behind()
-    if must_run_again(u, c.effects, origin):
+    if is_outdated(u, c.effects, origin):
         if tick["conflicts"] >= MOST_CONFLICTS:
-            beaten = Retry(ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times"))
-            return replace(_commit_retry(u, run, c, beaten, tick), instead=beaten)
+            retry = Retry(ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times"))
+            return replace(_commit_retry(u, run, c, retry, tick), instead=retry)
         return _restart(u, run, c, tick)
     refused = counters.refused(u, c.effects.takes)
     return _call_again(u, run, c, tick, refused) if refused else None
 
 
 def _settle(u: Unit, c: TickCommit, tick: Row, numbers: list[int]) -> None:
-    """Write the outcome into the run, and tell it."""
+    """Write the outcome into the run, and append its events."""
     assert not isinstance(c.outcome, Retry)
     run = u.run(c.lock.run_id)
     following = u.save(settled(run, c.outcome, next_input_at(u, run.run_id), u.now))
@@ -95,11 +96,13 @@ def _settle(u: Unit, c: TickCommit, tick: Row, numbers: list[int]) -> None:
         case Failed(error):
             text = encode(error_info(error).as_json(), "Failed.error")
             end_run(u, run.run_id, RunStatus.FAILED, error=text, **where)
-        case _:
+        case Ok() | Continue() | Wait():
             if run.attempt:
                 u.do("save_error", run_id=run.run_id, error=None)
             if following.status is RunStatus.WAITING:
                 u.event(run.run_id, "run.waiting", {"wake_at": following.wake_at}, **where)
+        case _:
+            assert_never(c.outcome)
 
 
 def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -> Committed:
@@ -128,7 +131,7 @@ def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -
 
 
 def _provenance(c: TickCommit) -> dict[str, Any]:
-    """Who made this call, when, under which epoch and which version of the clog."""
+    """The instance that made this call, when, with which epoch and which version of the clog."""
     return {
         "claimed_at": c.claimed_at,
         "epoch": c.lock.epoch,
@@ -143,7 +146,7 @@ def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo, **where: Any) -> 
 
 
 def _restart(u: Unit, run: Run, c: TickCommit, tick: Row) -> Contended:
-    """Other writers were first: the lock stays, no attempt is spent, and from the second time on it gets its turn."""
+    """Call the tick again after a conflict. The lock stays, no attempt is spent; from the second on it takes a turn."""
     again = u.one("restart_tick", run_id=run.run_id, tick=c.tick)
     assert again is not None
     payload = {"because": "conflict", "attempt": run.attempt, "conflicts": again["conflicts"]}
@@ -154,7 +157,10 @@ def _restart(u: Unit, run: Run, c: TickCommit, tick: Row) -> Contended:
 
 
 def _call_again(u: Unit, run: Run, c: TickCommit, tick: Row, refused: dict[str, Taken]) -> Contended:
-    """Others took what this call wanted. No conflict is counted: the next call knows, so each key does this once."""
+    """Call the tick again because counters refused it.
+
+    No conflict is counted: the next call knows the refusals, so this happens once for each key.
+    """
     again = u.one("call_tick_again", run_id=run.run_id, tick=c.tick)
     assert again is not None
     payload = {"because": "counter", "attempt": run.attempt, "keys": list(refused)}
@@ -186,23 +192,23 @@ def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
 
 
 def commit_call(u: Unit, c: CallCommit) -> CallDone | CallConflict | Behind:
-    """A direct call's commit: no lock, row versions only. On an ended run it may change nothing."""
+    """Commit a direct call: it has no lock, only row versions. On an ended run it may change nothing."""
     effects = c.effects
     origin = Origin(c.clog_id, c.session_id, c.run_id, actor=c.actor)
     if effects.is_empty:
-        return CallConflict() if must_run_again(u, effects, origin) else CallDone(c.answer)
+        return CallConflict() if is_outdated(u, effects, origin) else CallDone(c.answer)
     if is_behind(u, effects.writes, None, 0):
         return Behind()
     run = u.run(c.run_id) if c.run_id is not None else None
     if run is not None:
         refuse_if_ended(run)
-    if must_run_again(u, effects, origin):
+    if is_outdated(u, effects, origin):
         return CallConflict()
     refused = counters.refused(u, effects.takes)
     if refused:
         return CallConflict(refused)
     if c.session_id is not None:
-        u.make_session(c.session_id)
+        u.ensure_session(c.session_id)
     apply_effects(u, effects, origin)
     status = u.run(c.run_id).status if c.run_id is not None else None
     log(u, NewEvent("call.committed", encode({"method": c.method, "status": status}), c.clog_id), origin)

@@ -1,15 +1,15 @@
-"""Counters: looked at, taken from, promised ahead, forgotten."""
+"""Counters: previewing a take, taking, and reserving tokens ahead."""
 
 from collections.abc import Iterable, Sequence
 
 from ocean.state.counters import Counter, Take, Taken, decide, reserve
-from ocean.stores.shared.row_rules import looked_at
+from ocean.stores.shared.row_rules import preview_takes
 from ocean.stores.shared.rows import counter_from
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-def look(u: Unit, takes: Sequence[Take]) -> Taken:
-    return looked_at(_stored(u, takes[0].key), takes, u.now)
+def preview(u: Unit, takes: Sequence[Take]) -> Taken:
+    return preview_takes(_stored(u, takes[0].key), takes, u.now)
 
 
 def take(u: Unit, asked: Take) -> Taken:
@@ -20,19 +20,19 @@ def take(u: Unit, asked: Take) -> Taken:
 
 
 def refused(u: Unit, takes: Iterable[Take]) -> dict[str, Taken]:
-    """The keys of which not everything can be had that these takes ask for, one after another."""
+    """The refusals by key, if these takes were applied one after another."""
     counters: dict[str, Counter | None] = {}
     refusals: dict[str, Taken] = {}
-    for asked in takes:
-        before = counters[asked.key] if asked.key in counters else _stored(u, asked.key)
-        taken, counters[asked.key] = decide(before, asked, u.now)
+    for take in takes:
+        before = counters[take.key] if take.key in counters else _stored(u, take.key)
+        taken, counters[take.key] = decide(before, take, u.now)
         if not taken:
-            refusals.setdefault(asked.key, taken)
+            refusals.setdefault(take.key, taken)
     return refusals
 
 
-def promise(u: Unit, asked: Take) -> int:
-    """Take tokens that may be free only later; answers when they are."""
+def reserve_tokens(u: Unit, asked: Take) -> int:
+    """Take tokens that may become free only later; returns when they do."""
     free_at, following = reserve(_stored(u, asked.key), asked, u.now)
     _put(u, asked.key, following)
     return free_at

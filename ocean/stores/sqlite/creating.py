@@ -1,4 +1,4 @@
-"""Creating runs, and finding the one that an id or a dedupe key has made before."""
+"""Creating runs, and finding the run that the same id or dedupe key has created before."""
 
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from ocean.stores.sqlite.run_info import info, put_attribute
 
 
 def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
-    """Insert a run, or answer the one that was made by the same id or key from the same body."""
+    """Insert a run, or return the one that the same id or dedupe key has created from the same body."""
     clog = u.clog(new.clog_id)
     if clog is None:
         raise unknown_clog(u, new.clog_id)
@@ -32,22 +32,22 @@ def create(u: Unit, new: NewRun, caused_by: str | None = None) -> Run:
     queue = _queue(new, clog)
     if earlier is not None:
         return debounce_again(u, earlier, new, queue)
-    u.make_session(new.session_id)
+    u.ensure_session(new.session_id)
     run = _insert(u, new, queue)
-    event, seq = u.tell(run, "run.created", _told(run, new), actor=new.actor, caused_by=caused_by)
+    event, seq = u.counted_event(run, "run.created", _created_payload(run, new), actor=new.actor, caused_by=caused_by)
     if new.input is not None:
         facts: dict[str, Any] = {"actor": new.actor, "caused_by": event, "event_seq": seq}
         store_input(u, run, InputKind.CREATED, new.input, available_at=u.now, **facts)
     if run.key_count:
-        # What the creator is told includes whether a full concurrency key has parked it.
+        # The result states whether a full concurrency key has parked the run.
         u.save(run)
         u.flush()
     return u.run(run.run_id)
 
 
-def _told(run: Run, new: NewRun) -> str:
+def _created_payload(run: Run, new: NewRun) -> str:
     if new.parent_run_id is None and run.delayed_by is None and new.retry_of is None:
-        return _told_of_most(run.status, new.priority)
+        return _usual_payload(run.status, new.priority)
     payload = {"status": run.status, "parent_run_id": new.parent_run_id, "priority": new.priority}
     if run.delayed_by:
         payload |= {"delayed_by": run.delayed_by, "delay_key": run.delay_key, "wake_at": run.wake_at}
@@ -57,14 +57,14 @@ def _told(run: Run, new: NewRun) -> str:
 
 
 @lru_cache(maxsize=256)
-def _told_of_most(status: RunStatus, priority: int) -> str:
+def _usual_payload(status: RunStatus, priority: int) -> str:
     return encode_own({"status": status, "parent_run_id": None, "priority": priority})
 
 
 def create_and_show(u: Unit, new: NewRun) -> RunInfo:
-    """Of a run just made nothing need be read."""
+    """Create a run and return its public record. A new run needs no further read."""
     run = create(u, new)
-    if run.run_id not in u.made:
+    if run.run_id not in u.created:
         return info(u, run)
     details = {"output": None, "error": None, "dedupe_key": new.dedupe_key, "retry_of": new.retry_of}
     attributes = [(name, encode(value)) for name, value in sorted(new.attributes.items())]
@@ -72,7 +72,7 @@ def create_and_show(u: Unit, new: NewRun) -> RunInfo:
 
 
 def holder_of_key(u: Unit, clog_id: str, session_id: str, dedupe_key: str) -> tuple[str, str] | None:
-    """The run that holds a dedupe key now, and the hash of the body that made it."""
+    """The run that holds a dedupe key now, and the hash of the body that created it."""
     row = u.one("get_dedupe", clog_id=clog_id, session_id=session_id, dedupe_key=dedupe_key)
     run = u.find(row["run_id"]) if row is not None and row["debounced"] else None
     return holder_from(row, run, u.now)
@@ -121,15 +121,16 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
         deadline_at=new.deadline_at,
         locked_by=None,
         lock_expires_at=None,
-        # An id used before may have a holder that does not know of its end: no epoch of its may fit again. The
-        # log's cursor has risen at least as often as any epoch. Nor may the keys that its ticks told the world.
+        # A process may still hold a lock of a deleted run with this id: none of its epochs may be valid again. The
+        # log's cursor has risen at least as often as any epoch. The keys that its ticks have passed to other systems
+        # must not be repeated either.
         lock_epoch=life,
         life=life,
         tick=earlier["tick"] if earlier else 0,
         tick_open=False,
         paused=False,
         ending=None,
-        # It is inserted with what its creation tells and brings, so that it need not be changed for that.
+        # Already counts the event and the input of the creation, so that the row is written once.
         event_count=(earlier["run_seq"] if earlier else 0) + 1,
         inbox_count=int(has_input),
         pending_count=int(has_input),
@@ -161,7 +162,7 @@ def _insert(u: Unit, new: NewRun, queue: str | None) -> Run:
 
 @lru_cache(maxsize=256)
 def _policy_text(policy: RetryPolicy) -> str:
-    """Most runs have the same."""
+    """Cached: most runs have the same policy."""
     return encode(policy.as_json())
 
 
@@ -174,7 +175,7 @@ def _queue(new: NewRun, clog: ClogRecord) -> str | None:
 
 
 def _is_log_cut(u: Unit) -> bool:
-    """Whether retention has removed events: then the log cannot tell whether an id was used before."""
+    """Whether retention has removed events. If so, the log does not show whether an id was used before."""
     floor = u.one("log_floor")
     return floor is not None and floor["seq"] > 0
 

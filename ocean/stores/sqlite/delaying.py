@@ -1,4 +1,4 @@
-"""Runs that start later than they are created: by a rate, or when creations under one key have come to rest."""
+"""Runs that start later than they are created: because of a rate, or debounced under a dedupe key."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ from ocean.state.effects import Debounce, NewRun
 from ocean.state.records import Delay, Run, changed
 from ocean.state.transitions import delayed
 from ocean.state.values import encode
-from ocean.stores.sqlite.counters import promise
+from ocean.stores.sqlite.counters import reserve_tokens
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.keys import keys_of, name_keys
 from ocean.stores.sqlite.run_info import put_attribute
 
 
 def delayed_at_creation(u: Unit, run: Run, new: NewRun) -> Run:
-    """The run as it is inserted: one whose token is free now starts at once."""
+    """Return the run as it is inserted. If its token is free now, it starts at once."""
     if new.rate is not None:
-        free_at = promise(u, new.rate)
+        free_at = reserve_tokens(u, new.rate)
         return delayed(run, Delay.RATE, new.rate.key, free_at, u.now) if free_at > u.now else run
     if new.debounce is not None and new.dedupe_key is not None:
         return delayed(run, Delay.DEBOUNCE, new.dedupe_key, _rest_at(new.debounce, run, u.now), u.now)
@@ -23,7 +23,7 @@ def delayed_at_creation(u: Unit, run: Run, new: NewRun) -> Run:
 
 
 def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
-    """A further creation: it says everything anew but the id, and moves the start."""
+    """Apply a further creation of a debounced run: it replaces everything but the id, and moves the start."""
     assert new.debounce is not None
     assert new.dedupe_key is not None
     facts: dict[str, Any] = {"priority": new.priority, "max_attempts": new.retry.max_attempts}
@@ -42,13 +42,13 @@ def debounce_again(u: Unit, run: Run, new: NewRun, queue: str | None) -> Run:
     input = {"body": new.input, "actor": new.actor, "caused_by": event, "event_seq": seq}
     u.do("replace_created_input", run_id=run.run_id, **input)
     if run.key_count:
-        # What the creator is told includes whether a full concurrency key has parked it.
+        # The result states whether a full concurrency key has parked the run.
         u.flush()
     return u.run(run.run_id)
 
 
 def _with_new_keys(u: Unit, run: Run, new: NewRun) -> Run:
-    """Never claimed, it has no slot; but it must leave the lines of its old keys while it still has them."""
+    """Replace the run's concurrency keys. It holds no slot, but must leave the lines of its old keys first."""
     u.save(delayed(run, Delay.DEBOUNCE, new.dedupe_key or "", u.now + 1, u.now))
     u.flush()
     u.do("forget_run_keys", run_id=run.run_id)
@@ -57,6 +57,6 @@ def _with_new_keys(u: Unit, run: Run, new: NewRun) -> Run:
 
 
 def _rest_at(debounce: Debounce, run: Run, now: int) -> int:
-    # Not before it was created, by a clock that was ahead of this one: its input would not be there yet.
+    # A faster clock may have created it in this clock's future; before that its input is not available.
     rest_at = max(now + debounce.ms, run.created_at)
     return rest_at if debounce.max_ms is None else min(rest_at, run.created_at + debounce.max_ms)

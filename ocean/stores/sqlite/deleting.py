@@ -1,4 +1,4 @@
-"""Deleting runs and sessions. Their events stay; only retention removes those, and only from the front."""
+"""Deleting runs and sessions. Their events stay; only retention removes events, oldest first."""
 
 from ocean.state.outcomes import ErrorInfo
 from ocean.state.records import RunStatus
@@ -8,7 +8,8 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 def delete_run(u: Unit, run_id: str, actor: str | None) -> int:
-    """A run and all its descendants. One that is alive ends first, so that its parent is told."""
+    """Delete a run and all its descendants; returns how many. A run that has not ended ends first, so its parent gets
+    its outcome."""
     u.flush()
     doomed = [row["run_id"] for row in u.all("descendants", run_id=run_id)]
     for each in doomed:
@@ -32,5 +33,5 @@ def delete_session(u: Unit, session_id: str, actor: str | None) -> int:
         if u.find(row["run_id"]) is not None:
             gone += delete_run(u, row["run_id"], actor)
     if u.all("delete_session", session_id=session_id):
-        u.append(type="session.deleted", payload=encode({"runs": gone}), session_id=session_id, actor=actor)
+        u.event_without_run(type="session.deleted", payload=encode({"runs": gone}), session_id=session_id, actor=actor)
     return gone

@@ -1,6 +1,6 @@
-"""What a tick or a direct call changes, applied in one go inside its commit."""
+"""Applying the effects of a tick or a direct call, inside its commit."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from ocean.state.attributes import MOST
 from ocean.state.effects import CancelTimer, Effects, NewEvent, NewSignal, SetTimer
@@ -13,7 +13,7 @@ from ocean.stores.sqlite.deleting import delete_run, delete_session
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import cancel_timer, deliver_if_alive, next_input_at, set_timer
 from ocean.stores.sqlite.run_info import put_attribute
-from ocean.stores.sqlite.storage import have_moved, write_rows
+from ocean.stores.sqlite.storage import have_changed, write_rows
 
 
 class Origin(NamedTuple):
@@ -29,14 +29,14 @@ class Origin(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What every event of this origin says of it."""
+        """The facts of this origin that each of its events records."""
         return {"tick": self.tick, "call": self.call, "actor": self.actor, "caused_by": self.caused_by}
 
 
-def must_run_again(u: Unit, effects: Effects, origin: Origin) -> bool:
-    """Whether what the call saw has changed: a row's version, or who holds a dedupe key."""
-    made_here = {new.run_id for new in effects.runs}
-    if have_moved(u, effects.writes, effects.guards, made_here):
+def is_outdated(u: Unit, effects: Effects, origin: Origin) -> bool:
+    """Whether the call has read something that has changed since: a row's version, or the holder of a dedupe key."""
+    created_here = {new.run_id for new in effects.runs}
+    if have_changed(u, effects.writes, effects.guards, created_here):
         return True
     freed = origin.run_id if effects.release_dedupe_key else None
     for new in effects.runs:
@@ -48,11 +48,11 @@ def must_run_again(u: Unit, effects: Effects, origin: Origin) -> bool:
 
 
 def apply_effects(u: Unit, effects: Effects, origin: Origin) -> None:
-    """Everything but deletions, which come last. Raises with nothing kept: the caller's savepoint is rolled back."""
+    """Apply all effects but deletions, which come last. If it raises, the whole unit is undone."""
     if effects.release_dedupe_key and origin.run_id is not None:
         release_key(u, origin.run_id)
-    for asked in effects.takes:
-        take(u, asked)
+    for each in effects.takes:
+        take(u, each)
     for new in effects.runs:
         create(u, new, origin.caused_by)
     write_rows(u, effects.writes, origin.run_id)
@@ -105,7 +105,7 @@ def log(u: Unit, event: NewEvent, origin: Origin) -> None:
             clog_id=event.clog_id,
         )
     else:
-        u.append(
+        u.event_without_run(
             type=event.type,
             payload=event.payload,
             session_id=origin.session_id,
@@ -132,6 +132,8 @@ def _timer(u: Unit, timer: SetTimer | CancelTimer, origin: Origin) -> None:
         case CancelTimer():
             if cancel_timer(u, origin.run_id, timer.name):
                 u.event(origin.run_id, "timer.cancelled", {"timer": timer.name}, **origin.facts)
+        case _:
+            assert_never(timer)
     if origin.tick is None:
         u.save(inbox_changed(u.run(origin.run_id), next_input_at(u, origin.run_id), u.now))
 

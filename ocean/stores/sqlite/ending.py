@@ -1,4 +1,4 @@
-"""Ends. Every one, whoever makes it, goes through `end_run`."""
+"""Ending runs. Every end goes through `end_run`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import append_input, drop_timers
 
 MOST_NAMED = 100
-"""How many undelivered inputs an event names; the count is always whole."""
+"""How many undelivered inputs an event lists. Its count includes all of them."""
 
 
 def end_run(
@@ -25,14 +25,14 @@ def end_run(
     caused_by: str | None = None,
     actor: str | None = None,
 ) -> Run:
-    """Drop timers, name the undelivered, tell the parent, write the last event, end the children that ask for it."""
+    """Drop timers, list undelivered inputs, notify the parent, append the last event, and cancel the children that end
+    with their parent."""
     run = u.run(run_id)
     run = run if run.status is status else u.save(ended(run, status, u.now))
     drop_timers(u, run_id)
     u.later("save_end", run_id, run_id=run_id, output=output, error=error)
     _name_undelivered(u, run_id)
-    told = _tell_parent(u, run, output, error)
-    if not told:
+    if not _notify_parent(u, run, output, error):
         u.event(run_id, "signal.undelivered", {"to": run.parent_run_id, "kind": "child"})
     text = f'{{"output":{output or "null"}}}' if status is RunStatus.DONE else f'{{"error":{error or "null"}}}'
     last, _ = u.event(run_id, f"run.{status}", None, text=text, tick=tick, call=call, caused_by=caused_by, actor=actor)
@@ -42,7 +42,7 @@ def end_run(
 
 
 def _end_children(u: Unit) -> None:
-    """Generation after generation in a loop: a long line of descendants must not be a deep stack."""
+    """End the children of ended parents, in a loop: a long chain of descendants must not become a deep stack."""
     if u.is_ending_children:
         return
     u.is_ending_children = True
@@ -56,7 +56,7 @@ def _end_children(u: Unit) -> None:
 
 
 def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, **where: Any) -> Run:
-    """The kernel ends a run. A clog with `on_end` gets one last tick; a last tick that failed is not repeated."""
+    """End a run for the kernel. A clog with `on_end` gets one last tick; if that fails, it is not repeated."""
     run = u.run(run_id)
     u.do("release_turns", run_id=run_id)
     if run.ending:
@@ -74,7 +74,7 @@ def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, *
 
 
 def finish_last_tick(u: Unit, run_id: str, **where: Any) -> Run:
-    """A last tick committed: whatever it answered, the run ends with the error that began its end."""
+    """End a run after its last tick. Whatever the tick returned, the run ends with the error that began its end."""
     return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), **where)
 
 
@@ -90,8 +90,11 @@ def _name_undelivered(u: Unit, run_id: str) -> None:
         u.event(run_id, "signal.undelivered", {"to": run_id, "count": len(rows), "inputs": named})
 
 
-def _tell_parent(u: Unit, run: Run, output: str | None, error: str | None) -> bool:
-    """The child's outcome becomes an input of its parent, in the child's own last commit."""
+def _notify_parent(u: Unit, run: Run, output: str | None, error: str | None) -> bool:
+    """Append the child's outcome to its parent's inbox, in the child's last commit.
+
+    Returns False if the parent should get it but has ended, is ending or was deleted.
+    """
     details = u.one("get_details", run_id=run.run_id) if run.parent_run_id is not None else None
     if run.parent_run_id is None or details is None or not details["notify_parent"]:
         return True

@@ -1,14 +1,31 @@
-"""Reading the event log by feed, and cutting off its oldest part."""
+"""The store's verbs about events: reading a feed, and removing what retention allows."""
 
 import json
 from typing import Any
 
-from ocean.kernel.store import SweepAsk
+from ocean.kernel.store.events import SweepAsk
 from ocean.state.filters import FeedFilter
 from ocean.state.records import Event, SweepResult
 from ocean.stores.shared.rows import event_from
 from ocean.stores.sqlite.deleting import delete_run
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
+
+
+class SqliteEventStore(UnitExecutor):
+    """Verbs about events."""
+
+    async def read_events(self, where: FeedFilter, after: int, limit: int) -> list[Event]:
+        return await self._read(lambda u: read_events(u, where, after, limit))
+
+    async def read_newest_events(self, where: FeedFilter, before: int | None, limit: int) -> list[Event]:
+        return await self._read(lambda u: read_newest_events(u, where, before, limit))
+
+    async def event_bounds(self) -> tuple[int, int]:
+        return await self._read(event_bounds)
+
+    async def sweep(self, ask: SweepAsk) -> SweepResult:
+        return await self._write(lambda u: sweep(u, ask))
 
 
 def read_events(u: Unit, where: FeedFilter, after: int, limit: int) -> list[Event]:
@@ -32,7 +49,7 @@ def _events(u: Unit, where: FeedFilter, bound: str, cursor: int, order: str, lim
         conditions.append("type IN (SELECT value FROM json_each(:types))")
         values["types"] = json.dumps(where.types)
     sql = f"SELECT * FROM events WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit"
-    return [event_from(row) for row in u.look(sql, values)]
+    return [event_from(row) for row in u.read(sql, values)]
 
 
 def event_bounds(u: Unit) -> tuple[int, int]:
@@ -43,7 +60,7 @@ def event_bounds(u: Unit) -> tuple[int, int]:
 
 
 def sweep(u: Unit, ask: SweepAsk) -> SweepResult:
-    """One batch of each kind. Events go from the front only; runs go leaves first."""
+    """Remove one batch of each kind. Events are removed oldest first; of runs, children before parents."""
     events = runs = requests = 0
     if ask.events_before is not None:
         events = _sweep_events(u, ask.events_before, ask.batch)
@@ -53,13 +70,13 @@ def sweep(u: Unit, ask: SweepAsk) -> SweepResult:
     if ask.requests_before is not None:
         requests = len(u.all("sweep_requests", before=ask.requests_before, limit=ask.batch))
     counters = len(u.all("sweep_counters", now=u.now, limit=ask.batch))
-    # A run that went may have been the last child of one that can go now.
+    # A removed run may have been the last child of one that can be removed now.
     more = runs > 0 or max(events, requests, counters) >= ask.batch
     return SweepResult(events, runs, requests, more, counters)
 
 
 def _sweep_events(u: Unit, before: int, batch: int) -> int:
-    """The longest prefix that is old enough: an old event behind a young one stays."""
+    """Remove the longest prefix of old events: an old event after a newer one stays."""
     gone = 0
     floor = None
     for row in u.all("oldest_events", limit=batch):

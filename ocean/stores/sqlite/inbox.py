@@ -1,4 +1,4 @@
-"""The inbox: how inputs arrive, become a tick's, and are consumed by its commit."""
+"""The inbox: how inputs arrive, are assigned to a tick, and are consumed by its commit."""
 
 from operator import itemgetter
 from typing import Any
@@ -13,11 +13,11 @@ from ocean.stores.shared.rows import input_from
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 CONTINUATION_AT = -1
-"""A continuation is available before anything else that may be in the inbox."""
+"""A continuation is available before any other input."""
 
 
 def append_input(u: Unit, run_id: str, kind: InputKind, body: str | None, *, available_at: int, **facts: Any) -> int:
-    """Number and store one input. The run's status is the caller's business."""
+    """Number and store one input; returns its number. The caller updates the run's status."""
     run = u.run(run_id)
     run = u.save(changed(run, inbox_count=run.inbox_count + 1, pending_count=run.pending_count + 1))
     store_input(u, run, kind, body, available_at=available_at, **facts)
@@ -39,7 +39,7 @@ def store_input(
     event_seq: int | None = None,
     status_then: RunStatus | None = None,
 ) -> None:
-    """Store the input that the run has counted last."""
+    """Store the input that is already counted in `run.inbox_count`."""
     u.put_input(
         run_id=run.run_id,
         number=run.inbox_count,
@@ -60,7 +60,7 @@ def store_input(
 
 
 def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalReceipt:
-    """A signal from outside or from a tick."""
+    """Deliver a signal from a client or from a tick."""
     run = u.run(signal.run_id)
     if signal.signal_id is not None:
         first = u.one("get_signal", run_id=run.run_id, signal_id=signal.signal_id)
@@ -98,7 +98,7 @@ def deliver(u: Unit, signal: NewSignal, caused_by: str | None = None) -> SignalR
 
 
 def deliver_if_alive(u: Unit, signal: NewSignal, caused_by: str | None) -> bool:
-    """A signal between runs: False if the receiver has ended or is gone."""
+    """Deliver a signal between runs; False if the receiver has ended or does not exist."""
     if u.find(signal.run_id) is None:
         return False
     try:
@@ -109,7 +109,7 @@ def deliver_if_alive(u: Unit, signal: NewSignal, caused_by: str | None) -> bool:
 
 
 def set_timer(u: Unit, run_id: str, timer: SetTimer, facts: dict[str, Any]) -> None:
-    """A named entry that becomes an input at its time; an unfired one of the same name is replaced."""
+    """Append a named input that becomes available at its time; it replaces an unfired timer of the same name."""
     cancel_timer(u, run_id, timer.name)
     at = max(timer.at, u.now)
     payload = {"timer": timer.name, "at": at, "number": u.run(run_id).inbox_count + 1}
@@ -128,7 +128,7 @@ def next_input_at(u: Unit, run_id: str) -> int | None:
     run = u.run(run_id)
     if not run.pending_count:
         return None
-    held = u.held_inputs(run)
+    held = u.buffered_inputs(run)
     if held is not None:
         return min((each["available_at"] for each in held.values() if each["assigned_tick"] is None), default=None)
     row = u.one("next_input_at", run_id=run_id)
@@ -136,23 +136,23 @@ def next_input_at(u: Unit, run_id: str) -> int | None:
 
 
 def due_inputs(u: Unit, run: Run, takes_all: bool) -> tuple[Input, ...]:
-    """What a tick that began now would get: the first due input, or all."""
+    """The inputs that a tick would get if it began now: the first due input, or all."""
     if not run.pending_count:
         return ()
     limit = MOST_INPUTS if takes_all else 1
-    held = u.held_inputs(run)
+    held = u.buffered_inputs(run)
     if held is None:
         return tuple(map(input_from, u.all("due_inputs", run_id=run.run_id, now=u.now, limit=limit)))
     due = [each for each in held.values() if each["assigned_tick"] is None and each["available_at"] <= u.now]
-    return tuple(map(input_from, sorted(due, key=_IN_TURN)[:limit]))
+    return tuple(map(input_from, sorted(due, key=_INPUT_ORDER)[:limit]))
 
 
-_IN_TURN = itemgetter("available_at", "number")
+_INPUT_ORDER = itemgetter("available_at", "number")
 
 
 def fix_inputs(u: Unit, run: Run, inputs: tuple[Input, ...]) -> None:
-    """Give inputs to the tick that begins. They stay its inputs over every retry."""
-    held = u.held_inputs(run) or {}
+    """Assign inputs to the tick that begins. They stay its inputs over every retry."""
+    held = u.buffered_inputs(run) or {}
     for each in inputs:
         if each.number in held:
             u.put_input(**{**held[each.number], "assigned_tick": run.tick})
@@ -167,9 +167,9 @@ def fixed_inputs(u: Unit, run: Run) -> tuple[Input, ...]:
 def consume_inputs(u: Unit, run: Run) -> list[int]:
     if not run.pending_count:
         return []
-    known = u.at_work(run.run_id)
-    if known is not None:
-        numbers = known.numbers
+    cached = u.open_tick(run.run_id)
+    if cached is not None:
+        numbers = cached.numbers
     else:
         numbers = [row["number"] for row in u.all("unconsumed", run_id=run.run_id, tick=run.tick)]
     for number in numbers:

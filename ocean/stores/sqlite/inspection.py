@@ -1,16 +1,16 @@
-"""A look at a SQLite file that neither makes, migrates nor locks it."""
+"""Facts about a SQLite file, read without creating, migrating or locking it."""
 
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from ocean.state.facts import StoreFacts
-from ocean.stores.sqlite.engine.database import OLDEST_SQLITE
+from ocean.state.records import StoreFacts
+from ocean.stores.sqlite.engine.connection import OLDEST_SQLITE
 from ocean.stores.sqlite.migrate import migrations
 
 
-def look_at_file(path: str) -> StoreFacts:
+def inspect_file(path: str) -> StoreFacts:
     is_new_enough = sqlite3.sqlite_version_info >= OLDEST_SQLITE
     facts = StoreFacts("SQLite", sqlite3.sqlite_version, is_new_enough, path, migrations()[-1][0])
     if path == ":memory:":

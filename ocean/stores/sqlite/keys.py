@@ -1,12 +1,13 @@
-"""Concurrency keys: who holds a slot, who is parked, and who is woken when a slot is free.
+"""Concurrency keys: which runs hold a slot, which are parked, and which are woken when a slot is free.
 
 A run with keys is away (nothing to do), due (it would be called now), at work, or parked on a key that is full. A run
-takes its slots when it goes to work, and keeps them until its tick or, with `hold="run"`, its life ends. Whenever a
-slot is freed, or a due run goes elsewhere (to work while more slots are free, to another full key, to its end), the
-next parked run of each line becomes due: of each clog, and of each queue of an external one. So while a key has a free
-slot, every line with runs parked on it has one in the due index: no wake-up is lost, and a clog that is paused or at
-home nowhere, or a queue that nobody serves, keeps no other from the slot. Who was woken in vain parks again in its old
-place.
+takes its slots when it is claimed, and keeps them until its tick ends or, with `hold="run"`, until the run ends.
+
+Parked runs wait in lines: one for each clog, and for each queue of an external clog. When a slot is freed, or a due
+run stops being due (it is claimed while more slots are free, it parks on another full key, or it ends), the next parked
+run of each line becomes due. So while a key has a free slot, every line with runs parked on it has one run in the due
+index: no wake-up is lost, and a line that no process serves (its clog is paused or registered nowhere, or its queue has
+no worker) does not block the slot for the others. A woken run that gets no slot parks again in its old place.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_SLOTS = 1
 MOST_COUNTED = 1_000
 MOST_WOKEN = 100
-"""How many parked runs of a line are woken at once for as many free slots; each that goes to work wakes one more."""
+"""How many parked runs of a line are woken at once for as many free slots; each that is claimed wakes one more."""
 
 Stage = Literal["away", "due", "parked", "at_work"]
 
@@ -44,7 +45,7 @@ def stage_of(run: Run | None, now: int) -> Stage:
 
 
 def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
-    """Bring a run's slots in line with what it has become, park it if one it needs is taken, note whom that frees."""
+    """Take and free slots for a run that has changed, park it if a slot it needs is taken, and note keys to wake."""
     was, rows = stage_of(before, u.now), u.all("run_keys", run_id=run.run_id)
     freed = _take_and_free(u, run, rows)
     if run.parked_on is not None and not wants_slots(run, u.now):
@@ -54,7 +55,7 @@ def settle_slots(u: Unit, before: Run | None, run: Run) -> Run:
     has_left = was == "due" and stage_of(run, u.now) != "due"
     for row in rows:
         if has_left or row["key"] in freed:
-            u.vacated[row["key"]] = u.vacated.get(row["key"], 0) + 1
+            u.keys_to_wake[row["key"]] = u.keys_to_wake.get(row["key"], 0) + 1
     return run
 
 
@@ -70,7 +71,7 @@ def park_if_full(u: Unit, run: Run) -> Run:
 
 
 def full_key(u: Unit, run: Run) -> FullKey | None:
-    """The first of the run's keys of which it holds no slot and none is left."""
+    """The first of the run's keys in which it holds no slot and none is free."""
     if not run.key_count or run.status is RunStatus.ACTIVE:
         return None
     for row in u.all("run_keys", run_id=run.run_id):
@@ -95,8 +96,10 @@ def set_limit(u: Unit, key: str, slots: int, actor: str | None) -> KeyInfo:
     before, in_use = _usage(u, key)
     u.do("put_key", key=key, slots=slots, in_use=in_use)
     if slots != before:
-        u.append(type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor)
-    u.vacated[key] = slots
+        u.event_without_run(
+            type="key.limit_set", payload=encode({"key": key, "limit": slots, "before": before}), actor=actor
+        )
+    u.keys_to_wake[key] = slots
     u.flush()
     return key_info(u, key)
 
@@ -118,7 +121,10 @@ def _usage(u: Unit, key: str) -> tuple[int, int]:
 
 
 def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
-    """At work all keys are held, after the end none, between two ticks those that are held for the run's life."""
+    """Take all keys of a run at work, free all after its end; between ticks keep those that are held by the run.
+
+    Returns the keys that were freed.
+    """
     freed = set()
     for row in rows:
         is_kept = row["hold"] == "run" and row["is_held"] and not run.is_ended
@@ -133,9 +139,9 @@ def _take_and_free(u: Unit, run: Run, rows: list[sqlite3.Row]) -> set[str]:
 
 
 def wake(u: Unit, key: str, count: int) -> None:
-    """If the key has room, make each line's next parked runs due: the urgent first, every eighth time the oldest.
+    """Make the next parked runs of each line due, if the key has free slots: by priority, every eighth time by age.
 
-    Last ticks are before both.
+    Last ticks come first in both cases.
     """
     slots, in_use = _usage(u, key)
     count = min(count, slots - in_use, MOST_WOKEN)
@@ -158,5 +164,5 @@ def _in_line(u: Unit, key: str, count: int) -> dict[tuple[str, str], list[Run]]:
     lane: dict[str, Any] = {"clog_id": "", "line": "", "priority": -1}
     while following := u.one("next_parked_lane", key=key, **lane):
         lane = dict(following)
-        found[lane["clog_id"], lane["line"]] += u.loaded(u.all("parked_lane", key=key, **lane, limit=count))
+        found[lane["clog_id"], lane["line"]] += u.load(u.all("parked_lane", key=key, **lane, limit=count))
     return found

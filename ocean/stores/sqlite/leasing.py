@@ -1,10 +1,9 @@
-"""Leases: claims for workers outside, found again by the hash of a secret id."""
+"""Leases: claims for external workers, identified by the hash of a secret id."""
 
 import sqlite3
 from collections.abc import Sequence
 
-from ocean.kernel.store import (
-    Behind,
+from ocean.kernel.store.claims import (
     ClaimableClog,
     ClaimAsk,
     Committed,
@@ -14,6 +13,7 @@ from ocean.kernel.store import (
     LeasedRun,
     TickCommit,
 )
+from ocean.kernel.store.runs import Behind, Request
 from ocean.state.effects import Effects, NewEvent, RowKey, RowWrite
 from ocean.state.errors import LockLost
 from ocean.state.outcomes import Retry
@@ -21,15 +21,48 @@ from ocean.state.records import Claim, Lock, Run, RunStatus
 from ocean.state.transitions import refuse_unless_held, renewed
 from ocean.state.values import decode, encode
 from ocean.stores.shared import refusals
-from ocean.stores.sqlite.claiming import claim_due
+from ocean.stores.shared.claim_plan import MOST_ROUNDS
+from ocean.stores.sqlite.claiming import claim_due, has_work
 from ocean.stores.sqlite.committing import commit_tick, give_back
 from ocean.stores.sqlite.creating import unknown_clog
+from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
+from ocean.stores.sqlite.requests import once
 from ocean.stores.sqlite.storage import read_row
 
 
+class SqliteLeaseStore(UnitExecutor):
+    """Verbs about leases."""
+
+    async def lease_work(self, ask: LeaseAsk) -> list[LeasedRun]:
+        for _ in range(MOST_ROUNDS):
+            if not await self._read(lambda u: has_work(u, claim_ask(u, ask))):
+                return []
+            leased = await self._write(lambda u: lease_work(u, ask))
+            if leased:
+                return leased
+        return []
+
+    async def renew_lease(
+        self, lease_hash: str, lease_ms: int | None, events: Sequence[tuple[str, str]], request: Request | None
+    ) -> int:
+        def act(u: Unit) -> int:
+            return once(u, request, int, lambda: renew_lease(u, lease_hash, lease_ms, events))
+
+        return await self._write(act)
+
+    async def release_lease(self, lease_hash: str, request: Request | None) -> RunStatus:
+        def act(u: Unit) -> RunStatus:
+            return once(u, request, RunStatus, lambda: release_lease(u, lease_hash))
+
+        return await self._write(act)
+
+    async def complete_lease(self, completion: LeaseCompletion) -> LeaseDone | Behind:
+        return await self._write(lambda u: complete_lease(u, completion))
+
+
 def claim_ask(u: Unit, ask: LeaseAsk) -> ClaimAsk:
-    """The lease as the claim it is."""
+    """The claim that a lease makes. Refused for clogs that are unknown or not external."""
     clog = u.clog(ask.clog_id)
     if clog is None:
         raise unknown_clog(u, ask.clog_id)
@@ -114,7 +147,7 @@ def complete_lease(u: Unit, completion: LeaseCompletion) -> LeaseDone | Behind:
     answer = commit_tick(u, commit)
     if isinstance(answer, Behind):
         return answer
-    # Its one row was compared above, and it takes no counter: nothing is left to be contended.
+    # Its one row was compared above, and it takes from no counter: nothing can be contended.
     assert isinstance(answer, Committed)
     u.do(
         "complete_lease",

@@ -1,4 +1,4 @@
-"""Listing and counting runs: the streams of a filter, merged, a page of it or up to a cap."""
+"""Listing and counting runs: the index ranges of a filter, merged, up to a page or a cap."""
 
 import heapq
 from collections.abc import Iterator, Mapping
@@ -10,94 +10,107 @@ from ocean.state.filters import RunFilter
 from ocean.state.records import RunCount, RunPage
 from ocean.state.values import encode
 from ocean.stores.shared.cursors import cursor_of, key_of
-from ocean.stores.shared.index_ranges import End, Key, Lead, Statement, compared, keys_in_order, lead_of
+from ocean.stores.shared.index_ranges import (
+    IndexChoice,
+    Key,
+    QueryBuilder,
+    RangeBound,
+    choose_index,
+    keys_sql,
+    row_comparison,
+)
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.run_info import infos
 
 
-class Words:
-    """SQLite's. Each statement names its index, so no statistics can change the plan."""
+class SqliteDialect:
+    """SQLite's SQL. Each statement names its index, so no statistics can change the plan."""
 
-    def place(self, number: int, value: Any) -> str:
+    def parameter(self, number: int, value: Any) -> str:
         return f":v{number}"
 
-    def source(self, lead: Lead) -> str:
-        return f"{lead.table} INDEXED BY {lead.index}"
+    def from_clause(self, choice: IndexChoice) -> str:
+        return f"{choice.table} INDEXED BY {choice.index}"
 
-    def beside(self, table: str) -> str:
-        # CROSS keeps the order of the two.
+    def join(self, table: str) -> str:
+        # CROSS keeps the order of the two tables.
         return f"CROSS JOIN {table}"
 
-    def stretch(self, lead: Lead, fixed: Mapping[str, str], low: End | None, high: End | None) -> list[str]:
+    def range_conditions(
+        self, choice: IndexChoice, fixed: Mapping[str, str], low: RangeBound | None, high: RangeBound | None
+    ) -> list[str]:
         conditions = [f"{column} = {place}" for column, place in fixed.items()]
-        conditions += [compared(lead.order, end.sign, end.places) for end in (low, high) if end is not None]
-        if lead.present in lead.order and (low is None or len(low.places) > 1):
-            # Neither a high end nor a row of values tells SQLite that the rows are among those that the index has.
-            conditions.append(f"{lead.present} IS NOT NULL")
+        conditions += [row_comparison(choice.order, end.sign, end.places) for end in (low, high) if end is not None]
+        if choice.present in choice.order and (low is None or len(low.places) > 1):
+            # SQLite does not infer from an upper bound or a row comparison that the partial index has all the rows.
+            conditions.append(f"{choice.present} IS NOT NULL")
         return conditions
 
-    def order(self, lead: Lead) -> tuple[str, ...]:
-        return lead.order
+    def order_columns(self, choice: IndexChoice) -> tuple[str, ...]:
+        return choice.order
 
-    def unindexed(self, column: str) -> str:
+    def without_index(self, column: str) -> str:
         return f"+{column}"
 
 
 def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
-    """In the filter's order, then by id. The cursor is the last run shown, so pages stay put while runs are added."""
+    """A page in the filter's order, then by id. The cursor is the last run returned, so pages stay stable while runs
+    are added."""
     after = None if cursor is None else key_of(cursor, where, is_descending)
     with ExitStack() as stack:
-        walks = [
-            _keys(stack.enter_context(closing(u.look(sql, values))))
-            for sql, values in _streams(u, where, after, is_descending)
+        ranges = [
+            _keys(stack.enter_context(closing(u.read(sql, values))))
+            for sql, values in _statements(u, where, after, is_descending)
         ]
-        keys = list(islice(heapq.merge(*walks, reverse=is_descending), limit + 1))
+        keys = list(islice(heapq.merge(*ranges, reverse=is_descending), limit + 1))
     page = keys[:limit]
     run_ids = [str(key[-1]) for key in page]
-    u.loaded(u.all("get_runs", run_ids=encode(run_ids)))
+    u.load(u.all("get_runs", run_ids=encode(run_ids)))
     runs = infos(u, [u.run(run_id) for run_id in run_ids])
     return RunPage(tuple(runs), cursor_of(where, is_descending, page[-1]) if len(keys) > limit else None)
 
 
 def count_runs(u: Unit, where: RunFilter, cap: int) -> RunCount:
     found = 0
-    for sql, values in _streams(u, where, None, False):
+    for sql, values in _statements(u, where, None, False):
         counting = f"SELECT count(*) FROM ({sql} LIMIT :left)"
-        found += u.look(counting, values | {"left": cap + 1 - found}).fetchone()[0]
+        found += u.read(counting, values | {"left": cap + 1 - found}).fetchone()[0]
         if found > cap:
             return RunCount(cap, True)
     return RunCount(found, False)
 
 
 def _keys(rows: Any) -> Iterator[Key]:
-    """Row after row as the merge asks for them: a stream gives up no more than its share of the page."""
+    """Yield rows one by one as the merge needs them, so that no range is read further than the page."""
     return (tuple(row) for row in rows)
 
 
-def _streams(u: Unit, where: RunFilter, after: Key | None, is_descending: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One statement for each stretch; each answers keys in the order asked for, after the one given."""
+def _statements(
+    u: Unit, where: RunFilter, after: Key | None, is_descending: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield one statement for each range. Each returns keys in the order of the list, starting after `after`."""
     if where.is_nothing:
         return
-    lead = lead_of(where)
-    for fixed in _stretches(u, lead, {}):
-        statement = Statement(Words())
-        places = {column: statement.value(value) for column, value in fixed.items()}
-        sql = keys_in_order(statement, lead, places, where, after, is_descending)
-        yield sql, {f"v{number}": value for number, value in enumerate(statement.values, 1)}
+    choice = choose_index(where)
+    for fixed in _ranges(u, choice, {}):
+        builder = QueryBuilder(SqliteDialect())
+        places = {column: builder.value(value) for column, value in fixed.items()}
+        sql = keys_sql(builder, choice, places, where, after, is_descending)
+        yield sql, {f"v{number}": value for number, value in enumerate(builder.values, 1)}
 
 
-def _stretches(u: Unit, lead: Lead, fixed: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Every choice of a value from each set."""
-    if len(fixed) == len(lead.sets):
+def _ranges(u: Unit, choice: IndexChoice, fixed: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Yield every combination of values from the sets."""
+    if len(fixed) == len(choice.sets):
         yield fixed
         return
-    column, values = list(lead.sets.items())[len(fixed)]
+    column, values = list(choice.sets.items())[len(fixed)]
     for value in _clogs(u, fixed.get("r.session_id")) if values is None else values:
-        yield from _stretches(u, lead, fixed | {column: value})
+        yield from _ranges(u, choice, fixed | {column: value})
 
 
 def _clogs(u: Unit, session_id: str | None) -> Iterator[str]:
-    """Those that have runs, found by one probe each."""
+    """Yield the clogs that have runs, found by one index search each."""
     last = ""
     while True:
         if session_id is None:

@@ -1,4 +1,4 @@
-"""Numbered, forward-only migrations. SQLite's own `user_version` says which have run."""
+"""Numbered, forward-only migrations. SQLite's `user_version` is the number of the last that has run."""
 
 import re
 import sqlite3
@@ -16,7 +16,7 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring the schema up to date, one transaction for all that is missing. Safe to race with other processes."""
+    """Bring the schema up to date in one transaction. Several processes may do so at once."""
     steps = migrations()
     if _version(db) == steps[-1][0]:
         return
@@ -25,7 +25,7 @@ def migrate(db: sqlite3.Connection) -> None:
         version = _version(db)
         if version > steps[-1][0]:
             raise StoreUnusable(
-                f"the database has schema {version}, this Ocean knows up to {steps[-1][0]}; upgrade ocean-runtime"
+                f"the database has schema {version}, this Ocean supports up to {steps[-1][0]}; upgrade ocean-runtime"
             )
         for number, script in steps:
             if number > version:
@@ -43,7 +43,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _run_script(db: sqlite3.Connection, script: str) -> None:
-    """Statement by statement: `executescript` would commit the transaction first."""
+    """Execute a script statement by statement: `executescript` would commit the transaction first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

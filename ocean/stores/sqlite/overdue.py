@@ -1,4 +1,6 @@
-"""What any poke owes to any run, whatever clogs it has: ends that are due, and leases to take back."""
+"""Overdue changes, which any poke makes for any run, whatever clogs the process has: due ends, and lapsed leases."""
+
+from typing import assert_never
 
 from ocean.state.eligibility import is_lapsed_lease, kernel_end
 from ocean.state.outcomes import ErrorInfo
@@ -8,9 +10,10 @@ from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
-def do_what_is_owed(u: Unit, run: Run) -> None:
-    """What any `advance` does, whatever clogs it has: ends that are due, and taking back a lease that lapsed."""
-    match kernel_end(run, u.now):
+def settle_overdue(u: Unit, run: Run) -> None:
+    """End a run whose end is due, or take back its lease if that has lapsed."""
+    end = kernel_end(run, u.now)
+    match end:
         case Ending.DEADLINE:
             error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
             request_end(u, run.run_id, Ending.DEADLINE, error)
@@ -21,10 +24,12 @@ def do_what_is_owed(u: Unit, run: Run) -> None:
             _take_back(u, run)
         case None:
             pass
+        case _:
+            assert_never(end)
 
 
 def _take_back(u: Unit, run: Run) -> None:
-    """A worker outside stopped renewing: its attempt has failed, and its run is free for the next one."""
+    """Unlock a run whose worker has stopped renewing its lease. The attempt counts as failed."""
     following = u.save(lease_lapsed(run, u.now))
     tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
     payload = {

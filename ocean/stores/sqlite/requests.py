@@ -1,11 +1,11 @@
-"""Request keys: key, body hash and answer, stored in the transaction that has the effect."""
+"""Request keys: key, body hash and result, stored in the transaction that has the effect."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.stores.shared.row_rules import kept_answer
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
@@ -15,7 +15,7 @@ _adapters: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[], T]) -> T:
-    """Act and remember the answer, or answer what was answered before."""
+    """Call `act` and store its result, or return the stored result of the same request."""
     if request is None:
         return act()
     stored = stored_answer(u, request)
@@ -27,7 +27,7 @@ def once(u: Unit, request: Request | None, answer_type: type[T], act: Callable[[
 
 
 def _adapter(answer_type: type[T]) -> TypeAdapter[T]:
-    """Made once: to make one costs more than the whole transaction."""
+    """Return a cached adapter: creating one costs more than the whole transaction."""
     if answer_type not in _adapters:
         _adapters[answer_type] = TypeAdapter(answer_type)
     return _adapters[answer_type]

@@ -1,4 +1,4 @@
-"""Retry as new, in one transaction: the failed run is read and left as it is."""
+"""Retry as new, in one transaction. The failed run is read, not changed."""
 
 from ocean.state.records import Run, event_id
 from ocean.state.retry_as_new import refuse_unless_failed, retried, retry_id
@@ -10,7 +10,7 @@ from ocean.stores.sqlite.keys import keys_of
 
 
 def retry_as_new(u: Unit, run_id: str, actor: str | None) -> Run:
-    """Create the run that repeats a failed one, or answer the one that did."""
+    """Create the run that repeats a failed one, or return it if it was created before."""
     run = u.run(run_id)
     refuse_unless_failed(run)
     earlier = _earlier_retry(u, run)

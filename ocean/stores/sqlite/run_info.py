@@ -1,4 +1,4 @@
-"""Runs as their readers see them."""
+"""Public records of runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,24 +11,24 @@ from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.keys import keys_of
 
 
-class Wide:
-    """What is shown of some runs and is not in their narrow rows, read in two statements for all of them."""
+class RunDetails:
+    """What the public records of some runs need in addition to their rows, read in two statements for all of them."""
 
     def __init__(self, u: Unit, run_ids: Sequence[str]) -> None:
         self._u = u
         self._attributes: dict[str, list[tuple[str, str]]] = {}
-        # A new one that is held back has none: attributes and keys are written at once, and what they belong to before.
+        # A buffered new run has no attributes or keys: writing one of those would have written the buffers first.
         self._details: dict[str, Row] = {}
         for run_id in run_ids:
-            held = u.held_details(run_id)
-            if held is not None:
-                self._details[run_id] = {**held, "output": None, "error": None}
+            buffered = u.buffered_details(run_id)
+            if buffered is not None:
+                self._details[run_id] = {**buffered, "output": None, "error": None}
         asked = encode([run_id for run_id in run_ids if run_id not in self._details])
         if len(self._details) == len(run_ids):
             return
-        # Only an end that is held back would be seen in the details.
-        ask = u.all if any(run.is_ended for run in map(u.find, run_ids) if run is not None) else u.stored
-        self._details |= {row["run_id"]: row for row in ask("get_details_of", run_ids=asked)}
+        # Of the buffered writes, only an end changes stored details.
+        query = u.all if any(run.is_ended for run in map(u.find, run_ids) if run is not None) else u.stored
+        self._details |= {row["run_id"]: row for row in query("get_details_of", run_ids=asked)}
         for row in u.all("get_attributes_of", run_ids=asked):
             self._attributes.setdefault(row["run_id"], []).append((row["name"], row["value"]))
 
@@ -38,12 +38,12 @@ class Wide:
 
 
 def info(u: Unit, run: Run) -> RunInfo:
-    return Wide(u, [run.run_id]).info(run)
+    return RunDetails(u, [run.run_id]).info(run)
 
 
 def infos(u: Unit, runs: Sequence[Run]) -> list[RunInfo]:
-    wide = Wide(u, [run.run_id for run in runs])
-    return [wide.info(run) for run in runs]
+    details = RunDetails(u, [run.run_id for run in runs])
+    return [details.info(run) for run in runs]
 
 
 def put_attribute(u: Unit, run: Run, name: str, value: Any) -> None:

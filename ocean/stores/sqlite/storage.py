@@ -1,9 +1,9 @@
-"""Scoped rows: reading them, comparing versions, writing them, and turns on contested ones."""
+"""Scoped rows: reading them, comparing versions, writing them, and turns on contested rows."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
-from ocean.kernel.store import RowsAnswer, RowsAsk
+from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import ABSENT, RowKey, RowWrite, StoredRow
 from ocean.state.records import RunStatus
 from ocean.stores.shared import refusals
@@ -41,12 +41,12 @@ def read_row(u: Unit, key: RowKey) -> StoredRow:
     return ABSENT if row is None else StoredRow(row["version"], row["value"])
 
 
-def have_moved(
-    u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]], made_here: Collection[str]
+def have_changed(
+    u: Unit, writes: Iterable[RowWrite], guards: Iterable[tuple[RowKey, int]], created_here: Collection[str]
 ) -> bool:
-    """Whether any row that must be as it was read is not. Runs `made_here` come into being with this commit."""
+    """Whether any row has changed that must be as it was read. The runs `created_here` are created by this commit."""
     for write in writes:
-        if write.key.scope == "run" and write.key.run_id not in made_here:
+        if write.key.scope == "run" and write.key.run_id not in created_here:
             u.run(write.key.run_id)
         if write.apply is None and read_row(u, write.key).version != write.version:
             return True
@@ -60,7 +60,7 @@ def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> N
         if key.scope == "run" and key.run_id != own_run_id and u.run(key.run_id).is_ended:
             raise refusals.row_of_ended_run(key.run_id)
         if key.scope == "session":
-            u.make_session(key.session_id)
+            u.ensure_session(key.session_id)
         text = write.text if write.apply is None else write.apply(read_row(u, key).text)
         if text is None:
             u.do(f"clear_{key.scope}_row", **_address(key))
@@ -71,14 +71,14 @@ def write_rows(u: Unit, writes: Sequence[RowWrite], own_run_id: str | None) -> N
 
 
 def is_behind(u: Unit, writes: Sequence[RowWrite], run_id: str | None, epoch: int) -> bool:
-    """Whether somebody else has its turn on a row to be written. Who has a turn itself waits for nobody."""
+    """Whether another tick has its turn on a row to be written. A tick that has a turn itself is never behind."""
     if not writes or not u.has_turns() or (run_id is not None and u.one("has_turn", run_id=run_id, epoch=epoch)):
         return False
     return any(_holder(u, write.key) not in (None, run_id) for write in writes)
 
 
 def take_turn(u: Unit, run_id: str, epoch: int, keys: Iterable[RowKey]) -> bool:
-    """All rows or none, and no older turn beside them, so that two ticks never hold half of what both need."""
+    """Take turns on all rows or none, and release older turns: two ticks must never each hold half of the same rows."""
     u.do("release_turns", run_id=run_id)
     wanted = list(keys)
     if any(_holder(u, key) not in (None, run_id) for key in wanted):
@@ -89,7 +89,7 @@ def take_turn(u: Unit, run_id: str, epoch: int, keys: Iterable[RowKey]) -> bool:
 
 
 def _holder(u: Unit, key: RowKey) -> str | None:
-    """The tick that has its turn on a row, as long as its lock holds."""
+    """The run whose tick has its turn on a row, if its lock is still valid."""
     turn = u.one("turn_holder", row_key=key.text)
     run = u.find(turn["run_id"]) if turn is not None else None
     if turn is None or run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != turn["epoch"]:
@@ -107,3 +107,5 @@ def _address(key: RowKey) -> dict[str, Any]:
             return {"clog_id": key.clog_id, "run_id": key.run_id}
         case "tick":
             return {"clog_id": key.clog_id, "run_id": key.run_id, "tick": key.tick, "row_id": key.row_id}
+        case _:
+            assert_never(key.scope)

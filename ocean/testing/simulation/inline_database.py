@@ -1,7 +1,7 @@
-"""A SQLite database without threads: units run on the event loop, as soon as its writer is drawn.
+"""A SQLite database without threads: units of work run on the event loop, when the loop draws the writer's task.
 
-Several of them may share one connection, each as the database of another process: units run whole, so that nothing
-of one is ever between the statements of another. `Weather` says what goes wrong.
+Several of them may share one connection, each as the database of another process: a unit runs without interruption, so
+that its statements are never mixed with those of another. `Weather` decides which faults happen.
 """
 
 import asyncio
@@ -18,8 +18,15 @@ import anyio
 from ocean.kernel.metrics import BATCHES, Histogram
 from ocean.state.errors import StoreUnusable
 from ocean.stores.shared.waiter import Waiter
-from ocean.stores.sqlite.engine.cache import Known
-from ocean.stores.sqlite.engine.group_commit import Item, Ordered, Orders, Unit, run_items, tell_of_claims
+from ocean.stores.sqlite.engine.cache import Cache
+from ocean.stores.sqlite.engine.group_commit import (
+    ClaimQueue,
+    QueuedClaim,
+    QueuedUnit,
+    TransactionBody,
+    report_claims,
+    run_units,
+)
 from ocean.stores.sqlite.migrate import migrate
 
 T = TypeVar("T")
@@ -28,25 +35,26 @@ GROUP_LIMIT = 128
 
 
 class Weather:
-    """What happens around units. This one is fair; a simulation's own lets them wait, fail, or be heard of too late."""
+    """The faults around units of work. This class has none; a simulation's own delays units, or lets them fail."""
 
-    async def before_write(self, items: list[Item]) -> None:
-        """An exception is what all of these are answered; nothing of them happens."""
+    async def before_write(self, units: list[QueuedUnit]) -> None:
+        """Called before units run. If it raises, all of them fail with that error and none runs."""
 
-    async def after_write(self, items: list[Item]) -> None:
-        """An exception is what all of these are answered; they have happened."""
+    async def after_write(self, units: list[QueuedUnit]) -> None:
+        """Called after units have committed. If it raises, their callers get that error, although they committed."""
 
     def before_blocking(self) -> None:
-        """The same as `before_write`, for a unit that a thread waits for."""
+        """Like `before_write`, for a unit that a thread waits for."""
 
     def after_commit(self) -> None:
-        """Called at once, before anybody else can do anything."""
+        """Called right after a commit, before any other task runs."""
 
-    async def before_read(self) -> None: ...
+    async def before_read(self) -> None:
+        """Called before a read."""
 
 
 def private_connection() -> sqlite3.Connection:
-    """A fresh database in memory, set up as a file would be."""
+    """Return a connection to a new database in memory, configured like one in a file."""
     db = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512, check_same_thread=False)
     db.row_factory = sqlite3.Row
     db.deserialize(_fresh())
@@ -57,7 +65,7 @@ def private_connection() -> sqlite3.Connection:
 
 @cache
 def _fresh() -> bytes:
-    """A database without rows: to copy it is cheaper than to make it."""
+    """Return a database without rows. Copying it is faster than migrating a new one."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.row_factory = sqlite3.Row
         migrate(db)
@@ -65,14 +73,14 @@ def _fresh() -> bytes:
 
 
 class InlineDatabase:
-    """A SQLite database without threads, on which a test decides when each transaction happens."""
+    """A SQLite database without threads. The event loop of the test decides when each transaction runs."""
 
     def __init__(self, db: sqlite3.Connection, weather: Weather | None = None) -> None:
         self._db = db
         self._weather = weather or Weather()
-        self._queue: deque[Item] = deque()
-        self._orders = Orders()
-        self._known = Known()
+        self._queue: deque[QueuedUnit] = deque()
+        self._claims = ClaimQueue()
+        self._cache = Cache()
         self._has_work = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self._commits = 0
@@ -82,56 +90,62 @@ class InlineDatabase:
         self.batch_sizes = Histogram(BATCHES)
 
     async def open(self) -> None:
+        """Start the writer."""
         self._is_open = True
         self._version = self._db.total_changes
-        self._writer = asyncio.create_task(self._write_for_ever())
+        self._writer = asyncio.create_task(self._write_loop())
 
     async def close(self) -> None:
-        """The connection is the caller's."""
+        """Stop the writer. The connection stays open: it belongs to the caller."""
         self._is_open = False
         if self._writer is not None:
             self._writer.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([self._writer])
-        for item in self._queue:
-            item.error = StoreUnusable("this Ocean is closed")
+        for queued in self._queue:
+            queued.error = StoreUnusable("this Ocean is closed")
         self._tell(list(self._queue))
-        self._noticed_commit()
+        self._note_commit()
 
-    async def write(self, unit: Unit[T]) -> T:
-        """The unit is run even if its caller is cancelled meanwhile, as on a thread."""
+    async def write(self, unit: TransactionBody[T]) -> T:
+        """Run a unit that writes. It runs even if the caller is cancelled meanwhile, as on a thread."""
         self._check_open()
         waiter = Waiter()
-        item = Item(unit, waiter)
-        self._queue.append(item)
+        queued = QueuedUnit(unit, waiter)
+        self._queue.append(queued)
         self._has_work.set()
-        await waiter.told()
-        result: T = item.outcome()
+        await waiter.wait()
+        result: T = queued.outcome()
         return result
 
-    def write_blocking(self, unit: Unit[T]) -> T:
+    def write_blocking(self, unit: TransactionBody[T]) -> T:
+        """Run a unit that writes, at once."""
         self._check_open()
         self._weather.before_blocking()
-        item = Item(unit, threading.Event())
+        queued = QueuedUnit(unit, threading.Event())
         before = self._db.total_changes
-        run_items(self._db, [item], Orders(), self._known)
+        run_units(self._db, [queued], ClaimQueue(), self._cache)
         self._weather.after_commit()
         if self._db.total_changes != before:
-            self._noticed_commit()
-        result: T = item.outcome()
+            self._note_commit()
+        result: T = queued.outcome()
         return result
 
-    def order(self, order: Ordered) -> None:
-        self._orders.put(order)
+    def add_claim(self, claim: QueuedClaim) -> None:
+        """Queue a claim, to be made with the next write that makes something due."""
+        self._claims.add(claim)
 
-    def take_back(self, order: Ordered) -> bool:
-        return self._orders.take_back(order)
+    def remove_claim(self, claim: QueuedClaim) -> bool:
+        """Withdraw a claim; return whether it was still queued."""
+        return self._claims.remove(claim)
 
     @property
     def is_about_to_write(self) -> bool:
+        """Whether units of work are waiting."""
         return bool(self._queue)
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a unit that reads."""
         self._check_open()
         await self._weather.before_read()
         self._db.execute("BEGIN")
@@ -140,44 +154,45 @@ class InlineDatabase:
         finally:
             self._db.rollback()
 
-    async def _write_for_ever(self) -> None:
+    async def _write_loop(self) -> None:
         while True:
             await self._has_work.wait()
-            items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
+            units = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
             if not self._queue:
                 self._has_work.clear()
             before = self._db.total_changes
             try:
-                await self._weather.before_write(items)
+                await self._weather.before_write(units)
                 before = self._db.total_changes
-                run_items(self._db, items, self._orders, self._known)
+                run_units(self._db, units, self._claims, self._cache)
                 self._weather.after_commit()
                 has_changed = self._db.total_changes != before
-                self.batch_sizes.add(len(items))
-                await self._weather.after_write(items)
+                self.batch_sizes.add(len(units))
+                await self._weather.after_write(units)
             except Exception as error:
                 has_changed = self._db.total_changes != before
-                for item in items:
-                    item.error = error
-            tell_of_claims(items)
+                for queued in units:
+                    queued.error = error
+            report_claims(units)
             if has_changed:
-                self._noticed_commit()
-            self._tell(items)
+                self._note_commit()
+            self._tell(units)
 
-    def _tell(self, items: list[Item]) -> None:
-        for item in items:
-            if isinstance(item.waiter, Waiter):
-                item.waiter.tell()
+    def _tell(self, units: list[QueuedUnit]) -> None:
+        for queued in units:
+            if isinstance(queued.waiter, Waiter):
+                queued.waiter.set()
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreUnusable("this Ocean is closed")
 
     def commits_seen(self) -> int:
+        """Return how many commits this database has noticed."""
         return self._commits
 
     async def next_commit(self, seen: int, look_ms: int = 100) -> int:
-        """What this database commits is known at once; the others' commits are looked for every `look_ms`."""
+        """Wait for a commit. Its own commits are noticed at once, those of other databases every `look_ms`."""
         loop = asyncio.get_running_loop()
         while self._commits <= seen:
             self._check_open()
@@ -193,12 +208,12 @@ class InlineDatabase:
 
     def _look(self) -> None:
         if self._db.total_changes != self._version:
-            self._noticed_commit()
+            self._note_commit()
         else:
             for waiter in self._waiters:
                 _finish(waiter)
 
-    def _noticed_commit(self) -> None:
+    def _note_commit(self) -> None:
         self._commits += 1
         self._version = self._db.total_changes
         for waiter in self._waiters:

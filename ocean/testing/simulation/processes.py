@@ -1,8 +1,8 @@
-"""Processes of a simulation: what belongs to one can be paused, blocked and killed apart from everything else.
+"""Simulated processes: the tasks and timers of one can be paused, blocked and killed without affecting others.
 
-A process is a mark on the context of tasks and timers: whatever it starts carries its mark. The `VirtualLoop` runs
-nothing of a process that is not to run now, and nothing ever again of one that was killed: no `finally`, no
-goodbye, as after a SIGKILL.
+A process is a value in the context of tasks and timers, which inherit it from the task that starts them. The
+`VirtualLoop` does not run what belongs to a paused or blocked process, and never again what belongs to a killed one:
+not even a `finally`, as after a SIGKILL.
 """
 
 import asyncio
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_home: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("ocean_process", default=None)
+_process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("ocean_process", default=None)
 _is_off_loop: contextvars.ContextVar[bool] = contextvars.ContextVar("ocean_off_loop", default=False)
 
 
-def home_of(context: contextvars.Context) -> "Process | None":
-    return context.get(_home)
+def process_of(context: contextvars.Context) -> "Process | None":
+    """Return the process to which a task or timer belongs."""
+    return context.get(_process)
 
 
 def is_off_loop(context: contextvars.Context) -> bool:
+    """Return whether a callback stands for a thread of its process."""
     return context.get(_is_off_loop) is True
 
 
 class Process:
-    """`blocked`: its event loop stands still, but its threads go on. `paused`: all of it stands still."""
+    """A simulated process. Blocked: its event loop does not run, but its threads do. Paused: nothing of it runs."""
 
     def __init__(self, loop: "VirtualLoop", name: str) -> None:
         self.name = name
@@ -41,38 +43,41 @@ class Process:
         self.tasks: list[asyncio.Task[Any]] = []
 
     def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """A task of this process, and so is everything that it starts."""
+        """Start a task of this process. What the task starts belongs to the process, too."""
         task: asyncio.Task[T] = self._loop.create_task(work, context=self.context())
         self.tasks.append(task)
         return task
 
     def context(self, *, is_off_loop: bool = False) -> contextvars.Context:
+        """Return a context of this process."""
         context = contextvars.copy_context()
-        context.run(_home.set, self)
+        context.run(_process.set, self)
         context.run(_is_off_loop.set, is_off_loop)
         return context
 
     def block(self, ms: int) -> None:
-        """Something holds the event loop for so long."""
+        """Block the event loop of this process."""
         self._blocked_until = max(self._blocked_until, self._loop.time() + ms / 1000)
         self._loop.call_later(ms / 1000, self._release, context=contextvars.Context())
 
     def pause(self, ms: int) -> None:
-        """The machine stands still, or the process was stopped."""
+        """Stop everything in this process for a time."""
         self._paused_until = max(self._paused_until, self._loop.time() + ms / 1000)
         self._loop.call_later(ms / 1000, self._release, context=contextvars.Context())
 
     def kill(self) -> None:
+        """Kill the process: nothing of it runs any more."""
         self.is_dead = True
 
     def reap(self) -> None:
-        """After the simulation: let what was killed unwind, so that nothing of it is left. It must have no effect."""
+        """Unwind the tasks, after the simulation. This must have no effect."""
         self.is_reaped = True
         self._release()
         for task in self.tasks:
             task.cancel()
 
     def must_wait(self, context: contextvars.Context) -> bool:
+        """Return whether a callback of this process must not run now."""
         if self.is_reaped:
             return False
         now = self._loop.time()
@@ -80,6 +85,7 @@ class Process:
         return self.is_dead or is_blocked or now < self._paused_until
 
     def hold(self, handle: asyncio.Handle) -> None:
+        """Keep a callback until the process runs again."""
         self._held.append(handle)
 
     def _release(self) -> None:
@@ -87,8 +93,8 @@ class Process:
         self._loop.run_again(held)
 
 
-def on_the_loop() -> contextvars.Context:
-    """The context of what a thread of this process asks its event loop to do."""
+def loop_context() -> contextvars.Context:
+    """Return the context of a callback that a thread of this process schedules on its event loop."""
     context = contextvars.copy_context()
     context.run(_is_off_loop.set, False)
     return context

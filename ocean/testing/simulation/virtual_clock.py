@@ -1,4 +1,4 @@
-"""A process's own clock in virtual time: it may be ahead or behind, and may be set."""
+"""The clock of one process in virtual time. It may be ahead or behind, and may be set."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from ocean.testing.simulation.virtual_loop import VirtualLoop
 
 
 class VirtualClock:
-    """`call_later` and `every` go by the loop's time, which no setting of the clock changes."""
+    """A clock in virtual time. `call_later` and `every` use the loop's time, not the time that is set."""
 
     def __init__(self, loop: VirtualLoop, process: Process | None = None, ahead_ms: int = 0) -> None:
         self._loop = loop
@@ -17,13 +17,15 @@ class VirtualClock:
         self.ahead_ms = ahead_ms
 
     def now(self) -> int:
+        """Return the time of this clock."""
         return START + round(self._loop.time() * 1000) + self.ahead_ms
 
     def call_later(self, ms: int, then: Callable[[], None]) -> Cancel:
+        """Call `then` after `ms`; return a function that cancels it."""
         return self._loop.call_later(max(ms, 0) / 1000, then).cancel
 
     def every(self, ms: int, beat: Callable[[], None]) -> Cancel:
-        """Beats off the event loop of its process: also while that is blocked, and not while all of it is paused."""
+        """Call `beat` every `ms`, as from a thread: also while the event loop is blocked, not while all is paused."""
         is_stopped = False
 
         def stop() -> None:

@@ -1,13 +1,13 @@
-"""An asyncio event loop in virtual time, in which chance decides who goes next.
+"""An asyncio event loop in virtual time, in which a seed decides which task runs next.
 
-Nobody really sleeps: when nothing is left to do, time jumps to the next timer. Of the tasks that could go on, one is
-drawn; so the same seed gives the same order, and another seed another one. If there is neither a task that could go on
-nor a timer, somebody waits for a wake-up that was lost, and the loop says so instead of hanging.
+It never really sleeps: when no task is ready, time jumps to the next timer. One of the ready tasks is drawn at random,
+so the same seed gives the same order, and another seed another one. If there is neither a ready task nor a timer, a
+task waits for a wake-up that was lost, and the loop raises an error instead of hanging.
 
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(Random(seed))) as runner:
         runner.run(main())
 
-It runs no threads and knows no sockets. It stands on private names of asyncio (`_ready`, `_scheduled`, `_run_once`,
+It has no threads and no sockets. It uses private names of asyncio (`_ready`, `_scheduled`, `_run_once`,
 the context and callback of a handle); a test pins them.
 """
 
@@ -19,23 +19,24 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVarTuple
 
-from ocean.testing.simulation.processes import home_of, is_off_loop, on_the_loop
+from ocean.testing.simulation.processes import is_off_loop, loop_context, process_of
 
 Ts = TypeVarTuple("Ts")
 
 MANY = 100
 IDLE_STEPS = 3
-"""anyio asks a shielded task again and again whether it can be cancelled now: that must not hold up time."""
+"""anyio polls a shielded task until it can be cancelled: that must not stop time."""
 
 
 class Draws(Protocol):
-    """What the loop needs of a `random.Random`."""
+    """The part of `random.Random` that the loop uses."""
 
-    def randrange(self, stop: int, /) -> int: ...
+    def randrange(self, stop: int, /) -> int:
+        """Return a number from 0 to stop - 1."""
 
 
 class LostWakeUp(RuntimeError):
-    """Nothing can go on and no timer is set, and yet the simulation is not over."""
+    """No task is ready and no timer is set, but the simulation has not ended."""
 
 
 class _Numbered(asyncio.Task[Any]):
@@ -43,7 +44,7 @@ class _Numbered(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time, whose seed decides the order of what is ready."""
+    """An event loop in virtual time. Its seed decides the order in which ready tasks run."""
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
@@ -56,22 +57,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._numbers = itertools.count()
         self._waiting: list[tuple[int, asyncio.Handle]] = []
         self._idle_steps = 0
-        # asyncio itself holds no task: one that nobody will ever wake would be destroyed at some time or other.
+        # asyncio keeps no reference to tasks: one that is never woken would be garbage-collected at some point.
         self._tasks: list[_Numbered] = []
         self._many = MANY
         self.steps = 0
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]
 
     def time(self) -> float:
+        """Return the virtual time, in seconds."""
         return self._now
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """There is one thread: whoever says that it is another has no loop to wake."""
-        return self.call_soon(callback, *args, context=on_the_loop() if context is None else context)
+        """Schedule a callback. There is only one thread, so the loop need not be woken."""
+        return self.call_soon(callback, *args, context=loop_context() if context is None else context)
 
     def run_again(self, handles: Iterable[asyncio.Handle]) -> None:
+        """Schedule callbacks that a process held."""
         self._ready.extend(handles)
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **more: Any) -> Any:
@@ -84,7 +87,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return task
 
     def _run_once(self) -> None:
-        """One step: all plain callbacks in their order, and then one task that is drawn."""
+        """Run one step: all plain callbacks in order, and then one task that is drawn."""
         self._fire_timers()
         callbacks = self._sorted()
         self.steps += 1
@@ -96,31 +99,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         elif callbacks:
             self._idle_steps += 1
         elif not self._scheduled and not self._stopping:
-            raise LostWakeUp("nothing can go on and no timer is set: somebody waits for what will never come")
+            raise LostWakeUp("no task is ready and no timer is set: a task waits for a wake-up that was lost")
 
     def _sorted(self) -> list[asyncio.Handle]:
-        """The plain callbacks. Tasks go where they are drawn from, and what must wait is held by its process."""
+        """Return the plain callbacks. Tasks are kept to be drawn; what must wait is held by its process."""
         callbacks = []
         while self._ready:
             handle = self._ready.popleft()
             if handle._cancelled:
                 continue
             context: contextvars.Context = handle._context  # type: ignore[attr-defined]
-            home = home_of(context)
+            process = process_of(context)
             task = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
-            if home is not None and home.must_wait(context):
-                home.hold(handle)
+            if process is not None and process.must_wait(context):
+                process.hold(handle)
             elif isinstance(task, _Numbered):
                 self._waiting.append((task.number, handle))
             elif is_off_loop(context):
-                # A thread: it goes before or after any task.
+                # A thread: it may run before or after any task.
                 self._waiting.append((-1, handle))
             else:
                 callbacks.append(handle)
         return callbacks
 
     def _draw(self) -> asyncio.Handle:
-        """By the number of its task: what asyncio and anyio keep in sets comes in no order that a seed decides."""
+        """Draw one, ordered by task numbers: asyncio and anyio keep tasks in sets, whose order no seed decides."""
         self._waiting.sort(key=lambda waiting: waiting[0])
         return self._waiting.pop(self._chance.randrange(len(self._waiting)))[1]
 

@@ -1,4 +1,4 @@
-"""An agent whose model goes by a script and writes down what it was asked, and tools that count what they did."""
+"""An agent with a scripted model that records its requests, and tools that count their calls."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -8,21 +8,21 @@ from typing import Any
 import anyio
 
 from clogs.agent import make_agent
-from clogs.models import Ask, Models, OfflineModel, Reply, by_script
+from clogs.models import Ask, ModelReply, Models, OfflineModel, by_script
 from ocean import Caller, Clog, Event, RunInfo, ToolBox, ToolCall, ToolFailed
 from ocean.testing import World, world
 from tests.invariants import check
 
 KIM, LEE = Caller("kim", ("operator",)), Caller("lee")
-WIPE = Reply("I will clean up.", calls=[("disk__wipe", {"path": "/tmp/x", "password": "hunter22"})])
+WIPE = ModelReply("I will clean up.", calls=[("disk__wipe", {"path": "/tmp/x", "password": "hunter22"})])
 
 
 @dataclass
 class Stage:
     """`replies` are the model's, one for each turn. It waits before the word `holds_at`, once, until `go_on`."""
 
-    replies: Sequence[Reply] = ()
-    replying: Callable[[Ask], Reply] | None = None
+    replies: Sequence[ModelReply] = ()
+    replying: Callable[[Ask], ModelReply] | None = None
     asks: list[Ask] = field(default_factory=list)
     wiped: list[tuple[str, str | None]] = field(default_factory=list)
     looked: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Stage:
     go_on: anyio.Event = field(default_factory=anyio.Event)
     _words: int = 0
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: Ask) -> ModelReply:
         self.asks.append(ask)
         self._words = 0
         return (self.replying or by_script(*self.replies))(ask)
@@ -65,8 +65,8 @@ class Stage:
         model = OfflineModel(self.reply, pause=self.pause)
         return make_agent(Models([model]), self.box(), **options)
 
-    def told(self, which: int = -1) -> list[tuple[str, str]]:
-        """What the model was told, but for the system's words."""
+    def sent_messages(self, which: int = -1) -> list[tuple[str, str]]:
+        """Return the messages that the model got, without the system prompt."""
         return [(each.role, each.content) for each in self.asks[which].messages[1:]]
 
 

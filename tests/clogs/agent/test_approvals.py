@@ -1,19 +1,19 @@
-"""Dangerous calls: shown to a human, decided once, bound to the call, and never made without a yes."""
+"""Dangerous calls: shown to a human, decided once, bound to the call, and never made without approval."""
 
 from typing import Any
 
 import anyio
 import pytest
 
-from clogs.models import Reply
+from clogs.models import ModelReply
 from ocean import CallRefused, RunEnded
 from tests.clogs.agent.kit import KIM, LEE, WIPE, Stage, job
 
 pytestmark = pytest.mark.anyio
 
-DONE = Reply("All is clean.")
+DONE = ModelReply("All is clean.")
 HOUR_MS = 3_600_000
-TWO = Reply(calls=[("disk__wipe", {"path": "/a"}), ("disk__look", {"path": "/b"}), ("disk__wipe", {"path": "/c"})])
+TWO = ModelReply(calls=[("disk__wipe", {"path": "/a"}), ("disk__look", {"path": "/b"}), ("disk__wipe", {"path": "/c"})])
 
 
 async def test_a_dangerous_call_waits_and_is_shown_without_secrets() -> None:
@@ -36,7 +36,7 @@ async def test_a_dangerous_call_waits_and_is_shown_without_secrets() -> None:
         assert waiting == [{"approval_id": "1.1", "tool": "disk.wipe", "expires_at": asked["expires_at"]}]
 
 
-async def test_an_approved_call_is_made_once_in_the_name_of_who_approved_it() -> None:
+async def test_an_approved_call_is_made_once_in_the_name_of_the_approver() -> None:
     async with job(Stage([WIPE, DONE])) as j:
         assert await j.decide("approve", reason="it is only /tmp") == "approved"
         await j.w.drain()
@@ -57,30 +57,30 @@ async def test_an_approved_call_is_made_once_in_the_name_of_who_approved_it() ->
         assert decided.actor == "kim"
 
 
-async def test_a_rejected_call_is_not_made_and_the_model_is_told_why() -> None:
+async def test_a_rejected_call_is_not_made_and_the_model_gets_the_reason() -> None:
     async with job(Stage([WIPE, DONE])) as j:
         await j.decide("reject", reason="not on a Friday")
         await j.w.drain()
         assert j.stage.wiped == []
-        assert '"code": "approval_rejected"' in j.stage.told()[-1][1]
-        assert "not on a Friday" in j.stage.told()[-1][1]
+        assert '"code": "approval_rejected"' in j.stage.sent_messages()[-1][1]
+        assert "not on a Friday" in j.stage.sent_messages()[-1][1]
         assert (await j.result())["turns"] == 2
 
 
-async def test_it_is_decided_at_most_once_also_by_many_at_once() -> None:
+async def test_a_request_is_decided_at_most_once_also_by_concurrent_callers() -> None:
     async with job(Stage([WIPE, DONE])) as j:
-        answers: list[str] = []
+        responses: list[str] = []
 
         async def decide(verb: str, caller: Any) -> None:
             try:
-                answers.append(await j.decide(verb, caller=caller))
+                responses.append(await j.decide(verb, caller=caller))
             except CallRefused as error:
-                answers.append(error.code)
+                responses.append(error.code)
 
         async with anyio.create_task_group() as tasks:
             for verb, caller in (("approve", KIM), ("reject", LEE), ("approve", LEE), ("reject", KIM)):
                 tasks.start_soon(decide, verb, caller)
-        assert answers.count("already_decided") == 3
+        assert responses.count("already_decided") == 3
         assert len(await j.events("approval.decided")) == 1
         with pytest.raises(CallRefused, match=r"already (approved|rejected) by (kim|lee)"):
             await j.decide("approve", caller=KIM)
@@ -90,7 +90,7 @@ async def test_it_is_decided_at_most_once_also_by_many_at_once() -> None:
         assert len(j.stage.wiped) <= 1
 
 
-async def test_who_comes_after_the_turn_is_told_who_decided() -> None:
+async def test_a_late_decision_is_refused_with_the_name_of_the_first_caller() -> None:
     async with job(Stage([WIPE, WIPE, DONE])) as j:
         await j.decide("approve")
         await j.w.drain()
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[Any, str, int]] = {
 
 
 @pytest.mark.parametrize(("payload", "code", "status"), REFUSED.values(), ids=REFUSED)
-async def test_a_decision_that_is_none_is_refused(payload: Any, code: str, status: int) -> None:
+async def test_an_invalid_decision_is_refused(payload: Any, code: str, status: int) -> None:
     async with job(Stage([WIPE, DONE])) as j:
         with pytest.raises(CallRefused) as refused:
             await j.w.ocean.call_clog(run_id=j.run_id, method="approve", payload=payload, caller=KIM)
@@ -123,24 +123,24 @@ async def test_a_decision_that_is_none_is_refused(payload: Any, code: str, statu
 
 async def test_a_role_can_be_needed_to_decide() -> None:
     async with job(Stage([WIPE, DONE]), approver_role="operator") as j:
-        with pytest.raises(CallRefused, match="deciding needs the role 'operator'") as refused:
+        with pytest.raises(CallRefused, match="must have the role 'operator'") as refused:
             await j.decide("approve", caller=LEE)
         assert refused.value.http_status == 403
         assert await j.decide("approve", caller=KIM) == "approved"
 
 
-async def test_nobody_decides_and_the_call_is_not_made() -> None:
+async def test_a_call_that_is_not_decided_in_time_is_not_made() -> None:
     async with job(Stage([WIPE, DONE]), {"task": "x", "approval_ms": HOUR_MS}) as j:
         await j.w.wait(HOUR_MS - 1)
         assert (await j.look()).status == "waiting"
         await j.w.wait(1)
         assert (await j.result())["answer"] == "All is clean."
-        assert '"code": "approval_expired"' in j.stage.told()[-1][1]
+        assert '"code": "approval_expired"' in j.stage.sent_messages()[-1][1]
         (decided,) = await j.payloads("approval.decided")
         assert (decided["decision"], decided["by"], j.stage.wiped) == ("expired", None, [])
 
 
-async def test_nobody_decides_and_the_run_fails_if_it_was_to() -> None:
+async def test_a_call_that_is_not_decided_in_time_fails_the_run_if_set_to() -> None:
     task = {"task": "x", "approval_ms": HOUR_MS, "on_expiry": "fail"}
     async with job(Stage([WIPE, DONE]), task) as j:
         await j.w.wait(HOUR_MS)
@@ -150,7 +150,7 @@ async def test_nobody_decides_and_the_run_fails_if_it_was_to() -> None:
         assert [each["decision"] for each in await j.payloads("approval.decided")] == ["expired"]
 
 
-async def test_a_decision_cancels_the_clock() -> None:
+async def test_a_decision_cancels_the_timer() -> None:
     async with job(Stage([TWO, DONE]), {"task": "x", "approval_ms": HOUR_MS, "on_expiry": "fail"}) as j:
         await j.decide("approve", "1.1")
         await j.w.drain()
@@ -162,7 +162,7 @@ async def test_a_decision_cancels_the_clock() -> None:
         assert [each["timer"] for each in await j.payloads("timer.cancelled")] == ["approval 1.1", "approval 1.3"]
 
 
-async def test_the_other_calls_of_a_turn_do_not_wait_and_words_are_heard_after_the_results() -> None:
+async def test_other_calls_of_a_turn_do_not_wait_and_messages_follow_the_results() -> None:
     async with job(Stage([TWO, DONE])) as j:
         assert j.stage.looked == ["/b"]
         await j.say({"text": "hurry"})
@@ -171,8 +171,8 @@ async def test_the_other_calls_of_a_turn_do_not_wait_and_words_are_heard_after_t
         assert len(j.stage.asks) == 1
         await j.decide("approve", "1.1", caller=LEE)
         await j.w.drain()
-        assert [role for role, _ in j.stage.told()] == ["user", "assistant", "tool", "tool", "tool", "user"]
-        assert j.stage.told()[-1] == ("user", "hurry")
+        assert [role for role, _ in j.stage.sent_messages()] == ["user", "assistant", "tool", "tool", "tool", "user"]
+        assert j.stage.sent_messages()[-1] == ("user", "hurry")
         assert j.stage.wiped == [("/a", "lee")]
 
 
@@ -195,7 +195,7 @@ async def test_a_cancelled_run_closes_its_requests() -> None:
         assert j.stage.wiped == []
 
 
-async def test_somebody_with_a_key_decides_over_http_in_its_name() -> None:
+async def test_a_decision_over_http_has_the_actor_of_the_key() -> None:
     async with job(Stage([WIPE, DONE]), approver_role="operator") as j:
         made = {}
         for actor, roles in (("kim", ["operator"]), ("lee", [])):

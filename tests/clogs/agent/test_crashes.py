@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from clogs.models import Reply
+from clogs.models import ModelReply
 from ocean.testing import World, crash_everywhere
 from tests.clogs.agent.kit import KIM, Stage
 
-TWO = Reply(calls=[("disk__look", {"path": "/b"}), ("disk__wipe", {"path": "/a"})])
+TWO = ModelReply(calls=[("disk__look", {"path": "/b"}), ("disk__wipe", {"path": "/a"})])
 
 
 @pytest.mark.anyio
 @pytest.mark.sqlite
-async def test_a_crash_at_any_place_changes_nothing_of_it() -> None:
+async def test_a_crash_at_any_place_changes_no_result() -> None:
     async def scenario(w: World) -> Any:
         run = await w.ocean.create_run(session_id="s", clog_id="agent", input={"task": "Tidy up."})
         await w.drain()
@@ -22,6 +22,6 @@ async def test_a_crash_at_any_place_changes_nothing_of_it() -> None:
         await w.drain()
         return await w.ocean.result(run.run_id)
 
-    report = await crash_everywhere(lambda: [Stage([TWO, Reply("Done.")]).agent()], scenario, most_points=40)
+    report = await crash_everywhere(lambda: [Stage([TWO, ModelReply("Done.")]).agent()], scenario, most_points=40)
     assert {point.tick for point in report.killed} == {1, 2, 3, 4}
     assert any("tick.tools.attempt" in point.deed for point in report.killed)

@@ -1,4 +1,4 @@
-"""A chat whose model writes down what it was asked, and waits where a test says."""
+"""A chat whose model records its requests and waits where a test sets it to."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from clogs.chat import make_chat
-from clogs.models import Ask, Models, OfflineModel, Reply
+from clogs.models import Ask, ModelReply, Models, OfflineModel
 from clogs.models.offline import small_talk
 from ocean import Clog, Event
 from ocean.testing import World, world
@@ -21,14 +21,14 @@ PATIENCE_S = 30
 class Mind:
     """The model behind the chat. Before the word `holds_at` of an answer it waits, once, until `go_on`."""
 
-    replying: Callable[[Ask], Reply] = small_talk
+    replying: Callable[[Ask], ModelReply] = small_talk
     asks: list[Ask] = field(default_factory=list)
     holds_at: int | None = None
     is_holding: anyio.Event = field(default_factory=anyio.Event)
     go_on: anyio.Event = field(default_factory=anyio.Event)
     _words: int = 0
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: Ask) -> ModelReply:
         self.asks.append(ask)
         self._words = 0
         return self.replying(ask)
@@ -40,14 +40,14 @@ class Mind:
             await self.go_on.wait()
 
     def chat(self) -> Clog:
-        def reply_briefly(ask: Ask) -> Reply:
+        def reply_briefly(ask: Ask) -> ModelReply:
             self.asks.append(ask)
-            return Reply("I am the other one.")
+            return ModelReply("I am the other one.")
 
         other = OfflineModel(reply_briefly, name="other")
         return make_chat(Models([OfflineModel(self.reply, pause=self.pause), other]))
 
-    def told(self, which: int = -1) -> list[tuple[str, str]]:
+    def sent_messages(self, which: int = -1) -> list[tuple[str, str]]:
         return [(each.role, each.content) for each in self.asks[which].messages]
 
 
@@ -71,12 +71,12 @@ class Talk:
     async def events(self, *types: str) -> list[Event]:
         return await self.w.ocean.read_events(self.run_id, types=list(types), limit=1_000)
 
-    async def said(self, tick: int, call: int = 1) -> list[str]:
+    async def streamed_texts(self, tick: int, call: int = 1) -> list[str]:
         tokens = await self.events("chat.token")
         return [each.payload["text"] for each in tokens if (each.tick, each.call) == (tick, call)]
 
     @asynccontextmanager
-    async def answering(self, at_word: int) -> AsyncIterator[None]:
+    async def during_answer(self, at_word: int) -> AsyncIterator[None]:
         """While a poke is at work whose model has come to this word, and waits; it ends by itself when left."""
         self.mind.holds_at = at_word
         with anyio.fail_after(PATIENCE_S):

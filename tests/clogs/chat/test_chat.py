@@ -1,12 +1,12 @@
-"""A conversation: messages answered in a stream, broken off by new ones, retried, remembered, and ended."""
+"""A conversation: streamed answers, interruptions, retries, the history, and the end."""
 
 from typing import Any
 
 import pytest
 
 from clogs.chat import chat
-from clogs.chat.turns import INTERRUPTED, MOST_ANSWER, MOST_TEXT
-from clogs.models import Ask, ModelError, Reply, by_script
+from clogs.chat.records import INTERRUPTED, MOST_ANSWER, MOST_TEXT
+from clogs.models import Ask, ModelError, ModelReply, by_script
 from ocean import InvalidValue, RetryPolicy, RunFailed
 from ocean.testing import world
 from tests.clogs.chat.kit import Mind, Talk, talking
@@ -22,17 +22,17 @@ async def status(talk: Talk) -> str:
     return info.status
 
 
-async def test_a_message_is_heard_answered_in_a_stream_and_kept_as_a_turn() -> None:
+async def test_a_message_gets_a_streamed_answer_and_is_stored_as_a_turn() -> None:
     async with talking() as talk:
         await talk.say("good morning", signal_id="m-1")
         await talk.w.drain()
         heard, *tokens, turn = await talk.events("chat.heard", "chat.token", "chat.turn")
         assert (heard.payload, heard.call) == ({"text": "good morning", "signal_id": "m-1"}, 1)
-        assert "".join(token.payload["text"] for token in tokens) == "You said: good morning"
+        assert "".join(token.payload["text"] for token in tokens) == "You wrote: good morning"
         assert {token.tick for token in tokens} == {turn.tick}
         assert turn.payload == {
             "text": "good morning",
-            "answer": "You said: good morning",
+            "answer": "You wrote: good morning",
             "is_interrupted": False,
             "reason": "stop",
             "usage": {"input_tokens": 2, "output_tokens": 4},
@@ -44,24 +44,24 @@ async def test_a_message_is_heard_answered_in_a_stream_and_kept_as_a_turn() -> N
         assert await status(talk) == "waiting"
 
 
-async def test_words_are_seen_while_the_model_still_speaks() -> None:
+async def test_tokens_are_visible_while_the_model_still_streams() -> None:
     async with talking() as talk:
         await talk.say("tea and cake")
-        async with talk.answering(at_word=3):
+        async with talk.during_answer(at_word=3):
             async for event in talk.w.ocean.follow(talk.run_id):
-                if event.type == "chat.token" and "said:" in event.payload["text"]:
+                if event.type == "chat.token" and "wrote:" in event.payload["text"]:
                     break
-            assert "".join(await talk.said(tick=2)) == "You said: "
+            assert "".join(await talk.streamed_texts(tick=2)) == "You wrote: "
             assert await talk.turns() == []
             talk.mind.go_on.set()
-        assert (await talk.turns())[0]["answer"] == "You said: tea and cake"
+        assert (await talk.turns())[0]["answer"] == "You wrote: tea and cake"
 
 
-async def test_the_model_is_told_the_system_prompt_and_the_window_of_the_history() -> None:
-    async with talking(Mind(lambda ask: Reply("ok")), system="be brief", window_turns=2) as talk:
+async def test_the_model_gets_the_system_prompt_and_the_window_of_the_history() -> None:
+    async with talking(Mind(lambda ask: ModelReply("ok")), system="be brief", window_turns=2) as talk:
         for text in ("one", "two", "three", "four"):
             await talk.asked(text)
-        assert talk.mind.told() == [
+        assert talk.mind.sent_messages() == [
             ("system", "be brief"),
             ("user", "two"),
             ("assistant", "ok"),
@@ -73,39 +73,39 @@ async def test_the_model_is_told_the_system_prompt_and_the_window_of_the_history
 
 
 async def test_the_window_is_bounded_by_size_too() -> None:
-    async with talking(Mind(lambda ask: Reply("ok")), window_chars=6) as talk:
+    async with talking(Mind(lambda ask: ModelReply("ok")), window_chars=6) as talk:
         for text in ("one", "four", "five"):
             await talk.asked(text)
-        assert talk.mind.told() == [("user", "four"), ("assistant", "ok"), ("user", "five")]
+        assert talk.mind.sent_messages() == [("user", "four"), ("assistant", "ok"), ("user", "five")]
 
 
-async def test_a_new_message_breaks_the_answer_off_and_is_answered_with_what_was_said() -> None:
+async def test_a_new_message_interrupts_the_answer_which_stays_in_the_history() -> None:
     async with talking() as talk:
         await talk.say("a long story please")
-        async with talk.answering(at_word=3):
+        async with talk.during_answer(at_word=3):
             await talk.say("no, a short one")
         first, second = await talk.turns()
-        assert (first["answer"], first["is_interrupted"], first["reason"]) == ("You said: ", True, None)
-        assert "".join(await talk.said(tick=2)) == "You said: "
+        assert (first["answer"], first["is_interrupted"], first["reason"]) == ("You wrote: ", True, None)
+        assert "".join(await talk.streamed_texts(tick=2)) == "You wrote: "
         assert (second["text"], second["is_interrupted"]) == ("no, a short one", False)
-        assert talk.mind.told() == [
+        assert talk.mind.sent_messages() == [
             ("user", "a long story please"),
-            ("assistant", f"You said: {INTERRUPTED}"),
+            ("assistant", f"You wrote: {INTERRUPTED}"),
             ("user", "no, a short one"),
         ]
 
 
-async def test_a_model_that_has_not_said_a_word_is_interrupted_too() -> None:
+async def test_a_model_that_has_sent_nothing_is_interrupted_too() -> None:
     async with talking() as talk:
         await talk.say("think")
-        async with talk.answering(at_word=1):
+        async with talk.during_answer(at_word=1):
             await talk.say("never mind")
         first, second = await talk.turns()
         assert (first["answer"], first["is_interrupted"]) == ("", True)
-        assert second["answer"].startswith("You said: never mind")
+        assert second["answer"].startswith("You wrote: never mind")
 
 
-async def test_of_messages_that_wait_together_the_last_is_answered_and_all_are_in_the_history() -> None:
+async def test_of_messages_that_wait_together_only_the_last_gets_an_answer_and_all_are_in_the_history() -> None:
     async with talking() as talk:
         for text in ("one", "two", "three"):
             await talk.say(text)
@@ -116,20 +116,20 @@ async def test_of_messages_that_wait_together_the_last_is_answered_and_all_are_i
             ("three", False),
         ]
         assert len(talk.mind.asks) == 1
-        assert talk.mind.told() == [("user", "one"), ("user", "two"), ("user", "three")]
+        assert talk.mind.sent_messages() == [("user", "one"), ("user", "two"), ("user", "three")]
 
 
-async def test_stop_ends_the_answer_and_says_nothing_itself() -> None:
+async def test_stop_ends_the_answer_and_is_not_a_message() -> None:
     async with talking() as talk:
         await talk.say("a long story please")
-        async with talk.answering(at_word=2):
+        async with talk.during_answer(at_word=2):
             await talk.w.ocean.signal(talk.run_id, {"stop": True})
         [turn] = await talk.turns()
         assert (turn["answer"], turn["is_interrupted"]) == ("You ", True)
         assert await status(talk) == "waiting"
 
 
-async def test_a_message_that_comes_after_the_last_word_interrupts_nothing() -> None:
+async def test_a_message_after_the_end_of_an_answer_interrupts_nothing() -> None:
     async with talking() as talk:
         await talk.asked("hello")
         await talk.asked("again")
@@ -137,12 +137,12 @@ async def test_a_message_that_comes_after_the_last_word_interrupts_nothing() -> 
 
 
 def failing(times: int, **error: Any) -> Mind:
-    """A model that breaks off after a word, so many times."""
-    left = iter([Reply("Well, ", error=ModelError("unavailable", "the model is down", **error))] * times)
-    return Mind(lambda ask: next(left, Reply("Well, here I am.")))
+    """A model whose answer fails after one word, a given number of times."""
+    left = iter([ModelReply("Well, ", error=ModelError("unavailable", "the model is down", **error))] * times)
+    return Mind(lambda ask: next(left, ModelReply("Well, here I am.")))
 
 
-async def test_a_model_that_fails_is_shown_and_asked_again_when_it_says() -> None:
+async def test_a_failing_model_is_reported_and_called_again_after_its_delay() -> None:
     async with talking(failing(1, is_passing=True, after_ms=7_000)) as talk:
         await talk.say("anybody there?")
         await talk.w.drain()
@@ -154,12 +154,12 @@ async def test_a_model_that_fails_is_shown_and_asked_again_when_it_says() -> Non
         await talk.w.wait(1)
         [turn] = await talk.turns()
         assert (turn["answer"], turn["error"]) == ("Well, here I am.", None)
-        assert "".join(await talk.said(tick=2, call=1)) == "Well, "
-        assert "".join(await talk.said(tick=2, call=2)) == "Well, here I am."
+        assert "".join(await talk.streamed_texts(tick=2, call=1)) == "Well, "
+        assert "".join(await talk.streamed_texts(tick=2, call=2)) == "Well, here I am."
         assert [event.call for event in await talk.events("chat.heard")] == [1, 2]
 
 
-async def test_a_message_is_given_up_after_all_attempts_and_the_conversation_lives_on() -> None:
+async def test_a_message_fails_after_all_attempts_and_the_conversation_goes_on() -> None:
     async with talking(failing(3, is_passing=True)) as talk:
         await talk.say("anybody there?")
         await talk.w.wait(10_000)
@@ -168,10 +168,10 @@ async def test_a_message_is_given_up_after_all_attempts_and_the_conversation_liv
         assert turn["error"] == {"code": "unavailable", "message": "the model is down", "details": None}
         assert (turn["answer"], turn["is_interrupted"]) == ("", False)
         assert (await talk.asked("and now?"))["answer"] == "Well, here I am."
-        assert talk.mind.told() == [("user", "anybody there?"), ("user", "and now?")]
+        assert talk.mind.sent_messages() == [("user", "anybody there?"), ("user", "and now?")]
 
 
-async def test_a_refusal_that_does_not_pass_is_not_asked_for_again() -> None:
+async def test_a_permanent_refusal_is_not_retried() -> None:
     async with talking(failing(1)) as talk:
         turn = await talk.asked("anybody there?")
         assert (turn["error"]["code"], len(talk.mind.asks)) == ("unavailable", 1)
@@ -179,7 +179,7 @@ async def test_a_refusal_that_does_not_pass_is_not_asked_for_again() -> None:
         assert await status(talk) == "waiting"
 
 
-async def test_how_often_a_model_is_asked_is_the_runs_own_policy() -> None:
+async def test_the_number_of_attempts_is_the_policy_of_the_run() -> None:
     mind = failing(9, is_passing=True)
     async with world([mind.chat()]) as w:
         policy = RetryPolicy(max_attempts=5, backoff_ms=100)
@@ -189,7 +189,7 @@ async def test_how_often_a_model_is_asked_is_the_runs_own_policy() -> None:
         assert (len(mind.asks), turn["error"]["code"]) == (5, "unavailable")
 
 
-async def test_a_new_message_during_the_back_off_takes_the_place_of_the_failed_one() -> None:
+async def test_a_new_message_during_the_backoff_replaces_the_failed_one() -> None:
     async with talking(failing(1, is_passing=True)) as talk:
         await talk.say("anybody there?")
         await talk.w.drain()
@@ -202,8 +202,8 @@ async def test_a_new_message_during_the_back_off_takes_the_place_of_the_failed_o
         assert len(talk.mind.asks) == 2
 
 
-async def test_a_model_with_a_defect_fails_the_attempt_by_the_defects_own_name() -> None:
-    def replying(ask: Ask) -> Reply:
+async def test_a_defect_in_a_model_fails_the_attempt_with_its_own_error() -> None:
+    def replying(ask: Ask) -> ModelReply:
         raise KeyError("oops")
 
     async with talking(Mind(replying)) as talk:
@@ -232,25 +232,25 @@ async def test_a_conversation_without_settings_gets_the_first_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("input", "code", "told"),
+    ("input", "code", "details"),
     [
-        ({"model": "othr"}, "unknown_model", "there is no model 'othr' here; did you mean 'other'?"),
+        ({"model": "othr"}, "unknown_model", "there is no model 'othr'; did you mean 'other'?"),
         ({"sytem": "x"}, "bad_settings", "sytem: Extra inputs are not permitted"),
         ({"window_turns": 51}, "bad_settings", "window_turns: Input should be less than or equal to 50"),
-        ("hello", "bad_settings", "the input: Input should be a valid dictionary or instance of Settings"),
+        ("hello", "bad_settings", "the input: Input should be a valid dictionary or instance of ChatSettings"),
     ],
 )
-async def test_settings_that_do_not_fit_fail_the_run_and_name_the_place(input: Any, code: str, told: str) -> None:
+async def test_invalid_settings_fail_the_run_and_name_the_field(input: Any, code: str, details: str) -> None:
     async with world([Mind().chat()]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="chat", input=input)
         await w.drain()
         with pytest.raises(RunFailed) as raised:
             await w.ocean.result(run.run_id)
-        assert (raised.value.error["code"], raised.value.error["message"]) == (code, told)
+        assert (raised.value.error["code"], raised.value.error["message"]) == (code, details)
 
 
 @pytest.mark.parametrize("body", ["text", {"txt": "hi"}, {"text": 7}, None, {"text": "x" * (MOST_TEXT + 1)}])
-async def test_a_signal_that_is_no_message_is_refused_aloud_and_the_conversation_goes_on(body: Any) -> None:
+async def test_a_signal_that_is_not_a_message_is_refused_with_an_event_and_the_conversation_goes_on(body: Any) -> None:
     async with talking() as talk:
         await talk.w.ocean.signal(talk.run_id, body, signal_id="odd")
         await talk.w.drain()
@@ -259,14 +259,14 @@ async def test_a_signal_that_is_no_message_is_refused_aloud_and_the_conversation
         assert (await talk.asked("hi there"))["text"] == "hi there"
 
 
-async def test_an_empty_message_is_none() -> None:
+async def test_an_empty_message_is_ignored() -> None:
     async with talking() as talk:
         await talk.say("  ")
         await talk.w.drain()
         assert (await talk.turns(), talk.mind.asks) == ([], [])
 
 
-async def test_a_conversation_ends_when_nobody_has_spoken_for_long() -> None:
+async def test_a_conversation_ends_after_its_idle_time() -> None:
     async with talking(idle_ms=DAY_MS) as talk:
         await talk.w.wait(DAY_MS - 1)
         await talk.asked("still here")
@@ -276,10 +276,10 @@ async def test_a_conversation_ends_when_nobody_has_spoken_for_long() -> None:
         assert await talk.w.ocean.result(talk.run_id) == {"reason": "idle"}
 
 
-async def test_a_message_that_waits_when_the_time_is_up_is_answered() -> None:
+async def test_a_message_that_waits_when_the_idle_time_is_over_gets_an_answer() -> None:
     async with talking(idle_ms=DAY_MS) as talk:
-        talk.w.clock.jump(DAY_MS + 5)  # nobody poked: the timer has fired, and then comes a message
-        assert (await talk.asked("am I late?"))["answer"] == "You said: am I late?"
+        talk.w.clock.jump(DAY_MS + 5)  # no process poked: the timer is due, and then a message arrives
+        assert (await talk.asked("am I late?"))["answer"] == "You wrote: am I late?"
         assert await status(talk) == "waiting"
 
 
@@ -292,13 +292,13 @@ async def test_without_a_limit_a_conversation_never_ends_by_itself() -> None:
 
 
 async def test_an_answer_without_end_is_cut() -> None:
-    async with talking(Mind(lambda ask: Reply("word " * 50)), answer_chars=12) as talk:
+    async with talking(Mind(lambda ask: ModelReply("word " * 50)), answer_chars=12) as talk:
         turn = await talk.asked("go on")
         assert (turn["answer"], turn["reason"], turn["is_interrupted"]) == ("word word wo", "length", False)
 
 
 async def test_the_longest_turn_of_the_widest_characters_can_be_kept() -> None:
-    async with talking(Mind(lambda ask: Reply("\x01" * MOST_ANSWER))) as talk:
+    async with talking(Mind(lambda ask: ModelReply("\x01" * MOST_ANSWER))) as talk:
         await talk.asked("\x01" * (MOST_TEXT - 1) + "x")
         assert len((await talk.turns())[0]["answer"]) == MOST_ANSWER
 
@@ -319,11 +319,11 @@ async def test_turns_takes_a_limit_within_its_bounds(limit: Any) -> None:
             await talk.asked(text)
         newest = await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": 2})
         assert [turn["text"] for turn in newest] == ["two", "three"]
-        with pytest.raises(InvalidValue, match="limit from 1 to 50"):
+        with pytest.raises(InvalidValue, match="limit must be between 1 and 50"):
             await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": limit})
 
 
-async def test_a_model_is_asked_under_the_ticks_own_key() -> None:
+async def test_a_model_is_called_with_the_idempotency_key_of_the_step() -> None:
     async with talking(failing(1, is_passing=True)) as talk:
         await talk.say("anybody there?")
         await talk.w.wait(1_000)
@@ -343,12 +343,12 @@ async def test_the_chat_that_ships_needs_no_network(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_script_of_the_offline_model_goes_by_the_conversation() -> None:
-    replies: Any = by_script(Reply("one"), Reply("two"))
+    replies: Any = by_script(ModelReply("one"), ModelReply("two"))
     asked: list[Ask] = []
 
-    def replying(ask: Ask) -> Reply:
+    def replying(ask: Ask) -> ModelReply:
         asked.append(ask)
-        reply: Reply = replies(ask)
+        reply: ModelReply = replies(ask)
         return reply
 
     async with talking(Mind(replying)) as talk:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clogs.models import Reply
+from clogs.models import ModelReply
 from ocean.testing import World, crash_everywhere
 from tests.clogs.chat.kit import Mind
 
@@ -16,7 +16,7 @@ async def conversation(w: World) -> Any:
 
 
 async def readers_have_the_whole_answer(w: World) -> None:
-    """Whoever keeps the words of the highest call."""
+    """Return the text as a reader sees it that keeps the tokens of the highest call."""
     [turn] = await w.ocean.read_events("r", types=["chat.turn"])
     tokens = await w.ocean.read_events("r", types=["chat.token"], limit=1_000)
     highest = max(token.call or 0 for token in tokens)
@@ -27,9 +27,9 @@ async def readers_have_the_whole_answer(w: World) -> None:
 @pytest.mark.anyio
 @pytest.mark.sqlite
 async def test_a_conversation_is_the_same_after_a_crash_at_any_place() -> None:
-    # An answer that is kept already is told in one piece: the events differ, and their text does not.
+    # An answer that is already stored is streamed in one piece: the events differ, their text does not.
     report = await crash_everywhere(
-        [Mind(lambda ask: Reply("two words")).chat()],
+        [Mind(lambda ask: ModelReply("two words")).chat()],
         conversation,
         check=readers_have_the_whole_answer,
         ignore=["events of run *"],

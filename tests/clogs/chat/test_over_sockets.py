@@ -12,20 +12,20 @@ from clogs.models import Models
 from ocean import Ocean
 from ocean.testing import world
 from tests.clogs.chat.kit import PATIENCE_S, Mind, Talk
-from tests.clogs.models.speaking import DONE, said, speaking
+from tests.clogs.models.speaking import DONE, speaking, sse_chunk
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_endpoint_that_asks_to_wait_is_waited_for() -> None:
+async def test_the_delay_that_an_endpoint_asks_for_is_kept() -> None:
     async with speaking() as speaker, world([make_chat(Models([speaker.endpoint()]))]) as w:
-        speaker.answers(429, '{"error": {"message": "slow down"}}', Retry_After="20")
+        speaker.respond_with(429, '{"error": {"message": "slow down"}}', Retry_After="20")
         run = await w.ocean.create_run(session_id="s", clog_id="chat", input={"text": "hi", "system": "be brief"})
         await w.drain()
         [error] = await w.ocean.read_events(run.run_id, types=["chat.error"])
-        told = {"code": "rate_limited", "message": "the endpoint answered 429: slow down", "after_ms": 20_000}
-        assert error.payload == told
-        speaker.streams(said("Hello "), said("there."), said(None, "stop"), DONE)
+        details = {"code": "rate_limited", "message": "the endpoint responded with 429: slow down", "after_ms": 20_000}
+        assert error.payload == details
+        speaker.streams(sse_chunk("Hello "), sse_chunk("there."), sse_chunk(None, "stop"), DONE)
         w.clock.advance(19_999)
         assert await w.drain() == []
         w.clock.advance(1)
@@ -38,13 +38,13 @@ async def test_an_endpoint_that_asks_to_wait_is_waited_for() -> None:
         assert len(keys) == 1
 
 
-async def test_an_interrupted_answer_hangs_up_on_the_endpoint() -> None:
+async def test_an_interrupted_answer_closes_the_connection() -> None:
     spoken, gone = anyio.Event(), anyio.Event()
 
     async def say() -> Response:
         async def body() -> AsyncIterator[str]:
             try:
-                yield said("Once upon ")
+                yield sse_chunk("Once upon ")
                 spoken.set()
                 await anyio.sleep_forever()
             finally:
@@ -68,12 +68,12 @@ async def test_an_interrupted_answer_hangs_up_on_the_endpoint() -> None:
         assert (turn["answer"], turn["is_interrupted"]) == ("Once upon ", True)
 
 
-async def test_a_message_that_another_process_takes_in_interrupts_too(tmp_path: Path) -> None:
+async def test_a_message_received_by_another_process_interrupts_too(tmp_path: Path) -> None:
     mind, url = Mind(), f"sqlite:///{tmp_path / 'ocean.db'}"
     async with world([mind.chat()], url=url) as w, Ocean.open(url, clock=w.clock) as other:
         run = await w.ocean.create_run(session_id="s", clog_id="chat", input={"text": "a long story"})
         talk = Talk(w, mind, run.run_id)
-        async with talk.answering(at_word=2):
+        async with talk.during_answer(at_word=2):
             await other.signal(run.run_id, {"text": "a short one"})
         first, second = await talk.turns()
         assert (first["answer"], first["is_interrupted"], second["text"]) == ("You ", True, "a short one")

@@ -1,8 +1,8 @@
-"""What of a conversation a model is told."""
+"""The part of a conversation that is sent to the model."""
 
 import pytest
 
-from clogs.chat.turns import INTERRUPTED, Settings, Turn, ask_of, window
+from clogs.chat.records import INTERRUPTED, ChatSettings, Turn, ask_of, window
 from clogs.models import Message
 
 
@@ -20,7 +20,7 @@ def turns(*sizes: int) -> list[Turn]:
         ((1, 1, 1), 5, 0, 0),
         ((3, 2, 3), 5, 5, 2),
         ((3, 2, 3), 5, 4, 1),
-        ((1, 9, 1), 5, 5, 1),  # what does not fit ends the window: the older one is not told either
+        ((1, 9, 1), 5, 5, 1),  # a turn that does not fit ends the window: the older one is not sent either
     ],
 )
 def test_the_window_is_the_newest_turns_that_fit(
@@ -35,14 +35,14 @@ def test_answers_count_for_the_size_too() -> None:
     assert len(window([Turn(text="ab", answer="cde")], 1, 5)) == 1
 
 
-def test_a_model_is_told_who_said_what_and_what_was_broken_off() -> None:
+def test_messages_have_their_roles_and_mark_interrupted_answers() -> None:
     earlier = [
         Turn(text="one", answer="first"),
         Turn(text="two", answer="half an ", is_interrupted=True),
         Turn(text="three", is_interrupted=True),
         Turn(text="four", error={"code": "x", "message": "y"}),
     ]
-    ask = ask_of(Settings(system="be brief"), earlier, "five", "key-1")
+    ask = ask_of(ChatSettings(system="be brief"), earlier, "five", "key-1")
     assert [(each.role, each.content) for each in ask.messages] == [
         ("system", "be brief"),
         ("user", "one"),
@@ -57,4 +57,4 @@ def test_a_model_is_told_who_said_what_and_what_was_broken_off() -> None:
 
 
 def test_without_a_system_prompt_there_is_none() -> None:
-    assert ask_of(Settings(), [], "hi", "k").messages == (Message(role="user", content="hi"),)
+    assert ask_of(ChatSettings(), [], "hi", "k").messages == (Message(role="user", content="hi"),)

@@ -1,4 +1,4 @@
-"""What has come since the last digest is in the next one, once; and a webhook that is down stops nothing."""
+"""Every item since the last digest is in the next one, once; and a webhook that is down blocks nothing."""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,10 +26,10 @@ async def do(tick: Tick) -> Outcome:
 
 
 @asynccontextmanager
-async def collecting(told: dict[str, Any] | None = None, *hosts: str) -> AsyncIterator[World]:
+async def collecting(details: dict[str, Any] | None = None, *hosts: str) -> AsyncIterator[World]:
     async with world(clogs=[digest, schedule, job], private_hosts=hosts) as w:
         w.clock.advance(-w.clock.now() % HOUR)
-        await w.ocean.create_run(session_id="s", clog_id="digest", run_id="d", input=told or {})
+        await w.ocean.create_run(session_id="s", clog_id="digest", run_id="d", input=details or {})
         await w.drain()
         yield w
         await check(w)
@@ -45,14 +45,14 @@ async def written(w: World) -> list[Any]:
     return [event.payload for event in await w.ocean.read_events("d", types=["digest.written"])]
 
 
-async def test_a_schedule_makes_it_write_what_came_since_the_last() -> None:
+async def test_a_schedule_makes_a_digest_of_everything_since_the_last() -> None:
     async with collecting() as w:
         begin = w.clock.now()
-        told = {
+        details = {
             "cron": "0 * * * *",
             "target": {"run_id": "d", "input": {"write": True}, "times_as": "schedule"},
         }
-        await w.ocean.call_clog(clog_id="schedule", session_id="s", method="add", payload=told)
+        await w.ocean.call_clog(clog_id="schedule", session_id="s", method="add", payload=details)
         await say(w, {"item": "one"}, "two")
         await w.wait(HOUR)
         await say(w, {"item": {"n": 3}})
@@ -80,7 +80,7 @@ async def test_runs_that_ended_in_its_session_are_counted_once_and_failures_name
         assert last["text"] == "Jobs\n1 done, 1 failed\n- job s-bad: broken"
 
 
-async def test_nothing_is_written_of_nothing_unless_it_is_asked_for() -> None:
+async def test_an_empty_digest_is_written_only_with_when_empty() -> None:
     for when_empty in (False, True):
         async with collecting({"when_empty": when_empty}) as w:
             await say(w, {"write": True})
@@ -109,9 +109,9 @@ async def test_a_webhook_gets_each_digest_and_one_that_is_down_stops_nothing() -
     assert len({asked.headers["idempotency-key"] for asked in site.asked}) == 1
 
 
-async def test_a_digest_told_nonsense_fails_and_says_why() -> None:
+async def test_a_digest_with_invalid_settings_fails_with_the_reason() -> None:
     async with collecting() as w:
-        for input, said in (
+        for input, content in (
             ({"colour": "red"}, "digest: colour: Extra"),
             ({"deliver": {}}, "digest: deliver"),
             (3, ""),
@@ -121,7 +121,7 @@ async def test_a_digest_told_nonsense_fails_and_says_why() -> None:
             run = await w.ocean.get_run(made.run_id)
             assert run is not None
             assert run.error is not None
-            assert (run.error["code"], said in run.error["message"]) == ("invalid_value", True)
+            assert (run.error["code"], content in run.error["message"]) == ("invalid_value", True)
 
 
 @pytest.mark.sqlite

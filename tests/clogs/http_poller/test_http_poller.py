@@ -1,4 +1,4 @@
-"""A change is told once; an unchanged page, a failing one and a crash tell nothing."""
+"""A change is reported once; an unchanged page, a failing page and a crash report nothing."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,8 +31,8 @@ async def polling(*hosts: str) -> AsyncIterator[World]:
         await check(w)
 
 
-async def start(w: World, site: Site, **told: Any) -> str:
-    input = {"url": site.url, "every_ms": EVERY} | told
+async def start(w: World, site: Site, **fields: Any) -> str:
+    input = {"url": site.url, "every_ms": EVERY} | fields
     run = await w.ocean.create_run(session_id="s", clog_id="http-poller", input=input)
     await w.drain()
     return run.run_id
@@ -44,7 +44,7 @@ async def look(w: World, run_id: str) -> RunInfo:
     return run
 
 
-async def told(w: World, type: str) -> list[Any]:
+async def emitted(w: World, type: str) -> list[Any]:
     return [event.payload for event in await w.ocean.read_events(types=[type])]
 
 
@@ -64,25 +64,25 @@ async def test_a_change_makes_an_event_and_a_run_and_an_unchanged_page_makes_non
             await w.wait(3 * EVERY)
             assert [asked.headers.get("if-none-match") for asked in site.asked] == [None, '"1"', '"1"', '"1"']
             assert site.asked[1].headers["if-modified-since"] == "yesterday"
-            assert await told(w, "poller.changed") == []
+            assert await emitted(w, "poller.changed") == []
             site.answer = with_etag(b"two", '"2"')
             await w.wait(2 * EVERY)
-            (change,) = await told(w, "poller.changed")
+            (change,) = await emitted(w, "poller.changed")
             assert (change["bytes"], change["etag"], change["first"]) == (3, '"2"', False)
             (made,) = (await w.ocean.list_runs(clog_id="reader")).runs
             assert (made.output["body"], made.output["poller_id"], made.parent_run_id) == ("two", run_id, run_id)
             assert (await look(w, run_id)).attributes == {"changes": 1, "failures": 0}
 
 
-async def test_a_page_without_an_etag_is_known_by_what_it_says() -> None:
+async def test_a_page_without_an_etag_is_compared_by_content() -> None:
     with a_site(Reply(body=b"a"), Reply(body=b"a"), Reply(body=b"b"), Reply(body=b"b")) as site:
         async with polling(site.host) as w:
             await start(w, site, first=True)
             await w.wait(4 * EVERY)
-            assert [change["first"] for change in await told(w, "poller.changed")] == [True, False]
+            assert [change["first"] for change in await emitted(w, "poller.changed")] == [True, False]
 
 
-async def test_a_failing_page_is_asked_ever_more_rarely_and_a_good_one_as_before() -> None:
+async def test_the_interval_grows_while_a_page_fails_and_is_then_restored() -> None:
     with a_site(Reply(body=b"a"), Reply(500), Reply(404), Reply(429, headers={"Retry-After": "900"}), Reply()) as site:
         async with polling(site.host) as w:
             begin = w.clock.now()
@@ -94,12 +94,12 @@ async def test_a_failing_page_is_asked_ever_more_rarely_and_a_good_one_as_before
                 looks.append((wake_at - begin) // EVERY)
                 await w.wait(wake_at - w.clock.now())
             assert looks == [1, 3, 7, 22, 23]
-            assert await told(w, "poller.failing") == [{"error": "the server answered 500"}]
-            assert await told(w, "poller.recovered") == [{"failures": 3}]
-            assert len(await told(w, "poller.changed")) == 1
+            assert await emitted(w, "poller.failing") == [{"error": "the server responded with 500"}]
+            assert await emitted(w, "poller.recovered") == [{"failures": 3}]
+            assert len(await emitted(w, "poller.changed")) == 1
 
 
-async def test_a_server_that_is_away_is_a_failure_and_no_end() -> None:
+async def test_an_unreachable_server_is_a_failure_and_does_not_end_the_poller() -> None:
     with a_site() as site:
         pass
     async with polling(site.host) as w:
@@ -109,7 +109,7 @@ async def test_a_server_that_is_away_is_a_failure_and_no_end() -> None:
         assert run.wake_at == w.clock.now() + 2 * EVERY
 
 
-async def test_a_signal_makes_it_look_at_once() -> None:
+async def test_a_signal_requests_the_page_at_once() -> None:
     with a_site() as site:
         async with polling(site.host) as w:
             run_id = await start(w, site)
@@ -133,28 +133,28 @@ async def test_a_run_is_signalled_and_when_it_has_ended_so_does_the_poller() -> 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"every_ms": 999}, "invalid_value", "every_ms: Input should be greater"),
-    ({"clog_id": "reader", "run_id": "r"}, "invalid_value", "not both"),
+    ({"clog_id": "reader", "run_id": "r"}, "invalid_value", "must not both be given"),
     ({"clog_id": "raeder"}, "unknown_clog", "did you mean 'reader'?"),
-    ({"clog_id": "kept"}, "not_generic", "keeps 'create'"),
+    ({"clog_id": "kept"}, "not_generic", "allows 'create' only through"),
     ({"run_id": "elsewhere"}, "invalid_value", "there is no run 'elsewhere' in this session"),
-    ({"url": "ftp://files.example/"}, "fetch_refused", "neither http nor https"),
+    ({"url": "ftp://files.example/"}, "fetch_refused", "must be http or https"),
     ({"url": "http://127.0.0.1:1/"}, "fetch_refused", "the operator may allow"),
 ]
 
 
-async def test_what_can_never_work_fails_at_once_and_says_why() -> None:
+async def test_a_permanent_error_fails_the_poller_at_once_with_the_reason() -> None:
     with a_site() as site:
         async with polling(site.host) as w:
             await w.ocean.create_run(session_id="another's", clog_id="reader", run_id="elsewhere")
-            for said, code, message in WRONG:
-                error = (await look(w, await start(w, site, **said))).error
+            for fields, code, message in WRONG:
+                error = (await look(w, await start(w, site, **fields))).error
                 assert error is not None
                 assert (error["code"], message in error["message"]) == (code, True)
     assert site.asked == []
 
 
 @pytest.mark.sqlite
-async def test_a_crash_at_any_place_tells_a_change_once() -> None:
+async def test_a_crash_at_any_place_reports_a_change_once() -> None:
     def outside() -> Outside:
         made = Outside()
         made.answer("GET https://page.example/", "a page")

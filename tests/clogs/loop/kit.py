@@ -1,4 +1,4 @@
-"""A world with the Loop API in it, asked as a server is; and a desk of tools that a test can hold up or break."""
+"""A world with the Loop API, called like a server, and a desk that a test can block or break."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 
-from clogs.loop import Facts, Loop, OnPaper, Sight, StepFailed, afu9
+from clogs.loop import Facts, Loop, LoopStepFailed, OnPaper, Sight, afu9
 from ocean.testing import World, world
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.invariants import check
 
 ISSUE = "AFU9-123"
@@ -26,7 +26,7 @@ TYPES = [
 
 
 class Workbench(OnPaper):
-    """Merges and prepares as a good service does: a key that has come before has no second effect."""
+    """Merge and prepare like an idempotent service: a repeated key has no second effect."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -60,7 +60,7 @@ class Workbench(OnPaper):
         return {"mergeSha": self.merged[key]}
 
 
-REFUSED = StepFailed("MERGE_REFUSED", "the branch has conflicts")
+REFUSED = LoopStepFailed("MERGE_REFUSED", "the branch has conflicts")
 
 
 @dataclass
@@ -68,12 +68,12 @@ class Town:
     w: World
     loop: Loop
     desk: Workbench
-    answers: list[Answered] = field(default_factory=list)
+    responses: list[WorldResponse] = field(default_factory=list)
 
     async def issue(self, facts: Mapping[str, Any] = OPEN, issue_id: str = ISSUE) -> None:
         await self.loop.create_issue(self.w.ocean, "mend the door", actor=ANN, issue_id=issue_id, facts=facts)
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> WorldResponse:
         """With the header of the contract, unless it is given as empty."""
         named = WHO | {name.replace("_", "-"): text for name, text in headers.items()}
         sent = {name: text for name, text in named.items() if text}
@@ -81,9 +81,9 @@ class Town:
             return await self.w.request(method, path, body=body, headers=sent)
         return await self.w.request(method, path, **({} if body is None else {"json": body}), headers=sent)
 
-    async def click(self, body: Any = None, *, issue_id: str = ISSUE, **headers: str) -> Answered:
+    async def click(self, body: Any = None, *, issue_id: str = ISSUE, **headers: str) -> WorldResponse:
         answer = await self.ask("POST", f"/api/loop/issues/{issue_id}/run-next-step", body, **headers)
-        self.answers.append(answer)
+        self.responses.append(answer)
         return answer
 
     async def clicks(self, count: int) -> list[Any]:
@@ -101,7 +101,7 @@ class Town:
 
 @asynccontextmanager
 async def town(**facts: Any) -> AsyncIterator[Town]:
-    """With an issue whose gates are open, but for the facts given."""
+    """A world with an issue whose gates are open, except for the given facts."""
     desk = Workbench()
     loop = Loop(afu9(desk))
     async with world(clogs=loop.clogs) as w:
@@ -111,15 +111,15 @@ async def town(**facts: Any) -> AsyncIterator[Town]:
         await check(w)
 
 
-def error_of(answer: Answered, status: int, code: str) -> Any:
-    """The error, once its envelope is found to be the contract's."""
-    said = answer.json()
-    assert (answer.status, said["error"]["code"]) == (status, code), said
-    assert set(said) == {"schemaVersion", "requestId", "error", "timestamp"}
-    assert set(said["error"]) <= {"code", "message", "details"}
-    assert (said["schemaVersion"], answer.headers["x-request-id"]) == ("loop.runNextStep.v1", said["requestId"])
-    return said["error"]
+def error_of(answer: WorldResponse, status: int, code: str) -> Any:
+    """Check the envelope of the contract and return the error."""
+    content = answer.json()
+    assert (answer.status, content["error"]["code"]) == (status, code), content
+    assert set(content) == {"schemaVersion", "requestId", "error", "timestamp"}
+    assert set(content["error"]) <= {"code", "message", "details"}
+    assert (content["schemaVersion"], answer.headers["x-request-id"]) == ("loop.runNextStep.v1", content["requestId"])
+    return content["error"]
 
 
-def text_of(answer: Answered) -> str:
+def text_of(answer: WorldResponse) -> str:
     return json.dumps(answer.json())

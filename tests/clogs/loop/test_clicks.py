@@ -1,4 +1,4 @@
-"""What a click is answered when it does not simply succeed: blocked, failed, held; and what a dry run leaves."""
+"""The response to a click that does not succeed: blocked, failed, on hold; and dry runs."""
 
 from functools import partial
 
@@ -13,32 +13,32 @@ from tests.lifecycle.acting import dump, let_others_go_on
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_blocked_click_is_paused_and_says_why_and_the_next_one_looks_again() -> None:
+async def test_a_blocked_click_is_paused_with_its_reason_and_the_next_asks_the_gate_again() -> None:
     async with town(spec=None) as t:
         await t.click()
         for _ in range(2):
-            said = (await t.click(idempotency_key="k")).json()
-            assert (said["loopStatus"], said["message"]) == (
+            content = (await t.click(idempotency_key="k")).json()
+            assert (content["loopStatus"], content["message"]) == (
                 "paused",
                 "SPEC_MISSING: the issue has no specification yet",
             )
-            assert said["nextStep"] == {"stepNumber": 2, "stepType": "S2_SPEC_GATE"}
-            assert "stepExecuted" not in said
-            run = (await t.seen(f"/api/loop/runs/{said['runId']}"))["run"]
+            assert content["nextStep"] == {"stepNumber": 2, "stepType": "S2_SPEC_GATE"}
+            assert "stepExecuted" not in content
+            run = (await t.seen(f"/api/loop/runs/{content['runId']}"))["run"]
             assert (run["status"], run["blockerCode"]) == ("blocked", "SPEC_MISSING")
         changed = await t.ask("PATCH", f"/api/loop/issues/{ISSUE}", {"facts": {"spec": "here"}}, if_match='"2"')
         assert (changed.status, changed.headers["etag"]) == (200, '"3"')
         assert (await t.click(idempotency_key="k")).json()["stepExecuted"]["stepNumber"] == 2
 
 
-async def test_a_step_that_fails_for_good_is_200_failed_and_its_remedy_is_next() -> None:
+async def test_a_step_that_fails_permanently_is_200_failed_and_its_remedy_is_next() -> None:
     async with town() as t:
         await t.until_merge()
         t.desk.troubles.append(REFUSED)
         failed = await t.click(idempotency_key="k")
-        said = failed.json()
-        assert (failed.status, said["loopStatus"], said["stepExecuted"]["status"]) == (200, "failed", "failed")
-        assert said["nextStep"] == {"stepNumber": 9, "stepType": "S9_REMEDIATE"}
+        content = failed.json()
+        assert (failed.status, content["loopStatus"], content["stepExecuted"]["status"]) == (200, "failed", "failed")
+        assert content["nextStep"] == {"stepNumber": 9, "stepType": "S9_REMEDIATE"}
         held = (await t.click(idempotency_key="k")).json()
         assert (held["stepExecuted"]["stepNumber"], held["loopStatus"]) == (9, "paused")
         assert (await t.seen())["issue"]["state"] == "HOLD"
@@ -55,7 +55,7 @@ async def test_a_step_that_fails_for_good_is_200_failed_and_its_remedy_is_next()
             "durationMs": 0,
         }
         keys = [key for _, key in t.desk.asked]
-        assert len({*keys}) == 2, "a merge that was refused for good is tried again under a new key"
+        assert len({*keys}) == 2, "a merge that was refused permanently is retried under a new key"
 
 
 async def test_only_an_issue_on_hold_is_resumed() -> None:
@@ -64,7 +64,7 @@ async def test_only_an_issue_on_hold_is_resumed() -> None:
         error_of(await t.ask("POST", "/api/loop/issues/no/resume"), 404, "ISSUE_NOT_FOUND")
 
 
-async def test_a_tool_that_raises_is_asked_again_under_the_same_key_and_the_step_succeeds() -> None:
+async def test_an_effect_that_raises_is_retried_under_the_same_key_and_the_step_succeeds() -> None:
     async with town() as t:
         await t.until_merge()
         t.desk.troubles_after += [ConnectionError("the answer was lost")]
@@ -72,12 +72,12 @@ async def test_a_tool_that_raises_is_asked_again_under_the_same_key_and_the_step
             tasks.start_soon(t.click)
             await wait_for_back_off(t.w)
             t.w.clock.advance(1_000)
-        assert t.answers[-1].json()["stepExecuted"]["status"] == "completed"
+        assert t.responses[-1].json()["stepExecuted"]["status"] == "completed"
         assert len(t.desk.asked) == 2
         assert len(t.desk.merged) == 1
 
 
-async def test_a_tool_that_goes_on_raising_fails_the_step_and_a_later_click_asks_under_the_same_key() -> None:
+async def test_an_effect_that_keeps_raising_fails_the_step_and_a_later_click_uses_the_same_key() -> None:
     async with town() as t:
         await t.until_merge()
         t.desk.troubles_after += [ConnectionError("the answer was lost")] * 3
@@ -86,18 +86,22 @@ async def test_a_tool_that_goes_on_raising_fails_the_step_and_a_later_click_asks
             for attempt, ms in ((1, 1_000), (2, 2_000)):
                 await wait_for_back_off(t.w, attempt)
                 t.w.clock.advance(ms)
-        said = t.answers[-1].json()
-        assert (t.answers[-1].status, said["loopStatus"], said["stepExecuted"]["status"]) == (200, "failed", "failed")
-        assert said["message"].endswith("the answer was lost")
-        assert said["nextStep"] == {"stepNumber": 5, "stepType": "S5_MERGE"}
-        assert "Traceback" not in t.answers[-1].body.decode()
+        content = t.responses[-1].json()
+        assert (t.responses[-1].status, content["loopStatus"], content["stepExecuted"]["status"]) == (
+            200,
+            "failed",
+            "failed",
+        )
+        assert content["message"].endswith("the answer was lost")
+        assert content["nextStep"] == {"stepNumber": 5, "stepType": "S5_MERGE"}
+        assert "Traceback" not in t.responses[-1].body.decode()
         assert (await t.click()).json()["stepExecuted"]["status"] == "completed"
         assert len({key for _, key in t.desk.asked}) == 1
         assert len(t.desk.merged) == 1
 
 
 async def wait_for_back_off(w: World, attempt: int = 1) -> None:
-    """Until an execution that has failed so often waits for its next attempt."""
+    """Wait until an execution with this many failures waits for its next attempt."""
     while True:
         seen = w.ocean.commits_seen()
         waiting = (await w.ocean.list_runs(clog_id="loop.run", status="pending")).runs
@@ -114,35 +118,35 @@ async def test_a_gate_that_raises_is_not_blocked_but_tried_again() -> None:
             tasks.start_soon(t.click)
             await wait_for_back_off(t.w)
             t.w.clock.advance(1_000)
-        assert t.answers[-1].json()["stepExecuted"]["status"] == "completed"
+        assert t.responses[-1].json()["stepExecuted"]["status"] == "completed"
 
 
-async def test_a_dry_run_tells_step_gate_and_blocker_and_changes_no_row_of_any_table() -> None:
+async def test_a_dry_run_reports_step_gate_and_blocker_and_changes_no_row_of_any_table() -> None:
     async with town(review="changes_requested", verdict="red") as t:
         await t.clicks(3)
         before, runs = await dump(t.w), set()
         for _ in range(2):
-            said = (await t.click({"mode": "dryRun"}, idempotency_key="k")).json()
-            assert (said["loopStatus"], said["message"]) == (
+            content = (await t.click({"mode": "dryRun"}, idempotency_key="k")).json()
+            assert (content["loopStatus"], content["message"]) == (
                 "paused",
-                "CHANGES_REQUESTED: the reviewers have asked for changes",
+                "CHANGES_REQUESTED: the reviewers have requested changes",
             )
-            assert said["nextStep"]["stepNumber"] == 4
-            runs |= {said["runId"], said["requestId"]}
+            assert content["nextStep"]["stepNumber"] == 4
+            runs |= {content["runId"], content["requestId"]}
         t.desk.gate_troubles.append(OSError("no route"))
-        said = (await t.click({"mode": "dryRun"})).json()
-        assert (said["loopStatus"], said["message"]) == ("failed", "OSError: no route")
+        content = (await t.click({"mode": "dryRun"})).json()
+        assert (content["loopStatus"], content["message"]) == ("failed", "OSError: no route")
         assert await dump(t.w) == before
         assert len(runs) == 4
         for run_id in runs:
             error_of(await t.ask("GET", f"/api/loop/runs/{run_id}"), 404, "ISSUE_NOT_FOUND")
 
 
-async def test_a_dry_run_of_an_effect_does_not_have_it() -> None:
+async def test_a_dry_run_does_not_call_the_effect() -> None:
     async with town() as t:
         await t.until_merge()
-        said = (await t.click({"mode": "dryRun"})).json()
-        assert (said["loopStatus"], said["message"]) == ("active", "would execute step 5, S5_MERGE")
+        content = (await t.click({"mode": "dryRun"})).json()
+        assert (content["loopStatus"], content["message"]) == ("active", "would execute step 5, S5_MERGE")
         assert t.desk.asked == []
         error_of(await t.click({"mode": "dryRun"}, if_match="99"), 409, "LOOP_CONFLICT")
 
@@ -165,7 +169,7 @@ async def test_the_verbs_are_there_in_python_with_the_same_refusals() -> None:
             assert (refused.value.code, refused.value.http_status) == ("ISSUE_NOT_FOUND", 404)
 
 
-async def test_a_mode_that_there_is_not_executes_nothing_in_python_either() -> None:
+async def test_an_unknown_mode_executes_nothing_in_python_either() -> None:
     async with town() as t:
         with pytest.raises(CallRefused) as refused:
             await t.loop.run_next_step(t.w.ocean, ISSUE, actor=ANN, mode="dryrun")  # type: ignore[arg-type]
@@ -173,7 +177,7 @@ async def test_a_mode_that_there_is_not_executes_nothing_in_python_either() -> N
         assert (await t.loop.list_runs(t.w.ocean, ISSUE))[0] == []
 
 
-async def test_a_click_whose_execution_takes_too_long_says_where_to_look_and_its_key_finds_the_end() -> None:
+async def test_a_click_whose_execution_takes_too_long_names_its_run_and_its_key_finds_the_result() -> None:
     async with town() as t:
         await t.w.ocean.pause_clog("loop.run")
         async with anyio.create_task_group() as tasks:
@@ -181,18 +185,18 @@ async def test_a_click_whose_execution_takes_too_long_says_where_to_look_and_its
             for _ in range(5):  # less than the five minutes of the lock
                 await let_others_go_on(t.w)
                 t.w.clock.advance(10_000)
-        said = t.answers[-1].json()
-        assert (said["loopStatus"], said["stepExecuted"]["status"]) == ("active", "pending")
-        assert said["message"] == f"still at work: GET /api/loop/runs/{said['runId']}"
-        assert (await t.seen(f"/api/loop/runs/{said['runId']}"))["run"]["status"] == "pending"
+        content = t.responses[-1].json()
+        assert (content["loopStatus"], content["stepExecuted"]["status"]) == ("active", "pending")
+        assert content["message"] == f"still running: GET /api/loop/runs/{content['runId']}"
+        assert (await t.seen(f"/api/loop/runs/{content['runId']}"))["run"]["status"] == "pending"
         error_of(await t.click(idempotency_key="k"), 409, "LOOP_CONFLICT")
         await t.w.ocean.resume_clog("loop.run")
         await t.w.drain()
         ended = (await t.click(idempotency_key="k")).json()
-        assert (ended["runId"], ended["stepExecuted"]["status"]) == (said["runId"], "completed")
+        assert (ended["runId"], ended["stepExecuted"]["status"]) == (content["runId"], "completed")
 
 
-async def test_names_that_no_issue_can_have_are_refused_or_not_there() -> None:
+async def test_ids_that_no_issue_can_have_are_refused_or_not_found() -> None:
     async with town() as t:
         for issue_id in ("%00", "x" * 2_000):
             error_of(await t.click(issue_id=issue_id), 400, "INVALID_REQUEST")
@@ -208,9 +212,9 @@ async def test_an_effect_is_on_record_before_it_happens() -> None:
             tasks.start_soon(t.click)
             await t.desk.at_work.wait()
             assert t.desk.merged == {}
-            told = (await t.seen(f"/api/loop/issues/{ISSUE}/events"))["events"]
-            assert [event["type"] for event in told[:2]] == ["loop_effect_intended", "loop_run_created"]
-            assert told[0]["payload"]["step"] == 5
+            details = (await t.seen(f"/api/loop/issues/{ISSUE}/events"))["events"]
+            assert [event["type"] for event in details[:2]] == ["loop_effect_intended", "loop_run_created"]
+            assert details[0]["payload"]["step"] == 5
             t.desk.go_on.set()
 
 
@@ -221,8 +225,8 @@ async def _events(t: Town, query: str = "") -> list[str]:
 async def test_events_are_newest_first_in_pages_one_end_for_each_run() -> None:
     async with town(review="pending") as t:
         await t.clicks(4)
-        told = await _events(t)
-        assert told == [
+        details = await _events(t)
+        assert details == [
             "loop_run_blocked", "loop_run_created",
             "loop_run_finished", "loop_effect_intended", "loop_run_created",
             "loop_run_finished", "loop_run_created",
@@ -236,7 +240,7 @@ async def test_events_are_newest_first_in_pages_one_end_for_each_run() -> None:
             if "nextBefore" not in page:
                 break
             query = f"?limit=4&before={page['nextBefore']}"
-        assert pages == told
+        assert pages == details
         (blocked,) = (await t.seen(f"/api/loop/issues/{ISSUE}/events?limit=1"))["events"]
         assert blocked["payload"] | {"runId": ""} == {
             "runId": "",

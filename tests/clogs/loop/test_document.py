@@ -7,11 +7,12 @@ from typing import Any, get_args
 import anyio
 import pytest
 
-from clogs.loop import routes, running
+from clogs.loop import api as running
+from clogs.loop import routes
+from clogs.loop.errors import CODES
 from clogs.loop.records import LoopStatus, RunStatus
-from clogs.loop.refusals import CODES
-from clogs.loop.shapes import StepStatus
-from ocean.testing.requests import Answered
+from clogs.loop.schemas import StepStatus
+from ocean.testing.requests import WorldResponse
 from tests.clogs.loop.kit import ANN, CLICK, ISSUE, REFUSED, TYPES, Town, error_of, town
 
 pytestmark = pytest.mark.anyio
@@ -23,28 +24,28 @@ def is_uuid(text: str) -> bool:
     return str(uuid.UUID(text)) == text
 
 
-def success_of(answer: Answered) -> Any:
-    said = answer.json()
-    assert answer.status == 200, said
-    assert set(said) >= RUN
-    assert set(said) <= RUN | {"stepExecuted", "nextStep", "message"}
-    assert said["schemaVersion"] == "loop.runNextStep.v1"
-    assert said["requestId"] == answer.headers["x-request-id"]
-    assert is_uuid(said["requestId"])
-    assert is_uuid(said["runId"])
-    return said
+def success_of(answer: WorldResponse) -> Any:
+    content = answer.json()
+    assert answer.status == 200, content
+    assert set(content) >= RUN
+    assert set(content) <= RUN | {"stepExecuted", "nextStep", "message"}
+    assert content["schemaVersion"] == "loop.runNextStep.v1"
+    assert content["requestId"] == answer.headers["x-request-id"]
+    assert is_uuid(content["requestId"])
+    assert is_uuid(content["runId"])
+    return content
 
 
 async def test_overview() -> None:
-    """An issue goes through its whole loop, one step a click, and every answer has the contract's shape."""
+    """An issue goes through its whole plan, one step per click, and every response has the contract's shape."""
     async with town() as t:
-        said = [success_of(await t.click()) for _ in range(9)]
-        done = [each["stepExecuted"] for each in said[:8]]
+        content = [success_of(await t.click()) for _ in range(9)]
+        done = [each["stepExecuted"] for each in content[:8]]
         assert [(step["stepNumber"], step["stepType"]) for step in done] == [*enumerate(TYPES[:8], start=1)]
         assert {step["status"] for step in done} == {"completed"}
-        assert [each.get("nextStep", {}).get("stepNumber") for each in said] == [2, 3, 4, 5, 6, 7, 8, None, None]
-        assert [each["loopStatus"] for each in said] == ["active"] * 7 + ["completed"] * 2
-        assert "stepExecuted" not in said[8]
+        assert [each.get("nextStep", {}).get("stepNumber") for each in content] == [2, 3, 4, 5, 6, 7, 8, None, None]
+        assert [each["loopStatus"] for each in content] == ["active"] * 7 + ["completed"] * 2
+        assert "stepExecuted" not in content[8]
 
 
 async def test_run_next_step() -> None:
@@ -62,8 +63,8 @@ async def test_request() -> None:
     """Path, header and body; an empty body, or an empty object, is execute."""
     async with town() as t:
         bodies: tuple[Any, ...] = (None, b"", {}, {"mode": "execute"}, b' {"mode": "execute"} ')
-        said = [success_of(await t.click(body, content_type="application/json")) for body in bodies]
-        assert [each["stepExecuted"]["stepNumber"] for each in said] == [1, 2, 3, 4, 5]
+        content = [success_of(await t.click(body, content_type="application/json")) for body in bodies]
+        assert [each["stepExecuted"]["stepNumber"] for each in content] == [1, 2, 3, 4, 5]
         assert success_of(await t.click({"mode": "dryRun"}))["nextStep"]["stepNumber"] == 6
 
 
@@ -85,7 +86,7 @@ WRONG: list[tuple[Any, list[str]]] = [
 
 
 async def test_validation() -> None:
-    """No part of a wrong request is taken: the issue is as it was."""
+    """No part of an invalid request is applied: the issue is unchanged."""
     async with town() as t:
         before = await t.seen()
         for body, places in WRONG:
@@ -104,12 +105,12 @@ async def test_response() -> None:
             await t.desk.at_work.wait()
             t.w.clock.advance(1_250)
             t.desk.go_on.set()
-        said = success_of(t.answers[-1])
-        assert said == {
+        content = success_of(t.responses[-1])
+        assert content == {
             "schemaVersion": "loop.runNextStep.v1",
-            "requestId": said["requestId"],
+            "requestId": content["requestId"],
             "issueId": ISSUE,
-            "runId": said["runId"],
+            "runId": content["runId"],
             "stepExecuted": {
                 "stepNumber": 5,
                 "stepType": "S5_MERGE",
@@ -137,7 +138,7 @@ async def test_the_closed_sets_are_the_documents() -> None:
 
 
 async def test_error_responses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All five codes, in one envelope; what is unexpected says nothing of itself."""
+    """All five codes, in one envelope; an unexpected error shows no details."""
     async with town() as t:
         error_of(await t.click({"mode": "x"}), 400, "INVALID_REQUEST")
         error_of(await t.click(x_afu9_sub=""), 401, "UNAUTHORIZED")
@@ -162,7 +163,7 @@ async def test_error_responses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_e9_1_ctrl_3_locking_and_idempotency() -> None:
-    """The lock is the issue's, whoever asks; the refusal says who has it and until when; its end frees the issue."""
+    """The issue is locked for every caller; the refusal names the holder and the expiry; its end removes the lock."""
     async with town() as t:
         await t.until_merge()
         began = t.w.clock.now()
@@ -177,13 +178,13 @@ async def test_e9_1_ctrl_3_locking_and_idempotency() -> None:
                 assert t.w.clock.now() == began
             assert (await t.seen())["issue"]["lock"]["owner"] == ANN
             t.desk.go_on.set()
-        assert success_of(t.answers[-1])["stepExecuted"]["stepNumber"] == 5
+        assert success_of(t.responses[-1])["stepExecuted"]["stepNumber"] == 5
         assert "lock" not in (await t.seen())["issue"]
         assert len(t.desk.merged) == 1
 
 
 async def test_two_quick_clicks_behavior() -> None:
-    """First 200, second 409. The third is a replay if it says so by the key of the first; else it is the next step."""
+    """First 200, second 409. The third is a replay with the key of the first, otherwise the next step."""
     async with town() as t:
         await t.until_merge()
         t.desk.hold()
@@ -198,14 +199,14 @@ async def test_two_quick_clicks_behavior() -> None:
             assert (second["details"]["owner"], "expiresAt" in second["details"]) == (ANN, True)
             t.desk.go_on.set()
         third = await t.click(idempotency_key="click-1")
-        assert (third.status, third.body) == (200, t.answers[-2].body)
-        assert third.headers["x-request-id"] == t.answers[-2].headers["x-request-id"]
+        assert (third.status, third.body) == (200, t.responses[-2].body)
+        assert third.headers["x-request-id"] == t.responses[-2].headers["x-request-id"]
         assert success_of(await t.click())["stepExecuted"]["stepNumber"] == 6
         assert len(t.desk.merged) == 1
 
 
 async def test_schema_versioning() -> None:
-    """Every answer says its version, refusals too."""
+    """Every response has its schema version, refusals too."""
     async with town() as t:
         success_of(await t.click())
         error_of(await t.ask("PUT", CLICK), 405, "INVALID_REQUEST")
@@ -216,20 +217,20 @@ async def test_schema_versioning() -> None:
             f"/api/loop/issues/{ISSUE}/events": "loop.events.v1",
         }
         for path, version in versions.items():
-            said = await t.seen(path)
-            assert said["schemaVersion"] == version
-            assert is_uuid(said["requestId"])
+            content = await t.seen(path)
+            assert content["schemaVersion"] == version
+            assert is_uuid(content["requestId"])
 
 
 async def test_implementation_details(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handler calls exactly one function, with what the request says."""
+    """The handler calls exactly one function, with the fields of the request."""
     async with town() as t:
         called: list[Any] = []
         real = running.Loop.run_next_step
 
-        async def noted(self: Any, ocean: Any, issue_id: str, **said: Any) -> Any:
-            called.append((issue_id, said["mode"], said["actor"]))
-            return await real(self, ocean, issue_id, **said)
+        async def noted(self: Any, ocean: Any, issue_id: str, **content: Any) -> Any:
+            called.append((issue_id, content["mode"], content["actor"]))
+            return await real(self, ocean, issue_id, **content)
 
         monkeypatch.setattr(running.Loop, "run_next_step", noted)
         await t.click({"mode": "dryRun"})
@@ -268,9 +269,9 @@ async def _concurrent_execution(t: Town) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(6):
             tasks.start_soon(t.click)
-    statuses = [answer.status for answer in t.answers[4:]]
+    statuses = [answer.status for answer in t.responses[4:]]
     assert set(statuses) <= {200, 409}
-    steps = [answer.json()["stepExecuted"]["stepNumber"] for answer in t.answers[4:] if answer.status == 200]
+    steps = [answer.json()["stepExecuted"]["stepNumber"] for answer in t.responses[4:] if answer.status == 200]
     assert steps == [*range(5, 5 + len(steps))]
     assert len(t.desk.asked) == 1
 
@@ -295,10 +296,10 @@ async def test_testing(case: Any) -> None:
 async def test_persistence_e9_1_ctrl_2() -> None:
     """A run is pending when it is made, running while it works, then completed, failed or blocked; with its times."""
     async with town(review="pending") as t:
-        said = await t.clicks(4)
+        content = await t.clicks(4)
         runs = (await t.seen(f"/api/loop/issues/{ISSUE}/runs"))["runs"]
         assert [run["status"] for run in runs] == ["blocked", "completed", "completed", "completed"]
-        assert [run["runId"] for run in runs] == [each["runId"] for each in reversed(said)]
+        assert [run["runId"] for run in runs] == [each["runId"] for each in reversed(content)]
         await t.loop.note_facts(t.w.ocean, ISSUE, {"review": "approved"}, actor=ANN)
         await t.click()
         t.desk.troubles.append(REFUSED)
@@ -321,7 +322,7 @@ async def test_persistence_e9_1_ctrl_2() -> None:
 
 
 async def test_locking_and_idempotency_e9_1_ctrl_3() -> None:
-    """The lock is there for five minutes at most, an answer for an hour; both are gone after that."""
+    """The lock lasts at most five minutes, a kept result an hour."""
     async with town() as t:
         await t.click(idempotency_key="other")
         first = await t.click(idempotency_key="k")
@@ -338,6 +339,6 @@ async def test_locking_and_idempotency_e9_1_ctrl_3() -> None:
 async def test_changelog() -> None:
     """v1: the answer; v1.1: its `runId`; v1.2: locks and replays. Each is still there."""
     async with town() as t:
-        said = success_of(await t.click(if_match="1"))
-        assert (await t.seen(f"/api/loop/runs/{said['runId']}"))["run"]["requestId"] == said["requestId"]
-        assert success_of(await t.click(if_match="1")) == said
+        content = success_of(await t.click(if_match="1"))
+        assert (await t.seen(f"/api/loop/runs/{content['runId']}"))["run"]["requestId"] == content["requestId"]
+        assert success_of(await t.click(if_match="1")) == content

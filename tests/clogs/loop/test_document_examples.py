@@ -1,10 +1,10 @@
-"""The examples of the document: what is sent is theirs letter by letter, and the whole answer is compared."""
+"""The examples of the document: their requests are sent unchanged, and the whole response is compared."""
 
 from typing import Any
 
 import pytest
 
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.clogs.loop.kit import town
 
 pytestmark = pytest.mark.anyio
@@ -13,12 +13,12 @@ HEADERS = {"x-afu9-sub": "user@example.com", "Content-Type": "application/json"}
 AT = "2023-11-14T22:13:20.000Z"
 
 
-def compared(answer: Answered, status: int, wanted: dict[str, Any]) -> None:
-    """The whole answer; ids are taken over from it, and the request's is also in the header."""
-    said = answer.json()
-    ids = {name: said[name] for name in ("requestId", "runId") if name in said}
-    assert (answer.status, said) == (status, {"schemaVersion": "loop.runNextStep.v1"} | wanted | ids)
-    assert answer.headers["x-request-id"] == said["requestId"]
+def compared(answer: WorldResponse, status: int, wanted: dict[str, Any]) -> None:
+    """Compare the whole response; ids are taken from it, and the request id is also in the header."""
+    content = answer.json()
+    ids = {name: content[name] for name in ("requestId", "runId") if name in content}
+    assert (answer.status, content) == (status, {"schemaVersion": "loop.runNextStep.v1"} | wanted | ids)
+    assert answer.headers["x-request-id"] == content["requestId"]
     assert answer.headers["content-type"] == "application/json"
 
 
@@ -56,5 +56,5 @@ async def test_error_handling() -> None:
     """As in the example there is no body, but the Content-Type of one."""
     async with town() as t:
         answer = await t.w.request("POST", "/api/loop/issues/INVALID/run-next-step", headers=HEADERS)
-        message = "there is no issue 'INVALID'; POST /api/loop/issues makes one"
+        message = "there is no issue 'INVALID'; create one with POST /api/loop/issues"
         compared(answer, 404, {"error": {"code": "ISSUE_NOT_FOUND", "message": message}, "timestamp": AT})

@@ -1,11 +1,11 @@
-"""Issues: made once, listed newest first, changed by version; and plans that make sense."""
+"""Issues: created once, listed newest first, changed by version; and the checks of plans."""
 
 from typing import Any
 
 import pytest
 
-from clogs.loop import HOLD, Blocked, Facts, Loop, OnPaper, Plan, Sight, Step, StepFailed, afu9
-from clogs.loop.plans import Finished, next_of
+from clogs.loop import HOLD, Blocked, Facts, Loop, LoopPlan, LoopStepFailed, OnPaper, Sight, Step, afu9
+from clogs.loop.plans import PlanFinished, next_of
 from ocean import CallRefused, InvalidValue
 from ocean.testing import world
 from tests.clogs.loop.kit import ANN, ISSUE, error_of, town
@@ -38,7 +38,7 @@ async def test_an_issue_is_made_over_http_and_its_key_makes_no_second_one() -> N
 
 
 @pytest.mark.anyio
-async def test_an_issue_that_makes_no_sense_is_refused_by_the_name_of_what_is_wrong() -> None:
+async def test_an_invalid_issue_is_refused_with_the_wrong_field() -> None:
     async with town() as t:
         await t.w.ocean.create_run(session_id="default", clog_id="loop.run", run_id="taken")
         for body, code, words in (
@@ -46,7 +46,7 @@ async def test_an_issue_that_makes_no_sense_is_refused_by_the_name_of_what_is_wr
             ({"title": ""}, "INVALID_REQUEST", "title"),
             ({"title": 5}, "INVALID_REQUEST", "title"),
             ({"title": "x", "state": "CLOSED"}, "INVALID_REQUEST", "state"),
-            ({"title": "x", "plan": "b"}, "INVALID_REQUEST", "there is no plan 'b'; there are ['afu9']"),
+            ({"title": "x", "plan": "b"}, "INVALID_REQUEST", "there is no plan 'b'; available: afu9"),
             ({"title": "x", "issueId": "taken"}, "LOOP_CONFLICT", "taken"),
             ({"title": "x", "facts": {"a": 10**400}}, "INVALID_REQUEST", ""),
         ):
@@ -86,7 +86,7 @@ async def test_issues_are_listed_newest_first_in_pages_by_project_and_state() ->
 
 
 @pytest.mark.anyio
-async def test_facts_are_changed_by_version_and_null_forgets_one() -> None:
+async def test_facts_are_changed_by_version_and_null_removes_one() -> None:
     async with town() as t:
         path = f"/api/loop/issues/{ISSUE}"
         changed = await t.ask("PATCH", path, {"facts": {"verdict": None, "spec": "b"}}, if_match="1")
@@ -122,22 +122,22 @@ def a_step(number: int = 1, state: str = "A", to: str = "B", **more: Any) -> Ste
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Plan("x", []), "has no steps"),
-        (lambda: Plan("X", [a_step()]), "a plan's name is like"),
-        (lambda: Plan("x", [a_step(), a_step(state="B")]), "the same number"),
-        (lambda: Plan("x", [a_step(), a_step(2)]), "step 1 leads to B, but step 2 begins in A"),
-        (lambda: Plan("x", [a_step(remedied=True)]), "has no remedy"),
-        (lambda: Plan("x", [a_step()], remedy=a_step(9)), "leads to HOLD"),
-        (lambda: a_step(0), "the number of a step is a whole number, got 0"),
+        (lambda: LoopPlan("x", []), "must have at least one step"),
+        (lambda: LoopPlan("X", [a_step()]), "the name of a plan must be like"),
+        (lambda: LoopPlan("x", [a_step(), a_step(state="B")]), "must have different numbers"),
+        (lambda: LoopPlan("x", [a_step(), a_step(2)]), "step 2 must start in B, where step 1 leads, not in A"),
+        (lambda: LoopPlan("x", [a_step(remedied=True)]), "must have a remedy"),
+        (lambda: LoopPlan("x", [a_step()], remedy=a_step(9)), "must lead to HOLD"),
+        (lambda: a_step(0), "the number of a step must be a whole number, got 0"),
         (lambda: a_step(True), "got True"),
         (lambda: a_step(estimated_ms=-1), "the estimated_ms of a step"),
-        (lambda: Step(number=1, type="do it", state="A", to="B"), "the type of step 1 is a word in capitals"),
-        (lambda: StepFailed("oh no", "x"), "the code of a failed step is a word"),
-        (lambda: Loop(), "a Loop has plans"),
-        (lambda: Loop(afu9(OnPaper()), afu9(OnPaper())), "a name of its own"),
+        (lambda: Step(number=1, type="do it", state="A", to="B"), "the type of step 1 must be a word in capitals"),
+        (lambda: LoopStepFailed("oh no", "x"), "the code of a failed step must be a word"),
+        (lambda: Loop(), "a Loop must have at least one plan"),
+        (lambda: Loop(afu9(OnPaper()), afu9(OnPaper())), "their names must differ"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused_where_it_is_said(make: Any, words: str) -> None:
+def test_an_invalid_plan_is_refused_when_it_is_created(make: Any, words: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         make()
     assert words in str(refused.value)
@@ -148,7 +148,7 @@ def test_what_is_next_is_a_pure_function_of_plan_state_and_number() -> None:
     for step in plan.steps:
         assert next_of(plan, step.state, step.number) is step
     assert next_of(plan, "DONE", 9) is plan.remedy
-    assert next_of(plan, "CLOSED", None) == Finished()
+    assert next_of(plan, "CLOSED", None) == PlanFinished()
     codes = [next_of(*asked) for asked in ((plan, HOLD, None), (None, "CREATED", 1), (plan, "CREATED", 44))]
     assert [found.code for found in codes if isinstance(found, Blocked)] == [
         "ISSUE_ON_HOLD", "PLAN_UNKNOWN", "STEP_UNKNOWN",
@@ -157,14 +157,14 @@ def test_what_is_next_is_a_pure_function_of_plan_state_and_number() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_plan_of_ones_own_with_a_name_estimates_and_an_effect() -> None:
+async def test_a_custom_plan_with_an_estimate_and_an_effect() -> None:
     rung: list[str] = []
 
     async def ring(sight: Sight, key: str) -> Facts:
         rung.append(f"{sight.title} in {sight.project} for {sight.actor}")
         return {"rung": True}
 
-    bell = Plan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring, estimated_ms=50)])
+    bell = LoopPlan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring, estimated_ms=50)])
     loop = Loop(afu9(OnPaper()), bell)
     async with world(clogs=loop.clogs) as w:
         issue = await loop.create_issue(w.ocean, "the door", actor=ANN, plan="bell", project="house")
@@ -179,24 +179,24 @@ async def test_a_plan_of_ones_own_with_a_name_estimates_and_an_effect() -> None:
         assert (done.loop_status, rung) == ("completed", [f"the door in house for {ANN}"])
         shown = await without.get_issue(w.ocean, issue.issue_id)
         assert (shown.state, shown.facts, shown.plan) == ("RUNG", {"rung": True}, "bell")
-        with pytest.raises(CallRefused, match="not on hold"):
+        with pytest.raises(CallRefused, match="must be on hold"):
             await loop.resume(w.ocean, issue.issue_id, actor=ANN)
 
 
 @pytest.mark.anyio
-async def test_a_failure_for_good_without_a_remedy_is_tried_again_under_a_new_key() -> None:
+async def test_a_permanent_failure_without_a_remedy_is_retried_under_a_new_key() -> None:
     keys: list[str] = []
 
     async def ring(sight: Sight, key: str) -> Facts:
         keys.append(key)
         if len(keys) < 3:
-            raise StepFailed("STUCK", "the bell is stuck")
+            raise LoopStepFailed("STUCK", "the bell is stuck")
         return {}
 
-    loop = Loop(Plan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring)]))
+    loop = Loop(LoopPlan("bell", [Step(number=1, type="RING", state="SILENT", to="RUNG", effect=ring)]))
     async with world(clogs=loop.clogs) as w:
         await loop.create_issue(w.ocean, "the door", actor=ANN, issue_id=ISSUE)
-        answers = [await loop.run_next_step(w.ocean, ISSUE, actor=ANN) for _ in range(3)]
-        assert [answer.loop_status for answer in answers] == ["failed", "failed", "completed"]
+        responses = [await loop.run_next_step(w.ocean, ISSUE, actor=ANN) for _ in range(3)]
+        assert [answer.loop_status for answer in responses] == ["failed", "failed", "completed"]
         assert len({*keys}) == 3
         assert (await loop.get_issue(w.ocean, ISSUE)).version == 2

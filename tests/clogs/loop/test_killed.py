@@ -1,4 +1,4 @@
-"""A process is killed between the effect and its record, with nobody else alive."""
+"""A process is killed between the effect and its record, and no other process is alive."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""Who may ask: a key is the authentication, the header says for whom."""
+"""Access: a key is the authentication, the header names the actor."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ async def test_with_keys_the_header_is_no_authentication() -> None:
             error_of(await t.ask(method, path, authorization="Bearer ocean_x_y"), 401, "UNAUTHORIZED")
 
 
-async def test_a_key_speaks_for_its_actor_and_for_those_that_its_roles_name() -> None:
+async def test_a_key_acts_for_its_actor_and_for_those_that_its_roles_name() -> None:
     async with town() as t:
         own = await bearer(t, "ann", "read", "signal")
         assert (await t.click(authorization=own, x_afu9_sub="")).status == 200

@@ -1,4 +1,4 @@
-"""Two at once, and deaths in between: one effect, one owner, and an issue that is free again."""
+"""Concurrent clicks and crashes: one effect, one owner, and the lock is removed."""
 
 from functools import partial
 from typing import Any
@@ -7,10 +7,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from clogs.loop import Facts, Loop, OnPaper, Plan, Sight, Step, afu9
+from clogs.loop import Facts, Loop, LoopPlan, OnPaper, Sight, Step, afu9
 from ocean.testing import Outside, World, crash_everywhere, world
 from tests.clogs.loop.kit import ANN, ISSUE, OPEN, WHO, Town, Workbench, error_of, town
-from tests.http.kit import house
+from tests.http.kit import app_world
 from tests.invariants import check
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ MINUTE = 60_000
 
 
 async def test_a_double_click_has_one_effect() -> None:
-    """Both have read the issue when neither has locked it: the row's version lets one of them through."""
+    """Both have read the issue before either has locked it: the version of the row lets one of them commit."""
     async with town() as t:
         await t.until_merge()
         t.desk.hold()
@@ -26,10 +26,10 @@ async def test_a_double_click_has_one_effect() -> None:
             for actor in (ANN, "kim@example.com"):
                 tasks.start_soon(partial(t.click, x_afu9_sub=actor))
             await t.desk.at_work.wait()
-            while len(t.answers) < 5:
+            while len(t.responses) < 5:
                 await anyio.lowlevel.checkpoint()
             t.desk.go_on.set()
-        refused, done = t.answers[4:]
+        refused, done = t.responses[4:]
         assert error_of(refused, 409, "LOOP_CONFLICT")["details"]["runId"] == done.json()["runId"]
         assert done.json()["stepExecuted"]["stepNumber"] == 5
         assert len(t.desk.asked) == 1
@@ -61,8 +61,8 @@ async def other_click(t: Town) -> Any:
     return await t.ask("POST", f"/api/loop/issues/{ISSUE}/run-next-step", x_afu9_sub="kim@example.com")
 
 
-async def test_a_lock_that_has_run_out_is_taken_over_and_its_execution_has_ended() -> None:
-    """Nobody has poked since the holder died. What it may still do outside is done under the same key."""
+async def test_an_expired_lock_is_taken_over_and_its_execution_has_ended() -> None:
+    """No process has poked since the holder died. Its late effects happen under the same key."""
     async with town() as t:
         await t.until_merge()
         t.desk.hold()
@@ -75,7 +75,7 @@ async def test_a_lock_that_has_run_out_is_taken_over_and_its_execution_has_ended
             taken = await other_click(t)
             assert taken.json()["stepExecuted"]["stepNumber"] == 5
             t.desk.go_on.set()  # the frozen one wakes up, merges again under its key, and finds its run gone
-        frozen = t.answers[-1].json()
+        frozen = t.responses[-1].json()
         assert (frozen["loopStatus"], frozen["message"].split(":")[0]) == ("failed", "deadline_exceeded")
         runs = (await t.seen(f"/api/loop/issues/{ISSUE}/runs?limit=2"))["runs"]
         assert [run["status"] for run in runs] == ["completed", "failed"]
@@ -83,7 +83,7 @@ async def test_a_lock_that_has_run_out_is_taken_over_and_its_execution_has_ended
         assert len({key for _, key in t.desk.asked}) == len(t.desk.merged) == 1
 
 
-async def test_a_click_after_an_end_that_the_issue_has_not_heard_of_is_the_next_step() -> None:
+async def test_a_click_before_the_issue_has_taken_the_result_is_the_next_step() -> None:
     """A process dies between the last commit of an execution and the tick of its issue."""
     async with town() as t:
         click = {"run_id": "run", "actor": ANN, "request_id": "r"}
@@ -94,10 +94,10 @@ async def test_a_click_after_an_end_that_the_issue_has_not_heard_of_is_the_next_
 
 
 @pytest.mark.sqlite
-async def test_a_key_that_is_at_work_in_the_same_server_is_told_who_holds_the_lock() -> None:
+async def test_a_key_in_use_in_the_same_server_gets_the_holder_of_the_lock() -> None:
     desk = Workbench()
     loop = Loop(afu9(desk))
-    async with house(more=loop.clogs) as h, anyio.create_task_group() as tasks:
+    async with app_world(more=loop.clogs) as h, anyio.create_task_group() as tasks:
         await loop.create_issue(h.w.ocean, "mend", actor=ANN, issue_id=ISSUE, facts=OPEN)
         path, headers = f"/api/loop/issues/{ISSUE}/run-next-step", WHO | {"Idempotency-Key": "k"}
         for _ in range(4):
@@ -140,7 +140,7 @@ async def test_an_issue_whose_execution_was_deleted_is_free() -> None:
 
 
 class Service(OnPaper):
-    """Effects outside, in the world's own outside."""
+    """External effects, in the world's own `Outside`."""
 
     outside: Outside
 
@@ -150,11 +150,13 @@ class Service(OnPaper):
 
 @pytest.mark.sqlite
 async def test_a_crash_at_any_place_of_a_step_changes_nothing() -> None:
-    """Between the effect and its record, too: the state, the timeline and what was done outside are the same."""
+    """Also between the effect and its record: the state, the timeline and the external effects are the same."""
     service = Service()
     merge = afu9(service).find(5)
     assert merge is not None
-    loop = Loop(Plan("merge", [Step(number=5, type=merge.type, state=merge.state, to=merge.to, effect=merge.effect)]))
+    loop = Loop(
+        LoopPlan("merge", [Step(number=5, type=merge.type, state=merge.state, to=merge.to, effect=merge.effect)])
+    )
 
     async def until_done(w: World) -> Any:
         service.outside = w.outside
@@ -172,7 +174,7 @@ async def test_a_crash_at_any_place_of_a_step_changes_nothing() -> None:
     assert any("after the function of step 'loop.run/effect' had ended" in deed for deed in deeds)
 
 
-async def test_issues_beside_each_other_do_not_meet() -> None:
+async def test_concurrent_issues_do_not_affect_each_other() -> None:
     loop = Loop(afu9(OnPaper()))
     async with world(clogs=loop.clogs) as w:
         for number in range(4):

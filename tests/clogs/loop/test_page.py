@@ -1,4 +1,4 @@
-"""The page on the Loop API names a test for every section of the document and every promise, and they are there."""
+"""The page on the Loop API names an existing test for every section of the document and every promise."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The same answer again, byte for byte, to whoever says that it is the same request; and to nobody else."""
+"""Replays: the same response, byte for byte, for a repeat of the request and for no other."""
 
 import anyio
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_without_a_header_every_click_is_the_next_step() -> None:
     async with town() as t:
-        assert [said["stepExecuted"]["stepNumber"] for said in await t.clicks(3)] == [1, 2, 3]
+        assert [content["stepExecuted"]["stepNumber"] for content in await t.clicks(3)] == [1, 2, 3]
 
 
 async def test_a_key_is_an_actors_own_and_an_issues() -> None:
@@ -44,14 +44,14 @@ async def test_a_blocked_version_is_not_kept_and_can_be_tried_again() -> None:
         assert (await t.click(if_match="3")).json()["loopStatus"] == "active"
 
 
-async def test_a_version_that_is_none_is_refused() -> None:
+async def test_an_invalid_version_is_refused() -> None:
     async with town() as t:
         for given in ("*", "x", '"1', "-1", "1.0", 'W/"1"', "1, 2", "9" * 16):
             error_of(await t.click(if_match=given), 400, "INVALID_REQUEST")
 
 
-async def test_an_answer_that_was_lost_is_found_by_its_key() -> None:
-    """The process that was asked dies after it has begun the execution; another one finishes it."""
+async def test_a_lost_response_is_found_by_its_key() -> None:
+    """The process dies after it has created the execution; another one finishes it."""
     async with town() as t:
         await t.until_merge()
         t.desk.hold()
@@ -63,7 +63,7 @@ async def test_an_answer_that_was_lost_is_found_by_its_key() -> None:
             tasks.start_soon(lost)
             await t.desk.at_work.wait()
             tasks.cancel_scope.cancel()
-        assert len(t.answers) == 4
+        assert len(t.responses) == 4
         await t.w.drain()
         found = await t.click(idempotency_key="k")
         assert found.json()["stepExecuted"] | {"startedAt": "", "completedAt": ""} == {
@@ -78,18 +78,18 @@ async def test_an_answer_that_was_lost_is_found_by_its_key() -> None:
         assert (await t.click(idempotency_key="k")).body == found.body
 
 
-async def test_an_answer_whose_run_was_removed_is_gone_and_the_key_is_free() -> None:
+async def test_a_kept_result_whose_run_was_deleted_is_gone_and_the_key_is_free() -> None:
     async with town() as t:
         first = await t.click(idempotency_key="k")
         await t.w.ocean.delete_run(first.json()["runId"])
         assert (await t.click(idempotency_key="k")).json()["stepExecuted"]["stepNumber"] == 2
 
 
-async def test_a_request_id_is_a_uuid_and_the_senders_if_that_is_one() -> None:
+async def test_a_request_id_is_a_uuid_and_that_of_the_request_if_valid() -> None:
     async with town() as t:
         mine = "0190b8a2-7c44-7d3a-9d5e-0f5f6f0a1b2c"
-        said = await t.click(x_request_id=mine)
-        assert (said.json()["requestId"], said.headers["x-request-id"]) == (mine, mine)
+        content = await t.click(x_request_id=mine)
+        assert (content.json()["requestId"], content.headers["x-request-id"]) == (mine, mine)
         other = await t.click(x_request_id="trace-17")
         assert other.json()["requestId"] == other.headers["x-request-id"] != "trace-17"
         assert len(other.json()["requestId"]) == 36

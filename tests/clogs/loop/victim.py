@@ -7,14 +7,14 @@ from pathlib import Path
 
 import anyio
 
-from clogs.loop import Facts, Loop, OnPaper, Plan, Sight, Step
+from clogs.loop import Facts, Loop, LoopPlan, OnPaper, Sight, Step
 from ocean import Ocean
 
 LOCK_MS = 200
 
 
 class Ledger(OnPaper):
-    """Merges by a line in a file: a key that is in it already has no second effect."""
+    """Merge by appending a line to a file: a repeated key has no second effect."""
 
     def __init__(self, file: Path, is_fatal: bool) -> None:
         self._file, self._is_fatal = file, is_fatal
@@ -30,7 +30,7 @@ class Ledger(OnPaper):
 
 def merging(file: Path, *, is_fatal: bool = False) -> Loop:
     desk = Ledger(file, is_fatal)
-    return Loop(Plan("merge", [Step(number=1, type="MERGE", state="REVIEWED", to="DONE", effect=desk.merge)]))
+    return Loop(LoopPlan("merge", [Step(number=1, type="MERGE", state="REVIEWED", to="DONE", effect=desk.merge)]))
 
 
 async def main(url: str, file: str) -> None:

@@ -1,4 +1,4 @@
-"""A real server on loopback that says what a test tells it to, where `/chat/completions` is asked for."""
+"""A real server on loopback that sends what a test sets as the response of `/chat/completions`."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ DONE = "data: [DONE]\n\n"
 
 @dataclass
 class Speaker:
-    """`say` makes the next answers; `heard` has the requests' bodies and headers."""
+    """`say` makes the next responses; `heard` has the bodies and headers of the requests."""
 
     port: int = 0
     say: Say | None = None
@@ -41,7 +41,7 @@ class Speaker:
 
         self.say = say
 
-    def answers(self, status: int, body: str, kind: str = "application/json", **headers: str) -> None:
+    def respond_with(self, status: int, body: str, kind: str = "application/json", **headers: str) -> None:
         async def say() -> Response:
             given = {name.replace("_", "-"): value for name, value in headers.items()}
             return Response(body, status, given, kind)
@@ -67,7 +67,7 @@ def event(**chunk: Any) -> str:
     return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
 
 
-def said(text: str | None = None, reason: str | None = None, **delta: Any) -> str:
+def sse_chunk(text: str | None = None, reason: str | None = None, **delta: Any) -> str:
     return event(choices=[{"index": 0, "delta": {"content": text, **delta}, "finish_reason": reason}])
 
 

@@ -9,16 +9,16 @@ import pytest
 
 from clogs.models import (
     Ask,
-    End,
     EnvironmentModels,
     Message,
+    ModelEnd,
     ModelError,
+    ModelReply,
     Models,
+    ModelToolCall,
     OfflineModel,
-    Reply,
     Rule,
     Text,
-    ToolCall,
     Usage,
     by_rules,
     by_script,
@@ -27,7 +27,7 @@ from clogs.models import (
 from clogs.models.endpoint import Endpoint
 from clogs.models.offline import words
 
-# Models know no store: one round is enough.
+# Models use no store: one back end is enough.
 pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 
@@ -39,8 +39,8 @@ def asked(*texts: str) -> Ask:
 async def test_it_streams_word_by_word_and_its_words_are_the_text() -> None:
     async with OfflineModel().answer(asked("two  words\n")) as pieces:
         got = [piece async for piece in pieces]
-    assert got == [Text(text="You "), Text(text="said: "), Text(text="two  "), Text(text="words\n"), got[-1]]
-    assert got[-1] == End(reason="stop", usage=Usage(input_tokens=2, output_tokens=4))
+    assert got == [Text(text="You "), Text(text="wrote: "), Text(text="two  "), Text(text="words\n"), got[-1]]
+    assert got[-1] == ModelEnd(reason="stop", usage=Usage(input_tokens=2, output_tokens=4))
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", " a  b\n\nc ", "\n"])
@@ -48,33 +48,36 @@ def test_words_joined_are_the_text(text: str) -> None:
     assert "".join(words(text)) == text
 
 
-async def test_the_same_conversation_is_answered_alike_and_a_longer_one_is_remembered() -> None:
+async def test_equal_conversations_get_equal_answers_and_earlier_messages_count() -> None:
     model = OfflineModel()
     first = await whole_answer(model, asked("tea", "ok", "cake"))
     assert first == await whole_answer(model, asked("tea", "ok", "cake"))
-    assert first.text == "You said: cake I remember 1 earlier message of yours."
+    assert first.text == "You wrote: cake I remember 1 earlier message from you."
 
 
-async def test_rules_answer_by_what_was_said_and_may_ask_for_tools() -> None:
+async def test_rules_reply_by_the_last_message_and_may_call_tools() -> None:
     model = OfflineModel(
         by_rules(
-            Rule(r"weather in (\w+)", Reply("Let me look.", calls=[("weather", {"city": "{1}", "days": [1, "{0}"]})])),
-            Rule("rain", Reply("It is wet.")),
+            Rule(
+                r"weather in (\w+)",
+                ModelReply("Let me look.", calls=[("weather", {"city": "{1}", "days": [1, "{0}"]})]),
+            ),
+            Rule("rain", ModelReply("It is wet.")),
         )
     )
     answer = await whole_answer(model, asked("The WEATHER in Oslo?"))
     assert (answer.text, answer.reason) == ("Let me look.", "tool_calls")
     assert answer.tool_calls[0].parsed() == {"city": "Oslo", "days": [1, "WEATHER in Oslo"]}
     assert (await whole_answer(model, asked("rain"))).text == "It is wet."
-    assert (await whole_answer(model, asked("snow"))).text == "You said: snow"
+    assert (await whole_answer(model, asked("snow"))).text == "You wrote: snow"
     tool = Ask(messages=(*asked("?").messages, answer.message, Message(role="tool", content="sun", tool_call_id="x")))
-    assert (await whole_answer(model, tool)).text == "The tool answered: sun"
+    assert (await whole_answer(model, tool)).text == "The tool returned: sun"
 
 
-async def test_a_script_goes_by_the_answers_in_the_conversation() -> None:
-    model = OfflineModel(by_script(Reply("one", calls=[("clock", {})]), Reply("two")))
+async def test_a_script_replies_by_the_number_of_earlier_answers() -> None:
+    model = OfflineModel(by_script(ModelReply("one", calls=[("clock", {})]), ModelReply("two")))
     first = await whole_answer(model, asked("a"))
-    assert first.tool_calls == (ToolCall(id="call_1_1", name="clock", arguments="{}"),)
+    assert first.tool_calls == (ModelToolCall(id="call_1_1", name="clock", arguments="{}"),)
     assert [(await whole_answer(model, asked("a", "one", "b"))).text for _ in range(2)] == ["two", "two"]
     assert (await whole_answer(model, asked("a", "one", "b", "two", "c"))).text == "two"
     with pytest.raises(ValueError, match="at least one"):
@@ -86,7 +89,7 @@ async def test_a_reply_may_break_after_its_words() -> None:
     heard = []
 
     async def hear() -> None:
-        async with OfflineModel(by_script(Reply("half an", error=error))).answer(asked("?")) as pieces:
+        async with OfflineModel(by_script(ModelReply("half an", error=error))).answer(asked("?")) as pieces:
             async for piece in pieces:
                 heard.append(piece)
 
@@ -103,22 +106,22 @@ async def test_a_pause_is_taken_before_every_word() -> None:
         pauses += 1
         await anyio.lowlevel.checkpoint()
 
-    async with OfflineModel(by_script(Reply("one two")), pause=pause).answer(asked("?")) as pieces:
+    async with OfflineModel(by_script(ModelReply("one two")), pause=pause).answer(asked("?")) as pieces:
         await anext(aiter(pieces))
         assert pauses == 1
 
 
-@pytest.mark.parametrize(("arguments", "told"), [("{oops", "no JSON"), ("[1]", "no object")])
-def test_arguments_that_are_no_object_are_an_error_to_tell_the_model(arguments: str, told: str) -> None:
-    with pytest.raises(ModelError, match=told) as raised:
-        ToolCall(id="a", name="weather", arguments=arguments).parsed()
+@pytest.mark.parametrize(("arguments", "details"), [("{oops", "must be JSON"), ("[1]", "must be a JSON object")])
+def test_arguments_that_are_not_an_object_are_an_error_for_the_model(arguments: str, details: str) -> None:
+    with pytest.raises(ModelError, match=details) as raised:
+        ModelToolCall(id="a", name="weather", arguments=arguments).parsed()
     assert raised.value.code == "bad_arguments"
 
 
-def test_models_are_found_by_name_and_a_wrong_one_is_told_the_near() -> None:
+def test_models_are_found_by_name_and_a_wrong_name_suggests_the_nearest() -> None:
     models = Models([OfflineModel(), OfflineModel(name="other")])
     assert (models.default, models.find("other").name) == ("offline", "other")
-    for name, hint in (("ofline", "did you mean 'offline'?"), ("x", "there are: offline, other")):
+    for name, hint in (("ofline", "did you mean 'offline'?"), ("x", "available: offline, other")):
         with pytest.raises(ModelError, match=re.escape(hint)) as raised:
             models.find(name)
         assert not raised.value.is_passing
@@ -140,7 +143,7 @@ def test_the_environment_names_an_endpoint_for_every_other_name(monkeypatch: pyt
     assert models.find("big") is found
     assert repr(found) == "Endpoint('big', at 'http://127.0.0.1:9/v1/chat/completions')"
     monkeypatch.setenv("OCEAN_MODEL_URL", "nonsense")
-    with pytest.raises(ModelError, match="OCEAN_MODEL_URL: base_url is"):
+    with pytest.raises(ModelError, match="OCEAN_MODEL_URL: base_url must be"):
         models.find("big")
 
 

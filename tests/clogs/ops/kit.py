@@ -1,4 +1,4 @@
-"""An Ops-Loop in virtual time, asked over its routes."""
+"""An Ops-Loop in virtual time, called over its routes."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from clogs.ops import Ops, OpsSettings, clogs
 from clogs.ops.events import Chance, even_chance
 from ocean import UNSET
 from ocean.testing import Outside, World, world
-from ocean.testing.requests import Answered
+from ocean.testing.requests import WorldResponse
 from tests.invariants import check
 
 MINUTE_MS = 60_000
@@ -25,24 +25,26 @@ class Loop:
     ops: Ops
     headers: dict[str, str] = field(default_factory=dict)
 
-    async def ask(self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None) -> Answered:
+    async def ask(
+        self, method: str, path: str, json: Any = None, headers: Mapping[str, str] | None = None
+    ) -> WorldResponse:
         sent = UNSET if method == "GET" else {} if json is None else json
         return await self.w.request(method, f"/api/ops/{path}", json=sent, headers={**self.headers, **(headers or {})})
 
     async def answer(self, method: str, path: str, json: Any = None) -> Any:
-        """What is answered, if it is no refusal."""
-        answered = await self.ask(method, path, json)
-        assert answered.status < 300, answered.body
-        return answered.json()
+        """Return the body of a response that is not a refusal."""
+        responded = await self.ask(method, path, json)
+        assert responded.status < 300, responded.body
+        return responded.json()
 
     async def refusal(self, method: str, path: str, json: Any = None) -> tuple[int, str | None]:
         """Status and code of what must be a refusal, in the contract's shape."""
-        answered = await self.ask(method, path, json)
-        said = answered.json()
-        assert answered.status >= 400, said
-        assert said.keys() <= {"error", "code"}
-        assert isinstance(said["error"], str)
-        return answered.status, said.get("code")
+        responded = await self.ask(method, path, json)
+        content = responded.json()
+        assert responded.status >= 400, content
+        assert content.keys() <= {"error", "code"}
+        assert isinstance(content["error"], str)
+        return responded.status, content.get("code")
 
     async def rows(self, query: str) -> list[Any]:
         found: list[Any] = await self.answer("GET", query)
@@ -71,8 +73,8 @@ class Loop:
         """The next step, leased; None if there is none."""
         return next(iter(await self.rpc("ops_claim_next_step", p_lease_minutes=minutes, **more)), None)
 
-    async def complete(self, step: Any, status: str = "succeeded", **said: Any) -> Any:
-        body = {"lease_id": step["lease_id"], "status": status, **said}
+    async def complete(self, step: Any, status: str = "succeeded", **content: Any) -> Any:
+        body = {"lease_id": step["lease_id"], "status": status, **content}
         return await self.answer("POST", f"ops_mission_steps/{step['id']}/complete", body)
 
     async def steps(self, mission_id: str) -> list[tuple[str, str | None]]:

@@ -66,7 +66,7 @@ async def finalization_stuck(ops: Loop) -> None:
     await ops.mission(NOOP)
     step = await ops.claim()
     (run,) = await ops.rows("ops_action_runs")
-    # The report was stored and the step has heard of it; whoever was to move the mission died.
+    # The report was stored and the step has taken it; the process that would move the mission died.
     await ops.w.ocean.complete_work(step["lease_id"], Done())
     await ops.w.ocean.advance(run_id=step["id"])
     assert run["step_id"] == step["id"]
@@ -111,7 +111,7 @@ CASES: list[tuple[str, Callable[[Loop], Awaitable[None]]]] = [
 
 
 async def found(ops: Loop) -> list[str]:
-    return [finding.code for finding in await examine(ops.ops) if not finding.is_good]
+    return [finding.code for finding in await examine(ops.ops) if not finding.is_ok]
 
 
 @pytest.mark.anyio
@@ -129,7 +129,7 @@ def test_there_is_a_check_for_each_of_the_ten_codes() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_house_at_work_is_healthy() -> None:
+async def test_a_busy_project_has_no_findings() -> None:
     async with loop() as ops:
         await ops.put(matrix({**NEVER, "event_type": "build:*"}), EVERYTHING)
         await ops.answer("POST", "ops_agent_events", EVENT)
@@ -137,7 +137,7 @@ async def test_a_house_at_work_is_healthy() -> None:
         while (step := await ops.claim()) is not None:
             await ops.complete(step)
             await ops.w.drain()
-        assert [finding.said for finding in await examine(ops.ops)] == ["nothing found"] * 10
+        assert [finding.detail for finding in await examine(ops.ops)] == ["nothing found"] * 10
 
 
 def typed(*words: str, **environ: str) -> tuple[int, str, str]:
@@ -148,8 +148,8 @@ def typed(*words: str, **environ: str) -> tuple[int, str, str]:
 
 def test_the_doctor_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, said, _ = typed("ops", "doctor", "--json")
-    assert (code, [check["code"] for check in json.loads(said)["checks"]]) == (0, [code for code, _, _ in CHECKS])
+    code, content, _ = typed("ops", "doctor", "--json")
+    assert (code, [check["code"] for check in json.loads(content)["checks"]]) == (0, [code for code, _, _ in CHECKS])
     assert typed("ops", "doctor")[1].splitlines()[0] == "ok  OPS_001 Reaction Pattern Matching Failed: nothing found"
 
     async def block() -> None:
@@ -159,31 +159,31 @@ def test_the_doctor_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             assert (await ops.ops_gate_proposal())[0]["ok"] is False
 
     anyio.run(block)
-    code, said, _ = typed("ops", "doctor")
+    code, content, _ = typed("ops", "doctor")
     assert code == 1
-    assert "NO  OPS_006 Proposal Cap Blocking: Daily proposal cap reached" in said
-    assert "    -> raise the limit in proposal_caps, or wait for midnight UTC" in said
-    code, said, _ = typed("ops", "heartbeat", "--json")
-    assert (code, json.loads(said)["ok"]) == (0, True)
+    assert "NO  OPS_006 Proposal Cap Blocking: Daily proposal cap reached" in content
+    assert "    -> raise the limit in proposal_caps, or wait for midnight UTC" in content
+    code, content, _ = typed("ops", "heartbeat", "--json")
+    assert (code, json.loads(content)["ok"]) == (0, True)
     assert typed("ops", "work", "--json")[:2] == (0, '{"done": 0}\n')
 
 
-def test_a_word_that_no_clog_has_is_unknown_and_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_command_opens_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, _, said = typed("shw", "run-1")
-    assert (code, "No such command 'shw'" in said) == (2, True)
-    code, _, said = typed("ops-heart", "doctor", "--json")
-    assert (code, json.loads(said)["error"]["code"]) == (2, "wrong_usage")
-    code, _, said = typed("ops", "docto")
-    assert (code, "did you mean 'doctor'" in said) == (2, True)
+    code, _, content = typed("shw", "run-1")
+    assert (code, "No such command 'shw'" in content) == (2, True)
+    code, _, content = typed("ops-heart", "doctor", "--json")
+    assert (code, json.loads(content)["error"]["code"]) == (2, "wrong_usage")
+    code, _, content = typed("ops", "docto")
+    assert (code, "did you mean 'doctor'" in content) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("asked", [["ops"], ["ops", "--help"]])
 def test_a_clog_alone_lists_its_commands(asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, said, _ = typed(*asked)
-    assert (code, [line.split("  ")[0] for line in said.splitlines()[1:]]) == (
+    code, content, _ = typed(*asked)
+    assert (code, [line.split("  ")[0] for line in content.splitlines()[1:]]) == (
         0,
         ["ocean ops doctor", "ocean ops heartbeat", "ocean ops work"],
     )
@@ -192,15 +192,15 @@ def test_a_clog_alone_lists_its_commands(asked: list[str], tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("typo", [["advnce"], ["advnce", "--until-idle"]])
-def test_a_typo_is_no_reason_to_speak_of_clogs(
+def test_a_typo_of_a_core_command_does_not_mention_clogs(
     typo: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, _, said = typed(*typo, OCEAN_CLOGS="not_there:clog")
-    assert (code, "Did you mean 'advance'" in said) == (2, True)
+    code, _, content = typed(*typo, OCEAN_CLOGS="not_there:clog")
+    assert (code, "Did you mean 'advance'" in content) == (2, True)
 
 
-def test_a_command_is_registered_once_and_answers_as_agreed() -> None:
+def test_a_command_is_registered_once_and_returns_a_command_answer() -> None:
     clog = Clog("c")
 
     @clog.command
@@ -208,5 +208,5 @@ def test_a_command_is_registered_once_and_answers_as_agreed() -> None:
         return CommandAnswer("fine")
 
     assert clog.commands == {"look": look}
-    with pytest.raises(Exception, match="has a command 'look' already"):
+    with pytest.raises(Exception, match="got 'look' twice"):
         clog.command(look)

@@ -1,4 +1,4 @@
-"""The sections of the reference on RPC functions and HTTP endpoints: each example sent as it stands there."""
+"""The sections of the reference on RPC functions and HTTP endpoints: each example is sent unchanged."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ POLICY = [
     {"key": "proposal_caps", "value": {"daily_limit": 100, "per_source_limits": {"api": 50, "reaction": 200}}},
 ]
 SAFE = {"steps": [{"kind": "noop", "params": {}}]}
-NOBODY = "123e4567-e89b-12d3-a456-426614174000"
+ANONYMOUS = "123e4567-e89b-12d3-a456-426614174000"
 
 
 async def test_ops_create_proposal_and_maybe_autoapprove() -> None:
@@ -62,8 +62,8 @@ async def test_ops_is_auto_approvable() -> None:
 
 async def test_ops_create_mission_from_proposal() -> None:
     async with loop() as ops:
-        absent = await ops.ask("POST", "rpc/ops_create_mission_from_proposal", {"p_proposal_id": NOBODY})
-        assert (absent.status, absent.json()) == (404, {"error": f"Proposal {NOBODY} not found", "code": "P0001"})
+        absent = await ops.ask("POST", "rpc/ops_create_mission_from_proposal", {"p_proposal_id": ANONYMOUS})
+        assert (absent.status, absent.json()) == (404, {"error": f"Proposal {ANONYMOUS} not found", "code": "P0001"})
         id = (await ops.propose({"kind": "a", "executor": "x"}, {"kind": "b", "params": {"n": 1}}))["proposal_id"]
         pending = await ops.refusal("POST", "rpc/ops_create_mission_from_proposal", {"p_proposal_id": id})
         assert pending == (409, "P0001")
@@ -81,7 +81,7 @@ async def test_ops_create_mission_from_proposal() -> None:
 
 async def test_ops_maybe_finalize_mission() -> None:
     async with loop() as ops:
-        assert await ops.rpc("ops_maybe_finalize_mission", p_mission_id=NOBODY) is None, "no error, no update"
+        assert await ops.rpc("ops_maybe_finalize_mission", p_mission_id=ANONYMOUS) is None, "no error, no update"
         mission = await ops.mission({"kind": "noop"}, {"kind": "noop"})
         await ops.complete(await ops.claim())
         await ops.rpc("ops_maybe_finalize_mission", p_mission_id=mission)
@@ -169,8 +169,8 @@ async def test_ops_set_updated_at() -> None:
 
 async def test_post_api_ops_heartbeat() -> None:
     async with loop() as ops:
-        answered = await ops.ask("POST", "heartbeat", {})
-        assert (answered.status, answered.json()) == (
+        responded = await ops.ask("POST", "heartbeat", {})
+        assert (responded.status, responded.json()) == (
             200,
             {
                 "ok": True,
@@ -181,7 +181,7 @@ async def test_post_api_ops_heartbeat() -> None:
                 "staleResult": {"recovered": 0},
             },
         )
-        assert list(answered.json()) == [
+        assert list(responded.json()) == [
             "ok", "triggerResult", "reactionResult", "learningResult", "leaseResult", "staleResult",
         ]  # fmt: skip
         for step, minutes in (({"max_retries": 1}, 1), ({}, 1), ({}, 90)):

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from clogs.ops import Ops, OpsSettings
-from clogs.ops.columns import POLICY_COLUMNS, TABLE_NAMES, TABLES
-from clogs.ops.templates import checked_template
+from clogs.ops.tables import POLICY_COLUMNS, TABLE_NAMES, TABLES
+from clogs.ops.validation import checked_template
 from ocean import CallRefused, InvalidValue, Refuse
 from tests.clogs.ops.kit import EVERYTHING, HOUR_MS, MINUTE_MS, PROPOSE, Loop, loop
 
 pytestmark = pytest.mark.anyio
 
-NOBODY = "123e4567-e89b-12d3-a456-426614174000"
+ANONYMOUS = "123e4567-e89b-12d3-a456-426614174000"
 
 
 async def columns(ops: Loop, table: str) -> list[str]:
@@ -59,7 +59,7 @@ async def test_ops_policy() -> None:
     ],
 )
 @pytest.mark.sqlite
-async def test_a_policy_that_could_not_be_used_is_refused(key: str, value: Any, code: str) -> None:
+async def test_an_invalid_policy_is_refused(key: str, value: Any, code: str) -> None:
     async with loop() as ops:
         assert await ops.refusal("PUT", "ops_policy", {"key": key, "value": value}) == (400, code)
         assert await ops.rows("ops_policy") == []
@@ -200,7 +200,7 @@ async def test_every_table_is_read_strictly() -> None:
             assert await ops.refusal("GET", f"{table}?limit=9&limit=9") == (400, "22023")
         for table in TABLES:
             assert await ops.refusal("GET", f"{table}?cursor=x") == (400, "22023")
-            assert await ops.rows(f"{table}?id=eq.{NOBODY}") == []
+            assert await ops.rows(f"{table}?id=eq.{ANONYMOUS}") == []
         assert await ops.refusal("GET", "ops_missions?status=not.eq.x") == (400, "22023")
         assert await ops.refusal("GET", "ops_missions?order=created_at.up") == (400, "22023")
         assert await ops.refusal("GET", "ops_agent_events?processed_at=eq.3") == (400, "22023")
@@ -273,7 +273,7 @@ async def test_proposal_template_schema(template: Any) -> None:
         {"steps": [{"kind": "x"}] * 101}, {"steps": [{"kind": "x"}], "title": 7},
     ],
 )  # fmt: skip
-def test_a_template_of_which_no_mission_can_be_made_is_refused(template: Any) -> None:
+def test_an_invalid_template_is_refused(template: Any) -> None:
     with pytest.raises(Refuse) as refused:
         checked_template(template)
     assert refused.value.code == "23514"
@@ -300,7 +300,7 @@ async def test_database_errors() -> None:
         event = {"type": "t", "data": {}, "dedupe_key": "proposal-123"}
         await ops.answer("POST", "ops_agent_events", event)
         assert await ops.refusal("POST", "ops_agent_events", {**event, "type": "u"}) == (409, "23505")
-        orphan = {"type": "t", "data": {}, "mission_id": NOBODY}
+        orphan = {"type": "t", "data": {}, "mission_id": ANONYMOUS}
         assert await ops.refusal("POST", "ops_agent_events", orphan) == (409, "23503")
         bad = {"p_source": "mars", "p_template": {"steps": [{"kind": "noop"}]}}
         assert await ops.refusal("POST", f"rpc/{PROPOSE}", bad) == (400, "23514")
@@ -314,9 +314,9 @@ async def test_database_errors() -> None:
         roles = {"key": "agent_roles", "value": {"all": huge}}
         assert await ops.refusal("PUT", "ops_policy", roles) == (400, "22001")
         for verb in ("approve", "reject"):
-            gone = await ops.ask("POST", f"ops_mission_proposals/{NOBODY}/{verb}")
-            assert (gone.status, gone.json()) == (404, {"error": f"Proposal {NOBODY} not found", "code": "P0001"})
-        assert await ops.refusal("POST", f"ops_step_dead_letters/{NOBODY}/redrive") == (404, "P0001")
+            gone = await ops.ask("POST", f"ops_mission_proposals/{ANONYMOUS}/{verb}")
+            assert (gone.status, gone.json()) == (404, {"error": f"Proposal {ANONYMOUS} not found", "code": "P0001"})
+        assert await ops.refusal("POST", f"ops_step_dead_letters/{ANONYMOUS}/redrive") == (404, "P0001")
         assert len(await ops.rows("ops_agent_events")) == 1
 
 
@@ -328,7 +328,7 @@ async def test_http_errors() -> None:
         eve = {"Authorization": f"Bearer {elsewhere.key}"}
         for method, path in (
             ("POST", "heartbeat"), ("GET", "ops_missions"), ("PUT", "ops_policy"), ("POST", f"rpc/{PROPOSE}"),
-            ("POST", f"ops_mission_proposals/{NOBODY}/approve"), ("POST", "rpc/ops_claim_next_step"),
+            ("POST", f"ops_mission_proposals/{ANONYMOUS}/approve"), ("POST", "rpc/ops_claim_next_step"),
         ):  # fmt: skip
             refused = await ops.ask(method, path, {})
             assert (refused.status, refused.json()) == (401, {"error": "Unauthorized"})

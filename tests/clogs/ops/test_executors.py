@@ -1,4 +1,4 @@
-"""Workers and their executors: what is done, what is refused, and that a crash does nothing twice."""
+"""Workers and their executors: results, refusals, and that a crash repeats no effect."""
 
 import sys
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from clogs.ops import Executor, Ops, OpsSettings, StepFailed, Task, Worker, clogs, shipped
+from clogs.ops import Executor, Ops, OpsSettings, OpsStepFailed, Task, Worker, clogs, shipped
 from ocean import Failed, FetchResponse, Ocean
 from ocean.testing import Outside, World, crash_everywhere
 from tests.clogs.ops.kit import EVERYTHING, MINUTE_MS, Loop, loop
@@ -18,7 +18,7 @@ ECHO, SLEEP = "/bin/echo", "/bin/sleep"
 
 
 async def done(ops: Loop, step: dict[str, Any], shell: tuple[str, ...] = (), **more: Any) -> Any:
-    """A mission of one step, worked on; its step."""
+    """Create a mission of one step, claim the step, and return it."""
     await ops.mission(step)
     return await Worker(ops.ops, shipped(shell), **more).work_once()
 
@@ -34,14 +34,17 @@ async def test_noop_succeeds_and_steps_of_others_are_left_alone() -> None:
         await ops.mission({"kind": "unheard of"})
         step = await Worker(ops.ops, queues=["openclaw"]).work_once()
         assert step is not None
-        assert (step["status"], step["last_error"]) == ("failed", "this worker has no executor for 'unheard of'")
+        assert (step["status"], step["last_error"]) == (
+            "failed",
+            "this worker has no executor for 'unheard of'; register one under that name",
+        )
 
 
 def request(**params: Any) -> dict[str, Any]:
     return {"kind": "call", "executor": "http", "params": {"url": "https://x.example/do", **params}}
 
 
-async def test_http_asks_under_the_steps_key_and_fails_by_status() -> None:
+async def test_http_sends_the_idempotency_key_of_the_step_and_fails_by_status() -> None:
     outside = Outside()
     outside.answer("POST https://x.example/do", {"fine": True})
     outside.answer("GET https://x.example/do", FetchResponse(503, {"content-type": "text/plain"}, b"busy", ""))
@@ -50,7 +53,7 @@ async def test_http_asks_under_the_steps_key_and_fails_by_status() -> None:
         assert (step["status"], step["result"]) == ("succeeded", {"status": 200, "body": {"fine": True}})
         assert [(call.body, call.key) for call in outside.calls] == [({"a": 1}, step["id"])]
         failed = await done(ops, request())
-        assert (failed["status"], failed["last_error"]) == ("failed", "the server answered 503")
+        assert (failed["status"], failed["last_error"]) == ("failed", "the server responded with 503")
         assert failed["result"] == {"status": 503, "body": "busy"}
         for wrong in (request(colour="red"), request(body=7), request(headers={"a": 1}), request(timeout_seconds=0)):
             assert "params" in (await done(ops, wrong))["last_error"]
@@ -82,20 +85,20 @@ async def test_shell_allowlist_runs_listed_programs_and_no_shell() -> None:
         assert (step["status"], len(step["result"]["stdout"])) == ("succeeded", 65_536)
         assert (await done(ops, shell(ECHO, timeout_seconds=0), (ECHO,)))["status"] == "failed"
         assert "cannot be started" in (await done(ops, shell("/bin/none"), ("/bin/none",)))["last_error"]
-    with pytest.raises(ValueError, match="no whole path"):
+    with pytest.raises(ValueError, match="must be an absolute path"):
         shipped(["echo"])
 
 
 @pytest.mark.sqlite
 async def test_a_program_that_takes_too_long_is_stopped() -> None:
     async with loop() as ops:
-        failures: list[StepFailed] = []
+        failures: list[OpsStepFailed] = []
 
         async def run() -> None:
             step = {"params": {"command": SLEEP, "args": ["1000"], "timeout_seconds": 60}}
             try:
                 await shipped([SLEEP])["shell-allowlist"](ops.w.ocean, Task(step, "key"))
-            except StepFailed as failed:
+            except OpsStepFailed as failed:
                 failures.append(failed)
 
         async with anyio.create_task_group() as tasks:
@@ -107,7 +110,7 @@ async def test_a_program_that_takes_too_long_is_stopped() -> None:
         assert failures[0].result["exit_code"] == -9
 
 
-async def test_a_worker_renews_beside_the_work_and_stops_it_when_the_lease_is_lost() -> None:
+async def test_a_worker_renews_during_the_work_and_stops_it_when_the_lease_is_lost() -> None:
     async with loop() as ops:
         await ops.mission({"kind": "slow"})
         begun, ended = anyio.Event(), anyio.Event()
@@ -127,7 +130,7 @@ async def test_a_worker_renews_beside_the_work_and_stops_it_when_the_lease_is_lo
             ops.w.clock.advance(MINUTE_MS)
             while (await ops.rows("ops_mission_steps"))[0]["lease_expires_at"] == first["lease_expires_at"]:
                 await anyio.lowlevel.checkpoint()
-            # The worker may hear of it later than it is seen here, and waits for its next time from then on.
+            # The worker may see this later than the test does, and waits for its next renewal from then on.
             await until(lambda: any(at == ops.w.clock.now() + MINUTE_MS for at, *_ in ops.w.clock._timers))
             (run,) = await ops.rows("ops_action_runs")
             await ops.w.ocean.cancel_run(run["id"])
@@ -141,7 +144,7 @@ async def test_registered_executors_report_what_they_raise() -> None:
     async def picky(ocean: Ocean, task: Task) -> Any:
         if task.params.get("bug"):
             raise KeyError("oops")
-        raise StepFailed("not today", {"tried": task.idempotency_key})
+        raise OpsStepFailed("not today", {"tried": task.idempotency_key})
 
     executors: dict[str, Executor] = {"picky": picky}
     async with loop() as ops:
@@ -190,7 +193,7 @@ async def reacting(w: World) -> None:
     events: list[Any] = [{"type": "go", "data": {}, "mission_id": None, "dedupe_key": "e"}]
     await w.ocean.call_clog(clog_id="ops-events", session_id="ops", method="insert", payload=events)
     await w.drain()
-    await ops.call("ops-heart", "told", "heartbeat")
+    await ops.call("ops-heart", "totals_since_last_read", "heartbeat")
 
 
 @pytest.mark.sqlite

@@ -1,4 +1,4 @@
-"""A worker that is really killed, with nobody else there: the next poke of anybody ends its mission."""
+"""A real worker process is killed while no other runs: the next poke of any process ends its mission."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ class Ahead(SystemClock):
         return super().now() + 120_000
 
 
-async def test_a_killed_worker_needs_no_living_one(tmp_path: Path) -> None:
+async def test_the_step_of_a_killed_worker_is_recovered_without_another_worker(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     settings = OpsSettings()
     async with Ocean.open(url, clogs=clogs(settings)) as ocean:

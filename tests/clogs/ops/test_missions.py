@@ -1,4 +1,4 @@
-"""Missions and steps: order, claims, leases, failures, dead letters, and what is left of a worker that dies."""
+"""Missions and steps: order, claims, leases, failures, dead letters, and workers that die."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ async def test_steps_exist_from_the_start_and_only_the_next_is_claimable() -> No
             await ops.complete(step, result={"done": n})
         assert await ops.steps(mission) == [("succeeded", None)] * 3
         assert await ops.mission_status(mission) == "succeeded", "within the request that completed the last"
-        (said,) = await ops.rows("ops_agent_events?type=eq.mission:complete")
-        assert (said["mission_id"], said["data"]["status"]) == (mission, "succeeded")
+        (content,) = await ops.rows("ops_agent_events?type=eq.mission:complete")
+        assert (content["mission_id"], content["data"]["status"]) == (mission, "succeeded")
         run = await ops.w.ocean.get_run(mission)
         assert run is not None
         assert run.status is RunStatus.DONE
 
 
-async def test_workers_claim_by_executor_which_is_openclaw_unless_the_step_says_so() -> None:
+async def test_workers_claim_by_executor_which_is_openclaw_by_default() -> None:
     async with loop() as ops:
         await ops.mission(noop())
         await ops.mission({"kind": "noop", "executor": "radar"})
@@ -47,7 +47,7 @@ async def test_workers_claim_by_executor_which_is_openclaw_unless_the_step_says_
         assert (await ops.claim(p_executor=["minion", "openclaw"]))["executor"] == "openclaw"
 
 
-async def test_twenty_workers_who_claim_at_once_get_each_step_once() -> None:
+async def test_twenty_concurrent_workers_get_each_step_once() -> None:
     async with loop() as ops:
         missions = {await ops.mission(noop(n=n)) for n in range(5)}
         got: list[str] = []
@@ -76,11 +76,11 @@ async def test_after_a_reported_failure_without_retries_the_rest_end_failed_too(
         ]
         assert await ops.mission_status(mission) == "failed"
         assert await ops.claim() is None
-        (said,) = await ops.rows("ops_agent_events?type=eq.mission:complete")
-        assert said["data"] == {"mission_id": mission, "status": "failed", "step_id": failed["id"]}
-        (told,) = await ops.rows("ops_agent_events?type=eq.step:failed")
+        (content,) = await ops.rows("ops_agent_events?type=eq.mission:complete")
+        assert content["data"] == {"mission_id": mission, "status": "failed", "step_id": failed["id"]}
+        (details,) = await ops.rows("ops_agent_events?type=eq.step:failed")
         error = {"error": "no route to host", "failure_count": 1}
-        assert told["data"] == {"step_id": failed["id"], "kind": "noop", **error}
+        assert details["data"] == {"step_id": failed["id"], "kind": "noop", **error}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_completion_is_repeatable_and_another_one_is_refused() -> None:
         assert (await ops.rows(f"ops_mission_steps?id=eq.{following['id']}"))[0]["status"] == "running"
 
 
-async def test_params_and_results_as_large_as_they_may_be_are_kept_and_larger_ones_refused() -> None:
+async def test_params_and_results_up_to_the_limit_are_stored_and_larger_ones_refused() -> None:
     async with loop() as ops:
         much = "x" * (255 * 1024)
         mission = await ops.mission({"kind": "noop", "params": {"much": much}, "max_retries": 1})
@@ -178,7 +178,7 @@ async def test_params_and_results_as_large_as_they_may_be_are_kept_and_larger_on
         assert (await ops.rows("ops_step_dead_letters"))[0]["params"] == {"much": much}
 
 
-async def test_stale_is_who_has_not_renewed_in_time_however_long_the_lease() -> None:
+async def test_a_step_is_stale_if_not_renewed_in_time_however_long_the_lease() -> None:
     async with loop() as ops:
         await ops.mission(noop())
         await ops.mission(noop())
@@ -211,7 +211,7 @@ async def test_a_report_between_the_stale_mark_and_the_cancelled_lease_comes_too
 
 
 async def dead(ops: Loop, *steps: Any) -> tuple[str, Any]:
-    """A mission whose first step has failed for good, and its letter."""
+    """Return a mission whose first step has failed permanently, and its dead letter."""
     mission = await ops.mission(*steps)
     await ops.complete(await ops.claim(), "failed", last_error="broken")
     (letter,) = await ops.rows(f"ops_step_dead_letters?mission_id=eq.{mission}")
@@ -234,7 +234,7 @@ async def test_a_dead_letter_is_redriven_once_and_the_same_mission_goes_on() -> 
         assert await ops.refusal("POST", path) == (409, "P0001")
 
 
-async def test_a_redriven_step_that_dies_again_has_a_second_letter_and_only_that_is_of_use() -> None:
+async def test_a_redriven_step_that_fails_again_has_a_second_letter_and_only_that_can_be_redriven() -> None:
     async with loop() as ops:
         _, letter = await dead(ops, noop())
         await ops.answer("POST", f"ops_step_dead_letters/{letter['id']}/redrive")
@@ -246,7 +246,7 @@ async def test_a_redriven_step_that_dies_again_has_a_second_letter_and_only_that
         await ops.answer("POST", f"ops_step_dead_letters/{second['id']}/redrive")
 
 
-async def test_ten_who_redrive_at_once_make_one_attempt() -> None:
+async def test_ten_concurrent_redrives_make_one_attempt() -> None:
     async with loop() as ops:
         _, letter = await dead(ops, noop())
         statuses: list[int] = []
@@ -274,10 +274,10 @@ async def test_a_failed_mission_is_closed_after_thirty_days_and_then_stays_as_it
         assert await ops.steps(mission) == [("failed", "broken"), ("failed", "Mission failed")]
 
 
-async def test_a_claim_that_dies_before_its_answer_costs_one_lease_and_no_step() -> None:
+async def test_a_claim_whose_response_is_lost_costs_one_lease_and_no_step() -> None:
     async with loop() as ops:
         mission = await ops.mission(noop())
-        await ops.w.ocean.claim_work("ops-attempts", "w", 60_000)  # and the process dies: nobody learns the lease
+        await ops.w.ocean.claim_work("ops-attempts", "w", 60_000)  # and the process dies: the lease is lost
         assert await ops.steps(mission) == [("queued", None)]
         assert await ops.rows("ops_action_runs") == []
         ops.w.clock.advance(60_000)
@@ -287,7 +287,7 @@ async def test_a_claim_that_dies_before_its_answer_costs_one_lease_and_no_step()
 
 
 class Unlucky(Ops):
-    """Meets a database that is busy just when it has leased a step."""
+    """An Ocean whose database is busy right after a step was leased."""
 
     async def call_on(self, run_id: str, method: str, *more: Any, **named: Any) -> Any:
         if method == "reserve":
@@ -295,7 +295,7 @@ class Unlucky(Ops):
         return await super().call_on(run_id, method, *more, **named)
 
 
-async def test_a_claim_that_cannot_be_recorded_is_handed_back_at_once_and_costs_the_step_nothing() -> None:
+async def test_a_claim_that_cannot_be_recorded_is_released_at_once_and_costs_the_step_nothing() -> None:
     async with loop() as ops:
         await ops.mission({"kind": "noop", "max_retries": 1})
         with pytest.raises(StoreBusy):

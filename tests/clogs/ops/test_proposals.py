@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from clogs.ops import OpsSettings, clogs
-from clogs.ops.rules import AutoApprove, is_auto_approvable
+from clogs.ops.policies import AutoApprove, is_auto_approvable
 from ocean import Caller, CallRefused
 from tests.clogs.ops.kit import DAY_MS, EVERYTHING, HOUR_MS, PROPOSE, Loop, loop
 
@@ -20,7 +20,7 @@ def caps(**value: Any) -> dict[str, Any]:
     return {"key": "proposal_caps", "value": value}
 
 
-async def test_the_same_dedupe_key_answers_the_first_proposal_with_its_mission_whatever_the_rest_says() -> None:
+async def test_the_same_dedupe_key_returns_the_first_proposal_with_its_mission() -> None:
     async with loop() as ops:
         await ops.put(EVERYTHING)
         first = await ops.propose(key="deploy-7")
@@ -51,7 +51,7 @@ async def test_a_thousand_proposals_at_once_against_a_cap_of_a_hundred_give_exac
         assert pending.count == 100
 
 
-async def test_the_cap_counts_created_proposals_only_and_is_whole_again_at_midnight() -> None:
+async def test_the_cap_counts_created_proposals_only_and_is_reset_at_midnight() -> None:
     async with loop() as ops:
         await ops.put(caps(daily_limit=2, per_source_limits={"api": 1}))
         assert (await ops.propose(source="api", key="a"))["status"] == "pending"
@@ -110,28 +110,28 @@ async def test_a_pending_proposal_is_decided_once() -> None:
         for verb in ("approve", "reject"):
             assert await ops.refusal("POST", f"{path}/{verb}") == (409, "P0001")
         rejected = await ops.propose()
-        said = await ops.answer("POST", f"ops_mission_proposals/{rejected['proposal_id']}/reject", {"reason": "no"})
-        assert (said["status"], said["reason"], said["mission_id"]) == ("rejected", "no", None)
+        content = await ops.answer("POST", f"ops_mission_proposals/{rejected['proposal_id']}/reject", {"reason": "no"})
+        assert (content["status"], content["reason"], content["mission_id"]) == ("rejected", "no", None)
         assert await ops.refusal("POST", f"ops_mission_proposals/{rejected['proposal_id']}/approve") == (409, "P0001")
         assert len(await ops.rows("ops_missions")) == 1
 
 
-async def test_two_who_approve_at_once_make_one_mission() -> None:
+async def test_two_concurrent_approvals_make_one_mission() -> None:
     async with loop() as ops:
         id = (await ops.propose())["proposal_id"]
-        answers: list[str] = []
+        responses: list[str] = []
 
         async def approve(name: str) -> None:
             try:
                 await ops.ops.approve(id, caller=Caller(name))
-                answers.append("approved")
+                responses.append("approved")
             except CallRefused as refused:
-                answers.append(refused.code)
+                responses.append(refused.code)
 
         async with anyio.create_task_group() as tasks:
             for number in range(8):
                 tasks.start_soon(approve, f"human-{number}")
-        assert sorted(answers) == ["P0001"] * 7 + ["approved"]
+        assert sorted(responses) == ["P0001"] * 7 + ["approved"]
         assert len(await ops.rows("ops_missions")) == 1
 
 
@@ -139,8 +139,8 @@ async def test_an_approval_is_repeatable_under_an_idempotency_key() -> None:
     async with loop() as ops:
         path = f"ops_mission_proposals/{(await ops.propose())['proposal_id']}/approve"
         key = {"Idempotency-Key": "k-1"}
-        answers = [await ops.ask("POST", path, {}, key) for _ in range(2)]
-        assert [(answer.status, answer.json()["status"]) for answer in answers] == [(200, "approved")] * 2
+        responses = [await ops.ask("POST", path, {}, key) for _ in range(2)]
+        assert [(answer.status, answer.json()["status"]) for answer in responses] == [(200, "approved")] * 2
 
 
 async def test_approval_rules_are_those_of_the_snapshot_and_caps_those_of_now() -> None:
@@ -189,8 +189,8 @@ async def test_any_reject_vetoes_a_role_has_one_vote_and_the_role_is_the_keys() 
         nobody = await ops.key(scopes=("signal",))
 
         async def vote(key: dict[str, str], vote: str, **more: str) -> tuple[int, str]:
-            said = await ops.ask("POST", f"ops_mission_proposals/{id}/vote", {"vote": vote, **more}, key)
-            return said.status, said.json().get("status", said.json().get("code"))
+            content = await ops.ask("POST", f"ops_mission_proposals/{id}/vote", {"vote": vote, **more}, key)
+            return content.status, content.json().get("status", content.json().get("code"))
 
         assert await vote(nobody, "approve") == (403, "no_role")
         assert await vote(keys["dev"], "approve", role="qa") == (403, "no_role")
@@ -230,8 +230,8 @@ async def test_without_voting_there_is_no_vote() -> None:
     async with loop() as ops:
         id = (await ops.propose())["proposal_id"]
         key = await ops.key("lead")
-        said = await ops.ask("POST", f"ops_mission_proposals/{id}/vote", {"vote": "approve"}, key)
-        assert (said.status, said.json()["code"]) == (409, "P0001")
+        content = await ops.ask("POST", f"ops_mission_proposals/{id}/vote", {"vote": "approve"}, key)
+        assert (content.status, content.json()["code"]) == (409, "P0001")
 
 
 async def test_the_generic_routes_cannot_create_a_mission_or_approve() -> None:

@@ -1,4 +1,4 @@
-"""Agent events and the reaction matrix: what matches, how often, what is made of it, and that nothing is in the way."""
+"""Agent events and the reaction matrix: matching, chance, cooldowns, templates, and that no event blocks another."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from clogs.ops import OpsSettings
 from clogs.ops.events import even_chance
-from clogs.ops.matrix import Pattern, matches, rendered, unfilled
+from clogs.ops.patterns import Pattern, matches, render, unfilled
 from tests.clogs.ops.kit import HOUR_MS, MINUTE_MS, Loop, loop
 
 pytestmark = pytest.mark.anyio
@@ -86,11 +86,11 @@ def test_tags_are_all_of_and_source_is_exact(given: Any, data: Any, is_meant: bo
 def test_templates_are_filled_in_and_never_evaluated(text: str, made: str) -> None:
     data = {"service": "api", "hosts": [{"name": "one"}, {"name": "two"}], "count": 3, "is_on": True}
     event = {"type": "t", "data": {**data, "sly": "{{event.data.service}}"}}
-    assert rendered({"a": [text]}, event) == {"a": [made]}
-    assert rendered({"{{type}}": 7}, event) == {"{{type}}": 7}
+    assert render({"a": [text]}, event) == {"a": [made]}
+    assert render({"{{type}}": 7}, event) == {"{{type}}": 7}
 
 
-def test_what_was_not_filled_in_is_known() -> None:
+def test_unfilled_variables_are_reported() -> None:
     assert unfilled({"title": "{{a.b}}", "steps": [{"params": {"x": "{{c}} and {{d}}"}}]}) == ["a.b", "c", "d"]
 
 
@@ -132,7 +132,7 @@ async def test_heartbeats_get_past_any_number_of_unmatched_events() -> None:
         assert await ops.rows("ops_agent_events?processed_at=is.null") == []
 
 
-async def test_heartbeat_numbers_count_the_work_since_the_last_one_whoever_did_it() -> None:
+async def test_a_heartbeat_reports_the_work_of_all_processes_since_the_last_one() -> None:
     async with loop() as ops:
         await ops.put(matrix(pattern(template={"steps": [{"kind": "noop"}]}), pattern(id="q", dedupe_key="once")))
         for _ in range(3):
@@ -152,22 +152,22 @@ async def test_heartbeat_numbers_count_the_work_since_the_last_one_whoever_did_i
         assert len(await ops.rows("ops_agent_events?type=eq.agent:thought")) == 1, "an idle beat thinks of nothing"
 
 
-async def test_beats_at_the_same_time_share_the_work_between_them_and_count_none_twice() -> None:
+async def test_concurrent_heartbeats_count_no_work_twice() -> None:
     async with loop() as ops:
         for _ in range(7):
             await tell(ops)
-        told: list[int] = []
+        details: list[int] = []
 
         async def beat() -> None:
-            told.append((await ops.ops.heartbeat())["triggerResult"]["events"])
+            details.append((await ops.ops.heartbeat())["triggerResult"]["events"])
 
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
                 tasks.start_soon(beat)
-        assert sum(told) == 7
+        assert sum(details) == 7
 
 
-async def test_the_heartbeats_own_thoughts_trigger_nothing_and_those_of_agents_do() -> None:
+async def test_the_heartbeats_own_events_trigger_nothing_and_those_of_agents_do() -> None:
     async with loop() as ops:
         await ops.put(matrix(pattern(event_type="*")))
         await tell(ops, "agent:thought", agent="Sage", thought="hm")
@@ -197,7 +197,7 @@ async def test_twenty_events_at_once_start_one_cooldown() -> None:
         assert len(await ops.rows("ops_agent_reactions")) == 1
 
 
-async def test_probability_asks_an_injected_chance_and_starts_no_cooldown_in_vain() -> None:
+async def test_probability_uses_the_given_chance_and_a_lost_draw_starts_no_cooldown() -> None:
     rolls = iter([0.3, 0.29, 0.0])
     async with loop(chance=lambda text: next(rolls)) as ops:
         await ops.put(matrix(pattern(probability=0.3, cooldown_minutes=60)))
@@ -215,7 +215,7 @@ def test_chance_is_even_and_the_same_for_the_same_event() -> None:
     assert even_chance("event-1:p") == rolls[1]
 
 
-async def test_a_reaction_whose_template_cannot_be_proposed_fails_and_says_so() -> None:
+async def test_a_reaction_with_an_invalid_template_fails_with_the_reason() -> None:
     async with loop() as ops:
         broken = {"title": "x", "risk_level": "{{event.data.risk}}", "steps": [{"kind": "noop"}]}
         await ops.put(matrix(pattern(template=broken)))
@@ -237,8 +237,8 @@ async def test_an_event_that_would_make_a_template_enormous_fails_its_reaction_a
         await ops.w.drain()
         payloads = [row["payload"] for row in await ops.rows("ops_agent_reactions")]
         errors = {payload["pattern_id"]: payload["error"] for payload in payloads}
-        assert "larger than" in errors["p"]
-        assert "dedupe_key is longer than" in errors["q"]
+        assert "at most" in errors["p"]
+        assert "dedupe_key must have at most" in errors["q"]
 
 
 async def test_the_same_event_under_its_key_is_one_event_and_another_is_a_duplicate() -> None:

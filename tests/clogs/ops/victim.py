@@ -1,4 +1,4 @@
-"""A worker in a process of its own: claims a step, says so, and is killed at its work."""
+"""A worker process that claims a step, prints that, and is killed while it works."""
 
 import sys
 

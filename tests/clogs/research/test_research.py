@@ -1,4 +1,4 @@
-"""Fan-out, join and report: bounded in width, whole in spite of failures, and nothing is asked twice."""
+"""Fan-out, join and report: limited width, partial failures, and no model call is repeated."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,9 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from clogs.agent import make_agent
-from clogs.models import Ask, ModelError, Models, OfflineModel, Reply
+from clogs.models import Ask, ModelError, ModelReply, Models, OfflineModel
 from clogs.research import make_research
-from clogs.research.inquiries import cut, lanes, planned
+from clogs.research.records import cut, lanes, planned
 from ocean import Clog, Event, RunInfo
 from ocean.testing import World, crash_everywhere, world
 from tests.invariants import check
@@ -32,7 +32,7 @@ def opened() -> anyio.Event:
 
 @dataclass
 class Mind:
-    """Plans three questions, answers each, and reports; `fails` are words of questions that it cannot answer.
+    """Plan three questions, answer each, and report; `fails` are words of questions that it cannot answer.
 
     It waits at the gate before each word.
     """
@@ -44,16 +44,16 @@ class Mind:
     most_at_once: int = 0
     gate: anyio.Event = field(default_factory=opened)
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: Ask) -> ModelReply:
         system, last = ask.messages[0].content, ask.messages[-1].content
         self.asks.append(last)
         if "plan research" in system:
-            return Reply("1. What is it?\n- Who needs it?\n\n3) What is it?\nWhat does it cost?")
+            return ModelReply("1. What is it?\n- Who needs it?\n\n3) What is it?\nWhat does it cost?")
         if "report" in system:
-            return Reply(f"A report of {last.count('Answer: ')} answers.")
+            return ModelReply(f"A report of {last.count('Answer: ')} answers.")
         if any(word in last for word in self.fails):
-            return Reply(error=ModelError("refused", "I will not say", is_passing=self.passing))
-        return Reply(f"Answer to {last.splitlines()[-1]}")
+            return ModelReply(error=ModelError("refused", "I will not say", is_passing=self.passing))
+        return ModelReply(f"Answer to {last.splitlines()[-1]}")
 
     async def pause(self) -> None:
         self.at_once += 1
@@ -105,11 +105,11 @@ async def test_it_plans_asks_a_child_each_and_reports() -> None:
         ]
         assert output["answers"][1]["answer"] == "Answer to Question: Who needs it?"
         assert output["unanswered"] == []
-        (told,) = await s.events("research.planned")
-        made = sorted(each["run_id"] for each in told.payload["questions"])
+        (details,) = await s.events("research.planned")
+        made = sorted(each["run_id"] for each in details.payload["questions"])
         assert made == sorted(run.run_id for run in await s.children())
         assert sorted(event.payload["place"] for event in await s.events("research.answered")) == [0, 1, 2]
-        assert {event.correlation_id for event in await s.w.ocean.read_events()} == {told.correlation_id}
+        assert {event.correlation_id for event in await s.w.ocean.read_events()} == {details.correlation_id}
         assert len(s.mind.asks) == 5
 
 
@@ -121,7 +121,7 @@ async def test_given_questions_are_not_planned() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2])
-async def test_at_most_so_many_are_answered_at_a_time(width: int) -> None:
+async def test_at_most_width_questions_are_worked_on_at_a_time(width: int) -> None:
     mind = Mind(gate=anyio.Event())
     async with study(mind, {"questions": SIX, "width": width}, drains=False) as s:
         with anyio.fail_after(30):
@@ -155,16 +155,16 @@ async def test_questions_that_fail_are_named_and_the_report_is_written() -> None
             {"question": question, "error": {"code": "refused", "message": "I will not say"}}
             for question in (SIX[1], SIX[4])
         ]
-        assert "Question: What is two?\nNot answered." in s.mind.asks[-1]
+        assert "Question: What is two?\nNo result." in s.mind.asks[-1]
 
 
-async def test_too_few_answers_fail_the_run_and_say_which() -> None:
+async def test_too_few_results_fail_the_run_and_name_the_missing() -> None:
     async with study(Mind(fails=("two", "three")), {"questions": SIX[:3], "at_least": 2}) as s:
         error = (await s.look()).error
         assert error is not None
         assert (error["code"], error["message"]) == (
             "too_few_answers",
-            "1 of 3 questions are answered, 2 are needed",
+            "1 of 3 questions have a result, 2 are needed",
         )
         assert [each["question"] for each in error["details"]] == SIX[1:3]
 
@@ -179,7 +179,7 @@ async def test_a_passing_failure_is_tried_again_in_its_child_only() -> None:
         assert len([ask for ask in mind.asks if ask.endswith(SIX[0])]) == 1
 
 
-async def test_time_is_over_and_the_report_is_of_what_there_is() -> None:
+async def test_the_report_is_written_from_the_results_in_time() -> None:
     mind = Mind(fails=("two",), passing=True)
     async with study(mind, {"questions": SIX[:3], "within_ms": 2_000}) as s:
         await s.w.wait(2_000)
@@ -190,7 +190,7 @@ async def test_time_is_over_and_the_report_is_of_what_there_is() -> None:
         assert sorted(run.status for run in await s.children()) == ["done", "done", "failed"], "it ends with its parent"
 
 
-async def test_somebody_has_heard_enough() -> None:
+async def test_finish_stops_waiting_and_writes_the_report() -> None:
     mind = Mind(fails=("two",), passing=True)
     async with study(mind, {"questions": SIX[:2]}) as s:
         await s.w.ocean.signal(s.run_id, {"enough": True})
@@ -215,14 +215,14 @@ async def test_a_cancelled_piece_of_research_cancels_its_children() -> None:
         ("tea", "bad_settings", "input: Input should be"),
         ({"topic": ""}, "bad_settings", "topic: String should have at least 1 character"),
         ({"questions": []}, "bad_settings", "questions: List should have at least 1 item"),
-        ({"questions": ["a", " "]}, "bad_settings", "questions: Value error, question 2 is empty"),
+        ({"questions": ["a", " "]}, "bad_settings", "questions: Value error, question 2 must have"),
         ({"questions": ["a"] * 51}, "bad_settings", "questions: List should have at most 50 items"),
         ({"width": 0}, "bad_settings", "width: Input should be greater than or equal to 1"),
         ({"depth": 1}, "bad_settings", "depth: Extra inputs are not permitted"),
-        ({"model": "gpt"}, "unknown_model", "there is no model 'gpt' here"),
+        ({"model": "gpt"}, "unknown_model", "there is no model 'gpt'"),
     ],
 )
-async def test_what_cannot_be_begun_fails_at_once(input: Any, code: str, message: str) -> None:
+async def test_an_invalid_input_fails_the_run_at_once(input: Any, code: str, message: str) -> None:
     async with study(Mind(), input) as s:
         error = (await s.look()).error
         assert error is not None
@@ -232,7 +232,7 @@ async def test_what_cannot_be_begun_fails_at_once(input: Any, code: str, message
 
 
 async def test_a_plan_without_questions_fails() -> None:
-    model = OfflineModel(lambda ask: Reply("\n - \n"))
+    model = OfflineModel(lambda ask: ModelReply("\n - \n"))
     async with study(Mind(), clogs=make_research(Models([model]))) as s:
         error = (await s.look()).error
         assert error is not None
@@ -249,8 +249,8 @@ async def test_agents_can_answer_the_questions() -> None:
 
 
 async def test_long_answers_are_cut_to_fit_and_whole_in_their_children() -> None:
-    def reply(ask: Ask) -> Reply:
-        return Reply("Short.") if "report" in ask.messages[0].content else Reply("ä" * 90_000)
+    def reply(ask: Ask) -> ModelReply:
+        return ModelReply("Short.") if "report" in ask.messages[0].content else ModelReply("ä" * 90_000)
 
     async with study(Mind(), {"questions": SIX}, clogs=make_research(Models([OfflineModel(reply)]))) as s:
         output = (await s.look()).output
@@ -267,10 +267,10 @@ async def test_the_same_after_a_crash_at_any_place() -> None:
         await w.drain()
         return await w.ocean.result(run.run_id)
 
-    def in_a_word(ask: Ask) -> Reply:
-        """What is said again after a crash is said at once."""
+    def in_a_word(ask: Ask) -> ModelReply:
+        """Join the tokens: after a crash the text is streamed in one piece."""
         reply = Mind(fails=("two",)).reply(ask)
-        return Reply(reply.say.replace(" ", "_"), error=reply.error)
+        return ModelReply(reply.say.replace(" ", "_"), error=reply.error)
 
     def clogs() -> list[Clog]:
         return make_research(Models([OfflineModel(in_a_word)]))

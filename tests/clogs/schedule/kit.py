@@ -1,4 +1,4 @@
-"""A world with the schedule's clog and something to fire, at the beginning of an hour."""
+"""A world with the schedule clog and a target, at the start of an hour."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -43,16 +43,16 @@ async def hours(clogs: list[Clog] | None = None) -> AsyncIterator[World]:
         await check(w)
 
 
-async def add(w: World, **told: Any) -> str:
-    made = await w.ocean.call_clog(clog_id="schedule", session_id="s", method="add", payload=_said(told))
+async def add(w: World, **fields: Any) -> str:
+    made = await w.ocean.call_clog(clog_id="schedule", session_id="s", method="add", payload=_spec_of(fields))
     await w.drain()
     run_id: str = made["run_id"]
     return run_id
 
 
-def _said(told: dict[str, Any]) -> dict[str, Any]:
+def _spec_of(fields: dict[str, Any]) -> dict[str, Any]:
     """None takes a word back."""
-    return {name: value for name, value in (HOURLY | told).items() if value is not None}
+    return {name: value for name, value in (HOURLY | fields).items() if value is not None}
 
 
 async def look(w: World, run_id: str) -> RunInfo:
@@ -62,10 +62,10 @@ async def look(w: World, run_id: str) -> RunInfo:
 
 
 async def fired(w: World, run_id: str, begin: int) -> list[int]:
-    """The intended times of the runs that there are, in hours after the beginning."""
+    """Return the intended times of the runs, in hours after the start."""
     page = await w.ocean.list_runs(parent_run_id=run_id)
     return sorted((run.attributes["intended_at"] - begin) // HOUR for run in page.runs)
 
 
-async def told(w: World, run_id: str, type: str) -> list[Any]:
+async def emitted(w: World, run_id: str, type: str) -> list[Any]:
     return [event.payload for event in await w.ocean.read_events(run_id, types=[type])]

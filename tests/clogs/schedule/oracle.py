@@ -1,4 +1,4 @@
-"""What a cron expression means, the slow way: every minute of a few days is looked at. Knows nothing of the clog."""
+"""A slow model of cron expressions that checks every minute of a few days, independent of the clog."""
 
 import calendar
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PLACES = {
     "Asia/Kolkata": ("2026-02-28",),
     "UTC": ("2028-02-28",),
 }
-"""Zones, and days before their clocks change: by an hour, half an hour, two hours, a day, at midnight, or never."""
+"""Zones with days before a clock change: by an hour, half an hour, two hours, a day, at midnight, or none."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Expression:
 
 @cache
 def minutes_of(zone: str, first_day: str) -> list[tuple[int, datetime]]:
-    """Each minute that passes, with what the clocks show."""
+    """Yield each minute with its local time."""
     where = ZoneInfo(zone)
     begin = datetime.fromisoformat(first_day).replace(tzinfo=UTC)
     passing = [begin + MINUTE * n for n in range(DAYS * 1_440)]
@@ -62,7 +62,7 @@ def minutes_of(zone: str, first_day: str) -> list[tuple[int, datetime]]:
 
 @cache
 def skipped_minutes(zone: str, first_day: str) -> list[tuple[int, datetime]]:
-    """Each minute that the clocks never show, with the moment at which they jumped over it."""
+    """Yield each local minute that the clock skips, with the moment of the jump."""
     found = []
     shown = minutes_of(zone, first_day)
     for (_, before), (at, after) in pairwise(shown):

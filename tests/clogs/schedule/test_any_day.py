@@ -1,4 +1,4 @@
-"""Whatever a day brings, a schedule fires what a plain model says: pokes at any time, pauses, clocks that are moved."""
+"""Random days: with pokes at any time, pauses and moved clocks, a schedule fires as a plain model predicts."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,7 @@ Act = tuple[str, int]
 
 @dataclass
 class Model:
-    """Hours since the beginning, in plain steps. `last` only grows."""
+    """Return the hours since the start, in plain steps. `last` only grows."""
 
     missed: str
     last: int = 0
@@ -67,7 +67,7 @@ async def live(missed: str, acts: list[Act]) -> None:
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
-def test_a_schedule_fires_what_a_plain_model_says(missed: str) -> None:
+def test_a_schedule_fires_as_a_plain_model_predicts(missed: str) -> None:
     @settings(max_examples=15, deadline=None)
     @given(acts=ACTS)
     def any_day(acts: list[Act]) -> None:

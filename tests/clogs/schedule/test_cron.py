@@ -1,4 +1,4 @@
-"""What cron expressions mean in their zones: clocks that skip and repeat, ends of months, and what is refused."""
+"""Cron expressions in their zones: clocks that skip and repeat, ends of months, and invalid expressions."""
 
 import os
 import subprocess
@@ -65,7 +65,7 @@ def test_clocks_that_skip_and_repeat(text: str, zone: str, start: str, expected:
         ({"on_gap": "after"}, ["03-07 02:30-0500", "03-08 03:00-0400"]),
     ],
 )
-def test_what_a_gap_does_can_be_said(how: dict[str, Any], expected: list[str]) -> None:
+def test_on_gap_decides_about_skipped_times(how: dict[str, Any], expected: list[str]) -> None:
     assert times("30 2 * * *", "America/New_York", "2026-03-07", 2, **how) == expected
 
 
@@ -77,7 +77,7 @@ def test_what_a_gap_does_can_be_said(how: dict[str, Any], expected: list[str]) -
         ({"on_repeat": "both"}, ["11-01 01:30-0400", "11-01 01:30-0500"]),
     ],
 )
-def test_what_a_repeated_time_does_can_be_said(how: dict[str, Any], expected: list[str]) -> None:
+def test_on_repeat_decides_about_repeated_times(how: dict[str, Any], expected: list[str]) -> None:
     assert times("30 1 * * *", "America/New_York", "2026-11-01", 2, **how) == expected
 
 
@@ -113,47 +113,47 @@ def test_the_rarest_of_days_come_too_and_an_end_as_well() -> None:
     assert datetime.fromtimestamp(found[-1] / 1_000, UTC).year < 3_000
 
 
-def test_zones_are_there_where_the_system_has_none() -> None:
+def test_time_zones_work_without_those_of_the_system() -> None:
     program = "from clogs.schedule.cron import read_cron; print(next(read_cron('0 9 * * *', 'Asia/Kolkata').after(0)))"
     alone = os.environ | {"PYTHONTZPATH": ""}
     done = subprocess.run([sys.executable, "-c", program], env=alone, cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("12600000\n", "")
 
 
-def test_what_comes_is_after_the_moment_and_never_at_it() -> None:
+def test_times_are_after_the_moment_and_never_at_it() -> None:
     cron = read_cron("0 * * * *", "UTC")
     assert [next(cron.after(at)) for at in (3_599_999, 3_600_000, 3_600_001)] == [3_600_000, 7_200_000, 7_200_000]
 
 
 @pytest.mark.parametrize(
-    ("text", "zone", "said"),
+    ("text", "zone", "message"),
     [
-        ("61 * * * *", "UTC", "the minute '61' is not right; it takes 0-59"),
-        ("0 24 * * *", "UTC", "the hour '24' is not right; it takes 0-23"),
-        ("0 * * 0 * *", "UTC", "the day-of-month '0' is not right"),
-        ("*/90 * * * *", "UTC", "has a step of 90, and begins anew before that"),
-        ("0 0 32 * *", "UTC", "the day-of-month '32' is not right"),
+        ("61 * * * *", "UTC", "the minute '61' is invalid; it must be 0-59"),
+        ("0 24 * * *", "UTC", "the hour '24' is invalid; it must be 0-23"),
+        ("0 * * 0 * *", "UTC", "the day-of-month '0' is invalid"),
+        ("*/90 * * * *", "UTC", "must be at most 59, got 90"),
+        ("0 0 32 * *", "UTC", "the day-of-month '32' is invalid"),
         ("0 0 31 2 *", "UTC", "some month must have it"),
-        ("0 0 * 13 *", "UTC", "the month '13' is not right; it takes 1-12 or JAN-DEC"),
-        ("0 0 * * FRI-SUN", "UTC", "the day-of-week 'FRI-SUN' is not right"),
-        ("0 0 * * MON#6", "UTC", "the day-of-week 'MON#6' is not right"),
-        ("0 0 * *", "UTC", "has 4 fields; it takes five fields"),
+        ("0 0 * 13 *", "UTC", "the month '13' is invalid; it must be 1-12 or JAN-DEC"),
+        ("0 0 * * FRI-SUN", "UTC", "the day-of-week 'FRI-SUN' is invalid"),
+        ("0 0 * * MON#6", "UTC", "the day-of-week 'MON#6' is invalid"),
+        ("0 0 * *", "UTC", "has 4 fields; it must have five fields"),
         ("", "UTC", "has 0 fields"),
         ("@sometimes", "UTC", "has 1 fields"),
-        ("* * */20 * 1L", "UTC", "never comes"),
-        ("0 " * 200, "UTC", "longer than 256 characters"),
+        ("* * */20 * 1L", "UTC", "never matches"),
+        ("0 " * 200, "UTC", "at most 256 characters"),
         ("0 0 * * *", "Europe/Zurch", "there is no time zone 'Europe/Zurch'; did you mean 'Europe/Zurich'?"),
-        ("0 0 * * *", "../../etc/passwd", "it is an IANA name"),
+        ("0 0 * * *", "../../etc/passwd", "use an IANA name"),
     ],
 )
-def test_an_expression_that_is_wrong_says_where(text: str, zone: str, said: str) -> None:
+def test_an_invalid_expression_is_refused_with_its_field(text: str, zone: str, message: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_cron(text, zone)
-    assert said in refused.value.message
+    assert message in refused.value.message
 
 
 def of(part: str, numbers: range) -> st.SearchStrategy[Field]:
-    """A field of any form, with what it means."""
+    """Return a field of any form, with a predicate for the times that it matches."""
     low, high = numbers[0], numbers[-1]
 
     def listed(chosen: list[int]) -> Field:
@@ -208,7 +208,7 @@ WINDOWS = st.sampled_from([(zone, day) for zone, days in PLACES.items() for day 
     on_gap=st.sampled_from(["after", "skip", None]),
     on_repeat=st.sampled_from(["first", "second", "both", None]),
 )
-def test_it_means_what_a_look_at_every_minute_finds(
+def test_an_expression_matches_what_a_check_of_every_minute_finds(
     expression: Expression, window: tuple[str, str], start: int, on_gap: Any, on_repeat: Any
 ) -> None:
     zone, first_day = window

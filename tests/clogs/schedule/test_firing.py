@@ -1,4 +1,4 @@
-"""Each intended time fires once: whoever pokes, dies, sleeps, or sets the clock."""
+"""Each intended time fires once, whatever processes poke, die or sleep, and however the clock is set."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 from clogs.schedule import schedule
 from ocean import RunStatus
 from ocean.testing import World, crash_everywhere
-from tests.clogs.schedule.kit import CLOGS, HOUR, HOURLY, add, fired, hours, job, look, told
+from tests.clogs.schedule.kit import CLOGS, HOUR, HOURLY, add, emitted, fired, hours, job, look
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_a_schedule_is_a_run_whose_timer_is_its_next_time() -> None:
         assert made.output == {"schedule_id": run_id, "intended_at": begin + HOUR, "previous_at": None}
         assert (made.session_id, made.attributes) == ("s", {"schedule": "hourly", "intended_at": begin + HOUR})
         assert (await look(w, run_id)).attributes["fired"] == 1
-        assert await told(w, run_id, "schedule.fired") == [
+        assert await emitted(w, run_id, "schedule.fired") == [
             {"intended_at": begin + HOUR, "run_id": made.run_id, "by_hand": False}
         ]
 
@@ -52,14 +52,16 @@ async def test_a_schedule_is_a_run_whose_timer_is_its_next_time() -> None:
     ],
     ids=str,
 )
-async def test_nobody_pokes_over_three_times(policy: dict[str, Any], expected: list[int]) -> None:
+async def test_three_times_that_no_process_poked_for_follow_the_policy(
+    policy: dict[str, Any], expected: list[int]
+) -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, **policy)
         w.clock.advance(3 * HOUR + HOUR // 2)
         await w.drain()
         assert await fired(w, run_id, begin) == expected
-        skipped = await told(w, run_id, "schedule.skipped")
+        skipped = await emitted(w, run_id, "schedule.skipped")
         assert [(each["reason"], each["count"]) for each in skipped] == (
             [("missed", 3 - len(expected))] if len(expected) < 3 else []
         )
@@ -78,7 +80,7 @@ async def test_times_count_from_when_it_was_added_and_not_from_the_first_poke() 
         assert await fired(w, made["run_id"], begin) == [1, 2, 3]
 
 
-async def test_each_run_is_told_the_time_before_its_own() -> None:
+async def test_each_run_gets_the_previous_time() -> None:
     async with hours() as w:
         begin = w.clock.now()
         await add(w, missed="all")
@@ -93,7 +95,7 @@ async def test_each_run_is_told_the_time_before_its_own() -> None:
 
 
 @pytest.mark.parametrize(("missed", "expected"), [("skip", []), ("once", [3]), ("all", [1, 2, 3])])
-async def test_a_pause_over_times_is_as_if_nobody_had_poked(missed: str, expected: list[int]) -> None:
+async def test_a_pause_over_times_is_as_if_no_process_had_poked(missed: str, expected: list[int]) -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, missed=missed)
@@ -133,7 +135,7 @@ async def test_a_clock_that_is_set_back_fires_nothing_again() -> None:
         assert await fired(w, run_id, begin) == [1, 2, 3]
 
 
-async def test_a_clock_that_jumps_ahead_is_as_if_nobody_had_poked_until_it_is_set_right() -> None:
+async def test_a_clock_that_jumps_ahead_is_as_if_no_process_had_poked() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w)
@@ -225,4 +227,4 @@ async def test_a_run_that_has_the_key_of_a_time_already_is_not_made_again() -> N
         )
         await w.wait(2 * HOUR)
         assert await fired(w, run_id, begin) == [2]
-        assert [each["reason"] for each in await told(w, run_id, "schedule.skipped")] == ["key_taken"]
+        assert [each["reason"] for each in await emitted(w, run_id, "schedule.skipped")] == ["key_taken"]

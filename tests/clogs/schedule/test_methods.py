@@ -1,4 +1,4 @@
-"""What may be asked of schedules, and what is refused before anything is stored."""
+"""The methods of schedules, and what they refuse before anything is stored."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from ocean import CallRefused, InvalidValue, OceanError, RunStatus
 from ocean.testing import World
-from tests.clogs.schedule.kit import HOUR, HOURLY, add, fired, hours, look, told
+from tests.clogs.schedule.kit import HOUR, HOURLY, add, emitted, fired, hours, look
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ async def ask_clog(w: World, method: str, payload: Any = None, session_id: str =
     return await w.ocean.call_clog(clog_id="schedule", session_id=session_id, method=method, payload=payload)
 
 
-async def test_the_same_words_under_a_name_are_one_schedule_and_other_words_are_refused() -> None:
+async def test_the_same_spec_under_a_name_is_one_schedule_and_another_is_refused() -> None:
     async with hours() as w:
         first = await add(w, name="n")
         w.clock.advance(1_000)
@@ -49,47 +49,47 @@ async def test_a_cancelled_schedule_fires_no_more_and_gives_its_name_back() -> N
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"cron": "61 * * * *"}, "the minute '61' is not right"),
-    ({"cron": None}, "say cron, or every_ms"),
-    ({"every_ms": HOUR}, "say cron, or every_ms"),
+    ({"cron": "61 * * * *"}, "the minute '61' is invalid"),
+    ({"cron": None}, "exactly one of cron and every_ms must be given"),
+    ({"every_ms": HOUR}, "exactly one of cron and every_ms must be given"),
     ({"cron": None, "every_ms": 999}, "every_ms: Input should be greater than or equal to 1000"),
-    ({"cron": None, "every_ms": HOUR, "zone": "UTC"}, "zone is for cron"),
-    ({"anchor_at": 5}, "anchor_at is for every_ms"),
+    ({"cron": None, "every_ms": HOUR, "zone": "UTC"}, "zone must only be given with cron"),
+    ({"anchor_at": 5}, "anchor_at must only be given with every_ms"),
     ({"zone": "Mars/Base"}, "there is no time zone 'Mars/Base'"),
     ({"missed": "never"}, "missed: Input should be 'skip', 'once' or 'all'"),
     ({"colour": "red"}, "colour: Extra inputs are not permitted"),
     ({"limit": True}, "limit: Input should be a valid integer"),
-    ({"start_at": 10, "end_at": 10}, "end_at is after start_at"),
-    ({"end_at": 10}, "never fire: all its times are before now"),
-    ({"target": {}}, "target: say clog_id, whose runs are created, or run_id"),
-    ({"target": {"clog_id": "job", "times_as": "when"}}, "give it one"),
+    ({"start_at": 10, "end_at": 10}, "end_at must be after start_at"),
+    ({"end_at": 10}, "never fire: it must have a time after now"),
+    ({"target": {}}, "target: exactly one of clog_id (its runs are created) and run_id"),
+    ({"target": {"clog_id": "job", "times_as": "when"}}, "input must be an object"),
     ({"target": {"run_id": "nobody"}}, "there is no run 'nobody' in this session"),
-    ({"target": {"run_id": "r", "priority": 1}}, "priority is for runs that are created"),
-    ({"target": {"run_id": "r"}, "overlap": "skip"}, "overlap is for runs that are created"),
-    ({"target": {"clog_id": "job", "attributes": {"a": "ä" * 129}}}, "attributes.a: a text of at most 256 bytes"),
-    ({"target": {"clog_id": "job", "attributes": {"a": 2**54}}}, "attributes.a: a number within"),
+    ({"target": {"run_id": "r", "priority": 1}}, "priority must not be given with run_id"),
+    ({"target": {"run_id": "r"}, "overlap": "skip"}, "overlap must not be given with target.run_id"),
+    ({"target": {"clog_id": "job", "attributes": {"a": "ä" * 129}}}, "a: must be a text of at most 256 bytes"),
+    ({"target": {"clog_id": "job", "attributes": {"a": 2**54}}}, "attributes.a: must be a number within"),
     ({"target": {"clog_id": "job", "attributes": {str(n): n for n in range(15)}}}, "at most 14 items"),
     ({"target": {"clog_id": "job", "input": "x" * 600_000}}, "at most 512 KiB"),
-    ({"name": "ä" * 65}, "name: a text of 1 to 128 bytes is expected"),
+    ({"name": "ä" * 65}, "name: must be a text of 1 to 128 bytes"),
     ({"target": {"clog_id": "jab"}}, "there is no clog 'jab'; did you mean 'job'?"),
-    ({"target": {"clog_id": "closed"}}, "clog 'closed' keeps 'create' to its own routes"),
+    ({"target": {"clog_id": "closed"}}, "clog 'closed' allows 'create' only through its own routes"),
 ]
 
 
-async def test_what_is_wrong_is_said_before_anything_is_stored() -> None:
+async def test_an_invalid_spec_is_refused_before_anything_is_stored() -> None:
     async with hours() as w:
-        for told, said in WRONG:
-            asked = {name: value for name, value in (HOURLY | told).items() if value is not None}
+        for changes, content in WRONG:
+            asked = {name: value for name, value in (HOURLY | changes).items() if value is not None}
             with pytest.raises(OceanError) as refused:
                 await ask_clog(w, "add", asked)
-            assert said in refused.value.message
-        with pytest.raises(InvalidValue, match="say in which session"):
+            assert content in refused.value.message
+        with pytest.raises(InvalidValue, match="session_id must be given"):
             await w.ocean.call_clog(clog_id="schedule", method="add", payload=HOURLY)
         assert (await w.ocean.list_runs()).runs == ()
         assert await w.ocean.read_events() == []
 
 
-async def test_a_run_made_without_add_that_makes_no_sense_fails_and_says_why() -> None:
+async def test_an_invalid_run_created_without_add_fails_with_the_reason() -> None:
     async with hours() as w:
         for input in ({"cron": "61 * * * *", "target": {"clog_id": "job"}}, None):
             run = await w.ocean.create_run(session_id="s", clog_id="schedule", input=input)
@@ -119,8 +119,8 @@ async def test_a_key_for_one_session_reaches_no_other_by_a_schedule() -> None:
         key = (await w.ocean.create_api_key("ada", ["signal", "read"], sessions=["s"])).key
         as_ada = {"Authorization": f"Bearer {key}"}
 
-        async def add_in(session_id: str, told: dict[str, Any]) -> int:
-            asked = {"sessionId": session_id, "payload": HOURLY | told}
+        async def add_in(session_id: str, fields: dict[str, Any]) -> int:
+            asked = {"sessionId": session_id, "payload": HOURLY | fields}
             return (await w.request("POST", "/v1/clogs/schedule/call/add", json=asked, headers=as_ada)).status
 
         assert await add_in("s", {}) == 200
@@ -145,7 +145,7 @@ async def test_upcoming_times_are_shown_where_they_are() -> None:
             await ask(w, run_id, "upcoming", {"n": 0})
 
 
-async def test_a_schedule_shows_what_it_was_told_and_how_far_it_is() -> None:
+async def test_a_schedule_shows_its_spec_and_its_progress() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, name="n")
@@ -179,31 +179,31 @@ async def test_a_new_timing_counts_from_now_and_the_rest_stays() -> None:
         assert (await look(w, run_id)).attributes["plan"] == f"every {2 * HOUR} ms"
         await w.wait(3 * HOUR)
         assert await fired(w, run_id, begin) == [1, 4, 6]
-        assert await told(w, run_id, "schedule.updated") == [{"fields": ["anchor_at", "every_ms"]}]
+        assert await emitted(w, run_id, "schedule.updated") == [{"fields": ["anchor_at", "every_ms"]}]
 
 
 NO_CHANGES: list[tuple[dict[str, Any], str]] = [
-    ({}, "say what to change"),
+    ({}, "the changes must be an object"),
     ({"overlap": "skip"}, "'overlap' cannot be changed"),
     ({"cron": "* * *"}, "has 3 fields"),
-    ({"cron": None}, "say cron, or every_ms"),
-    ({"end_at": 1}, "no time left; remove it instead"),
-    ({"target": {"clog_id": "closed"}}, "keeps 'create'"),
+    ({"cron": None}, "exactly one of cron and every_ms must be given"),
+    ({"end_at": 1}, "never fire; remove it instead"),
+    ({"target": {"clog_id": "closed"}}, "allows 'create' only through"),
 ]
 
 
-async def test_a_change_that_makes_no_sense_changes_nothing() -> None:
+async def test_an_invalid_change_changes_nothing() -> None:
     async with hours() as w:
         run_id = await add(w)
         before = await ask(w, run_id, "show")
-        for changes, said in NO_CHANGES:
+        for changes, content in NO_CHANGES:
             with pytest.raises(OceanError) as refused:
                 await ask(w, run_id, "update", changes)
-            assert said in refused.value.message
+            assert content in refused.value.message
             assert await ask(w, run_id, "show") == before
 
 
-async def test_an_update_that_meets_a_time_at_work_is_not_lost() -> None:
+async def test_an_update_during_a_firing_is_not_lost() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, end_at=begin + 9 * HOUR)

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clogs.schedule.cron import read_cron
-from clogs.schedule.deciding import MOST_QUEUED, Admitted, Due, Missed, Overlap, admit, due
-from clogs.schedule.plan import Plan
+from clogs.schedule.times import MOST_QUEUED, Admitted, Due, Missed, Overlap, Timetable, admit, due
 
 HOUR = 3_600_000
-HOURLY = Plan(read_cron("0 * * * *", "UTC"))
-EVERY = Plan(every_ms=HOUR, anchor_at=10 * HOUR + 5)
+HOURLY = Timetable(read_cron("0 * * * *", "UTC"))
+EVERY = Timetable(every_ms=HOUR, anchor_at=10 * HOUR + 5)
 
 
 def test_an_interval_keeps_its_anchor_whenever_it_is_looked_at() -> None:
@@ -21,9 +20,9 @@ def test_an_interval_keeps_its_anchor_whenever_it_is_looked_at() -> None:
     assert EVERY.next_after(12 * HOUR + 5) == 13 * HOUR + 5
 
 
-@pytest.mark.parametrize("plan", [HOURLY, Plan(every_ms=HOUR)], ids=["cron", "interval"])
-def test_a_start_is_within_and_an_end_is_not(plan: Plan) -> None:
-    bounded = Plan(plan.cron, plan.every_ms, 0, start_at=2 * HOUR, end_at=4 * HOUR)
+@pytest.mark.parametrize("plan", [HOURLY, Timetable(every_ms=HOUR)], ids=["cron", "interval"])
+def test_a_start_is_within_and_an_end_is_not(plan: Timetable) -> None:
+    bounded = Timetable(plan.cron, plan.every_ms, 0, start_at=2 * HOUR, end_at=4 * HOUR)
     assert list(bounded.after(0)) == [2 * HOUR, 3 * HOUR]
     assert bounded.next_after(3 * HOUR) is None
 
@@ -35,7 +34,7 @@ def test_a_start_is_within_and_an_end_is_not(plan: Plan) -> None:
     most=st.integers(1, 50),
 )
 def test_the_newest_times_are_the_last_of_all(every: int, after: int, span: int, most: int) -> None:
-    plan = Plan(every_ms=every, anchor_at=7)
+    plan = Timetable(every_ms=every, anchor_at=7)
     until = after + span
     first = (after - 7) // every + 1
     everything = range(7 + first * every, until + 1, every)
@@ -44,7 +43,7 @@ def test_the_newest_times_are_the_last_of_all(every: int, after: int, span: int,
 
 
 def test_the_newest_of_a_year_of_seconds_are_found_at_once() -> None:
-    plan = Plan(read_cron("* * * * * *", "Europe/Berlin"))
+    plan = Timetable(read_cron("* * * * * *", "Europe/Berlin"))
     year = 365 * 24 * HOUR
     assert plan.newest(3, 0, year) == [year - 2_000, year - 1_000, year]
 

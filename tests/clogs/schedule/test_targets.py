@@ -3,7 +3,7 @@
 import pytest
 
 from ocean import RunStatus
-from tests.clogs.schedule.kit import HOUR, add, fired, hours, look, told
+from tests.clogs.schedule.kit import HOUR, add, emitted, fired, hours, look
 
 pytestmark = pytest.mark.anyio
 
@@ -18,13 +18,13 @@ async def test_allow_starts_a_run_beside_the_last() -> None:
         assert await fired(w, run_id, begin) == [1, 2, 3]
 
 
-async def test_skip_lets_a_time_go_while_a_run_is_at_work() -> None:
+async def test_skip_drops_a_time_while_a_run_has_not_ended() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, target=SLOW, overlap="skip")
         await w.wait(3 * HOUR)
         assert await fired(w, run_id, begin) == [1]
-        skipped = await told(w, run_id, "schedule.skipped")
+        skipped = await emitted(w, run_id, "schedule.skipped")
         assert [(each["reason"], each["until"]) for each in skipped] == [
             ("overlap", begin + 2 * HOUR),
             ("overlap", begin + 3 * HOUR),
@@ -63,7 +63,7 @@ async def test_a_tick_under_a_clock_that_was_set_back_brings_no_time_back() -> N
         assert (await look(w, run_id)).wake_at == begin + 3 * HOUR
 
 
-async def test_a_run_that_fails_or_is_cancelled_makes_room_too() -> None:
+async def test_a_run_that_fails_or_is_cancelled_counts_as_ended() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, target=SLOW, overlap="queue")
@@ -74,7 +74,7 @@ async def test_a_run_that_fails_or_is_cancelled_makes_room_too() -> None:
         assert await fired(w, run_id, begin) == [1, 2]
 
 
-async def test_what_is_created_has_the_options_that_were_told() -> None:
+async def test_created_runs_have_the_options_of_the_target() -> None:
     async with hours() as w:
         target = {**SLOW, "priority": 2, "attributes": {"team": "red"}, "max_attempts": 7, "deadline_ms": 5_000}
         run_id = await add(w, target=target)
@@ -99,7 +99,7 @@ async def test_a_schedule_signals_a_run_once_for_each_time_and_ends_with_it() ->
         assert (run.status, run.output["reason"], run.output["fired"]) == (RunStatus.DONE, "target_ended", 1)
 
 
-async def test_a_target_that_was_deleted_and_made_anew_elsewhere_is_not_signalled() -> None:
+async def test_a_target_deleted_and_created_again_in_another_session_is_not_signalled() -> None:
     async with hours() as w:
         await w.ocean.create_run(session_id="s", clog_id="slow", run_id="target")
         run_id = await add(w, target={"run_id": "target"})

@@ -1,4 +1,4 @@
-"""Every target gets every webhook, until it has said yes, and not again after that."""
+"""Every target gets every webhook until it has acknowledged it, and not again after that."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ async def runs(w: World) -> list[RunInfo]:
     return list((await w.ocean.list_runs(clog_id="webhook-relay", order="oldest")).runs)
 
 
-async def said(w: World, type: str) -> list[Event]:
+async def emitted(w: World, type: str) -> list[Event]:
     return await w.ocean.read_events(types=[type])
 
 
@@ -54,7 +54,9 @@ async def wait_long(w: World) -> None:
         await w.wait(7 * 3_600_000)
 
 
-async def test_each_target_gets_it_once_signed_anew_whatever_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_target_gets_a_webhook_once_with_a_new_signature_whatever_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with a_site() as one, a_site(Reply(201)) as two:
         monkeypatch.setenv(TARGETS, f"{one.url} {two.url} {one.url}")
         async with relay(one.host, two.host) as w:
@@ -102,8 +104,12 @@ async def test_what_was_never_acknowledged_is_a_dead_letter_and_can_be_sent_once
             await wait_long(w)
             assert len(site.asked) == ATTEMPTS.max_attempts
             (dead,) = (await w.ocean.list_runs(clog_id="webhook-relay", attributes={"dead": True})).runs
-            assert dead.error == {"code": "not_acknowledged", "message": "the target answered 500", "details": None}
-            assert [event.payload["delivery"] for event in await said(w, "relay.dead")] == ["msg_1"]
+            assert dead.error == {
+                "code": "not_acknowledged",
+                "message": "the target responded with 500",
+                "details": None,
+            }
+            assert [event.payload["delivery"] for event in await emitted(w, "relay.dead")] == ["msg_1"]
             assert not any("password" in str(event.payload) for event in await w.ocean.read_events(limit=1_000))
             site.replies = [Reply()]
             again = await w.ocean.retry_run(dead.run_id)
@@ -116,7 +122,7 @@ async def test_what_was_never_acknowledged_is_a_dead_letter_and_can_be_sent_once
 
 
 @pytest.mark.parametrize(("status", "allowed", "code"), [(410, True, "gone"), (200, False, "fetch_refused")])
-async def test_what_is_hopeless_is_a_dead_letter_at_once(
+async def test_a_permanent_error_is_a_dead_letter_at_once(
     status: int, allowed: bool, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_site(Reply(status)) as site:
@@ -130,7 +136,7 @@ async def test_what_is_hopeless_is_a_dead_letter_at_once(
     assert len(site.asked) == int(allowed)
 
 
-async def test_nothing_is_taken_in_unsigned_or_when_there_is_nowhere_to_send_it(
+async def test_an_unsigned_webhook_or_one_without_targets_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with relay() as w:

@@ -1,8 +1,8 @@
 """How the store's verbs reach the database: in groups, one statement each.
 
-Verbs that queue up while a group is on its way share the next one. A group does what its items would do one after
-another; one that is refused leaves no trace of itself, and the others stand. Claims do not queue up: they wait for
-nobody, and nobody waits for them. One that was ordered goes along with every group until something is claimed by it.
+Verbs that are queued while a group is in flight share the next one. A group has the same effect as its verbs one after
+another; a refused verb leaves no trace, and the others stand. Claims are not queued: they are sent at once and block no
+group. A pending claim is sent with every group until it has claimed something.
 """
 
 import asyncio
@@ -17,52 +17,52 @@ import anyio
 import anyio.lowlevel
 
 from ocean.kernel.metrics import BATCHES, Histogram
-from ocean.kernel.store import Request
+from ocean.kernel.store.runs import Request
 from ocean.state.errors import StoreBusy, StoreFailed
-from ocean.stores.postgres.client.connection import BUSY, Link
-from ocean.stores.postgres.client.exactly_once import Statement, send_once
-from ocean.stores.postgres.client.pending_claims import Order, Orders
+from ocean.stores.postgres.client.connection import BUSY, ConnectionPool
+from ocean.stores.postgres.client.exactly_once import TokenStatement, send_once
+from ocean.stores.postgres.client.pending_claims import PendingClaim, PendingClaims
 from ocean.stores.shared.refusals import refusal
 from ocean.stores.shared.waiter import Waiter
 
-Guesses: TypeAlias = dict[str, str | None]
-"""What rows will hold once the earlier items of a group have been done, as far as those could tell."""
-Args: TypeAlias = Any | Callable[[Guesses], Any]
+Predictions: TypeAlias = dict[str, str | None]
+"""The rows' values after the earlier verbs of a group, as far as these could predict them."""
+Args: TypeAlias = Any | Callable[[Predictions], Any]
 
-WRITE = Statement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
-WRITE_AND_CLAIM = Statement(
+WRITE = TokenStatement("SELECT ocean_write($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle($1)::text")
+WRITE_AND_CLAIM = TokenStatement(
     "SELECT ocean_write($1, $2::text::jsonb, $3, $4::text::jsonb)::text", "SELECT ocean_settle_write($1)::text"
 )
-CLAIM = Statement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
+CLAIM = TokenStatement("SELECT ocean_claim($1, $2::text::jsonb, $3)::text", "SELECT ocean_settle_claim($1)::text")
 
 GROUP_LIMIT = 64
 GROUP_CHARACTERS = 4 * 1024 * 1024
-"""A group that has come to this takes no more."""
+"""A group of this size takes no further verb."""
 AHEAD = GROUP_LIMIT // 2
-"""So many leave while another group is on its way: the server has them at hand as soon as it is done with that."""
+"""With so many verbs queued, a second group is sent while one is in flight: the server can start it at once."""
 BUSY_STATES = {error.sqlstate for error in BUSY}
 
 
 @dataclass(eq=False, slots=True)
-class _Item:
-    """A verb in the queue, and whom to tell."""
+class _QueuedVerb:
+    """A verb in the queue, and the waiter of its caller."""
 
     verb: str
     args: Args
     request: Request | None
     waiter: Waiter
-    is_guessing: bool = False
+    is_predicting: bool = False
     text: str = ""
     answer: Any = None
     error: BaseException | None = None
 
-    def put_into_words(self, guesses: Guesses) -> None:
-        args = self.args(guesses) if callable(self.args) else self.args
+    def encode(self, predictions: Predictions) -> None:
+        args = self.args(predictions) if callable(self.args) else self.args
         self.text = _json([self.verb, args, self.request and [self.request.key, self.request.hash]])
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
         self.answer, self.error = answer, error
-        self.waiter.tell()
+        self.waiter.set()
 
     def outcome(self) -> Any:
         match self.answer:
@@ -73,49 +73,51 @@ class _Item:
             case {"refused": code, "facts": facts}:
                 raise refusal(code, facts)
             case {"failed": why, "state": state} if state in BUSY_STATES:
-                raise StoreBusy(f"PostgreSQL has no time: {why}; try again")
+                raise StoreBusy(f"PostgreSQL is busy: {why}; retry")
             case {"failed": why}:
-                raise StoreFailed(f"PostgreSQL cannot do this: {why}; look at its log")
-        raise AssertionError(f"ocean_write answered {self.answer!r}")
+                raise StoreFailed(f"PostgreSQL failed: {why}; see the server's log")
+        raise AssertionError(f"ocean_write returned {self.answer!r}")
 
 
-class Writing:
-    """`noticed` is called after every commit that changed something; `is_told` says whether listeners are told, too."""
+class WriteBatches:
+    """`noticed` is called after every commit that changed something; `notifies` is whether listeners are notified."""
 
-    def __init__(self, link: Link, noticed: Callable[[], None] = lambda: None, *, is_told: bool = True) -> None:
-        self._link = link
+    def __init__(
+        self, pool: ConnectionPool, noticed: Callable[[], None] = lambda: None, *, notifies: bool = True
+    ) -> None:
+        self._pool = pool
         self._noticed = noticed
-        self._is_told = is_told and link.options.notify
-        self._queue: deque[_Item] = deque()
+        self._notifies = notifies and pool.options.notify
+        self._queue: deque[_QueuedVerb] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self._is_gathering = False
-        self._on_their_way = 0
-        self.orders = Orders()
+        self._in_flight = 0
+        self.pending_claims = PendingClaims()
         self.batch_sizes = Histogram(BATCHES)
 
-    async def write(self, verb: str, args: Args, request: Request | None = None, *, is_guessing: bool = False) -> Any:
-        """A verb's answer, once it is committed; known even if the caller is cancelled.
+    async def write(self, verb: str, args: Args, request: Request | None = None, *, is_predicting: bool = False) -> Any:
+        """Return a verb's result once it is committed, even if a scope around the caller is cancelled.
 
-        `args` may be a function: it is called when its group is put together, after those of the items before it. One
-        that guesses does not leave before the groups that it would have to guess from have come back.
+        `args` may be a function: it is called when its group is built, after those of the verbs before it. A verb that
+        predicts rows is not sent before the groups in flight, which may change them, have returned.
         """
-        self._link.check_open()
-        item = _Item(verb, args, request, Waiter(), is_guessing)
-        self._queue.append(item)
+        self._pool.check_open()
+        queued = _QueuedVerb(verb, args, request, Waiter(), is_predicting)
+        self._queue.append(queued)
         self._gather()
-        await item.waiter.told()
-        return item.outcome()
+        await queued.waiter.wait()
+        return queued.outcome()
 
-    def order(self, ask: Any, claimed: Callable[[list[Any]], None]) -> Order:
-        """Have the next groups claim what they make due, until one has or `orders.withdraw`."""
-        return self.orders.put(_json(ask), claimed)
+    def add_claim(self, ask: Any, claimed: Callable[[list[Any]], None]) -> PendingClaim:
+        """Send a claim with the next groups, until one has claimed something or it is withdrawn."""
+        return self.pending_claims.add(_json(ask), claimed)
 
     async def claim(self, ask: Any) -> dict[str, Any]:
-        """What `ocean_claim` answers; known even if the caller is cancelled, or its locks would be nobody's."""
-        self._link.check_open()
+        """Return the result of `ocean_claim`. A cancelled caller still waits: the locks taken need an owner."""
+        self._pool.check_open()
         found: dict[str, Any] = {}
         with anyio.CancelScope(shield=True):
-            found = await send_once(self._link, CLAIM, _json(ask), self._is_told)
+            found = await send_once(self._pool, CLAIM, _json(ask), self._notifies)
         if "refused" in found:
             raise refusal(found["refused"], found["facts"])
         if found["claims"] or found["again"]:
@@ -123,14 +125,14 @@ class Writing:
         return found
 
     async def close(self) -> None:
-        """What has queued up is done first. Then nothing more is taken, once the link is closed."""
+        """Finish what is queued. Further verbs are refused once the pool is closed."""
         while self._queue or self._senders:
             self._gather()
             await asyncio.wait(self._senders)
 
     def _gather(self) -> None:
-        """Whoever else runs in this round of the loop shares the group."""
-        if self._is_gathering or not self._may_leave():
+        """Start a task that sends the next group; verbs of the same round of the loop share it."""
+        if self._is_gathering or not self._may_send():
             return
         self._is_gathering = True
         sender = asyncio.create_task(self._send_groups())
@@ -138,76 +140,76 @@ class Writing:
         sender.add_done_callback(self._senders.discard)
 
     async def _send_groups(self) -> None:
-        """While one group is on its way, the next one gathers."""
+        """Send groups until the queue is empty. While one is in flight, the next one gathers."""
         self._is_gathering = False
-        while self._may_leave() and (group := self._next_group()):
-            self._on_their_way += 1
+        while self._may_send() and (group := self._next_group()):
+            self._in_flight += 1
             try:
                 self._gather()
                 await self._send(group)
             finally:
-                self._on_their_way -= 1
+                self._in_flight -= 1
             if len(group) > 1:
-                # Who was answered may have more to say: it shares the next group.
+                # Callers that were just woken may send further verbs: let these share the next group.
                 self._is_gathering = True
                 try:
                     await anyio.lowlevel.checkpoint()
                 finally:
                     self._is_gathering = False
 
-    def _may_leave(self) -> bool:
-        if not self._on_their_way:
+    def _may_send(self) -> bool:
+        if not self._in_flight:
             return bool(self._queue)
-        if self._on_their_way > 1 or len(self._queue) < AHEAD:
+        if self._in_flight > 1 or len(self._queue) < AHEAD:
             return False
-        return not any(item.is_guessing for item in islice(self._queue, GROUP_LIMIT))
+        return not any(verb.is_predicting for verb in islice(self._queue, GROUP_LIMIT))
 
-    def _next_group(self) -> list[_Item]:
-        group: list[_Item] = []
-        guesses: Guesses = {}
+    def _next_group(self) -> list[_QueuedVerb]:
+        group: list[_QueuedVerb] = []
+        predictions: Predictions = {}
         characters = 0
         while self._queue and len(group) < GROUP_LIMIT and characters < GROUP_CHARACTERS:
-            item = self._queue.popleft()
+            verb = self._queue.popleft()
             try:
-                item.put_into_words(guesses)
+                verb.encode(predictions)
             except Exception as error:
-                item.finish(error=error)
+                verb.finish(error=error)
             else:
-                characters += len(item.text)
-                group.append(item)
+                characters += len(verb.text)
+                group.append(verb)
         return group
 
-    async def _send(self, group: list[_Item]) -> None:
-        order = self.orders.take()
+    async def _send(self, group: list[_QueuedVerb]) -> None:
+        pending = self.pending_claims.take()
         claims: list[Any] = []
         is_over = True
         try:
-            done = await self._sent(f"[{','.join(item.text for item in group)}]", order)
+            done = await self._sent(f"[{','.join(verb.text for verb in group)}]", pending)
             claims, is_over = done.get("claims", []), False
         except BaseException as error:
-            if isinstance(error, StoreFailed) and (len(group) > 1 or order is not None):
-                # Each by itself, so that only the guilty one fails.
-                for item in group:
-                    await self._send([item])
+            if isinstance(error, StoreFailed) and (len(group) > 1 or pending is not None):
+                # Send each alone, so that only the one at fault fails.
+                for verb in group:
+                    await self._send([verb])
                 return
-            for item in group:
-                item.finish(error=error)
+            for verb in group:
+                verb.finish(error=error)
             if not isinstance(error, Exception):
                 raise
             return
         finally:
-            if order is not None:
-                self.orders.bring_back(order, claims, is_over=is_over)
+            if pending is not None:
+                self.pending_claims.put_back(pending, claims, is_over=is_over)
         self.batch_sizes.add(len(group))
         if done["changed"]:
             self._noticed()
-        for item, answer in zip(group, done["results"], strict=True):
-            item.finish(answer)
+        for verb, answer in zip(group, done["results"], strict=True):
+            verb.finish(answer)
 
-    async def _sent(self, text: str, order: Order | None) -> Any:
-        if order is None:
-            return await send_once(self._link, WRITE, text, self._is_told)
-        return await send_once(self._link, WRITE_AND_CLAIM, text, self._is_told, order.ask)
+    async def _sent(self, text: str, pending: PendingClaim | None) -> Any:
+        if pending is None:
+            return await send_once(self._pool, WRITE, text, self._notifies)
+        return await send_once(self._pool, WRITE_AND_CLAIM, text, self._notifies, pending.ask)
 
 
 _json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

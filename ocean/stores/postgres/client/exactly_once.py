@@ -1,8 +1,8 @@
-"""Sending what changes something, so that it happens once however often the connection breaks.
+"""Executing a statement that writes exactly once, however often the connection breaks.
 
-A statement travels under a token that it writes down with its answer, in its own transaction. When an answer is lost,
-the token is asked for first: either the answer was kept, and is the answer; or there is none, and then the token is
-void from that moment on, so that the statement can be sent again under another, and a late arrival changes nothing.
+A statement is sent with a token, which it stores with its result in its own transaction. If the result is lost, the
+token is looked up first. If a result is stored, it is returned. If not, the lookup voids the token, so that a late
+arrival of the statement changes nothing, and the statement is sent again with another token.
 """
 
 from dataclasses import dataclass
@@ -12,46 +12,46 @@ import asyncpg
 
 from ocean.state.errors import StoreBusy
 from ocean.state.ids import new_token
-from ocean.stores.postgres.client.connection import LOST, REFUSED, Connection, Link
+from ocean.stores.postgres.client.connection import LOST, REFUSED, Connection, ConnectionPool
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """`sends` takes a token and whatever there is to send; `settles` takes the token. Both answer the same JSON object,
-    the second nothing if there is none."""
+class TokenStatement:
+    """`send_sql` takes a token and the values; `settle_sql` takes the token. Both return the same JSON object, or the
+    second NULL if no result is stored."""
 
-    sends: str
-    settles: str
+    send_sql: str
+    settle_sql: str
 
 
-async def send_once(link: Link, statement: Statement, *values: Any) -> Any:
+async def send_once(pool: ConnectionPool, statement: TokenStatement, *values: Any) -> Any:
     token = new_token()
     is_unsure = False
 
     async def send(db: Connection) -> Any:
         nonlocal token, is_unsure
         if is_unsure:
-            kept = await link.ask(db, statement.settles, token)
+            kept = await pool.ask(db, statement.settle_sql, token)
             if kept is not None:
                 return kept
             token = new_token()
         is_unsure = True
-        asked_at = link.host_time()
+        asked_at = pool.host_time()
         try:
-            answer = await link.ask(db, statement.sends, token, *values)
+            answer = await pool.ask(db, statement.send_sql, token, *values)
         except asyncpg.PostgresError as error:
-            # The server has said no, and rolled it back; or it has said good-bye, which tells nothing.
+            # After an error the server has rolled back; but if it closed the connection, the result is unknown.
             is_unsure = isinstance(error, (*LOST, *REFUSED))
             raise
         if "now" in answer:
-            link.heard(answer["now"], asked_at)
+            pool.observe(answer["now"], asked_at)
         return answer
 
     try:
-        return await link.reach(send)
+        return await pool.reach(send)
     except StoreBusy as error:
         if not is_unsure:
             raise
         raise StoreBusy(
-            "PostgreSQL was lost while it did this, and whether it did is not known: look, or repeat it by the same key"
+            "PostgreSQL was lost before it confirmed the change, which may stand; check, or retry with the same key"
         ) from error

@@ -1,4 +1,4 @@
-"""What a database URL may say of the way Ocean is to use it."""
+"""The options of a database URL that are Ocean's own."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +18,17 @@ PLANS = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
 }
-"""Statistics decide nothing: see `planning.sql`, which does it for connections that are a pooler's."""
+"""Settings that keep table statistics from changing plans: see `planning.sql`, which sets them behind a pooler."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`pool` is how many connections an instance may have for its work, besides one that renews locks and one that
-    listens.
+    """`pool` is how many connections an instance may have for its work, in addition to one that renews locks and one
+    that listens.
 
-    `notify` may be switched off: others' commits are then found by looking. `pooler=on` is for a transaction pooler
-    in between: no statement is prepared, no setting is made for a connection, nobody listens. `statement_ms` is how
-    long a statement may take, and `lock_ms` how long it may wait for another's commit.
+    With `notify=off`, commits of other processes are found by polling. `pooler=on` is for a transaction pooler: no
+    statement is prepared, no parameter is set for a connection, and none listens. `statement_ms` is how long a
+    statement may take, and `lock_ms` how long it may wait for the commit of another.
     """
 
     url: str
@@ -43,27 +43,27 @@ class Options:
         return self.notify and not self.pooler
 
     @property
-    def _gone_s(self) -> float:
-        """A statement that has taken longer than the server lets it will not be answered."""
+    def _driver_timeout_s(self) -> float:
+        """After this time a statement gets no result any more: the server would have cancelled it before."""
         return self.statement_ms / 1000 * 1.25
 
     @property
-    def _connect_s(self) -> float:
-        return min(max(self._gone_s, 2), 10)
+    def _connect_timeout_s(self) -> float:
+        return min(max(self._driver_timeout_s, 2), 10)
 
     @property
-    def longest_s(self) -> float:
-        """How long to go on about one thing: time for an answer that never comes, to connect, and to find out more."""
-        return 2 * self._gone_s + self._connect_s
+    def give_up_after_s(self) -> float:
+        """How long to retry one statement: for a result that never comes, a new connection, and one more attempt."""
+        return 2 * self._driver_timeout_s + self._connect_timeout_s
 
-    def connecting(self, name: str) -> dict[str, Any]:
-        """How every connection is made. Time limits are the server's; the driver's own is for a server that is gone."""
-        limits: dict[str, Any] = {"command_timeout": self._gone_s, "timeout": self._connect_s}
+    def connect_arguments(self, name: str) -> dict[str, Any]:
+        """The arguments of every connection. The server enforces the time limits; the driver's is for a lost server."""
+        limits: dict[str, Any] = {"command_timeout": self._driver_timeout_s, "timeout": self._connect_timeout_s}
         if self.pooler:
             return {**limits, "statement_cache_size": 0}
         settings = {
             "application_name": name,
-            # Who has waited for the writers' lock must see what was written meanwhile.
+            # A statement that has waited for the writers' lock must see what was written meanwhile.
             "default_transaction_isolation": "read committed",
             "statement_timeout": str(self.statement_ms),
             "lock_timeout": str(self.lock_ms),
@@ -74,19 +74,19 @@ class Options:
 
 
 def options_from(url: str) -> Options:
-    """`postgresql://user@host/database?pool=8&notify=off`; what is not Ocean's goes on to the driver."""
+    """Parse `postgresql://user@host/database?pool=8&notify=off`; other options are passed to the driver."""
     parts = urlsplit(url)
-    ours: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     others = []
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in ("notify", "pooler"):
             if value not in SWITCH:
-                raise StoreUnusable(f"{name}={value!r} in a database URL; say {name}=on or {name}=off")
-            ours[name] = SWITCH[value]
+                raise StoreUnusable(f"`{name}` in a database URL must be on or off, got {value!r}")
+            own[name] = SWITCH[value]
         elif name in ("pool", "statement_ms", "lock_ms"):
             if not value.isascii() or not value.isdigit() or not int(value):
-                raise StoreUnusable(f"{name}={value!r} in a database URL; say a number above 0")
-            ours[name] = int(value)
+                raise StoreUnusable(f"`{name}` in a database URL must be a number above 0, got {value!r}")
+            own[name] = int(value)
         else:
             others.append((name, value))
-    return Options(urlunsplit(parts._replace(query=urlencode(others))), **ours)
+    return Options(urlunsplit(parts._replace(query=urlencode(others))), **own)

@@ -1,43 +1,44 @@
-"""What the verbs send: the kernel's records as the JSON that the database's functions read. Values are JSON text in
-it, as they are in the tables."""
+"""The arguments of the verbs: the kernel's records as the JSON that the database's functions read. Values of clogs are
+JSON text in it, as in the tables."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
-from ocean.kernel.store import ClaimAsk, LeaseAsk, LeaseCompletion, Request, TickCommit
+from ocean.kernel.store.claims import ClaimAsk, LeaseAsk, LeaseCompletion, TickCommit
+from ocean.kernel.store.runs import Request
 from ocean.state.attributes import sort_key
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
 from ocean.state.effects import Effects, NewEvent, NewRun, NewSignal, RowKey, RowWrite, SetTimer
-from ocean.state.outcomes import Continue, Done, Failed, Outcome, Retry, Wait, error_info, outcome_name
+from ocean.state.outcomes import Continue, Done, Failed, Ok, Outcome, Retry, Wait, error_info, outcome_name
 from ocean.state.records import ClogRecord
 from ocean.state.values import encode
-from ocean.stores.postgres.client.batches import Guesses
+from ocean.stores.postgres.client.batches import Predictions
 
-Words = dict[str, Any]
+Payload = dict[str, Any]
 
 
-def request_words(request: Request | None) -> list[str] | None:
+def request_payload(request: Request | None) -> list[str] | None:
     return None if request is None else [request.key, request.hash]
 
 
-def run_words(new: NewRun) -> Words:
-    """Only what there is: most runs have little of all that they may have."""
-    words: Words = {name: value for name, value in zip(NewRun._fields, new, strict=True) if value is not None}
-    words["retry"] = _policy_words(new.retry)
+def run_payload(new: NewRun) -> Payload:
+    """Only fields that are set: most runs have few of them."""
+    payload: Payload = {name: value for name, value in zip(NewRun._fields, new, strict=True) if value is not None}
+    payload["retry"] = _policy_payload(new.retry)
     if _is_plain_run(new):
-        del words["attributes"], words["concurrency_keys"], words["is_id_given"]
-        words["is_plain"] = True
-        return words
-    words["attributes"] = [[name, sort_key(name, value), encode(value)] for name, value in new.attributes.items()]
-    words["concurrency_keys"] = [[key.name, key.hold] for key in new.concurrency_keys]
+        del payload["attributes"], payload["concurrency_keys"], payload["is_id_given"]
+        payload["is_plain"] = True
+        return payload
+    payload["attributes"] = [[name, sort_key(name, value), encode(value)] for name, value in new.attributes.items()]
+    payload["concurrency_keys"] = [[key.name, key.hold] for key in new.concurrency_keys]
     if new.rate is not None:
-        words["rate"] = take_words(new.rate)
-        words["rate_kept"] = encode([new.rate.key, new.rate.limit, new.rate.per_ms])
+        payload["rate"] = take_payload(new.rate)
+        payload["rate_kept"] = encode([new.rate.key, new.rate.limit, new.rate.per_ms])
     if new.debounce is not None:
-        words["debounce"] = {"ms": new.debounce.ms, "max_ms": new.debounce.max_ms}
-    return words
+        payload["debounce"] = {"ms": new.debounce.ms, "max_ms": new.debounce.max_ms}
+    return payload
 
 
 def _is_plain_run(new: NewRun) -> bool:
@@ -57,20 +58,20 @@ def _is_plain_run(new: NewRun) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _policy_words(policy: RetryPolicy) -> Words:
-    """Most runs have the same."""
+def _policy_payload(policy: RetryPolicy) -> Payload:
+    """Cached: most runs have the same policy."""
     return policy.as_json()
 
 
-def signal_words(signal: NewSignal) -> Words:
+def signal_payload(signal: NewSignal) -> Payload:
     return {name: getattr(signal, name) for name in NewSignal.__slots__}
 
 
-def take_words(take: Take) -> Words:
+def take_payload(take: Take) -> Payload:
     return {name: getattr(take, name) for name in Take.__slots__}
 
 
-def event_words(events: Iterable[NewEvent]) -> list[list[str]]:
+def event_payload(events: Iterable[NewEvent]) -> list[list[str]]:
     return [[event.type, event.payload, event.clog_id] for event in events]
 
 
@@ -78,7 +79,7 @@ def address(key: RowKey) -> list[str | int]:
     return list(key)
 
 
-def outcome_words(outcome: Outcome) -> list[Any]:
+def outcome_payload(outcome: Outcome) -> list[Any]:
     match outcome:
         case Done(output):
             return ["done", encode(output, "Done.output")]
@@ -90,63 +91,65 @@ def outcome_words(outcome: Outcome) -> list[Any]:
             return ["wait", until, for_ms]
         case Retry(error, after_ms):
             return ["retry", encode(error_info(error).as_json(), "Retry.error"), after_ms]
-        case _:
+        case Ok():
             return [outcome_name(outcome)]
+        case _:
+            assert_never(outcome)
 
 
-class Rows:
-    """The texts that a commit's functions are applied to: as they were read, or as the database has said since."""
+class RowTexts:
+    """The row texts that a commit's functions are applied to: as read, or as the database has returned them since."""
 
     def __init__(self, writes: Sequence[RowWrite]) -> None:
         self._writes = writes
         self._texts = {write.key.text: write.seen for write in writes if write.apply is not None}
 
     @property
-    def are_guessed(self) -> bool:
+    def are_predicted(self) -> bool:
         return bool(self._texts)
 
-    def hear(self, stale: Iterable[tuple[int, str | None]]) -> None:
+    def update(self, stale: Iterable[tuple[int, str | None]]) -> None:
         for place, text in stale:
             self._texts[self._writes[place].key.text] = text
 
-    def words(self, guesses: Guesses) -> list[Words]:
-        return [self._write_words(write, guesses) for write in self._writes]
+    def payload(self, predictions: Predictions) -> list[Payload]:
+        return [self._write_payload(write, predictions) for write in self._writes]
 
-    def _write_words(self, write: RowWrite, guesses: Guesses) -> Words:
+    def _write_payload(self, write: RowWrite, predictions: Predictions) -> Payload:
         key = write.key.text
-        words: Words = {"at": address(write.key), "key": key}
+        payload: Payload = {"at": address(write.key), "key": key}
         if write.apply is None:
-            guesses[key] = write.text
-            return words | {"version": write.version, "text": write.text}
-        before = guesses[key] if key in guesses else self._texts[key]
-        guesses[key] = write.apply(before)
-        return words | {"from": before, "text": guesses[key]}
+            predictions[key] = write.text
+            return payload | {"version": write.version, "text": write.text}
+        before = predictions[key] if key in predictions else self._texts[key]
+        predictions[key] = write.apply(before)
+        return payload | {"from": before, "text": predictions[key]}
 
 
-def effects_words(effects: Effects, rows: Rows, guesses: Guesses) -> Words:
-    """Only what there is: most ticks have few kinds of effects, or none."""
+def effects_payload(effects: Effects, rows: RowTexts, predictions: Predictions) -> Payload:
+    """Only effects that there are: most ticks have few kinds of them, or none."""
     if effects.is_empty and not effects.guards:
         return {}
-    words: Words = {
-        "writes": rows.words(guesses),
+    payload: Payload = {
+        "writes": rows.payload(predictions),
         "guards": [[address(key), version] for key, version in effects.guards],
-        "events": event_words(effects.events),
-        "signals": [signal_words(signal) for signal in effects.signals],
-        "runs": [run_words(new) for new in effects.runs],
-        "timers": [_timer_words(timer) for timer in effects.timers],
-        "takes": [take_words(take) for take in effects.takes],
+        "events": event_payload(effects.events),
+        "signals": [signal_payload(signal) for signal in effects.signals],
+        "runs": [run_payload(new) for new in effects.runs],
+        "timers": [_timer_payload(timer) for timer in effects.timers],
+        "takes": [take_payload(take) for take in effects.takes],
         "delete_runs": effects.delete_runs,
         "delete_ticks": effects.delete_ticks,
         "delete_session_by": effects.delete_session_by,
         "release_dedupe_key": effects.release_dedupe_key,
     }
     if effects.attributes:
-        words["attributes"] = [_attribute_words(name, value) for name, value in effects.attributes.items()]
-        words["attributes_said"] = encode(effects.attributes)
-    return {name: value for name, value in words.items() if value}
+        payload["attributes"] = [_attribute_payload(name, value) for name, value in effects.attributes.items()]
+        payload["attributes_said"] = encode(effects.attributes)
+    return {name: value for name, value in payload.items() if value}
 
 
-def _timer_words(timer: Any) -> Words:
+def _timer_payload(timer: Any) -> Payload:
     return (
         {"name": timer.name, "at": timer.at, "body": timer.body}
         if isinstance(timer, SetTimer)
@@ -154,19 +157,19 @@ def _timer_words(timer: Any) -> Words:
     )
 
 
-def _attribute_words(name: str, value: Any) -> list[str | None]:
+def _attribute_payload(name: str, value: Any) -> list[str | None]:
     return [name, None, None] if value is None else [name, sort_key(name, value), encode(value)]
 
 
-def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
-    effects = {} if isinstance(commit.outcome, Retry) else effects_words(commit.effects, rows, guesses)
+def commit_payload(commit: TickCommit, rows: RowTexts, predictions: Predictions) -> Payload:
+    effects = {} if isinstance(commit.outcome, Retry) else effects_payload(commit.effects, rows, predictions)
     return {
         "run_id": commit.lock.run_id,
         "epoch": commit.lock.epoch,
         "clog_id": commit.clog_id,
         "tick": commit.tick,
         "call": commit.call,
-        "outcome": outcome_words(commit.outcome),
+        "outcome": outcome_payload(commit.outcome),
         "effects": effects,
         "is_plain": not isinstance(commit.outcome, Retry) and _is_plain_commit(effects, commit.lock.run_id),
         "contested": [key.text for key in commit.effects.contested_keys],
@@ -176,15 +179,15 @@ def commit_words(commit: TickCommit, rows: Rows, guesses: Guesses) -> Words:
     }
 
 
-def _is_plain_commit(effects: Words, run_id: str) -> bool:
+def _is_plain_commit(effects: Payload, run_id: str) -> bool:
     """Return whether a commit is plain (see `plain.sql`): its effects are events and at most a write of its own row."""
-    writes: list[Words] = effects.get("writes", [])
+    writes: list[Payload] = effects.get("writes", [])
     if len(writes) > 1 or not effects.keys() <= {"events", "writes"}:
         return False
     return all(each["at"][0] == "run" and each["at"][3] == run_id and each["text"] is not None for each in writes)
 
 
-def claim_words(ask: ClaimAsk) -> Words:
+def claim_payload(ask: ClaimAsk) -> Payload:
     terms = {
         clog_id: {"lock_ms": clog.lock_ms, "version": clog.version, "takes_all_inputs": clog.takes_all_inputs}
         for clog_id, clog in ask.clogs.items()
@@ -199,7 +202,7 @@ def claim_words(ask: ClaimAsk) -> Words:
     }
 
 
-def lease_words(ask: LeaseAsk) -> Words:
+def lease_payload(ask: LeaseAsk) -> Payload:
     return {
         "clog_id": ask.clog_id,
         "instance_id": ask.worker_id,
@@ -210,11 +213,11 @@ def lease_words(ask: LeaseAsk) -> Words:
     }
 
 
-def completion_words(completion: LeaseCompletion) -> Words:
-    words: Words = {name: getattr(completion, name) for name in LeaseCompletion.__slots__}
-    return words | {"outcome": outcome_words(completion.outcome)}
+def completion_payload(completion: LeaseCompletion) -> Payload:
+    payload: Payload = {name: getattr(completion, name) for name in LeaseCompletion.__slots__}
+    return payload | {"outcome": outcome_payload(completion.outcome)}
 
 
-def clog_words(clog: ClogRecord) -> Words:
-    words: Words = {name: getattr(clog, name) for name in ClogRecord.__slots__}
-    return words | {"allows": encode(list(clog.allows))}
+def clog_payload(clog: ClogRecord) -> Payload:
+    payload: Payload = {name: getattr(clog, name) for name in ClogRecord.__slots__}
+    return payload | {"allows": encode(list(clog.allows))}

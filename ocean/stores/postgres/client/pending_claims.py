@@ -1,4 +1,4 @@
-"""Claims that are ordered: one goes along with every group of changes, until something was due and is claimed by it."""
+"""Pending claims: one is sent with every group of writes, until something was due and it has claimed that."""
 
 import asyncio
 from collections import deque
@@ -8,46 +8,47 @@ from typing import Any
 import anyio
 
 
-class Order:
-    """`ask` is what `ocean_write` is told; `claimed` is told of what was claimed, if anything."""
+class PendingClaim:
+    """`ask` is the argument of `ocean_write`; `claimed` is called with what was claimed, if anything."""
 
     def __init__(self, ask: str, claimed: Callable[[list[Any]], None]) -> None:
         self.ask = ask
         self.claimed = claimed
-        self.is_back = asyncio.Event()
+        self.is_done = asyncio.Event()
 
 
-class Orders:
-    """An order stands here, is on its way with a group, or is done with."""
+class PendingClaims:
+    """A claim is waiting here, in flight with a group, or done."""
 
     def __init__(self) -> None:
-        self._standing: deque[Order] = deque()
-        self._wanted_back: set[Order] = set()
+        self._waiting: deque[PendingClaim] = deque()
+        self._withdrawn: set[PendingClaim] = set()
 
-    def put(self, ask: str, claimed: Callable[[list[Any]], None]) -> Order:
-        order = Order(ask, claimed)
-        self._standing.append(order)
-        return order
+    def add(self, ask: str, claimed: Callable[[list[Any]], None]) -> PendingClaim:
+        claim = PendingClaim(ask, claimed)
+        self._waiting.append(claim)
+        return claim
 
-    def take(self) -> Order | None:
-        """For a group that is about to leave."""
-        return self._standing.popleft() if self._standing else None
+    def take(self) -> PendingClaim | None:
+        """Take the next claim for a group that is about to be sent."""
+        return self._waiting.popleft() if self._waiting else None
 
-    def bring_back(self, order: Order, claims: list[Any], *, is_over: bool) -> None:
-        """With what was claimed. With nothing it goes along with the next group, unless that is over."""
+    def put_back(self, claim: PendingClaim, claims: list[Any], *, is_over: bool) -> None:
+        """Report what a claim has claimed with its group. If nothing, it is sent with the next group, unless the group
+        has failed (`is_over`) or the claim was withdrawn."""
         if claims:
-            order.claimed(claims)
-        if claims or is_over or order in self._wanted_back:
-            self._wanted_back.discard(order)
-            order.is_back.set()
+            claim.claimed(claims)
+        if claims or is_over or claim in self._withdrawn:
+            self._withdrawn.discard(claim)
+            claim.is_done.set()
         else:
-            self._standing.appendleft(order)
+            self._waiting.appendleft(claim)
 
-    async def withdraw(self, order: Order) -> None:
-        """Take it back, or wait until it is. It cannot be cancelled: what it claims meanwhile is the caller's."""
-        if order in self._standing:
-            self._standing.remove(order)
-        elif not order.is_back.is_set():
-            self._wanted_back.add(order)
+    async def withdraw(self, claim: PendingClaim) -> None:
+        """Remove a waiting claim, or wait until it is done. Not cancellable: the caller owns what it claims."""
+        if claim in self._waiting:
+            self._waiting.remove(claim)
+        elif not claim.is_done.is_set():
+            self._withdrawn.add(claim)
             with anyio.CancelScope(shield=True):
-                await order.is_back.wait()
+                await claim.is_done.wait()

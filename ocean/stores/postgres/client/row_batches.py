@@ -1,5 +1,5 @@
-"""Reads of rows that share a statement: those of one round of the loop, and those that gather while others are on
-their way. Each sees what was committed when it was asked for, and all of a statement see the same."""
+"""Reads of rows that share a statement: those of one round of the loop, and those that gather while others are in
+flight. Each sees everything that was committed before it was requested; all reads of a statement see the same state."""
 
 import asyncio
 from collections import deque
@@ -12,13 +12,13 @@ from ocean.state.errors import StoreFailed
 Ask: TypeAlias = Callable[[Sequence[RowKey]], Awaitable[Sequence[StoredRow]]]
 
 MOST_ROWS = 64
-"""A statement that has come to this takes no more."""
+"""A statement with so many rows takes no further read."""
 MOST_AT_ONCE = 2
-"""So many statements: one that is stuck is not in everybody's way."""
+"""How many statements are in flight at once, so that a slow one does not delay all reads."""
 
 
-class RowReads:
-    """`ask` is one statement, and answers a row for each key."""
+class RowBatches:
+    """`ask` executes one statement and returns a row for each key."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -38,7 +38,7 @@ class RowReads:
     def _send(self) -> None:
         self._is_gathering = False
         while self._queue and len(self._senders) < MOST_AT_ONCE:
-            sender = asyncio.create_task(self._answer(self._next_group()))
+            sender = asyncio.create_task(self._read_group(self._next_group()))
             self._senders.add(sender)
             sender.add_done_callback(self._sent)
 
@@ -54,14 +54,14 @@ class RowReads:
             count += len(group[-1].keys)
         return group
 
-    async def _answer(self, group: list["_Read"]) -> None:
+    async def _read_group(self, group: list["_Read"]) -> None:
         try:
             rows = iter(await self._ask([key for read in group for key in read.keys]))
         except BaseException as error:
             if isinstance(error, StoreFailed) and len(group) > 1:
-                # Each by itself, so that only the guilty one fails.
+                # Read each alone, so that only the one at fault fails.
                 for read in group:
-                    await self._answer([read])
+                    await self._read_group([read])
                 return
             for read in group:
                 if not read.rows.done():

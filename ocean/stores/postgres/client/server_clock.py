@@ -1,4 +1,4 @@
-"""This host's clock, corrected by what the server says: a host that is an hour wrong acts at the right time."""
+"""This host's clock, corrected by the server's time: a host whose clock is an hour wrong acts at the right time."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,17 @@ from ocean.state.clock import Cancel, Clock
 
 
 class ServerClock:
+    """A `Clock` that shows the server's time."""
+
     def __init__(self, host: Clock) -> None:
         self._host = host
         self._ahead_ms = 0
 
-    def heard(self, now: int, asked_at: int) -> None:
-        """The server has said what time it is. It was so at some moment between the question and this answer, and no
-        more is known: an answer that was long on its way corrects little."""
+    def observe(self, now: int, asked_at: int) -> None:
+        """Correct the clock: the server's time was `now` at some moment between `asked_at` and this call.
+
+        The longer the round trip took, the less it corrects.
+        """
         least, most = now - self._host.now(), now - asked_at
         self._ahead_ms = max(least, min(self._ahead_ms, most))
 

@@ -1,8 +1,7 @@
-"""What this process knows without looking: the ticks that it is at work on, so that their commits need not read them,
-the clogs, sessions, the last cursor, and whether anybody has a turn.
+"""What this process remembers between transactions: the ticks that it has open, so that their commits need not read
+them, the clogs, some sessions, the last cursor, and whether any tick has a turn.
 
-It is what its own last transactions have written. It holds until somebody else writes to the file, which SQLite tells
-by the version of its data, or until a statement is run here that could have changed anything.
+All of it was read or written by the connection's own transactions. The package's docstring lists when it is dropped.
 """
 
 import sqlite3
@@ -16,9 +15,11 @@ MOST_SESSIONS = 10_000
 
 
 @dataclass(slots=True)
-class AtWork:
-    """The run's row, its tick's row, and the numbers of the inputs that are the tick's. Childless is who was made in
-    the transaction that has also claimed it, and has had no child since."""
+class OpenTick:
+    """A claimed tick: the run's row, the tick's row, and the numbers of the inputs that the tick has.
+
+    A run is childless if it was created in the transaction that also claimed it, and has had no child since.
+    """
 
     run: Run
     tick: dict[str, Any]
@@ -26,12 +27,12 @@ class AtWork:
     is_childless: bool
 
 
-class Known:
-    """`clogs` are those that somebody has looked at, `sessions` some that are there, `seq` is the highest cursor ever
-    given out; None is not known."""
+class Cache:
+    """`clogs` are those that were looked up (None: there is no such clog), `sessions` some that exist, `seq` is the
+    highest cursor ever assigned; a `seq` or `has_turns` of None is unknown."""
 
     def __init__(self) -> None:
-        self._works: dict[str, AtWork] = {}
+        self._open_ticks: dict[str, OpenTick] = {}
         self._version = 0
         self._changes = -1
         self.clogs: dict[str, ClogRecord | None] = {}
@@ -40,25 +41,26 @@ class Known:
         self.has_turns: bool | None = None
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """In a transaction that has its lock: from now on nobody else writes.
+        """Empty the cache if the file has changed since the last commit. The transaction must have the write lock.
 
-        The version changes with every commit of another connection, the number with every row that this one changes.
+        The data version changes with every commit of another connection, `total_changes` with every row that this
+        connection changes.
         """
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if (version, db.total_changes) != (self._version, self._changes):
             self.forget()
             self._version = version
 
-    def get(self, run_id: str) -> AtWork | None:
-        return self._works.get(run_id)
+    def get(self, run_id: str) -> OpenTick | None:
+        return self._open_ticks.get(run_id)
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Whoever has written them may yet be refused."""
+        """Remove the open ticks of these runs: a unit that may still be refused has written them."""
         for key in keys:
-            self._works.pop(key, None)
+            self._open_ticks.pop(key, None)
 
     def forget(self) -> None:
-        self._works.clear()
+        self._open_ticks.clear()
         self.clogs.clear()
         self.sessions.clear()
         self.seq = None
@@ -69,20 +71,20 @@ class Known:
         self.seq = seq
 
     def learn_sessions(self, written: Iterable[str]) -> None:
-        """Not all of them for ever: to write one that is there again costs little."""
+        """Remember sessions that exist, a bounded number of them: to insert an existing one again is cheap."""
         if len(self.sessions) > MOST_SESSIONS:
             self.sessions.clear()
         self.sessions.update(written)
 
-    def learn(self, begun: dict[str, AtWork], runs: Iterable[Run]) -> None:
-        """From what has been written, in order."""
-        works = self._works
-        works.update(begun)
+    def learn(self, begun: dict[str, OpenTick], runs: Iterable[Run]) -> None:
+        """Remember what has been written: new ticks, then the runs in the order in which they were written."""
+        ticks = self._open_ticks
+        ticks.update(begun)
         for run in runs:
-            if run.parent_run_id in works:
-                works[run.parent_run_id].is_childless = False
-            if run.run_id in works:
+            if run.parent_run_id in ticks:
+                ticks[run.parent_run_id].is_childless = False
+            if run.run_id in ticks:
                 if run.status is RunStatus.ACTIVE:
-                    works[run.run_id].run = run
+                    ticks[run.run_id].run = run
                 else:
-                    del works[run.run_id]
+                    del ticks[run.run_id]

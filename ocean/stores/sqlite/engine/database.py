@@ -1,10 +1,10 @@
-"""One SQLite database as threads see it: a writer that runs whole transactions, and a reader beside it.
+"""A SQLite database with two threads: a writer that runs whole transactions, and a reader.
 
-A transaction is a function. It runs in one hop on the writer's thread and never spans an `await`, so a cancelled
-caller cannot leave it half open. Functions that come together, or while another transaction commits, share the next
-one: a refused one leaves no trace, and the others stand.
+A unit is a function of a transaction. It runs in one call on the writer's thread and never spans an `await`, so a
+cancelled caller cannot leave a transaction half open. Units that are queued together, or while another transaction
+commits, share the next one: a refused unit leaves no trace, and the others stand.
 
-This and `looking` are the only places that touch aiosqlite's private names (`_tx`, `_thread`, `_conn`); tests pin them.
+Only this module and `reader` use aiosqlite's private names (`_tx`, `_thread`, `_conn`); tests pin them.
 """
 
 import asyncio
@@ -22,36 +22,45 @@ import anyio.to_thread
 from ocean.kernel.metrics import BATCHES, Histogram
 from ocean.state.errors import StoreBusy, StoreUnusable
 from ocean.stores.shared.waiter import Waiter
-from ocean.stores.sqlite.engine.cache import Known
-from ocean.stores.sqlite.engine.group_commit import Item, Ordered, Orders, Unit, is_busy, run_items, tell_of_claims
-from ocean.stores.sqlite.engine.reader import Looks
+from ocean.stores.sqlite.engine.cache import Cache
+from ocean.stores.sqlite.engine.connection import OLDEST_SQLITE, open_connection
+from ocean.stores.sqlite.engine.group_commit import (
+    ClaimQueue,
+    QueuedClaim,
+    QueuedUnit,
+    TransactionBody,
+    is_busy,
+    report_claims,
+    run_units,
+)
+from ocean.stores.sqlite.engine.reader import Reader
 from ocean.stores.sqlite.migrate import migrate
 
 T = TypeVar("T")
 
 GROUP_LIMIT = 256
 QUIET_ROUNDS = 2
-BUSY_TIMEOUT_MS = 5_000
-OLDEST_SQLITE = (3, 38, 0)
 
 
 class Database:
+    """Runs units as `Transactions`, on a writer's and a reader's thread."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._is_memory = path == ":memory:"
-        self._queue: deque[Item] = deque()
-        self._orders = Orders()
-        self._known = Known()
+        self._queue: deque[QueuedUnit] = deque()
+        self._claims = ClaimQueue()
+        self._cache = Cache()
         self.batch_sizes = Histogram(BATCHES)
         self._is_gathering = False
-        self._is_on_its_way = False
+        self._is_in_flight = False
         self._commits = 0
         self._waiters: dict[asyncio.Future[None], int] = {}
-        self._look_ms = 0
+        self._poll_ms = 0
         self._watcher: asyncio.Task[None] | None = None
         self._writer = self._connection()
         self._reader = self._writer if self._is_memory else self._connection()
-        self._looks = Looks(self._reader)
+        self._reads = Reader(self._reader)
         self._is_open = False
         self._data_version = 0
 
@@ -63,13 +72,13 @@ class Database:
             await self.on_writer(migrate)
             if not self._is_memory:
                 await self._reader
-            self._data_version = await self._look_at_data_version()
+            self._data_version = await self._read_data_version()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.close()
                 await self._join_threads()
             if is_busy(error):
-                raise StoreBusy(f"another process holds database {self._path!r} for itself; try again") from error
+                raise StoreBusy(f"another process has locked database {self._path!r} exclusively; retry") from error
             if isinstance(error, sqlite3.Error):
                 raise StoreUnusable(f"cannot open SQLite database {self._path!r}: {error}") from error
             raise
@@ -87,103 +96,92 @@ class Database:
         for connection in {self._writer, self._reader}:
             await connection.close()
         self._drain()
-        self._looks.close()
+        self._reads.close()
 
     async def _join_threads(self) -> None:
-        """A connection that failed to open answers from its thread once more; wait for that."""
+        """Wait for the threads of connections that failed to open: each still reports its failure from there."""
         for connection in {self._writer, self._reader}:
             if connection._thread.is_alive():
                 await anyio.to_thread.run_sync(connection._thread.join)
 
     connect: Callable[..., sqlite3.Connection] = staticmethod(sqlite3.connect)
-    """Whoever sets another before `open` chooses the disk: how tests cut its power and let it fail."""
+    """Tests set another function before `open` to make the disk fail or lose power."""
 
     def _connection(self) -> aiosqlite.Connection:
-        def connect() -> sqlite3.Connection:
-            db = self.connect(self._path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000, cached_statements=512)
-            db.row_factory = sqlite3.Row
-            for pragma in (
-                "synchronous=FULL",
-                "foreign_keys=ON",
-                f"busy_timeout={BUSY_TIMEOUT_MS}",
-                f"journal_size_limit={64 * 1024 * 1024}",
-                # Pages. SQLite's own 1,000 are five busy transactions: the same pages would be copied again and again.
-                "wal_autocheckpoint=4000",
-                "trusted_schema=OFF",
-            ):
-                db.execute(f"PRAGMA {pragma}")
-            _use_wal(db)
-            return db
-
-        connection = aiosqlite.Connection(connect, iter_chunk_size=64)
-        # A process that forgot to close must still be able to exit.
+        connection = aiosqlite.Connection(lambda: open_connection(self.connect, self._path), iter_chunk_size=64)
+        # A process that has not closed the store must still be able to exit.
         connection._thread.daemon = True
         return connection
 
     async def on_writer(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function on the writer's thread, outside any transaction of ours."""
+        """Run a function on the writer's thread, outside the store's transactions."""
         result: T = await self._writer._execute(lambda: fn(self._writer._conn))  # type: ignore[no-untyped-call]
         return result
 
-    async def write(self, unit: Unit[T]) -> T:
-        """Run a unit in a write transaction, perhaps shared. Its result is known even if the caller is cancelled."""
+    async def write(self, unit: TransactionBody[T]) -> T:
+        """Run a unit in a write transaction that other units may share; returns its result once it is committed.
+
+        A caller in a cancelled scope still waits for the result.
+        """
         self._check_open()
         waiter = Waiter()
-        item = Item(unit, waiter)
-        self._queue.append(item)
-        if not self._is_gathering and not self._is_on_its_way:
-            self._begin_to_gather()
-        await waiter.told()
-        result: T = item.outcome()
+        queued = QueuedUnit(unit, waiter)
+        self._queue.append(queued)
+        if not self._is_gathering and not self._is_in_flight:
+            self._start_gathering()
+        await waiter.wait()
+        result: T = queued.outcome()
         return result
 
-    def _begin_to_gather(self) -> None:
+    def _start_gathering(self) -> None:
         self._is_gathering = True
         self._loop.call_soon(self._gather, len(self._queue), 0)
 
     def _gather(self, known: int, quiet: int) -> None:
-        """Submit when rounds of the loop have brought nothing more: whoever comes until then shares the transaction,
-        and the two threads do not get in each other's way."""
+        """Submit the queue once `QUIET_ROUNDS` rounds of the loop have added nothing to it.
+
+        Units queued until then share the transaction, and the two threads interrupt each other less.
+        """
         waiting = len(self._queue)
         quiet = quiet + 1 if waiting == known else 0
         if quiet < QUIET_ROUNDS and waiting < GROUP_LIMIT:
             self._loop.call_soon(self._gather, waiting, quiet)
             return
         self._is_gathering = False
-        # A thread may have taken them along, and then nobody is told of another transaction.
+        # A transaction that `write_blocking` has submitted may have run them all; then there is nothing to submit.
         if self._is_open and self._queue:
-            self._is_on_its_way = True
+            self._is_in_flight = True
             self._submit()
 
     @property
     def is_about_to_write(self) -> bool:
         return bool(self._queue)
 
-    def write_blocking(self, unit: Unit[T]) -> T:
-        """The same from any thread, without an event loop: how locks are renewed while a handler blocks the loop."""
+    def write_blocking(self, unit: TransactionBody[T]) -> T:
+        """Run a unit from any thread, without an event loop: so locks are renewed while a handler blocks the loop."""
         self._check_open()
         done = threading.Event()
-        item = Item(unit, done)
-        self._queue.append(item)
+        queued = QueuedUnit(unit, done)
+        self._queue.append(queued)
         self._submit()
         done.wait()
-        result: T = item.outcome()
+        result: T = queued.outcome()
         return result
 
-    def order(self, order: Ordered) -> None:
-        self._orders.put(order)
+    def add_claim(self, claim: QueuedClaim) -> None:
+        self._claims.add(claim)
 
-    def take_back(self, order: Ordered) -> bool:
-        return self._orders.take_back(order)
+    def remove_claim(self, claim: QueuedClaim) -> bool:
+        return self._claims.remove(claim)
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a unit on one consistent snapshot, perhaps shared."""
+        """Run a unit on a consistent snapshot that other reads may share."""
         self._check_open()
-        return await self._looks.look(unit)
+        return await self._reads.read(unit)
 
     @property
     def group_sizes(self) -> tuple[int, int]:
-        """How many transactions there were, and how many units they carried."""
+        """The number of transactions so far, and of the units that they ran."""
         return self.batch_sizes.count, self.batch_sizes.sum
 
     def _check_open(self) -> None:
@@ -196,9 +194,9 @@ class Database:
             self._drain()
 
     def _drain(self) -> None:
-        """On the writer's thread: take all that has queued up and commit it as one transaction."""
-        items = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
-        if not items:
+        """Run the queued units as one transaction. Called on the writer's thread."""
+        units = [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_LIMIT))]
+        if not units:
             return
         if self._queue:
             self._writer._tx.put_nowait((None, self._drain))
@@ -206,37 +204,37 @@ class Database:
             db = self._writer._conn
             before = db.total_changes
         except (ValueError, sqlite3.ProgrammingError):
-            self._refuse(items)
+            self._refuse(units)
             return
-        run_items(db, items, self._orders, self._known)
-        self.batch_sizes.add(len(items))
-        # A loop that is closed has nobody left to tell.
+        run_units(db, units, self._claims, self._cache)
+        self.batch_sizes.add(len(units))
+        # A closed loop has no task left that waits.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._tell, items, db.total_changes != before)
-        for item in items:
-            if isinstance(item.waiter, threading.Event):
-                item.waiter.set()
+            self._loop.call_soon_threadsafe(self._deliver, units, db.total_changes != before)
+        for queued in units:
+            if isinstance(queued.waiter, threading.Event):
+                queued.waiter.set()
 
-    def _refuse(self, items: list[Item]) -> None:
-        """Units that slipped in while the database was being closed."""
-        for item in items:
-            item.error = StoreUnusable("this Ocean is closed")
-            if isinstance(item.waiter, threading.Event):
-                item.waiter.set()
+    def _refuse(self, units: list[QueuedUnit]) -> None:
+        """Fail units that were queued while the database was being closed."""
+        for queued in units:
+            queued.error = StoreUnusable("this Ocean is closed")
+            if isinstance(queued.waiter, threading.Event):
+                queued.waiter.set()
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._tell, items, False)
+            self._loop.call_soon_threadsafe(self._deliver, units, False)
 
-    def _tell(self, items: list[Item], has_changed: bool) -> None:
-        tell_of_claims(items)
+    def _deliver(self, units: list[QueuedUnit], has_changed: bool) -> None:
+        report_claims(units)
         if has_changed:
-            self._noticed_commit()
-        for item in items:
-            if isinstance(item.waiter, Waiter):
-                item.waiter.tell()
-        # Who has come meanwhile leaves together with those who were answered now and have more to say.
-        self._is_on_its_way = False
+            self._note_commit()
+        for queued in units:
+            if isinstance(queued.waiter, Waiter):
+                queued.waiter.set()
+        # Units queued meanwhile share a transaction with those that the tasks just woken are about to queue.
+        self._is_in_flight = False
         if self._queue and not self._is_gathering:
-            self._begin_to_gather()
+            self._start_gathering()
 
     def commits_seen(self) -> int:
         return self._commits
@@ -253,7 +251,7 @@ class Database:
                 self._waiters.pop(waiter, None)
         return self._commits
 
-    def _noticed_commit(self) -> None:
+    def _note_commit(self) -> None:
         self._commits += 1
         for waiter in self._waiters:
             _finish(waiter)
@@ -262,46 +260,33 @@ class Database:
         if self._is_memory:
             return
         is_watched = self._watcher is not None and not self._watcher.done()
-        if self._watcher is not None and is_watched and look_ms < self._look_ms:
-            # It may be asleep for longer than the newcomer can wait.
+        if self._watcher is not None and is_watched and look_ms < self._poll_ms:
+            # Its current sleep may be longer than the new waiter allows.
             self._watcher.cancel()
             is_watched = False
         if not is_watched:
-            self._look_ms = look_ms
+            self._poll_ms = look_ms
             self._watcher = asyncio.create_task(self._watch_data_version())
 
     async def _watch_data_version(self) -> None:
-        """While somebody waits: one cheap look at the file's version, in real time, as often as the hastiest asks."""
+        """While a task waits, read the file's data version at the shortest interval that any of them wants."""
         while self._waiters and self._is_open:
             try:
-                version = await self._look_at_data_version()
+                version = await self._read_data_version()
             except sqlite3.Error:
-                # Nobody knows: whoever waits looks for itself, and is told what is the matter.
+                # Unknown: wake the waiters, so that they read for themselves and get the error.
                 version = self._data_version - 1
             if version != self._data_version:
                 self._data_version = version
-                self._noticed_commit()
-            self._look_ms = min(self._waiters.values(), default=self._look_ms)
-            await asyncio.sleep(self._look_ms / 1000)
+                self._note_commit()
+            self._poll_ms = min(self._waiters.values(), default=self._poll_ms)
+            await asyncio.sleep(self._poll_ms / 1000)
 
-    async def _look_at_data_version(self) -> int:
-        """Changes with every commit that the reader's connection did not make, since it was last looked at."""
-        look = self._reader._execute(lambda: self._reader._conn.execute("PRAGMA data_version").fetchone()[0])  # type: ignore[no-untyped-call]
-        version: int = await look
+    async def _read_data_version(self) -> int:
+        """Return a number that changes with every commit of another connection since it was last read."""
+        version_read = self._reader._execute(lambda: self._reader._conn.execute("PRAGMA data_version").fetchone()[0])  # type: ignore[no-untyped-call]
+        version: int = await version_read
         return version
-
-
-def _use_wal(db: sqlite3.Connection) -> None:
-    """The switch does not wait for another process that makes it: SQLite answers busy at once. So wait by a lock."""
-    for tries_left in reversed(range(20)):
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or not tries_left:
-                raise
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("ROLLBACK")
 
 
 def _finish(future: asyncio.Future[None]) -> None:

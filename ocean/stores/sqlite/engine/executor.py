@@ -1,13 +1,13 @@
 """How the store's verbs are run: each is one unit, on the writer or on a snapshot of the reader."""
 
 import sqlite3
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ocean.kernel.metrics import Histogram
+from ocean.state.clock import Clock
 from ocean.state.records import Claim
-from ocean.stores.sqlite.engine.group_commit import Ordered
+from ocean.stores.sqlite.engine.group_commit import QueuedClaim
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Transactions(Protocol):
-    """What runs units whole. `Database` does it on threads; a simulation does it on its event loop."""
+    """Runs units whole. `Database` does it on threads; the simulation does it on its event loop."""
 
     @property
     def batch_sizes(self) -> Histogram: ...
@@ -30,23 +30,23 @@ class Transactions(Protocol):
 
     async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T: ...
 
-    def order(self, order: Ordered) -> None:
-        """The next transaction runs it as its last unit, if it has made something due."""
+    def add_claim(self, claim: QueuedClaim) -> None:
+        """Run the claim as the last unit of the next transaction that makes a run due."""
 
-    def take_back(self, order: Ordered) -> bool:
-        """False if it has been run, or is being run."""
+    def remove_claim(self, claim: QueuedClaim) -> bool:
+        """Remove a claim that is still queued; False if it has been run or is being run."""
 
     @property
     def is_about_to_write(self) -> bool:
-        """Units wait for their transaction."""
+        """Whether units are queued for a transaction."""
 
     def commits_seen(self) -> int: ...
 
     async def next_commit(self, seen: int, look_ms: int = 100) -> int: ...
 
 
-class Order:
-    """A claim that the next transaction makes which makes something due."""
+class SqliteClaimOrder:
+    """The kernel's `ClaimOrder`: a claim that is part of the next transaction that makes a run due."""
 
     def __init__(
         self,
@@ -55,17 +55,33 @@ class Order:
         claimed: Callable[[list[Claim]], None],
     ) -> None:
         self._transactions = transactions
-        self._order = Ordered(unit=claim, claimed=claimed)
-        transactions.order(self._order)
+        self._claim = QueuedClaim(unit=claim, claimed=claimed)
+        transactions.add_claim(self._claim)
 
     async def withdraw(self) -> None:
-        if not self._transactions.take_back(self._order):
-            await self._order.waiter.told()
+        if not self._transactions.remove_claim(self._claim):
+            await self._claim.waiter.wait()
 
 
-class Units(ABC):
-    @abstractmethod
-    async def _write(self, act: Callable[[Unit], T]) -> T: ...
+class UnitExecutor:
+    """What the groups of verbs are built on: `_write` and `_read` run a function of a `Unit`."""
 
-    @abstractmethod
-    async def _read(self, act: Callable[[Unit], T]) -> T: ...
+    def __init__(self, transactions: Transactions, clock: Clock) -> None:
+        self._transactions = transactions
+        self._clock = clock
+
+    def _unit(self, act: Callable[[Unit], T]) -> Callable[[Transaction], T]:
+        def run(transaction: Transaction) -> T:
+            u = Unit(transaction, self._clock.now())
+            answer = act(u)
+            u.flush()
+            return answer
+
+        return run
+
+    async def _write(self, act: Callable[[Unit], T]) -> T:
+        return await self._transactions.write(self._unit(act))
+
+    async def _read(self, act: Callable[[Unit], T]) -> T:
+        unit = self._unit(act)
+        return await self._transactions.read(lambda db: unit(Transaction(db)))

@@ -1,4 +1,7 @@
-"""Units that share a transaction: one that is refused leaves no trace, and after an unexpected error each is alone."""
+"""Group commit: queued units share one transaction.
+
+A unit that is refused leaves no trace, and the others stand. After an unexpected error each unit runs again, alone.
+"""
 
 import sqlite3
 import threading
@@ -10,11 +13,11 @@ from typing import Any, TypeVar
 from ocean.state.errors import StoreBusy, StoreFailed
 from ocean.state.records import Claim
 from ocean.stores.shared.waiter import Waiter
-from ocean.stores.sqlite.engine.cache import Known
+from ocean.stores.sqlite.engine.cache import Cache
 from ocean.stores.sqlite.engine.transaction import Transaction
 
 T = TypeVar("T")
-Unit = Callable[[Transaction], T]
+TransactionBody = Callable[[Transaction], T]
 
 FAILURES = (
     sqlite3.SQLITE_FULL,
@@ -25,14 +28,14 @@ FAILURES = (
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_PROTOCOL,
 )
-"""Of the file or its disk, and of nobody who asked."""
+"""Errors of the file or its disk, which no unit has caused."""
 
 
 @dataclass(eq=False, slots=True)
-class Item:
-    """A unit in the queue, with whom to tell: somebody on the event loop, or a thread that blocks."""
+class QueuedUnit:
+    """A unit in the queue, and what waits for it: a task on the event loop, or a blocked thread."""
 
-    unit: Unit[Any]
+    unit: TransactionBody[Any]
     waiter: Waiter | threading.Event
     result: Any = None
     error: BaseException | None = None
@@ -44,99 +47,102 @@ class Item:
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Ordered(Item):
-    """A claim, with who is told of what it took before anybody hears of its transaction."""
+class QueuedClaim(QueuedUnit):
+    """A claim. `claimed` is called with its runs before any waiter of its transaction is woken."""
 
-    unit: Unit[list[Claim]]
+    unit: TransactionBody[list[Claim]]
     waiter: Waiter = field(default_factory=Waiter)
     claimed: Callable[[list[Claim]], None]
 
 
-def tell_of_claims(items: list[Item]) -> None:
-    """An order is the last of its group. What was not claimed, for whatever reason, is found by the next poke."""
-    order = items[-1]
-    if isinstance(order, Ordered) and order.error is None and order.result:
-        order.claimed(order.result)
+def report_claims(units: list[QueuedUnit]) -> None:
+    """Call `claimed` if the group, whose last unit is its claim if it has one, has claimed something.
+
+    What was not claimed, for whatever reason, is found by the next poke.
+    """
+    claim = units[-1]
+    if isinstance(claim, QueuedClaim) and claim.error is None and claim.result:
+        claim.claimed(claim.result)
 
 
-class Orders:
-    """Claims that wait for a transaction that makes something due."""
+class ClaimQueue:
+    """Claims that wait for a transaction that makes a run due."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Ordered] = deque()
+        self._waiting: deque[QueuedClaim] = deque()
 
-    def put(self, order: Ordered) -> None:
-        self._waiting.append(order)
+    def add(self, claim: QueuedClaim) -> None:
+        self._waiting.append(claim)
 
-    def take_back(self, order: Ordered) -> bool:
+    def remove(self, claim: QueuedClaim) -> bool:
         try:
-            self._waiting.remove(order)
+            self._waiting.remove(claim)
         except ValueError:
             return False
         return True
 
-    def next(self) -> Ordered | None:
+    def next(self) -> QueuedClaim | None:
         try:
             return self._waiting.popleft()
         except IndexError:
             return None
 
 
-def run_items(db: sqlite3.Connection, items: list[Item], orders: Orders, known: Known) -> None:
-    """Commit them as one transaction; if that cannot be, each as one of its own. Each item knows its outcome then.
+def run_units(db: sqlite3.Connection, units: list[QueuedUnit], claims: ClaimQueue, cache: Cache) -> None:
+    """Commit the units as one transaction or, if that fails, each in its own. Afterwards every unit has its outcome.
 
-    If something has become due, the next order is one of them.
+    If the transaction has made a run due, the next queued claim is appended to `units` and run in it.
     """
     try:
-        _run_group(db, items, known, orders)
+        _run_group(db, units, cache, claims)
     except BaseException as error:
-        for item in items:
-            _run_alone(db, item, known, error)
+        for unit in units:
+            _run_alone(db, unit, cache, error)
 
 
-def _run_group(db: sqlite3.Connection, items: list[Item], known: Known, orders: Orders | None = None) -> None:
+def _run_group(db: sqlite3.Connection, units: list[QueuedUnit], cache: Cache, claims: ClaimQueue | None = None) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
-        known.begin(db)
-        transaction = Transaction(db, known)
-        for item in items:
-            _run(item, transaction)
-        order = orders.next() if orders is not None and transaction.has_woken else None
-        if order is not None:
-            items.append(order)
-            _run(order, transaction)
+        cache.begin(db)
+        transaction = Transaction(db, cache)
+        for unit in units:
+            _run(unit, transaction)
+        claim = claims.next() if claims is not None and transaction.has_made_due else None
+        if claim is not None:
+            units.append(claim)
+            _run(claim, transaction)
         transaction.write()
         transaction.commit()
     except BaseException:
-        known.forget()
+        cache.forget()
         if db.in_transaction:
             db.rollback()
         raise
 
 
-def _run(item: Item, transaction: Transaction) -> None:
-    item.error = None
+def _run(queued: QueuedUnit, transaction: Transaction) -> None:
+    queued.error = None
     try:
-        item.result = item.unit(transaction)
+        queued.result = queued.unit(transaction)
     except sqlite3.Error:
         raise
     except BaseException as error:
-        item.error = error
+        queued.error = error
         transaction.refuse()
     else:
         transaction.accept()
 
 
-def _run_alone(db: sqlite3.Connection, item: Item, known: Known, why: BaseException) -> None:
-    """After an unexpected error: once more, by itself, so that only the guilty one fails. Never raises."""
+def _run_alone(db: sqlite3.Connection, unit: QueuedUnit, cache: Cache, why: BaseException) -> None:
+    """Run a unit again in its own transaction, so that only the unit at fault fails. Never raises."""
     try:
         if is_busy(why):
             raise why
-        _run_group(db, [item], known)
+        _run_group(db, [unit], cache)
     except BaseException as error:
-        busy = StoreBusy("another process holds the database's write lock; try again")
-        failed = StoreFailed(f"the database cannot be written: {error}; look at its disk")
-        item.error = busy if is_busy(error) else failed if is_failing(error) else error
+        busy = StoreBusy("another process holds the database's write lock; retry")
+        failed = StoreFailed(f"the database cannot be written: {error}; check its disk")
+        unit.error = busy if is_busy(error) else failed if is_failing(error) else error
 
 
 def is_failing(error: BaseException) -> bool:

@@ -1,4 +1,5 @@
-"""Looks at a snapshot: those that are asked for in one round of the event loop share it, and the trip to its thread."""
+"""Reads on a snapshot. Reads that are requested in one round of the event loop share the snapshot and the trip to the
+reader's thread."""
 
 import asyncio
 import sqlite3
@@ -16,86 +17,88 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class Look:
+class SnapshotRead:
+    """A read in the queue, and the future of its caller."""
+
     unit: Callable[[sqlite3.Connection], Any]
     waiter: asyncio.Future[None]
     result: Any = None
     error: BaseException | None = None
 
-    def take(self, db: sqlite3.Connection) -> None:
+    def run(self, db: sqlite3.Connection) -> None:
         try:
             self.result = self.unit(db)
         except BaseException as error:
             self.error = error
 
-    def tell(self) -> None:
+    def finish(self) -> None:
         if not self.waiter.done():
             self.waiter.set_result(None)
 
 
-class Looks:
-    """On a connection of aiosqlite's, whose thread runs them."""
+class Reader:
+    """Runs reads on the thread of an aiosqlite connection."""
 
     def __init__(self, connection: aiosqlite.Connection) -> None:
         self._connection = connection
-        self._asked: list[Look] = []
-        self._untold: set[Look] = set()
+        self._gathered: list[SnapshotRead] = []
+        self._unfinished: set[SnapshotRead] = set()
 
-    async def look(self, unit: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, unit: Callable[[sqlite3.Connection], T]) -> T:
         loop = asyncio.get_running_loop()
-        look = Look(unit, loop.create_future())
-        if not self._asked:
+        read = SnapshotRead(unit, loop.create_future())
+        if not self._gathered:
             loop.call_soon(self._submit)
-        self._asked.append(look)
-        self._untold.add(look)
-        await look.waiter
-        if look.error is not None:
-            raise _in_words(look.error)
-        result: T = look.result
+        self._gathered.append(read)
+        self._unfinished.add(read)
+        await read.waiter
+        if read.error is not None:
+            raise _store_error(read.error)
+        result: T = read.result
         return result
 
     def _submit(self) -> None:
-        asked, self._asked = self._asked, []
+        reads, self._gathered = self._gathered, []
         loop = asyncio.get_running_loop()
-        self._connection._tx.put_nowait((None, lambda: self._take(asked, loop)))
+        self._connection._tx.put_nowait((None, lambda: self._run(reads, loop)))
 
-    def _take(self, asked: list[Look], loop: asyncio.AbstractEventLoop) -> None:
-        """On the connection's thread."""
+    def _run(self, reads: list[SnapshotRead], loop: asyncio.AbstractEventLoop) -> None:
+        """Run reads on one snapshot. Called on the connection's thread."""
         try:
             db = self._connection._conn
             db.execute("BEGIN")
         except (sqlite3.Error, ValueError) as error:
-            for look in asked:
-                look.error = error
+            for read in reads:
+                read.error = error
         else:
-            for look in asked:
-                look.take(db)
+            for read in reads:
+                read.run(db)
             db.rollback()
-        # A loop that is closed has nobody left to tell.
+        # A closed loop has no task left that waits.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._tell, asked)
+            loop.call_soon_threadsafe(self._finish, reads)
 
-    def _tell(self, asked: list[Look]) -> None:
-        self._untold.difference_update(asked)
-        for look in asked:
-            look.tell()
+    def _finish(self, reads: list[SnapshotRead]) -> None:
+        self._unfinished.difference_update(reads)
+        for read in reads:
+            read.finish()
 
     def close(self) -> None:
-        """Behind the connection's own: nobody answers any more."""
-        for look in self._untold:
-            look.error = StoreUnusable("this Ocean is closed")
-            look.tell()
+        """Fail the reads that are left. The connection must be closed already, so that it runs none of them."""
+        for read in self._unfinished:
+            read.error = StoreUnusable("this Ocean is closed")
+            read.finish()
 
 
-def _in_words(error: BaseException) -> BaseException:
-    # In the words of aiosqlite, or of the driver, which is closed a moment earlier.
+def _store_error(error: BaseException) -> BaseException:
+    # The messages of aiosqlite and of the driver, which is closed a moment earlier.
     if str(error) in ("no active connection", "Cannot operate on a closed database."):
         return StoreUnusable("this Ocean is closed")
     if is_busy(error):
-        told: Exception = StoreBusy("another process holds the database for itself; try again")
+        translated: Exception = StoreBusy("another process has locked the database exclusively; retry")
     elif is_failing(error):
-        told = StoreFailed(f"the database cannot be read: {error}; look at its disk")
+        translated = StoreFailed(f"the database cannot be read: {error}; check its disk")
     else:
         return error
-    told.__cause__ = error
-    return told
+    translated.__cause__ = error
+    return translated

@@ -1,7 +1,7 @@
-"""One transaction that units share: what they write is held back, and written together, table by table.
+"""One transaction that units share. Their writes are buffered and written together, table by table.
 
-The plain writes of units wait until something is read that they could change, or until the commit. What a unit has
-held back when it is refused is forgotten; only a unit that has written something for good needs a savepoint.
+Buffered writes wait for the commit, or for a read that could see them. The buffer of a unit that is refused is dropped;
+only a unit that has already written to SQLite needs a savepoint.
 """
 
 import re
@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 from ocean.state.records import ClogRecord, Run, RunStatus
-from ocean.stores.sqlite.engine.cache import AtWork, Known
-from ocean.stores.sqlite.engine.write_buffer import HELD, QUERIES, Held, Values, row_of
+from ocean.stores.sqlite.engine.cache import Cache, OpenTick
+from ocean.stores.sqlite.engine.write_buffer import BUFFERED, QUERIES, Values, WriteBuffer, row_of
 
 KEYED = {
     **dict.fromkeys(
@@ -34,67 +34,67 @@ KEYED = {
     ),
     "get_request": "request_key",
 }
-"""Reads that see only what belongs to one key, by the name of that key."""
+"""Reads that see only the rows of one key, with the name of that parameter."""
 
-_TABLES = frozenset(re.findall(r"(?:INTO|UPDATE) (\w+)", " ".join(QUERIES[name] for name in HELD)))
-_READS_HELD = frozenset(name for name, text in QUERIES.items() if _TABLES & set(re.findall(r"\w+", text)))
+_TABLES = frozenset(re.findall(r"(?:INTO|UPDATE) (\w+)", " ".join(QUERIES[name] for name in BUFFERED)))
+_READS_BUFFERED = frozenset(name for name, text in QUERIES.items() if _TABLES & set(re.findall(r"\w+", text)))
 _READS = frozenset(name for name, text in QUERIES.items() if re.match(r"(--.*\n)*(SELECT|WITH)\b", text))
 
 
 class Transaction:
-    """`has_woken`: something may be due because of it."""
+    """`has_made_due`: a unit has saved a run that is pending, so there may be work to claim."""
 
-    def __init__(self, db: sqlite3.Connection, known: Known | None = None) -> None:
+    def __init__(self, db: sqlite3.Connection, cache: Cache | None = None) -> None:
         self._db = db
-        self._known = known or Known()
-        self._accepted = Held()
-        self._own = Held()
+        self._cache = cache or Cache()
+        self._accepted = WriteBuffer()
+        self._own = WriteBuffer()
         self._has_savepoint = False
         self._seq: int | None = None
         self._seq_before: int | None = None
-        self.has_woken = False
+        self.has_made_due = False
 
     @property
     def clogs(self) -> dict[str, ClogRecord | None]:
-        """Those that somebody has looked at."""
-        return self._known.clogs
+        """The clogs that were looked up; units add to it."""
+        return self._cache.clogs
 
     def accept(self) -> None:
-        """The unit is done: what it has held back is to be written."""
+        """Keep the unit's writes: its buffer becomes part of the transaction's."""
         if self._has_savepoint:
             self._db.execute("RELEASE unit")
             self._has_savepoint = False
-        self._accepted.take(self._own)
-        self._own = Held()
+        self._accepted.merge(self._own)
+        self._own = WriteBuffer()
         self._seq_before = self._seq
 
     def refuse(self) -> None:
-        """The unit has failed: it has changed nothing."""
+        """Undo the unit: drop its buffer, and roll back what it has already written."""
         if self._has_savepoint:
             self._db.execute("ROLLBACK TO unit")
             self._db.execute("RELEASE unit")
             self._has_savepoint = False
-            self._known.forget()
-        self._own = Held()
+            self._cache.forget()
+        self._own = WriteBuffer()
         self._seq = self._seq_before
 
     def write(self) -> None:
-        """Everything that is held back."""
+        """Write both buffers to SQLite."""
         if self._accepted.keys:
-            self._own.follow(self._accepted)
+            self._own.assign_inputs_of(self._accepted)
             self._accepted.write(self._db)
-            self._known.learn_sessions(self._accepted.sessions())
-            self._known.learn(self._accepted.begun, self._accepted.runs.values())
-            self._accepted = Held()
+            self._cache.learn_sessions(self._accepted.sessions())
+            self._cache.learn(self._accepted.begun, self._accepted.runs.values())
+            self._accepted = WriteBuffer()
         if self._own.keys:
             self._savepoint()
             self._own.write(self._db)
-            self._known.drop(self._own.keys)
-            self._own = Held()
+            self._cache.drop(self._own.keys)
+            self._own = WriteBuffer()
 
     def commit(self) -> None:
         self._db.execute("COMMIT")
-        self._known.commit(self._db, self._seq if self._seq is not None else self._known.seq)
+        self._cache.commit(self._db, self._seq if self._seq is not None else self._cache.seq)
 
     def _savepoint(self) -> None:
         if not self._has_savepoint:
@@ -102,29 +102,32 @@ class Transaction:
             self._has_savepoint = True
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
-        """Any statement, after all that is held back."""
+        """Execute any statement, after the buffered writes. It may change anything, so the cache is emptied."""
         self.write()
-        self._known.forget()
+        self._cache.forget()
         if self._db.in_transaction:
             self._savepoint()
         return self._db.execute(sql, values)
 
-    def look(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
-        """Any statement that only reads."""
+    def read(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
+        """Execute any statement that only reads, after the buffered writes."""
         self.write()
         return self._db.execute(sql, values)
 
-    def ask(self, name: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        """A statement that answers rows. One that only reads is kept from nothing that it cannot see."""
+    def query(self, name: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Execute a named statement that returns rows.
+
+        The buffers are written first, unless it only reads and cannot see what they hold.
+        """
         if name not in _READS:
             self.clogs.clear()
             return self.execute(QUERIES[name], values)
-        if name in _READS_HELD and not self._is_untouched(name, values):
+        if name in _READS_BUFFERED and not self._is_untouched(name, values):
             self.write()
         return self._db.execute(QUERIES[name], values)
 
-    def ask_stored(self, name: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        """What is written already, for whoever knows what is held back besides: it stays so."""
+    def query_stored(self, name: str, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Execute a named read without writing the buffers, for a caller that adds the buffered rows itself."""
         assert name in _READS, name
         return self._db.execute(QUERIES[name], values)
 
@@ -138,16 +141,16 @@ class Transaction:
         return key not in self._own.keys and key not in self._accepted.keys
 
     def do(self, name: str, values: Mapping[str, Any]) -> int:
-        """A statement that changes something, now. The number of rows it has changed."""
+        """Execute a named statement that changes rows now; returns how many."""
         self.clogs.clear()
         return self.execute(QUERIES[name], values).rowcount
 
-    def hold(self, name: str, key: str, values: Mapping[str, Any]) -> None:
-        """A row to be written later, of the run, request or session whose key this is."""
-        self.hold_row(name, key, row_of[name](values))
+    def buffer(self, name: str, key: str, values: Mapping[str, Any]) -> None:
+        """Buffer a row of a named statement. `key` is the run, request or session that the row belongs to."""
+        self.buffer_row(name, key, row_of[name](values))
 
-    def hold_row(self, name: str, key: str, row: tuple[Any, ...]) -> None:
-        """The same, with the values in their places."""
+    def buffer_row(self, name: str, key: str, row: tuple[Any, ...]) -> None:
+        """Buffer a row whose values are in the order of the statement's parameters."""
         own = self._own
         rows = own.rows.get(name)
         if rows is None:
@@ -161,79 +164,79 @@ class Transaction:
         own.runs[run.run_id] = run
         own.keys.add(run.run_id)
         if run.status is RunStatus.PENDING:
-            self.has_woken = True
+            self.has_made_due = True
         if run.parent_run_id is not None:
             own.keys.add(children_of(run.parent_run_id))
 
     def insert(self, run: Run) -> None:
         self.save(run)
-        self._own.made.add(run.run_id)
+        self._own.created.add(run.run_id)
 
     def put_details(self, values: Values) -> None:
-        """Of a new run."""
+        """Buffer the details of a new run."""
         self._own.details[values["run_id"]] = values
-        self.hold("insert_details", values["run_id"], values)
+        self.buffer("insert_details", values["run_id"], values)
 
     def put_input(self, values: Values) -> None:
-        """A new input, or one that is held back, changed."""
+        """Buffer a new input, or replace one that is buffered."""
         run_id = values["run_id"]
         self._own.inputs.setdefault(run_id, {})[values["number"]] = values
         self._own.keys.add(run_id)
 
-    def held_inputs(self, run_id: str) -> Mapping[int, Values]:
-        """The new inputs of a run that are held back, by number."""
+    def buffered_inputs(self, run_id: str) -> Mapping[int, Values]:
+        """The new inputs of a run that are buffered, by number."""
         accepted, own = self._accepted.inputs.get(run_id), self._own.inputs.get(run_id)
         return {**accepted, **own} if accepted and own else accepted or own or {}
 
-    def held_details(self, run_id: str) -> Values | None:
-        """Of a run that is new, and held back."""
+    def buffered_details(self, run_id: str) -> Values | None:
+        """The details of a new run that is buffered."""
         return self._own.details.get(run_id) or self._accepted.details.get(run_id)
 
-    def saved(self, run_id: str) -> Run | None:
-        """A run as it will be written, if it is held back, or as it is known to be."""
-        held = self._own.runs.get(run_id) or self._accepted.runs.get(run_id)
-        if held is not None:
-            return held
-        known = self._known.get(run_id)
-        return None if known is None else known.run
+    def known_run(self, run_id: str) -> Run | None:
+        """Return a run from the buffers or the cache; None if neither has it."""
+        buffered = self._own.runs.get(run_id) or self._accepted.runs.get(run_id)
+        if buffered is not None:
+            return buffered
+        cached = self._cache.get(run_id)
+        return None if cached is None else cached.run
 
-    def begin_tick(self, run_id: str, begun: AtWork) -> None:
-        """It was claimed for the first time."""
-        self._own.begun[run_id] = begun
+    def begin_tick(self, run_id: str, tick: OpenTick) -> None:
+        """Remember a tick that was claimed for the first time, once its buffer is written."""
+        self._own.begun[run_id] = tick
 
-    def at_work(self, run_id: str) -> AtWork | None:
-        return self._known.get(run_id)
+    def open_tick(self, run_id: str) -> OpenTick | None:
+        return self._cache.get(run_id)
 
     def is_childless(self, run_id: str) -> bool:
-        """False: nobody knows."""
-        known, key = self._known.get(run_id), children_of(run_id)
-        if known is None or not known.is_childless:
+        """Whether the run is known to have no child; False also if that is unknown."""
+        cached, key = self._cache.get(run_id), children_of(run_id)
+        if cached is None or not cached.is_childless:
             return False
         return key not in self._own.keys and key not in self._accepted.keys
 
-    def held_runs(self) -> list[Run]:
-        """All that are held back, as they will be written."""
+    def buffered_runs(self) -> list[Run]:
+        """All buffered runs, as they will be written."""
         return list({run.run_id: run for run in chain(self._accepted.runs.values(), self._own.runs.values())}.values())
 
     def is_known_session(self, session_id: str) -> bool:
-        """False: nobody knows."""
-        return session_id in self._known.sessions
+        """Whether the session is known to exist; False also if that is unknown."""
+        return session_id in self._cache.sessions
 
     def has_turns(self) -> bool:
-        """Whether anybody has one, which is seldom."""
-        if self._known.has_turns is None:
-            self._known.has_turns = self._db.execute(QUERIES["any_turn"]).fetchone() is not None
-        return self._known.has_turns
+        """Whether any tick has a turn, which is rare."""
+        if self._cache.has_turns is None:
+            self._cache.has_turns = self._db.execute(QUERIES["any_turn"]).fetchone() is not None
+        return self._cache.has_turns
 
     def last_seq(self) -> int:
-        """The highest cursor ever given out, also to events that are held back."""
+        """The highest cursor ever assigned, buffered events included."""
         if self._seq is None:
             self._seq = self._seq_before = self._stored_seq()
         return self._seq
 
     def _stored_seq(self) -> int:
-        known = self._known.seq
-        return int(self._db.execute(QUERIES["last_seq"]).fetchone()[0]) if known is None else known
+        cached = self._cache.seq
+        return int(self._db.execute(QUERIES["last_seq"]).fetchone()[0]) if cached is None else cached
 
     def next_seq(self) -> int:
         self._seq = self.last_seq() + 1
@@ -241,5 +244,5 @@ class Transaction:
 
 
 def children_of(run_id: str) -> str:
-    """The key of a run's children."""
+    """The buffer key that stands for a run's children."""
     return f"children of {run_id}"

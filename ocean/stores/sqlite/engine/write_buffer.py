@@ -1,7 +1,7 @@
-"""What the units of a transaction have held back: rows to be written together, and what is known from them until then.
+"""The buffered writes of a transaction: rows that are written together, and can be read from here until then.
 
-A statement that is run for many rows in a row costs about half of what it costs between others, and less if it inserts
-them all at once; and a row that is changed before it is written is written once.
+A statement that is executed for many rows in sequence costs about half of what it costs between other statements, and
+less if it inserts them all at once. A row that is changed again before it is written is written once.
 """
 
 import math
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from ocean.state.records import Run
 from ocean.state.transitions import due_at, is_last_call
-from ocean.stores.sqlite.engine.cache import AtWork
+from ocean.stores.sqlite.engine.cache import OpenTick
 from ocean.stores.sqlite.engine.queries import load_queries
 
 _COLUMNS = ", ".join(Run._fields)
 QUERIES = {name: text.replace("{run}", _COLUMNS) for name, text in load_queries("sqlite").items()}
-"""`{run}` stands for the columns of a run, in the order of the record."""
+"""The named statements. `{run}` stands for the columns of a run, in the order of the record."""
 
-HELD = (
+BUFFERED = (
     "insert_session",
     "insert_run",
     "save_run",
@@ -38,62 +38,62 @@ HELD = (
     "insert_event",
     "insert_request",
 )
-"""What is held back, in the order in which it is written: parents first, and new rows before changes of rows."""
+"""The buffered statements, in the order in which they are written: parents first, and inserts before updates."""
 
-_INSERTS = frozenset(name for name in HELD if "INTO" in QUERIES[name])
+_INSERTS = frozenset(name for name in BUFFERED if "INTO" in QUERIES[name])
 
 Values = Mapping[str, Any]
 
 
-class Statement(NamedTuple):
-    """With its parameters by place, which are bound in half the time of named ones."""
+class PositionalQuery(NamedTuple):
+    """A statement with positional parameters, which are bound in half the time of named ones."""
 
     sql: str
     names: tuple[str, ...]
 
 
 @cache
-def by_place(sql: str) -> Statement:
-    return Statement(re.sub(r":\w+", "?", sql), tuple(re.findall(r":(\w+)", sql)))
+def positional(sql: str) -> PositionalQuery:
+    return PositionalQuery(re.sub(r":\w+", "?", sql), tuple(re.findall(r":(\w+)", sql)))
 
 
-row_of = {name: itemgetter(*by_place(QUERIES[name]).names) for name in HELD}
-"""The parameters of a statement, in their places."""
+row_of = {name: itemgetter(*positional(QUERIES[name]).names) for name in BUFFERED}
+"""For each buffered statement, a function from its named values to a row in the order of its parameters."""
 
 MOST_AT_ONCE = 64
 
 
 @cache
-def inserting(name: str, count: int) -> str:
-    """The statement that inserts a row, for so many of them."""
-    head, row, tail = re.split(r"(?<=VALUES )(\([^()]+\))", by_place(QUERIES[name]).sql)
+def insert_sql(name: str, count: int) -> str:
+    """The named insert statement for `count` rows."""
+    head, row, tail = re.split(r"(?<=VALUES )(\([^()]+\))", positional(QUERIES[name]).sql)
     return head + ", ".join([row] * count) + tail
 
 
-_SESSION = by_place(QUERIES["insert_session"]).names.index("session_id")
+_SESSION = positional(QUERIES["insert_session"]).names.index("session_id")
 _ROW = (*Run._fields, "due_at", "last_call")
-_ORDER_OF_INSERT = itemgetter(*map(_ROW.index, by_place(QUERIES["insert_run"]).names))
-_ORDER_OF_SAVE = itemgetter(*map(_ROW.index, by_place(QUERIES["save_run"]).names))
-_WORDS = [place for place, name in enumerate(Run._fields) if name in ("status", "ending", "delayed_by")]
+_ORDER_OF_INSERT = itemgetter(*map(_ROW.index, positional(QUERIES["insert_run"]).names))
+_ORDER_OF_SAVE = itemgetter(*map(_ROW.index, positional(QUERIES["save_run"]).names))
+_ENUMS = [place for place, name in enumerate(Run._fields) if name in ("status", "ending", "delayed_by")]
 _FLAGS = [place for place, name in enumerate(Run._fields) if name in ("tick_open", "paused", "leased")]
 
 
-class Held:
-    """Rows by statement. Runs are here as they will be, with those among them that are new and what their details say;
-    inputs that are new, by run and number; ticks that have begun. `keys` says to whom all of it belongs."""
+class WriteBuffer:
+    """`rows` by statement; `runs` as they will be, with the ids of those that are new in `created` and their `details`;
+    new `inputs` by run and number; ticks that have `begun`; and the `keys` that any of it belongs to."""
 
-    __slots__ = ("begun", "details", "inputs", "keys", "made", "rows", "runs")
+    __slots__ = ("begun", "created", "details", "inputs", "keys", "rows", "runs")
 
     def __init__(self) -> None:
         self.rows: dict[str, list[tuple[Any, ...]]] = {}
         self.runs: dict[str, Run] = {}
-        self.made: set[str] = set()
+        self.created: set[str] = set()
         self.details: dict[str, Values] = {}
         self.inputs: dict[str, dict[int, Values]] = {}
-        self.begun: dict[str, AtWork] = {}
+        self.begun: dict[str, OpenTick] = {}
         self.keys: set[str] = set()
 
-    def take(self, later: "Held") -> None:
+    def merge(self, later: "WriteBuffer") -> None:
         mine = self.rows
         for name, rows in later.rows.items():
             if name in mine:
@@ -104,42 +104,42 @@ class Held:
             self.inputs.setdefault(run_id, {}).update(inputs)
         self.runs.update(later.runs)
         self.keys.update(later.keys)
-        if later.made:
-            self.made.update(later.made)
+        if later.created:
+            self.created.update(later.created)
             self.details.update(later.details)
         if later.begun:
             self.begun.update(later.begun)
 
-    def follow(self, earlier: "Held") -> None:
-        """That is written first: inputs of it that a tick was given since are then rows to be changed, not new ones."""
+    def assign_inputs_of(self, earlier: "WriteBuffer") -> None:
+        """Turn inputs that `earlier` inserts into updates that assign their tick. `earlier` must be written first."""
         for run_id, inputs in self.inputs.items():
             for number in inputs.keys() & earlier.inputs.get(run_id, {}).keys():
-                given = {"run_id": run_id, "number": number, "tick": inputs.pop(number)["assigned_tick"]}
-                self.rows.setdefault("assign_input", []).append(row_of["assign_input"](given))
+                assigned = {"run_id": run_id, "number": number, "tick": inputs.pop(number)["assigned_tick"]}
+                self.rows.setdefault("assign_input", []).append(row_of["assign_input"](assigned))
 
     def sessions(self) -> list[str]:
-        """Those that are made, if they were not there."""
+        """The ids of the sessions that exist once this buffer is written."""
         return [row[_SESSION] for row in self.rows.get("insert_session", ())]
 
     def write(self, db: sqlite3.Connection) -> None:
         rows = self.rows
         if self.runs:
-            made = [run for run_id, run in self.runs.items() if run_id in self.made]
-            rest = [run for run_id, run in self.runs.items() if run_id not in self.made]
-            rows["insert_run"] = [_ORDER_OF_INSERT(_row(run)) for run in made]
+            created = [run for run_id, run in self.runs.items() if run_id in self.created]
+            rest = [run for run_id, run in self.runs.items() if run_id not in self.created]
+            rows["insert_run"] = [_ORDER_OF_INSERT(_row(run)) for run in created]
             rows["save_run"] = [_ORDER_OF_SAVE(_row(run)) for run in rest]
         rows["insert_input"] = [row_of["insert_input"](each) for some in self.inputs.values() for each in some.values()]
-        for name in HELD:
+        for name in BUFFERED:
             if name not in rows:
                 continue
             if name in _INSERTS:
                 _insert_all(db, name, rows[name])
             else:
-                db.executemany(by_place(QUERIES[name]).sql, map(_bindable, rows[name]))
+                db.executemany(positional(QUERIES[name]).sql, map(_bindable, rows[name]))
 
 
 _NULL = math.nan
-"""What SQLite stores as NULL. None is none of the types that are bound without a search for an adapter."""
+"""SQLite stores it as NULL. Binding None would search for an adapter first."""
 
 
 def _bindable(values: Iterable[Any]) -> list[Any]:
@@ -147,19 +147,19 @@ def _bindable(values: Iterable[Any]) -> list[Any]:
 
 
 def _insert_all(db: sqlite3.Connection, name: str, rows: list[tuple[Any, ...]]) -> None:
-    """By statements for 64, 32, 16 … rows: few different ones, which the connection keeps prepared."""
+    """Insert with statements for 64, 32, 16 … rows: few different ones, which the connection keeps prepared."""
     first, count = 0, MOST_AT_ONCE
     while left := len(rows) - first:
         while count > left:
             count //= 2
-        db.execute(inserting(name, count), _bindable(chain.from_iterable(rows[first : first + count])))
+        db.execute(insert_sql(name, count), _bindable(chain.from_iterable(rows[first : first + count])))
         first += count
 
 
 def _row(run: Run) -> list[Any]:
-    """Its columns, as plain values: others are bound by way of a search for an adapter."""
+    """The run's columns as plain values: to bind others, the driver would search for an adapter."""
     row: list[Any] = [*run, due_at(run), int(is_last_call(run))]
-    for place in _WORDS:
+    for place in _ENUMS:
         if row[place] is not None:
             row[place] = row[place]._value_
     for place in _FLAGS:
