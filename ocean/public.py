@@ -12,7 +12,6 @@ from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
 from ocean.kernel.verbs.bulk import BulkProgress, BulkResult
 from ocean.kernel.verbs.leases import Lease, WorkDone
-from ocean.state.access import Access, ApiKey, RunOwner
 from ocean.state.attributes import Within
 from ocean.state.backoff import RetryPolicy
 from ocean.state.clock import Clock, SystemClock
@@ -72,7 +71,9 @@ from ocean.state.errors import (
 )
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
 from ocean.state.records import (
+    Access,
     AdvanceResult,
+    ApiKey,
     Caller,
     ChildEnd,
     ClogRecord,
@@ -82,6 +83,7 @@ from ocean.state.records import (
     KeyInfo,
     RunCount,
     RunInfo,
+    RunOwner,
     RunPage,
     RunStatus,
     SignalReceipt,

@@ -13,10 +13,10 @@ from typing import cast
 
 from ocean.kernel.arguments import checked_count, checked_limit, checked_names
 from ocean.kernel.store import Store
-from ocean.state.access import KEY_SCOPES, Access, ApiKey, KeyScope
 from ocean.state.clock import Clock
 from ocean.state.errors import InvalidValue, UnknownApiKey
 from ocean.state.ids import new_api_key, new_web_token
+from ocean.state.records import KEY_SCOPES, Access, ApiKey, KeyScope
 from ocean.state.values import checked_id, checked_time, shown
 
 KEY = re.compile(r"ocean_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 
 from ocean.kernel.kernel import Kernel
 from ocean.kernel.run_query import RunQuery
-from ocean.state.access import EVERYTHING, Access, RunOwner
 from ocean.state.eligibility import Explanation, Hold
 from ocean.state.errors import KeyIsLimited, NotGeneric, RunNotFound, SessionNotFound
-from ocean.state.records import GenericVerb
+from ocean.state.records import EVERYTHING, Access, GenericVerb, RunOwner
 
 Q = TypeVar("Q", bound=RunQuery)
 

@@ -9,9 +9,8 @@ from pydantic import BaseModel
 
 from ocean.clog.webhooks import Replays, SessionOf, Webhook, new_webhook
 from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, checked_names
-from ocean.state.access import KEY_SCOPES, Access, KeyScope
 from ocean.state.errors import InvalidValue, OceanError, RunNotFound
-from ocean.state.records import GENERIC_VERBS, Caller, GenericVerb, RunInfo
+from ocean.state.records import GENERIC_VERBS, KEY_SCOPES, Access, Caller, GenericVerb, KeyScope, RunInfo
 from ocean.state.values import MAX_BYTES, shown
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """The ASGI application: all routes, with the middleware and the exception handlers around them."""
 
-import logging
 import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from ocean.clog.routes import routes_of
-from ocean.http.framework.call import Poker, ServerState, StreamFeed
+from ocean.http.framework.call import ServerState, StreamFeed, poke_after_response
 from ocean.http.framework.clog_routes import make_clog_routes
 from ocean.http.framework.middleware import EXCEPTION_HANDLERS, RequestMiddleware
 from ocean.http.framework.routing import make_routes
@@ -20,8 +19,6 @@ from ocean.http.streaming.sse import sse_response
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
-
-logger = logging.getLogger("ocean.http")
 
 POKE_MS = 500
 READY_AGE_MS = 60_000
@@ -50,7 +47,7 @@ def make_app(
     webhooks = WebhookTable.of(ocean.clogs, os.environ)
     clog_openapi = clog_document(clog_routes, bool(webhooks.known))
     server = ServerState(ocean, TABLE, stream, ready_age_ms, frozenset(hosts), clog_openapi=clog_openapi)
-    poker = _poker(ocean, poke_ms) if poke_ms else None
+    poker = poke_after_response(ocean, poke_ms) if poke_ms else None
     app = Starlette(
         routes=[
             *make_routes(TABLE, server, poker),
@@ -65,15 +62,3 @@ def make_app(
     app.state.server = server
     app.state.stopping = server.stopping
     return app
-
-
-def _poker(ocean: "Ocean", budget_ms: int) -> Poker:
-    """Return the poke that follows a response. Errors are logged: the response has been sent."""
-
-    async def poke() -> None:
-        try:
-            await ocean.coordinator.poke_everything(budget_ms, "request")
-        except Exception:
-            logger.exception("the poke after a request failed")
-
-    return poke

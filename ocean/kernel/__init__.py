@@ -21,7 +21,8 @@ Read the files in this order:
 
 1. `store/`: the verbs that a database must offer, with their rules.
 2. `kernel`, then `verbs/`: what `Ocean` offers. `arguments`, `new_runs` and `run_query` check what callers pass.
-3. `advance`: the loop of a poke. `tick_run`: one claimed tick, from its call to its commit. `locks`: renewing locks.
+3. `coordinator`: when this process pokes. `advance`: the loop of a poke. `tick_run`: one claimed tick, from its call to
+   its commit. `locks`: renewing locks.
 4. `tick`, with `tick_facts` and `run_tools`: what a handler is called with. `call_context`: what its calls share.
    `invoke`: calling the handler. `rows` and `ledger`: reading and writing rows. `steps`, `streaming`: what is stored
    before the commit.

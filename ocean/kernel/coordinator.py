@@ -21,7 +21,7 @@ from ocean.kernel.arguments import checked_count
 from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.store.claims import ClaimAsk, ClaimOrder
 from ocean.kernel.tick_run import Runtime
-from ocean.state.claim_order import FAIR_EVERY
+from ocean.state.eligibility import FAIR_EVERY
 from ocean.state.records import Claim, TickResult
 
 DEFAULT_CONCURRENCY = 32

@@ -19,8 +19,8 @@ from ocean.kernel.verbs.leases import LeaseVerbs
 from ocean.kernel.verbs.queries import QueryVerbs
 from ocean.kernel.verbs.runs import RunVerbs
 from ocean.kernel.verbs.webhooks import WebhookVerbs
-from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.clock import Clock
+from ocean.state.eligibility import FAIR_EVERY
 from ocean.state.ids import IdSource, even_roll
 from ocean.state.ids import instance_id as new_instance_id
 from ocean.tools.author import Tool, ToolBox

@@ -8,26 +8,53 @@ input, a payload or the text of an error.
 import logging
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import median
 from types import TracebackType
 from typing import Any, Literal
 
-from ocean.kernel.poke_sources import Pokes, PokeSource
+from ocean.kernel.poke_sources import PokeSource
 from ocean.state.clock import Clock
 from ocean.state.outcomes import Failed, Outcome, Retry, error_info
 from ocean.state.records import Claim
 
 TICK_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+GAPS_KEPT = 9
 CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 Where = Literal["tick", "call"]
 Why = Literal["rows", "counters"]
 
 log = logging.getLogger("ocean.tick")
+
+
+@dataclass(slots=True)
+class Pokes:
+    """The pokes of one source. `last_at` is when the last one began."""
+
+    count: int = 0
+    last_at: int = 0
+    under_way: int = 0
+    gaps: deque[int] = field(default_factory=lambda: deque(maxlen=GAPS_KEPT))
+
+    def begin(self, now: int) -> None:
+        if self.count:
+            self.gaps.append(max(now - self.last_at, 0))
+        self.count += 1
+        self.last_at = now
+        self.under_way += 1
+
+    def end(self) -> None:
+        self.under_way -= 1
+
+    @property
+    def usual_gap_ms(self) -> int | None:
+        """The median of the last gaps, so that one long gap does not count."""
+        return int(median(self.gaps)) if self.gaps else None
 
 
 class Histogram:

@@ -1,45 +1,20 @@
 """The sources of pokes: how often each pokes an instance, and which have stopped. Pure."""
 
-from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from statistics import median
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ocean.state.errors import InvalidValue
 from ocean.state.values import shown
+
+if TYPE_CHECKING:
+    from ocean.kernel.metrics import Pokes
 
 PokeSource = Literal["ticker", "http", "request", "wait", "watcher", "cli", "python"]
 """`http` is `POST /v1/advance`, `request` the poke after the response of any changing request, `wait` a caller that
 waits for a run (`?waitMs`, `settle`, `result`), `watcher` a stream of a run; `python` is the default."""
 SOURCES: tuple[PokeSource, ...] = get_args(PokeSource)
-GAPS_KEPT = 9
 MUCH_LONGER = 3
-
-
-@dataclass(slots=True)
-class Pokes:
-    """The pokes of one source. `last_at` is when the last one began."""
-
-    count: int = 0
-    last_at: int = 0
-    under_way: int = 0
-    gaps: deque[int] = field(default_factory=lambda: deque(maxlen=GAPS_KEPT))
-
-    def begin(self, now: int) -> None:
-        if self.count:
-            self.gaps.append(max(now - self.last_at, 0))
-        self.count += 1
-        self.last_at = now
-        self.under_way += 1
-
-    def end(self) -> None:
-        self.under_way -= 1
-
-    @property
-    def usual_gap_ms(self) -> int | None:
-        """The median of the last gaps, so that one long gap does not count."""
-        return int(median(self.gaps)) if self.gaps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +37,7 @@ def checked_source(source: Any) -> PokeSource:
 
 
 def sources_seen(
-    pokes: Mapping[PokeSource, Pokes], now: int, oldest_due_age_ms: int, limit_ms: int
+    pokes: Mapping[PokeSource, "Pokes"], now: int, oldest_due_age_ms: int, limit_ms: int
 ) -> tuple[SourceSeen, ...]:
     """Return every source that has poked, in the order of `SOURCES`."""
     return tuple(
@@ -79,7 +54,7 @@ def sources_seen(
     )
 
 
-def is_quiet(pokes: Pokes, now: int, oldest_due_age_ms: int, limit_ms: int) -> bool:
+def is_quiet(pokes: "Pokes", now: int, oldest_due_age_ms: int, limit_ms: int) -> bool:
     """Return whether a source has stopped. Only time while work is due counts: else there is no reason to poke."""
     silent_ms = min(now - pokes.last_at, oldest_due_age_ms)
     usual_ms = pokes.usual_gap_ms or 0

@@ -10,7 +10,8 @@ from ocean.state.effects import Effects, NewEvent
 from ocean.state.errors import ClogError
 from ocean.state.records import Caller, ChildEnd, Input, InputKind, Lock, RunInfo, RunStatus
 from ocean.state.values import encode
-from ocean.tools.builtin import TOOLS, check_allowed
+from ocean.tools.builtin import TOOLS
+from ocean.tools.registry import check_allowed
 
 
 class TickFacts:

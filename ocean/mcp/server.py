@@ -21,9 +21,9 @@ from ocean.http.framework.errors import envelope
 from ocean.mcp.in_process import AppClient, AppRequest, AppResponse, Sender
 from ocean.mcp.schemas import schemas
 from ocean.mcp.tools import TOOLS, McpTool, method_tools
-from ocean.state.access import Access
 from ocean.state.errors import OceanError, RunNotFound, near_name
 from ocean.state.ids import IdSource
+from ocean.state.records import Access
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean

@@ -1,14 +1,16 @@
-"""Whether a run may be claimed. Pure.
+"""Whether a run may be claimed, and in which order due runs are claimed. Pure.
 
 The claim applies these rules to every candidate, and `explain` shows them for one run, so an explanation cannot
 differ from the claim: no holds means that the next poke here takes the run.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Literal, NamedTuple, assert_never
 
 from ocean.state.records import Delay, Ending, Run, RunStatus
-from ocean.state.transitions import is_last_call, wants_slots
+from ocean.state.transitions import due_at, is_last_call, wants_slots
 
 HoldCode = Literal[
     "ended",
@@ -176,3 +178,27 @@ def _delay_hold(run: Run, delay: Delay, until: int) -> Hold:
             return Hold("debounced", message, until, run.delay_key)
         case _:
             assert_never(delay)
+
+
+FAIR_EVERY = 8
+"""One claim in eight takes the run that has been due longest, whatever its priority."""
+
+
+def pick(due: Iterable[Run], limit: int, slot: int) -> list[Run]:
+    """Return at most `limit` of the due runs, in the order to claim them. `slot` counts the claims made before."""
+    by_age = sorted(due, key=_age)
+    if len({run.priority for run in by_age}) < 2:
+        return by_age[:limit]
+    by_urgency = sorted(by_age, key=attrgetter("priority"))
+    urgent, old = iter(by_urgency), iter(by_age)
+    chosen: dict[str, Run] = {}
+    while len(chosen) < min(limit, len(by_age)):
+        is_fair = (slot + len(chosen)) % FAIR_EVERY == FAIR_EVERY - 1
+        following = next(run for run in (old if is_fair else urgent) if run.run_id not in chosen)
+        chosen[following.run_id] = following
+    return list(chosen.values())
+
+
+def _age(run: Run) -> tuple[int, int, str]:
+    """Longest due first; of equals, the one claimed less often, so that a run that continues is last."""
+    return (due_at(run) or 0, run.lock_epoch, run.run_id)

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from ocean.kernel.arguments import CLEAR
 from ocean.state.attributes import Within
-from ocean.state.errors import ToolNotAllowed
 from ocean.state.records import Key
 from ocean.tools.inputs import (
     CallClog,
@@ -31,7 +30,6 @@ from ocean.tools.inputs import (
 )
 
 if TYPE_CHECKING:
-    from ocean.clog.clog import Clog
     from ocean.kernel.tick import Tick
 
 
@@ -158,17 +156,3 @@ TOOLS: dict[str, ToolSpec] = {
         ToolSpec("ocean.steps.run", "Run a function once and store its result (from code only).", None, None),
     )
 }
-
-
-def is_allowed(clog: "Clog", tool: str) -> bool:
-    """Return whether the clog lists the tool or has it in its tool box; without a list it has the built-in tools that
-    do not reach out."""
-    if tool in clog.toolbox or clog.tools is not None:
-        return tool in clog.toolbox or tool in (clog.tools or ())
-    return tool in TOOLS and not TOOLS[tool].reaches_out
-
-
-def check_allowed(clog: "Clog", tool: str) -> None:
-    """Raise `ToolNotAllowed` unless the clog may use the tool."""
-    if not is_allowed(clog, tool):
-        raise ToolNotAllowed(f"clog {clog.clog_id!r} must list {tool} in Clog(..., tools=[…]) to use it", tool=tool)

@@ -18,10 +18,10 @@ from ocean.state.outcomes import ErrorInfo, error_info
 from ocean.state.redact import redacted_text
 from ocean.state.values import body_hash, decode, encode
 from ocean.tools.author import Tool
-from ocean.tools.builtin import ToolSpec, check_allowed
+from ocean.tools.builtin import ToolSpec
 from ocean.tools.call import CALLED, REFUSALS, STORE_ERRORS, Approval, InvalidInput, ToolUse, call_event, error_of
 from ocean.tools.credentials import INVALID_REF, refs_in
-from ocean.tools.registry import ToolFormat, Toolset, described
+from ocean.tools.registry import ToolFormat, Toolset, check_allowed, described
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick

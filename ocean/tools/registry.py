@@ -6,10 +6,10 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ocean.kernel.arguments import checked_choice, checked_names
-from ocean.state.errors import InvalidValue, ToolDenied, UnknownTool, near_name
+from ocean.state.errors import InvalidValue, ToolDenied, ToolNotAllowed, UnknownTool, near_name
 from ocean.state.values import shown
 from ocean.tools.author import Tool, ToolBox
-from ocean.tools.builtin import TOOLS, ToolSpec, is_allowed
+from ocean.tools.builtin import TOOLS, ToolSpec
 from ocean.tools.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -125,3 +125,17 @@ def described(spec: ToolSpec, format: ToolFormat) -> dict[str, Any]:
     if format == "anthropic":
         return about | {"input_schema": spec.json_schema()}
     return {"type": "function", "function": about | {"parameters": spec.json_schema()}}
+
+
+def is_allowed(clog: "Clog", tool: str) -> bool:
+    """Return whether the clog lists the tool or has it in its tool box; without a list it has the built-in tools that
+    do not reach out."""
+    if tool in clog.toolbox or clog.tools is not None:
+        return tool in clog.toolbox or tool in (clog.tools or ())
+    return tool in TOOLS and not TOOLS[tool].reaches_out
+
+
+def check_allowed(clog: "Clog", tool: str) -> None:
+    """Raise `ToolNotAllowed` unless the clog may use the tool."""
+    if not is_allowed(clog, tool):
+        raise ToolNotAllowed(f"clog {clog.clog_id!r} must list {tool} in Clog(..., tools=[…]) to use it", tool=tool)

@@ -4,8 +4,7 @@ import pytest
 
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import LeaseAsk
-from ocean.state.access import ApiKey
-from ocean.state.records import ClogRecord
+from ocean.state.records import ApiKey, ClogRecord
 from ocean.testing import ManualClock
 from tests.conformance.kit import CLOG, TablesOf, a_run
 

@@ -9,7 +9,7 @@ import pytest
 from ocean.http.framework.routing import Op
 from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
-from ocean.state.access import KEY_SCOPES, KeyScope
+from ocean.state.records import KEY_SCOPES, KeyScope
 from tests.http.kit import AppWorld, app_world, error_of
 from tests.stores.dump import changed, dump, of_sqlite
 

@@ -8,7 +8,7 @@ import pytest
 
 from ocean import Access, Clog, Incoming
 from ocean.clog.routes import PARAMETER, Route, RouteAccess
-from ocean.state.access import KEY_SCOPES, KeyScope
+from ocean.state.records import KEY_SCOPES, KeyScope
 from tests.http.kit import AppWorld, app_world, error_of
 from tests.http.shop_clog import make_shop
 from tests.http.test_clog_routes import shop_error

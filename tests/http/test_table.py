@@ -14,7 +14,7 @@ from ocean.http.framework.routing import Op
 from ocean.http.handlers import api_docs
 from ocean.http.openapi import PARAMETER, document
 from ocean.http.routes import TABLE
-from ocean.state.access import EVERYTHING, KEY_SCOPES
+from ocean.state.records import EVERYTHING, KEY_SCOPES
 from tests.http.kit import AppWorld, error_of
 
 ROOT = Path(__file__).parents[2]

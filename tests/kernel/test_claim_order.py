@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ocean.state.claim_order import FAIR_EVERY, pick
+from ocean.state.eligibility import FAIR_EVERY, pick
 from ocean.state.outcomes import Continue
 from ocean.state.records import Run
 from ocean.state.transitions import claimed, due_at, settled

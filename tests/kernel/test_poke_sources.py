@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ocean.kernel.poke_sources import SOURCES, Pokes, checked_source, sources_seen, why_due_work_waits
+from ocean.kernel.metrics import Pokes
+from ocean.kernel.poke_sources import SOURCES, checked_source, sources_seen, why_due_work_waits
 from ocean.state.errors import InvalidValue
 
 NOW = 1_000_000

@@ -9,8 +9,8 @@ import pytest
 from ocean import Clog, ClogError, Ok, Outcome, RunInfo, Tick
 from ocean.state.errors import InvalidValue, ToolNotAllowed, UnknownTool
 from ocean.testing import World, world
-from ocean.tools.builtin import TOOLS, check_allowed
-from ocean.tools.registry import Toolset
+from ocean.tools.builtin import TOOLS
+from ocean.tools.registry import Toolset, check_allowed
 from tests.invariants import check
 
 INVOKED = sorted(name for name, spec in TOOLS.items() if spec.invoke is not None)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ocean import InvalidValue, UnknownApiKey
-from ocean.state.access import EVERYTHING, KEY_SCOPES, Access
+from ocean.state.records import EVERYTHING, KEY_SCOPES, Access
 from ocean.testing import World, world
 from tests.stores.dump import dump, of_sqlite
 

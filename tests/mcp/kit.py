@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from ocean import Clog, Tick
 from ocean.http.app import make_app
 from ocean.mcp.transport import mounted
-from ocean.state.access import KeyScope
+from ocean.state.records import KeyScope
 from ocean.testing import World, world
 from tests.http.kit import scripted_clog
 from tests.invariants import check

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from ocean.mcp.tools import TOOLS
-from ocean.state.access import KEY_SCOPES, KeyScope
+from ocean.state.records import KEY_SCOPES, KeyScope
 from tests.mcp.kit import URL, McpWorld, error_of, result_of
 from tests.mcp.test_tools import CALLS, some_runs
 from tests.stores.dump import changed, dump, of_sqlite

@@ -11,13 +11,12 @@ from ocean.kernel.store import Store
 from ocean.kernel.store.claims import ClaimableClog, ClaimAsk, LeaseAsk, RowsAsk
 from ocean.kernel.store.events import SweepAsk
 from ocean.kernel.store.runs import Request
-from ocean.state.access import ApiKey
 from ocean.state.counters import Take
 from ocean.state.effects import Debounce, Effects, RowWrite
 from ocean.state.errors import OceanError
 from ocean.state.filters import FeedFilter
 from ocean.state.outcomes import Done, Failed, Ok, Wait
-from ocean.state.records import ClogRecord, Key, RunStatus
+from ocean.state.records import ApiKey, ClogRecord, Key, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,

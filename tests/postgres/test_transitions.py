@@ -9,8 +9,7 @@ import pytest
 
 from ocean.state import transitions as t
 from ocean.state.backoff import RetryPolicy, delay_for
-from ocean.state.claim_order import pick
-from ocean.state.eligibility import is_lapsed_lease, kernel_end
+from ocean.state.eligibility import is_lapsed_lease, kernel_end, pick
 from ocean.state.errors import RunEnded
 from ocean.state.ids import even_roll
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait, outcome_name

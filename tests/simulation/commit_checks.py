@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ocean.kernel.store.claims import ClaimableClog, ClaimAsk
-from ocean.state.claim_order import FAIR_EVERY
-from ocean.state.eligibility import holds, is_lapsed_lease, kernel_end
+from ocean.state.eligibility import FAIR_EVERY, holds, is_lapsed_lease, kernel_end
 from ocean.state.records import ENDED, Ending, Run, RunStatus
 from ocean.state.transitions import due_at, next_call_at
 from ocean.stores.shared.rows import run_from

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from ocean.kernel import locks, tick, tick_run
-from ocean.state import backoff, claim_order, eligibility, transitions
+from ocean.state import backoff, eligibility, transitions
 from ocean.state.effects import Effects
 from ocean.state.outcomes import Retry
 from ocean.state.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
@@ -224,13 +224,13 @@ def _deadline_ignored(undo: ExitStack) -> None:
 
 @_named("urgent runs only")
 def _no_fairness(undo: ExitStack) -> None:
-    old = claim_order.pick
+    old = eligibility.pick
     put_everywhere(undo, old, lambda due, limit, slot: old(due, limit, 0) if limit == 1 else old(due, limit, slot))
 
 
 @_named("priority ignored")
 def _no_priority(undo: ExitStack) -> None:
-    old = claim_order.pick
+    old = eligibility.pick
     put_everywhere(undo, old, lambda due, limit, slot: old([changed(run, priority=5) for run in due], limit, slot))
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from ocean.http.framework.call import ServerState
 from ocean.http.framework.errors import ForeignOrigin, NotAuthenticated, NotOurHost, WrongCsrfToken, WrongScope
-from ocean.state.access import EVERYTHING, Access
+from ocean.state.records import EVERYTHING, Access
 
 if TYPE_CHECKING:
     from ocean.http.framework.routing import Scope

@@ -1,5 +1,6 @@
 """What a handler receives: the state that all requests of a server share, and one checked request."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,9 +11,8 @@ from starlette.responses import Response
 
 from ocean.access.guard import Guard
 from ocean.http.framework.middleware import Traffic
-from ocean.state.access import Access
 from ocean.state.filters import FeedFilter
-from ocean.state.records import Caller
+from ocean.state.records import Access, Caller
 
 if TYPE_CHECKING:
     from ocean.compose import Ocean
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 StillAllowed = Callable[[], Awaitable[bool]]
 """Returns whether the key that opened a stream may still read it."""
+logger = logging.getLogger("ocean.http")
+
 Poker = Callable[[], Awaitable[None]]
 """Advances due runs after a response has been sent."""
 StreamFeed = Callable[["Ocean", Request, FeedFilter, int, StillAllowed], Response | Awaitable[Response]]
@@ -102,3 +104,15 @@ class HandlerCall:
     def path(self, name: str) -> str:
         """Return a parameter of the path."""
         return str(self.request.path_params[name])
+
+
+def poke_after_response(ocean: "Ocean", budget_ms: int) -> Poker:
+    """Return the poke that follows a response. It logs its errors, since the response has been sent."""
+
+    async def poke() -> None:
+        try:
+            await ocean.coordinator.poke_everything(budget_ms, "request")
+        except Exception:
+            logger.exception("the poke after a request failed")
+
+    return poke

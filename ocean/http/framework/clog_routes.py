@@ -26,8 +26,8 @@ from ocean.http.framework.responses import SAFE_HEADERS
 from ocean.http.framework.routing import EscapedPathRoute
 from ocean.kernel.invoke import invoke
 from ocean.kernel.metrics import plain_code
-from ocean.state.access import Access
 from ocean.state.errors import CallRefused, ClogError, OceanError, Refuse
+from ocean.state.records import Access
 from ocean.state.values import shown
 
 NO_BODY = (204, 304)

@@ -21,9 +21,8 @@ from ocean.http.framework.call import HandlerCall, Poker, ServerState
 from ocean.http.framework.idempotency import Handler, RunningRequests, given_key, storing_response
 from ocean.http.framework.middleware import error_response
 from ocean.http.framework.parsing import Body, Query, read_body, read_query
-from ocean.state.access import KeyScope
 from ocean.state.errors import CallRefused
-from ocean.state.records import GenericVerb
+from ocean.state.records import GenericVerb, KeyScope
 from ocean.state.values import MAX_BYTES
 
 Scope = KeyScope | Literal["any", "open"]

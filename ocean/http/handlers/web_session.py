@@ -13,7 +13,7 @@ from ocean.http.framework.call import HandlerCall
 from ocean.http.framework.errors import NotAuthenticated
 from ocean.http.framework.parsing import Body
 from ocean.http.framework.responses import JsonResponse, record
-from ocean.state.access import Access
+from ocean.state.records import Access
 
 MOST_BYTES = 1_024
 """The sender is not authenticated yet, so no more is read than a key needs."""

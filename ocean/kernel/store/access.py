@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from ocean.state.access import ApiKey, RunOwner
+from ocean.state.records import ApiKey, RunOwner
 
 
 class StoreAccess(Protocol):

@@ -19,13 +19,12 @@ from ocean.kernel.store import Store
 from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion, LeasedRun
 from ocean.kernel.store.runs import Behind
 from ocean.kernel.tick_run import commit_or_time
-from ocean.state.access import RunOwner
-from ocean.state.claim_order import FAIR_EVERY
 from ocean.state.clock import Clock
+from ocean.state.eligibility import FAIR_EVERY
 from ocean.state.errors import Conflict, InvalidValue, LeaseLost
 from ocean.state.ids import new_lease_id
 from ocean.state.outcomes import Outcome, outcome_name
-from ocean.state.records import Input, RunInfo, RunStatus
+from ocean.state.records import Input, RunInfo, RunOwner, RunStatus
 from ocean.state.values import body_hash, checked_id, decode, encode, shown
 
 DEFAULT_LEASE_MS = 30_000

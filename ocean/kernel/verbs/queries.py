@@ -8,12 +8,11 @@ from ocean.kernel.run_query import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import RowsAsk
 from ocean.kernel.tick_run import Runtime
-from ocean.state.access import RunOwner
 from ocean.state.clock import Clock
 from ocean.state.effects import RowKey
 from ocean.state.eligibility import Explanation, Hold, holds, is_asleep, with_explanation
 from ocean.state.errors import RunNotFound
-from ocean.state.records import Input, Run, RunCount, RunInfo, RunPage, TickInfo
+from ocean.state.records import Input, Run, RunCount, RunInfo, RunOwner, RunPage, TickInfo
 from ocean.state.transitions import due_at
 from ocean.state.values import checked_id
 

@@ -5,11 +5,10 @@ from typing import Any
 
 from ocean.kernel.store.claims import ClaimAsk, NotClaimable, RowsAnswer, RowsAsk
 from ocean.kernel.store.runs import Request
-from ocean.state.access import ApiKey, RunOwner
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import ABSENT, RowKey, StoredRow
 from ocean.state.eligibility import FullKey, Surroundings
-from ocean.state.records import Agenda, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, TickInfo
+from ocean.state.records import Agenda, ApiKey, Claim, ClogRecord, Input, KeyInfo, Run, RunInfo, RunOwner, TickInfo
 from ocean.stores.postgres.client.payloads import address
 from ocean.stores.postgres.client.row_batches import RowBatches
 from ocean.stores.postgres.listing import Lists

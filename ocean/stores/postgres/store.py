@@ -9,12 +9,11 @@ from typing import Any
 from ocean.kernel.metrics import Histogram
 from ocean.kernel.store.events import SweepAsk
 from ocean.kernel.store.runs import Request
-from ocean.state.access import ApiKey
 from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.state.errors import LockLost
-from ocean.state.records import ClogRecord, Key, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
+from ocean.state.records import ApiKey, ClogRecord, Key, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
 from ocean.state.retry_as_new import refuse_unless_failed, retried
 from ocean.state.values import decode, encode
 from ocean.stores.postgres.claims import Claims

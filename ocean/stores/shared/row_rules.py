@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from ocean.kernel.store.runs import Request
-from ocean.state.access import ApiKey
 from ocean.state.counters import Counter, Take, Taken, decide
 from ocean.state.eligibility import kernel_end
-from ocean.state.records import Delay, Run
+from ocean.state.records import ApiKey, Delay, Run
 from ocean.stores.shared.refusals import request_key_reused
 from ocean.stores.shared.rows import Row
 

@@ -8,10 +8,10 @@ from dataclasses import make_dataclass
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar, cast
 
-from ocean.state.access import ApiKey, RunOwner
 from ocean.state.counters import Counter, CounterKind
 from ocean.state.records import (
     GENERIC_VERBS,
+    ApiKey,
     ClogRecord,
     Delay,
     Ending,
@@ -21,6 +21,7 @@ from ocean.state.records import (
     Key,
     Run,
     RunInfo,
+    RunOwner,
     RunStatus,
     TickInfo,
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ocean.kernel.store.runs import Request
-from ocean.state.access import ApiKey, RunOwner
+from ocean.state.records import ApiKey, RunOwner
 from ocean.state.values import encode
 from ocean.stores.shared.row_rules import is_live
 from ocean.stores.shared.rows import api_key_from, standing_from

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ocean.kernel.store.claims import ClaimAsk, NotClaimable
-from ocean.state.claim_order import pick
-from ocean.state.eligibility import Surroundings, holds
+from ocean.state.eligibility import Surroundings, holds, pick
 from ocean.state.records import Agenda, Claim, Run, RunStatus
 from ocean.state.transitions import due_at
 from ocean.stores.shared.claim_plan import (

@@ -27,6 +27,12 @@ class SqliteEventStore(UnitExecutor):
     async def sweep(self, ask: SweepAsk) -> SweepResult:
         return await self._write(lambda u: sweep(u, ask))
 
+    def commits_seen(self) -> int:
+        return self._transactions.commits_seen()
+
+    async def next_commit(self, seen: int, look_ms: int = 100) -> int:
+        return await self._transactions.next_commit(seen, look_ms)
+
 
 def read_events(u: Unit, where: FeedFilter, after: int, limit: int) -> list[Event]:
     return _events(u, where, "seq > :cursor", after, "seq", limit)

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from ocean.state.claim_order import FAIR_EVERY
-from ocean.state.eligibility import FullKey
+from ocean.state.eligibility import FAIR_EVERY, FullKey
 from ocean.state.records import Key, KeyInfo, Run, RunStatus
 from ocean.state.transitions import parked, unparked, wants_slots
 from ocean.state.values import encode

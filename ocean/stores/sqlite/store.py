@@ -36,9 +36,3 @@ class SqliteStore(SqliteRunStore, SqliteClaimStore, SqliteLeaseStore, SqliteEven
 
     async def close(self) -> None:
         await self._transactions.close()
-
-    def commits_seen(self) -> int:
-        return self._transactions.commits_seen()
-
-    async def next_commit(self, seen: int, look_ms: int = 100) -> int:
-        return await self._transactions.next_commit(seen, look_ms)
