@@ -45,10 +45,9 @@ async def create(w: World, run_id: str, what: str, **options: object) -> None:
 
 async def main() -> None:
     global current_world
-    async with world(clogs=[mail, render]) as w:
+    # A fixed id, so that the output is always the same.
+    async with world(clogs=[mail, render], instance_id="web-1") as w:
         current_world = w
-        # A fixed name, so that the output is always the same.
-        w.ocean.instance_id = "web-1"
         await create(w, "fresh", "finish")
         await show(w, "fresh", "just created")
         await w.drain()

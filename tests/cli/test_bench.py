@@ -44,7 +44,9 @@ def test_every_figure_has_a_line(ocean: Shell) -> None:
     assert "stay in the log" in lines[-1]
 
 
-@pytest.mark.parametrize(("args", "reason"), [(["--runs", "9"], "--runs"), (["--db", "mysql://x"], "is no database")])
+@pytest.mark.parametrize(
+    ("args", "reason"), [(["--runs", "9"], "--runs"), (["--db", "mysql://x"], "the database URL must be")]
+)
 def test_a_bench_that_cannot_start_is_refused_with_the_reason(ocean: Shell, args: list[str], reason: str) -> None:
     answer = ocean("bench", *args)
     assert answer.code in (2, 4)

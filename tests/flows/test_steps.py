@@ -251,7 +251,7 @@ async def test_abort_in_a_step_is_not_tried_again_and_is_the_runs_error() -> Non
     ("result", "words"),
     [
         ({1, 2}, "must be JSON, got a value of type set"),
-        ("x" * 300_000, "300002 bytes of JSON, over 262144: store it elsewhere"),
+        ("x" * 300_000, "at most 262144 bytes of JSON, got 300002: store it elsewhere"),
     ],
 )
 async def test_a_result_that_cannot_be_stored_fails_the_step_at_once(result: Any, words: str) -> None:

@@ -292,7 +292,7 @@ async def test_a_clog_that_comes_home_takes_over_what_was_leased() -> None:
         run_id = await start(w, 1, clog_id="e")
         taken = await lease(w)
         home = await w.instance([Script(Done("here"), clog_id="e")])
-        with pytest.raises(InvalidValue, match="not external"):
+        with pytest.raises(InvalidValue, match="must be external"):
             await leases(w)
         assert (await home.advance()).outcomes == ()
         w.clock.advance(LEASE_MS)

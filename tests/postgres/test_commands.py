@@ -11,7 +11,7 @@ from tests.postgres.server import blank_database, blocking
 def test_an_empty_database_is_migrated_used_and_inspected(tmp_path: Path) -> None:
     url, shell = blank_database(), Shell(tmp_path)
     before = shell("doctor", "--db", url)
-    assert "has no tables of Ocean's yet" in " ".join(before.out.split())
+    assert "does not have Ocean's tables yet" in " ".join(before.out.split())
     assert before.code != 0
     assert shell.json("migrate", "--db", url)["from"] == 0
     assert shell.json("migrate", "--db", url)["from"] == shell.json("migrate", "--db", url)["to"]

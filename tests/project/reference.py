@@ -24,7 +24,7 @@ GROUPS = {
     "Workers outside": ("leases",),
     "Access": ("access", "api_keys"),
 }
-"""By the module that a name comes from. Names of other modules are grouped under what their module says first."""
+"""By the module that a name comes from. Names of other modules are grouped under the first words of their module's docstring."""
 HEAD = """# Reference
 
 Every public name, made from the code by `python -m tests.project.test_reference`; a test compares. For how they belong
@@ -66,8 +66,8 @@ def _home(name: str, public: ModuleType) -> str:
 
 
 def _first_words(module: str) -> str:
-    said = inspect.getdoc(__import__(module, fromlist=["_"])) or module
-    return re.split(r"[:.;,]", said)[0].strip()
+    member = inspect.getdoc(__import__(module, fromlist=["_"])) or module
+    return re.split(r"[:.;,]", member)[0].strip()
 
 
 def _place(name: str) -> tuple[bool, str]:
@@ -91,7 +91,7 @@ def _entry(name: str, value: Any) -> str:
 
 
 def _said_of_value(name: str) -> str:
-    """The string under a module's constant, as the house writes them; or what its type says."""
+    """The string under a module's constant, which documents it; or the docstring of its type."""
     module = __import__(_home(name, ocean.public), fromlist=["_"])
     match = re.search(rf'^{name}\b[^\n]*\n"""(.*?)"""', inspect.getsource(module), re.MULTILINE | re.DOTALL)
     return match[1] if match else _doc(type(getattr(ocean.public, name)))
@@ -107,24 +107,24 @@ def _class(name: str, value: type) -> Iterator[str]:
         yield _code(name, value)
     yield f"{_doc(value)}\n"
     members = [*_members(value)]
-    properties = [(each, said) for each, said in members if isinstance(said, property)]
+    properties = [(each, member) for each, member in members if isinstance(member, property)]
     if properties:
-        yield "".join(f"- `{each}`: {_line(_doc(said))}\n" for each, said in properties)
-    for each, said in members:
-        if not isinstance(said, property):
-            yield f"#### {name}.{each}\n\n{_code(each, said)}\n{_doc(said)}\n"
+        yield "".join(f"- `{each}`: {_line(_doc(member))}\n" for each, member in properties)
+    for each, member in members:
+        if not isinstance(member, property):
+            yield f"#### {name}.{each}\n\n{_code(each, member)}\n{_doc(member)}\n"
 
 
 def _members(value: type) -> Iterator[tuple[str, Any]]:
     for name in sorted(dir(value)):
         if name.startswith("_"):
             continue
-        said = inspect.getattr_static(value, name)
-        said = said.__func__ if isinstance(said, classmethod | staticmethod) else said
-        function = said.fget if isinstance(said, property) else said
+        member = inspect.getattr_static(value, name)
+        member = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        function = member.fget if isinstance(member, property) else member
         is_ours = (getattr(function, "__module__", None) or "").startswith("ocean")
-        if is_ours and (isinstance(said, property) or inspect.isroutine(said)) and inspect.getdoc(said):
-            yield name, said
+        if is_ours and (isinstance(member, property) or inspect.isroutine(member)) and inspect.getdoc(member):
+            yield name, member
 
 
 def _code(name: str, value: Any) -> str:
@@ -138,26 +138,26 @@ def _code(name: str, value: Any) -> str:
 
 
 def _signature(value: Any) -> list[str]:
-    """Each parameter, and at last what is answered."""
+    """Each parameter, and last the return type."""
     signature = inspect.signature(value)
-    said: list[str] = []
+    member: list[str] = []
     kinds = inspect.Parameter
     for parameter in signature.parameters.values():
         if parameter.name in ("self", "cls"):
             continue
-        has_star = any(each.startswith("*") for each in said)
+        has_star = any(each.startswith("*") for each in member)
         if parameter.kind is kinds.KEYWORD_ONLY and not has_star:
-            said.append("*")
+            member.append("*")
         unpacked = next(iter(typing.get_args(parameter.annotation)), None)
         if typing.is_typeddict(unpacked):
-            said += _options(unpacked)[has_star:]
+            member += _options(unpacked)[has_star:]
             continue
         text = re.sub(r"<[\w.]*?(\w+) object at 0x[0-9a-f]+>", r"\1()", str(parameter))
-        said.append(_plain(re.sub(r"<factory>|<function (\w+) at 0x[0-9a-f]+>", lambda match: match[1] or "…", text)))
+        member.append(_plain(re.sub(r"<factory>|<function (\w+) at 0x[0-9a-f]+>", lambda match: match[1] or "…", text)))
     answer = "" if inspect.isclass(value) else signature.return_annotation
     shown = answer if isinstance(answer, str) else inspect.formatannotation(answer)
-    is_said = answer is not inspect.Signature.empty and answer != ""
-    return [*said, f" -> {_plain(shown)}" if is_said else ""]
+    is_shown = answer is not inspect.Signature.empty and answer != ""
+    return [*member, f" -> {_plain(shown)}" if is_shown else ""]
 
 
 def _options(asked: Any) -> list[str]:
@@ -193,7 +193,7 @@ def _errors() -> str:
 
 
 def undocumented() -> list[str]:
-    """Public names, and what can be called or read of them, of which nothing is said."""
+    """Public names, and their methods and properties, that have no docstring."""
     missing: list[str] = []
     for module in (ocean.public, ocean.testing):
         for name in module.__all__:
@@ -209,17 +209,19 @@ def undocumented() -> list[str]:
 
 def _has_own_words(value: Any) -> bool:
     """Neither inherited nor the signature that a dataclass gives itself."""
-    said = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
-    return bool(said) and not (
-        dataclasses.is_dataclass(value) and str(said).startswith(f"{getattr(value, '__name__', '')}(")
+    member = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+    return bool(member) and not (
+        dataclasses.is_dataclass(value) and str(member).startswith(f"{getattr(value, '__name__', '')}(")
     )
 
 
 def _silent(value: type) -> list[str]:
     own = [(name, inspect.getattr_static(value, name)) for name in dir(value) if not name.startswith("_")]
-    functions = [(name, said.fget if isinstance(said, property) else said) for name, said in own]
+    functions = [(name, member.fget if isinstance(member, property) else member) for name, member in own]
     return [
         name
-        for name, said in functions
-        if inspect.isroutine(said) and (getattr(said, "__module__", "") or "").startswith("ocean") and not _doc(said)
+        for name, member in functions
+        if inspect.isroutine(member)
+        and (getattr(member, "__module__", "") or "").startswith("ocean")
+        and not _doc(member)
     ]

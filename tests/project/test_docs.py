@@ -95,9 +95,9 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("program", PROGRAMS, ids=place)
 def test_a_program_in_the_documents_runs_and_prints_what_is_shown(program: Block, outcomes: Path) -> None:
     script = outcomes / program.file_name
-    said, complained = script.with_suffix(".out").read_text(), script.with_suffix(".err").read_text()
+    printed, complained = script.with_suffix(".out").read_text(), script.with_suffix(".err").read_text()
     assert (script.with_suffix(".code").read_text(), complained) == ("0", "")
-    assert said == (program.printed or ""), "the document does not show what the program prints"
+    assert printed == (program.printed or ""), "the document does not show what the program prints"
 
 
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=place)

@@ -1,4 +1,4 @@
-"""The reference is what the code says. `python -m tests.project.test_reference` writes it anew."""
+"""The reference is made from the code: `python -m tests.project.test_reference` writes it."""
 
 import re
 from pathlib import Path
@@ -16,8 +16,8 @@ def test_the_reference_is_made_from_the_code_as_it_is() -> None:
 
 def test_every_public_name_is_in_it() -> None:
     text = PAGE.read_text()
-    told = {*re.findall(r"^### (\w+)$", text, re.MULTILINE), *re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)}
-    assert {*ocean.public.__all__, *ocean.testing.__all__} - told == set()
+    listed = {*re.findall(r"^### (\w+)$", text, re.MULTILINE), *re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)}
+    assert {*ocean.public.__all__, *ocean.testing.__all__} - listed == set()
 
 
 def test_it_is_the_same_on_every_machine() -> None:

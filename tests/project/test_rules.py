@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: time and chance as arguments, no sleeping tests, short files."""
+"""Rules that a machine can check: time and chance are arguments, and no test sleeps, skips or mocks."""
 
 import ast
 import re
@@ -14,9 +14,8 @@ from ocean.stores.sqlite.migrate import migrations
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*(ROOT / "ocean").rglob("*.py"), *(ROOT / "clogs").rglob("*.py")])
 TIMELESS = [file for file in SOURCES if ROOT / "ocean" / "cli" not in file.parents]
-"""Commands run at the edge, in real time; everything else is told the time."""
+"""Commands run at the edge, in real time; everything else gets the time as an argument."""
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-LONGEST_FILE = 420
 
 AMBIENT = re.compile(
     r"time\.(time|time_ns|monotonic|monotonic_ns|perf_counter|perf_counter_ns|sleep|localtime|gmtime)"
@@ -26,7 +25,7 @@ AMBIENT = re.compile(
     r"|os\.(urandom|getrandom)"
     r"|(asyncio|anyio|trio)\.(sleep|sleep_until|timeout|timeout_at|wait_for|fail_after|move_on_after|current_time)"
 )
-"""Time and chance that no test could hold still."""
+"""Sources of time and chance that a test cannot control."""
 
 ALLOWED = {
     "ocean/state/clock.py": {"time.time_ns"},
@@ -122,11 +121,6 @@ def test_no_test_sleeps_skips_or_mocks() -> None:
     assert [offence for file in own for offence in offences(file, SLEEPING)] == []
     assert [offence for file in TESTS if file != MAY_SKIP for offence in offences(file, SKIPPING)] == []
     assert len(offences(MAY_SKIP, SKIPPING)) == 1
-
-
-def test_no_file_of_the_house_is_too_long_to_read() -> None:
-    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in SOURCES}
-    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
 
 
 def test_nothing_is_left_to_be_done_later() -> None:
