@@ -24,7 +24,7 @@ GROUPS = {
     "Workers outside": ("leases",),
     "Access": ("access", "api_keys"),
 }
-"""By the module that a name comes from. Names of other modules are grouped under the first words of their module's docstring."""
+"""By the module that a name comes from. Names of others are grouped under the first words of their docstring."""
 HEAD = """# Reference
 
 Every public name, made from the code by `python -m tests.project.test_reference`; a test compares. For how they belong
