@@ -1,10 +1,9 @@
-"""Move modules and rewrite every import, dotted name and path that names them.
+"""Move modules from the flat tree into packages, and rewrite every import, dotted name and path that names them.
 
-    python .ci/moves.py            move what is still in its old place
-    python .ci/moves.py --names    rewrite names only, for a branch whose files have already moved
+    python .ci/moves.py
 
-The table below is the whole change: `old = new`. A branch that was begun before the move runs this script, commits, and
-then merges.
+The table below is the whole move, which was one commit. A branch that was begun before it runs this script, commits and
+then merges. In a tree that has been moved it does nothing: some old names are new names of other modules.
 """
 
 import re
@@ -279,15 +278,13 @@ def rewrite(text: str, moves: dict[str, str]) -> str:
 
 def main() -> None:
     """Move and rewrite everything that git tracks below the current folder."""
+    if Path("ocean/state").exists():
+        sys.exit("this tree has been moved already; run the script only on a branch that was begun before the move")
     moves = table()
-    if "--names" not in sys.argv:
-        move_files(moves)
-        house = Path("tests/house")
-        if house.exists():
-            for file in sorted(house.iterdir()):
-                if file.suffix == ".py":
-                    Path("tests/project").mkdir(exist_ok=True)
-                    subprocess.run(["git", "mv", str(file), f"tests/project/{file.name}"], check=True)
+    move_files(moves)
+    Path("tests/project").mkdir(exist_ok=True)
+    for file in sorted(Path("tests/house").glob("*.py")):
+        subprocess.run(["git", "mv", str(file), f"tests/project/{file.name}"], check=True)
     tracked = subprocess.run(["git", "ls-files"], check=True, capture_output=True, text=True).stdout.splitlines()
     for name in tracked:
         file = Path(name)
