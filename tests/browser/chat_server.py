@@ -40,9 +40,9 @@ class ChatServer:
             text=True,
         )
         assert self._process.stdout is not None
-        told = self._process.stdout.readline()
-        assert told, self._process.stderr and self._process.stderr.read()
-        self.port = int(json.loads(told)["url"].rsplit(":", 1)[1])
+        line = self._process.stdout.readline()
+        assert line, self._process.stderr and self._process.stderr.read()
+        self.port = int(json.loads(line)["url"].rsplit(":", 1)[1])
 
     def kill(self) -> None:
         assert self._process is not None
@@ -53,8 +53,8 @@ class ChatServer:
         """Stop it, and check its exit code and standard error."""
         assert self._process is not None
         self._process.terminate()
-        _, complained = self._process.communicate(timeout=60)
-        assert (self._process.returncode, complained) == (0, "")
+        _, stderr = self._process.communicate(timeout=60)
+        assert (self._process.returncode, stderr) == (0, "")
 
     def new_key(self) -> str:
         command = [

@@ -11,25 +11,25 @@ from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, e
 
 from tests.browser.chat_server import ChatServer, running
 
-PATIENCE_MS = 60_000
-expect.set_options(timeout=PATIENCE_MS)
+TIMEOUT_MS = 60_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 def a_browser() -> str:
-    """Return the path of a browser; without one the tests explain how to get it, and CI fails."""
+    """Return the path of a browser; without one the tests explain how to install one, and CI fails."""
     named = os.environ.get("OCEAN_CHROMIUM")
     found = named or shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if found:
         return found
-    how = "there is no browser: `apt-get install chromium`, or set OCEAN_CHROMIUM to the path of one"
+    hint = "there is no browser: `apt-get install chromium`, or set OCEAN_CHROMIUM to the path of one"
     if os.environ.get("CI") == "true":
-        pytest.fail(how)
-    pytest.skip(how)
+        pytest.fail(hint)
+    pytest.skip(hint)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Not for the whole session: Playwright keeps an event loop running in this thread, and other tests run theirs."""
+    """Start one per module: Playwright keeps an event loop in this thread, where other tests run theirs."""
     path = a_browser()
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, headless=True)
@@ -72,23 +72,23 @@ def own_page(browser: Browser, own_server: ChatServer, complaints: list[str]) ->
 def opened(browser: Browser, server: ChatServer, complaints: list[str]) -> Iterator[Page]:
     """Open the chat page in a new browser context; at the end there must be no errors."""
 
-    def heard(message: ConsoleMessage) -> None:
+    def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             complaints.append(message.text)
 
-    def failed(error: Error) -> None:
+    def on_error(error: Error) -> None:
         complaints.append(str(error))
 
-    def asked(request: Request) -> None:
+    def on_request(request: Request) -> None:
         if not request.url.startswith((server.url, "data:")):
-            complaints.append(f"asked for {request.url}")
+            complaints.append(f"request to {request.url}")
 
     with browser.new_context() as context:
-        context.set_default_timeout(PATIENCE_MS)
-        made = context.new_page()
-        made.on("console", heard)
-        made.on("pageerror", failed)
-        made.on("request", asked)
-        made.goto(f"{server.url}/chat")
-        yield made
+        context.set_default_timeout(TIMEOUT_MS)
+        page = context.new_page()
+        page.on("console", on_console)
+        page.on("pageerror", on_error)
+        page.on("request", on_request)
+        page.goto(f"{server.url}/chat")
+        yield page
     assert complaints == []

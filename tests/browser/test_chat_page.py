@@ -14,7 +14,7 @@ SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 GREETING = "Hello! I am the offline model. I need no network, and I repeat what you write."
 
 
-def say(page: Page, text: str) -> None:
+def send(page: Page, text: str) -> None:
     page.get_by_label("Message").fill(text)
     page.get_by_role("button", name="Send").click()
 
@@ -24,13 +24,13 @@ def shown(page: Page) -> list[str]:
     return [each.inner_text() for each in page.locator("#log > li").all() if each.is_visible()]
 
 
-def at_rest(page: Page, answers: int) -> None:
-    expect(page.locator(".answer")).to_have_count(answers)
+def until_idle(page: Page, replies: int) -> None:
+    expect(page.locator(".answer")).to_have_count(replies)
     expect(page.locator(".streaming, .sending")).to_have_count(0)
 
 
 def test_words_appear_one_after_another_until_the_reply_is_complete(page: Page) -> None:
-    say(page, "hello")
+    send(page, "hello")
     seen = page.evaluate(
         """() => new Promise((resolve) => {
             const lengths = [];
@@ -51,37 +51,37 @@ def test_words_appear_one_after_another_until_the_reply_is_complete(page: Page) 
 
 
 def test_a_reload_shows_the_same_conversation_and_continues_it(page: Page) -> None:
-    say(page, "hello")
-    at_rest(page, 1)
+    send(page, "hello")
+    until_idle(page, 1)
     page.get_by_label("Message").press_sequentially("tea")
     page.get_by_label("Message").press("Enter")
-    at_rest(page, 2)
+    until_idle(page, 2)
     before = shown(page)
     page.reload()
-    at_rest(page, 2)
+    until_idle(page, 2)
     assert shown(page) == before
-    say(page, "and cake")
-    at_rest(page, 3)
+    send(page, "and cake")
+    until_idle(page, 3)
     assert shown(page) == [*before, "and cake", "You wrote: and cake I remember 2 earlier messages from you."]
 
 
 def test_a_new_message_interrupts_the_reply(page: Page) -> None:
-    say(page, "a story, please")
+    send(page, "a story, please")
     expect(page.locator(".answer")).to_contain_text("wave number 1")
-    say(page, "something shorter")
-    at_rest(page, 2)
-    asked, story, mark, again, answer = shown(page)
-    assert (asked, mark, again) == ("a story, please", "Interrupted", "something shorter")
+    send(page, "something shorter")
+    until_idle(page, 2)
+    question, story, mark, again, reply = shown(page)
+    assert (question, mark, again) == ("a story, please", "Interrupted", "something shorter")
     assert story.startswith("Once upon a time")
     assert "wave number 60" not in story
-    assert answer == "You wrote: something shorter I remember 1 earlier message from you."
+    assert reply == "You wrote: something shorter I remember 1 earlier message from you."
 
 
 def test_stop_ends_the_reply(page: Page) -> None:
-    say(page, "a story, please")
+    send(page, "a story, please")
     expect(page.locator(".answer")).to_contain_text("sea")
     page.get_by_role("button", name="Stop").click()
-    at_rest(page, 1)
+    until_idle(page, 1)
     assert shown(page)[2] == "Interrupted"
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
@@ -90,7 +90,7 @@ def test_a_server_killed_during_a_reply_and_restarted_repeats_nothing(
     own_page: Page, own_server: ChatServer, complaints: list[str]
 ) -> None:
     page, server = own_page, own_server
-    say(page, "a story, please")
+    send(page, "a story, please")
     expect(page.locator(".answer")).to_contain_text("wave number 2")
     server.kill()
     expect(page.get_by_role("status")).to_have_text("reconnecting")
@@ -98,37 +98,37 @@ def test_a_server_killed_during_a_reply_and_restarted_repeats_nothing(
     expect(page.locator(".answer")).to_contain_text("wave number 6")
     assert shown(page)[1].count("Once upon a time") == 1
     page.get_by_role("button", name="Stop").click()
-    at_rest(page, 1)
+    until_idle(page, 1)
     story = shown(page)[1]
     assert (story.count("Once upon a time"), story.count("wave number 2 ")) == (1, 1)
 
     server.kill()
-    say(page, "are you there?")  # the page is not ready: the message is kept and sent later
+    send(page, "are you there?")  # the page is not ready: the message is kept and sent later
     expect(page.locator(".sending")).to_have_count(1)
     server.start()
-    at_rest(page, 2)
+    until_idle(page, 2)
     expect(page.get_by_role("status")).to_have_text("live")
     conversation = shown(page)
-    answer = "You wrote: are you there? I remember 1 earlier message from you."
-    assert conversation == ["a story, please", story, "Interrupted", "are you there?", answer]
+    reply = "You wrote: are you there? I remember 1 earlier message from you."
+    assert conversation == ["a story, please", story, "Interrupted", "are you there?", reply]
     page.reload()
-    at_rest(page, 2)
+    until_idle(page, 2)
     assert shown(page) == conversation
-    assert all("net::ERR_" in told for told in complaints), complaints
+    assert all("net::ERR_" in text for text in complaints), complaints
     complaints.clear()
 
 
 def test_an_invalid_message_is_shown_as_refused_and_the_conversation_continues(page: Page, server: ChatServer) -> None:
-    say(page, "hello")
-    at_rest(page, 1)
+    send(page, "hello")
+    until_idle(page, 1)
     run_id = page.url.rpartition("#")[2]
     request = urllib.request.Request(
         f"{server.url}/v1/runs/{run_id}/signal", b'{"input": {"txt": "odd"}}', {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        assert answer.status == 202
+    with urllib.request.urlopen(request, timeout=30) as response:
+        assert response.status == 202
     expect(page.locator(".note.bad:visible")).to_have_text("Not accepted: txt: Extra inputs are not permitted")
-    say(page, "tea")
+    send(page, "tea")
     expect(page.locator(".answer").last).to_contain_text("You wrote: tea")
 
 
@@ -136,17 +136,17 @@ def test_a_message_sent_before_the_page_is_ready_is_not_lost(page: Page) -> None
     held: list[Route] = []
     page.route("**/v1/session", lambda route: held.append(route))
     page.reload()
-    say(page, "hello")
+    send(page, "hello")
     expect(page.locator(".sending")).to_have_text("hello")
     assert len(held) == 1
     held[0].continue_()
-    at_rest(page, 1)
+    until_idle(page, 1)
     assert shown(page) == ["hello", GREETING]
 
 
 def test_html_in_a_message_is_shown_as_text(page: Page) -> None:
     for text in ("<img src=x onerror=alert(1)>", "<script>document.title = 'mine'</script>", "<b>bold</b> & &amp;"):
-        say(page, text)
+        send(page, text)
         expect(page.locator(".streaming, .sending")).to_have_count(0)
         expect(page.locator(".user").last).to_have_text(text)
         expect(page.locator(".answer").last).to_contain_text(text)
@@ -160,7 +160,7 @@ def test_the_page_works_with_a_keyboard_and_a_screen_reader(page: Page) -> None:
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("second line")
     page.keyboard.press("Enter")
-    at_rest(page, 1)
+    until_idle(page, 1)
     assert shown(page)[0] == "first line\nsecond line"
     conversation = page.get_by_role("log", name="Conversation")
     expect(conversation).to_have_attribute("aria-live", "polite")
@@ -169,37 +169,37 @@ def test_the_page_works_with_a_keyboard_and_a_screen_reader(page: Page) -> None:
 
 def test_the_page_fits_a_small_screen_in_light_and_dark(page: Page) -> None:
     page.set_viewport_size({"width": 320, "height": 560})
-    say(page, "w" * 200)
-    at_rest(page, 1)
+    send(page, "w" * 200)
+    until_idle(page, 1)
     assert page.evaluate("document.documentElement.scrollWidth") == 320
     box = page.get_by_role("button", name="Send").bounding_box()
     assert box is not None
     assert box["x"] + box["width"] <= 320
-    grounds = []
+    backgrounds = []
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
-        grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert grounds == ["rgb(246, 248, 250)", "rgb(14, 21, 27)"]
+        backgrounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert backgrounds == ["rgb(246, 248, 250)", "rgb(14, 21, 27)"]
 
 
 def test_a_new_conversation_is_empty_and_back_returns_to_the_last(page: Page) -> None:
-    say(page, "hello")
-    at_rest(page, 1)
+    send(page, "hello")
+    until_idle(page, 1)
     page.get_by_role("button", name="New").click()
     assert shown(page) == []
-    say(page, "tea")
-    at_rest(page, 1)
+    send(page, "tea")
+    until_idle(page, 1)
     assert shown(page) == ["tea", "You wrote: tea"]
     page.go_back()
     expect(page.locator(".answer")).to_have_text(GREETING)
 
 
 def test_a_missing_conversation_is_reported(page: Page, server: ChatServer, complaints: list[str]) -> None:
-    page.goto(f"{server.url}/chat#nobody")
+    page.goto(f"{server.url}/chat#missing")
     page.reload()
     expect(page.get_by_role("status")).to_have_text("There is no such conversation here.")
     expect(page.get_by_label("Message")).to_be_disabled()
-    assert all("404" in told for told in complaints), complaints
+    assert all("404" in text for text in complaints), complaints
     complaints.clear()
 
 
@@ -213,10 +213,10 @@ def test_a_server_with_keys_asks_for_one(own_page: Page, own_server: ChatServer,
     page.get_by_label("API key").fill(key)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("dialog")).to_be_hidden()
-    say(page, "hello")
-    at_rest(page, 1)
+    send(page, "hello")
+    until_idle(page, 1)
     page.reload()
-    at_rest(page, 1)
+    until_idle(page, 1)
     assert shown(page) == ["hello", GREETING]
-    assert all("401" in told for told in complaints), complaints
+    assert all("401" in text for text in complaints), complaints
     complaints.clear()

@@ -8,5 +8,5 @@ from tests.http.kit import AppWorld, app_world
 
 @pytest.fixture
 async def h(anyio_backend: Any) -> AsyncIterator[AppWorld]:
-    async with app_world() as made:
-        yield made
+    async with app_world() as world:
+        yield world

@@ -39,19 +39,19 @@ class AppWorld:
 
     async def get_json(self, path: str, **query: Any) -> Any:
         """Return the JSON of a GET."""
-        answer = await self.get(path, **query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = await self.get(path, **query)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     async def new_run(self, input: Any = UNSET, **options: Any) -> str:
         """Create a run of `c` in Python and return its id."""
-        made = await self.w.ocean.create_run(session_id="s", clog_id="c", input=input, **options)
-        return made.run_id
+        created = await self.w.ocean.create_run(session_id="s", clog_id="c", input=input, **options)
+        return created.run_id
 
     async def claim(self, **more: Any) -> list[Any]:
-        answer = await self.post("/v1/leases", CLAIM | more)
-        assert answer.status_code == 200, answer.text
-        leases: list[Any] = answer.json()["leases"]
+        response = await self.post("/v1/leases", CLAIM | more)
+        assert response.status_code == 200, response.text
+        leases: list[Any] = response.json()["leases"]
         return leases
 
     async def new_lease(self, input: Any = None, **options: Any) -> Any:
@@ -61,8 +61,8 @@ class AppWorld:
         return lease
 
     async def new_external_run(self, input: Any = UNSET, **options: Any) -> str:
-        made = await self.w.ocean.create_run(session_id="s", clog_id="x", input=input, **options)
-        return made.run_id
+        created = await self.w.ocean.create_run(session_id="s", clog_id="x", input=input, **options)
+        return created.run_id
 
     async def complete(self, lease: Any, outcome: Any, **more: Any) -> httpx2.Response:
         return await self.post(f"/v1/leases/{lease['leaseId']}/complete", {"outcome": outcome} | more)
@@ -127,17 +127,17 @@ async def listening(app: Starlette, **settings: Any) -> AsyncIterator[tuple[uvic
             server.should_exit = True
 
 
-def error_of(answer: httpx2.Response) -> Any:
+def error_of(response: httpx2.Response) -> Any:
     """Return the error of a response after checking its envelope."""
-    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
-    assert answer.headers["content-type"] == "application/json"
-    body = answer.json()
+    assert (response.headers["cache-control"], response.headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
     assert set(body) == {"error"}
     error = body["error"]
     assert set(error) == {"code", "message", "httpStatus", "retryable", "requestId", "details"}
-    assert error["httpStatus"] == answer.status_code
-    assert error["requestId"] == answer.headers["x-request-id"]
-    assert "Traceback" not in answer.text
+    assert error["httpStatus"] == response.status_code
+    assert error["requestId"] == response.headers["x-request-id"]
+    assert "Traceback" not in response.text
     return error
 
 
@@ -182,10 +182,10 @@ class AsgiCaller:
             self.has_response.set()
 
     @property
-    def answer(self) -> tuple[int, Any]:
+    def response(self) -> tuple[int, Any]:
         """The status and the JSON of the response."""
         start, body = self.sent
         return start["status"], json.loads(body["body"])
 
-    async def ask(self) -> None:
+    async def call(self) -> None:
         await self._app(self._scope, self._receive, self._send)

@@ -45,9 +45,9 @@ async def serve_process(path: Path, clogs: str, port: int = 0) -> AsyncIterator[
     process = start_serve(path, clogs, port)
     try:
         assert process.stdout is not None
-        told = await anyio.to_thread.run_sync(process.stdout.readline)
-        assert told, process.stderr and process.stderr.read()
-        yield ServeProcess(process, int(json.loads(told)["url"].rsplit(":", 1)[1]))
+        line = await anyio.to_thread.run_sync(process.stdout.readline)
+        assert line, process.stderr and process.stderr.read()
+        yield ServeProcess(process, int(json.loads(line)["url"].rsplit(":", 1)[1]))
     finally:
         if process.returncode is None:
             process.kill()

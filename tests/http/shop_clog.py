@@ -27,8 +27,8 @@ class Page(BaseModel):
 def envelope(refusal: OceanError, incoming: Incoming) -> Reply:
     """An error form unlike Ocean's: other fields, other names, and one status that differs from the error's."""
     status = 400 if refusal.http_status == 413 else refusal.http_status
-    said = {"code": f"SHOP_{refusal.code.upper()}", "text": refusal.message, "request_id": incoming.request_id}
-    return Reply({"shop": "v1", "error": said}, status, {"X-Shop": "closed"})
+    error = {"code": f"SHOP_{refusal.code.upper()}", "text": refusal.message, "request_id": incoming.request_id}
+    return Reply({"shop": "v1", "error": error}, status, {"X-Shop": "closed"})
 
 
 def make_shop(**settings: Any) -> Clog:
@@ -53,14 +53,14 @@ def make_shop(**settings: Any) -> Clog:
                 summary="Pay an order", most_bytes=LIMIT)  # fmt: skip
     async def pay(incoming: Incoming) -> Any:
         run = await incoming.run(incoming.path["order_id"])
-        answer = await incoming.ocean.call_clog(
+        result = await incoming.ocean.call_clog(
             run_id=run.run_id,
             method="pay_order",
             payload=incoming.body.mode,
             caller=incoming.caller,
             request_key=incoming.request_key,
         )
-        return Reply(answer, 202, {"X-Shop": "open"})
+        return Reply(result, 202, {"X-Shop": "open"})
 
     @shop.route("GET", "/shop/orders/{order_id}", access="read", session="checked", summary="Look at an order")
     async def look(incoming: Incoming) -> Any:

@@ -22,7 +22,7 @@ from tests.invariants import check
 
 TIMEOUT_S = 30
 PROTOCOL: type[DirectWriteProtocol] | str = DirectWriteProtocol
-"""What serves: as `ocean serve` does, or another that has no lines."""
+"""The HTTP protocol of the server: that of `ocean serve`, or one without direct writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Watcher:
     head: dict[str, str] = field(default_factory=dict)
     _read: bytes = b""
     _chunks: bytes | None = None
-    """What is not taken apart yet, if the answer comes in chunks."""
+    """The bytes of a chunked body that are not decoded yet; None if the body is not chunked."""
 
     @classmethod
     async def open(
@@ -51,8 +51,8 @@ class Watcher:
     ) -> Self:
         watcher = cls(await anyio.connect_tcp("127.0.0.1", port))
         resumed = "" if last is None else f"Last-Event-ID: {last}\r\n"
-        asked = "Host: localhost\r\nConnection: close\r\nAccept: text/event-stream\r\n"
-        await watcher.stream.send(f"{method} {path} HTTP/{version}\r\n{asked}{resumed}\r\n".encode())
+        headers = "Host: localhost\r\nConnection: close\r\nAccept: text/event-stream\r\n"
+        await watcher.stream.send(f"{method} {path} HTTP/{version}\r\n{headers}{resumed}\r\n".encode())
         status, *lines = (await watcher._until(b"\r\n\r\n")).decode().lower().split("\r\n")
         watcher.status = int(status.split()[1])
         watcher.head = dict(line.split(": ", 1) for line in lines)

@@ -27,25 +27,25 @@ def client(h: AppWorld, base_url: str = MACHINE, address: str = "127.0.0.1", **s
 
 async def signed_in(h: AppWorld, http: httpx2.AsyncClient, **options: Any) -> str:
     """Sign in, so that the client has a cookie, and return its CSRF token."""
-    made = await h.w.ocean.create_api_key("ann", ["read", "signal"], **options)
-    answer = await http.post("/v1/session", json={"key": made.key})
-    assert answer.status_code == 201
-    token: str = answer.json()["csrfToken"]
+    created = await h.w.ocean.create_api_key("ann", ["read", "signal"], **options)
+    response = await http.post("/v1/session", json={"key": created.key})
+    assert response.status_code == 201
+    token: str = response.json()["csrfToken"]
     return token
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:8080", "[::1]:8080"])
 async def test_without_keys_this_machine_may_do_everything(name: str) -> None:
     async with app_world() as h:
-        answer = await h.http.post("/v1/advance", json={}, headers={"host": name})
-        assert answer.status_code == 200
+        response = await h.http.post("/v1/advance", json={}, headers={"host": name})
+        assert response.status_code == 200
 
 
 @pytest.mark.parametrize("name", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::2]"])
 async def test_without_keys_a_foreign_host_name_is_refused(name: str) -> None:
     async with app_world() as h:
-        answer = await h.http.get("/v1/runs", headers={"host": name})
-        assert (answer.status_code, error_of(answer)["code"]) == (421, "not_our_host")
+        response = await h.http.get("/v1/runs", headers={"host": name})
+        assert (response.status_code, error_of(response)["code"]) == (421, "not_our_host")
         await h.w.ocean.create_api_key("ann", ["read"])
         assert (await h.http.get("/v1/runs", headers={"host": name})).status_code == 401
 
@@ -58,8 +58,8 @@ async def test_without_keys_more_host_names_can_be_accepted() -> None:
 @pytest.mark.parametrize("address", ["10.0.0.1", "8.8.8.8", "::2", "testclient"])
 async def test_without_keys_another_machine_is_refused(address: str) -> None:
     async with app_world() as h, client(h, address=address) as http:
-        answer = await http.get("/v1/runs")
-        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+        response = await http.get("/v1/runs")
+        assert (response.status_code, error_of(response)["code"]) == (401, "not_authenticated")
         assert (await http.get("/healthz")).status_code == 200
 
 
@@ -78,8 +78,8 @@ async def test_without_keys_another_machine_is_refused(address: str) -> None:
 )
 async def test_without_keys_a_page_of_another_origin_is_refused(headers: dict[str, str]) -> None:
     async with app_world() as h:
-        answer = await h.http.get("/v1/runs", headers=headers)
-        assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
+        response = await h.http.get("/v1/runs", headers=headers)
+        assert (response.status_code, error_of(response)["code"]) == (403, "foreign_origin")
         for ours in ({"origin": MACHINE}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
             assert (await h.http.get("/v1/runs", headers=ours)).status_code == 200
 
@@ -90,62 +90,62 @@ async def test_without_keys_a_page_of_another_origin_is_refused(headers: dict[st
 async def test_without_keys_a_request_through_a_proxy_is_refused(name: str) -> None:
     """Behind a proxy on this machine every client has a loopback address, and clients can set the headers."""
     async with app_world() as h:
-        answer = await h.http.get("/v1/runs", headers={name: "127.0.0.1"})
-        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        headers = {name: "127.0.0.1", "authorization": f"Bearer {made.key}"}
+        response = await h.http.get("/v1/runs", headers={name: "127.0.0.1"})
+        assert (response.status_code, error_of(response)["code"]) == (401, "not_authenticated")
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        headers = {name: "127.0.0.1", "authorization": f"Bearer {created.key}"}
         assert (await h.http.get("/v1/runs", headers=headers)).status_code == 200
 
 
 async def test_an_empty_origin_does_not_match_an_empty_host() -> None:
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
+        created = await h.w.ocean.create_api_key("ann", ["read"])
         headers = {"origin": "null", "host": ""}
-        answer = await h.http.post("/v1/session", json={"key": made.key}, headers=headers)
-        assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
+        response = await h.http.post("/v1/session", json={"key": created.key}, headers=headers)
+        assert (response.status_code, error_of(response)["code"]) == (403, "foreign_origin")
 
 
 async def test_the_first_key_closes_the_server_and_revoking_the_last_does_not_open_it() -> None:
     async with app_world() as h:
         assert (await h.get("/v1/runs")).status_code == 200
-        made = await h.w.ocean.create_api_key("ann", ["read"])
+        created = await h.w.ocean.create_api_key("ann", ["read"])
         assert (await h.get("/v1/runs")).status_code == 401
-        await h.w.ocean.revoke_api_key(made.info.key_id)
+        await h.w.ocean.revoke_api_key(created.info.key_id)
         assert (await h.get("/v1/runs")).status_code == 401
 
 
 @pytest.mark.parametrize("form", ["{key}", "Basic {key}", "Bearer", "Bearer {key} x", "Bearer  x", "Token {key}"])
-async def test_a_header_that_is_no_bearer_key_is_refused(form: str) -> None:
+async def test_a_header_that_is_not_a_bearer_key_is_refused(form: str) -> None:
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        good = {"authorization": f"bearer {made.key}"}
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        good = {"authorization": f"bearer {created.key}"}
         assert (await h.http.get("/v1/runs", headers=good)).status_code == 200
-        answer = await h.http.get("/v1/runs", headers={"authorization": form.format(key=made.key)})
-        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
-        assert made.key not in answer.text
+        response = await h.http.get("/v1/runs", headers={"authorization": form.format(key=created.key)})
+        assert (response.status_code, error_of(response)["code"]) == (401, "not_authenticated")
+        assert created.key not in response.text
 
 
 async def test_two_authorization_headers_are_refused() -> None:
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        header = ("authorization", f"Bearer {made.key}")
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        header = ("authorization", f"Bearer {created.key}")
         assert (await h.http.get("/v1/runs", headers=[header, header])).status_code == 401
 
 
 async def test_a_key_in_the_url_is_not_accepted() -> None:
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        for query in ({"key": made.key}, {"access_token": made.key}):
-            answer = await h.http.get("/v1/events", params=query, headers={"accept": "text/event-stream"})
-            assert answer.status_code == 401
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        for query in ({"key": created.key}, {"access_token": created.key}):
+            response = await h.http.get("/v1/events", params=query, headers={"accept": "text/event-stream"})
+            assert response.status_code == 401
 
 
 async def test_a_cookie_may_read_and_with_its_token_may_change() -> None:
     async with app_world() as h:
         run_id = await h.new_run()
         csrf = await signed_in(h, h.http)
-        who = await h.get_json("/v1/session")
-        assert who == {
+        session = await h.get_json("/v1/session")
+        assert session == {
             "actor": "ann",
             "roles": [],
             "scopes": ["read", "signal"],
@@ -155,10 +155,10 @@ async def test_a_cookie_may_read_and_with_its_token_may_change() -> None:
         assert (await h.get(f"/v1/runs/{run_id}")).status_code == 200
         for wrong in ({}, {"x-csrf-token": ""}, {"x-csrf-token": csrf[:-1] + "x"}, {"x-csrf-token": "ä"}):
             sent = {name.encode(): value.encode() for name, value in wrong.items()}
-            answer = await h.http.post(f"/v1/runs/{run_id}/signal", json={}, headers=sent)
-            assert (answer.status_code, error_of(answer)["code"]) == (403, "wrong_csrf_token")
-        answer = await h.http.post(f"/v1/runs/{run_id}/signal", json={}, headers={"x-csrf-token": csrf})
-        assert answer.status_code == 202
+            response = await h.http.post(f"/v1/runs/{run_id}/signal", json={}, headers=sent)
+            assert (response.status_code, error_of(response)["code"]) == (403, "wrong_csrf_token")
+        response = await h.http.post(f"/v1/runs/{run_id}/signal", json={}, headers={"x-csrf-token": csrf})
+        assert response.status_code == 202
         (event,) = await h.w.ocean.read_events(run_id, types=["run.signalled"])
         assert event.actor == "ann"
 
@@ -167,28 +167,30 @@ async def test_a_cookie_sent_for_a_page_of_another_origin_is_refused() -> None:
     async with app_world() as h:
         csrf = await signed_in(h, h.http)
         for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
-            answer = await h.http.get("/v1/runs", headers=headers | {"x-csrf-token": csrf})
-            assert (answer.status_code, error_of(answer)["code"]) == (403, "foreign_origin")
+            response = await h.http.get("/v1/runs", headers=headers | {"x-csrf-token": csrf})
+            assert (response.status_code, error_of(response)["code"]) == (403, "foreign_origin")
 
 
 async def test_a_page_of_another_origin_cannot_sign_a_browser_in() -> None:
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        answer = await h.http.post("/v1/session", json={"key": made.key}, headers={"origin": "http://evil.example"})
-        assert error_of(answer)["code"] == "foreign_origin"
-        assert "set-cookie" not in answer.headers
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        response = await h.http.post(
+            "/v1/session", json={"key": created.key}, headers={"origin": "http://evil.example"}
+        )
+        assert error_of(response)["code"] == "foreign_origin"
+        assert "set-cookie" not in response.headers
 
 
 @pytest.mark.parametrize(("scheme", "name"), [("http", COOKIE), ("https", f"__Host-{COOKIE}")])
 async def test_a_cookie_is_hidden_from_scripts_and_other_sites(scheme: str, name: str) -> None:
     async with app_world() as h, client(h, f"{scheme}://127.0.0.1") as http:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        answer = await http.post("/v1/session", json={"key": made.key})
-        first, *flags = answer.headers["set-cookie"].split("; ")
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        response = await http.post("/v1/session", json={"key": created.key})
+        first, *flags = response.headers["set-cookie"].split("; ")
         assert first.startswith(f"{name}=")
         assert {flag.lower() for flag in flags} >= {"httponly", "samesite=strict", "path=/"}
         assert ("Secure" in flags) == (scheme == "https")
-        assert first.partition("=")[2] not in answer.text
+        assert first.partition("=")[2] not in response.text
         assert (await http.get("/v1/runs")).status_code == 200
 
 
@@ -196,21 +198,21 @@ async def test_a_wrong_key_gets_no_cookie() -> None:
     async with app_world() as h:
         await h.w.ocean.create_api_key("ann", ["read"])
         for body, status in (({"key": "nope"}, 401), ({}, 400), ({"key": 1}, 400)):
-            answer = await h.post("/v1/session", body)
-            assert answer.status_code == status
-            assert "set-cookie" not in answer.headers
+            response = await h.post("/v1/session", body)
+            assert response.status_code == status
+            assert "set-cookie" not in response.headers
 
 
-async def test_a_cookie_ends_by_sign_out_with_its_key_and_after_its_time() -> None:
+async def test_a_cookie_ends_on_sign_out_with_its_key_and_on_expiry() -> None:
     async with app_world() as h:
         csrf = await signed_in(h, h.http)
         assert (await h.http.delete("/v1/session")).status_code == 403, "it needs the token too"
         kept = h.http.cookies[COOKIE]
-        answer = await h.http.delete("/v1/session", headers={"x-csrf-token": csrf})
-        assert answer.json() == {"ended": True}
+        response = await h.http.delete("/v1/session", headers={"x-csrf-token": csrf})
+        assert response.json() == {"ended": True}
         assert COOKIE not in h.http.cookies
-        answer = await h.http.get("/v1/runs", headers={"cookie": f"{COOKIE}={kept}"})
-        assert (answer.status_code, error_of(answer)["code"]) == (401, "not_authenticated")
+        response = await h.http.get("/v1/runs", headers={"cookie": f"{COOKIE}={kept}"})
+        assert (response.status_code, error_of(response)["code"]) == (401, "not_authenticated")
 
         await signed_in(h, h.http)
         for key in await h.w.ocean.list_api_keys():
@@ -227,14 +229,14 @@ async def test_a_cookie_ends_by_sign_out_with_its_key_and_after_its_time() -> No
 async def test_an_invalid_key_is_refused_even_with_a_valid_cookie() -> None:
     async with app_world() as h:
         await signed_in(h, h.http)
-        answer = await h.http.get("/v1/runs", headers={"authorization": "Bearer nope"})
-        assert answer.status_code == 401
+        response = await h.http.get("/v1/runs", headers={"authorization": "Bearer nope"})
+        assert response.status_code == 401
 
 
 async def test_a_key_needs_no_token_and_may_be_sent_by_any_page() -> None:
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["advance"])
-        headers = {"authorization": f"Bearer {made.key}", "origin": "http://elsewhere.example"}
+        created = await h.w.ocean.create_api_key("ann", ["advance"])
+        headers = {"authorization": f"Bearer {created.key}", "origin": "http://elsewhere.example"}
         assert (await h.http.post("/v1/advance", json={}, headers=headers)).status_code == 200
         assert (await h.http.get("/v1/session", headers=headers)).json()["csrfToken"] is None
         assert (await h.http.delete("/v1/session", headers=headers)).json() == {"ended": False}
@@ -253,35 +255,35 @@ async def test_roles_and_actor_reach_the_clog_and_nothing_in_the_request_can_add
         return [tick.caller.actor, *tick.caller.roles]
 
     async with app_world(more=[clog]) as h:
-        made = await h.w.ocean.create_api_key("ann", ["signal"], roles=["owner"])
-        headers = {"authorization": f"Bearer {made.key}", "x-actor": "bob", "x-afu9-sub": "bob"}
-        answer = await h.http.post("/v1/clogs/who/call/who", json={"payload": {"actor": "bob"}}, headers=headers)
-        assert answer.json() == {"answer": ["ann", "owner"]}
+        created = await h.w.ocean.create_api_key("ann", ["signal"], roles=["owner"])
+        headers = {"authorization": f"Bearer {created.key}", "x-actor": "bob", "x-afu9-sub": "bob"}
+        response = await h.http.post("/v1/clogs/who/call/who", json={"payload": {"actor": "bob"}}, headers=headers)
+        assert response.json() == {"answer": ["ann", "owner"]}
 
 
 async def test_two_actors_may_choose_the_same_idempotency_key() -> None:
     async with app_world() as h:
-        answers = []
+        responses = []
         for actor in ("ann", "bob", "ann"):
-            made = await h.w.ocean.create_api_key(actor, ["signal"])
-            headers = {"authorization": f"Bearer {made.key}", "idempotency-key": "k" * 256}
+            created = await h.w.ocean.create_api_key(actor, ["signal"])
+            headers = {"authorization": f"Bearer {created.key}", "idempotency-key": "k" * 256}
             body = {"sessionId": "s", "clogId": "c"}
-            answers.append(await h.http.post("/v1/runs", json=body, headers=headers))
-        assert [answer.status_code for answer in answers] == [201] * 3
-        ann, bob, ann_again = (answer.json()["runId"] for answer in answers)
+            responses.append(await h.http.post("/v1/runs", json=body, headers=headers))
+        assert [response.status_code for response in responses] == [201] * 3
+        ann, bob, ann_again = (response.json()["runId"] for response in responses)
         assert ann == ann_again != bob
 
 
 async def test_an_open_stream_ends_when_its_key_is_revoked() -> None:
     """The next ping checks the key; the reader reconnects and is refused."""
     async with app_world() as h, anyio.create_task_group() as tasks:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
+        created = await h.w.ocean.create_api_key("ann", ["read"])
         sent: list[Any] = []
 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        def told(text: bytes) -> bool:
+        def has_sent(text: bytes) -> bool:
             return any(text in message.get("body", b"") for message in sent)
 
         async def next_ping() -> None:
@@ -289,11 +291,11 @@ async def test_an_open_stream_ends_when_its_key_is_revoked() -> None:
             h.w.clock.advance(PING_MS)
 
         app = make_app(h.w.ocean, stream=partial(sse_response, clock=h.w.clock))
-        tasks.start_soon(app, streaming(made.key), nothing_more, send)
-        await until(lambda: told(b"retry:"))
+        tasks.start_soon(app, streaming(created.key), nothing_more, send)
+        await until(lambda: has_sent(b"retry:"))
         await next_ping()
-        await until(lambda: told(b": ping"))
-        await h.w.ocean.revoke_api_key(made.info.key_id)
+        await until(lambda: has_sent(b": ping"))
+        await h.w.ocean.revoke_api_key(created.info.key_id)
         await next_ping()
         await until(lambda: sent[-1].get("more_body") is False)
         assert sent[0]["status"] == 200
@@ -352,12 +354,12 @@ async def test_generic_routes_refuse_verbs_that_a_clog_does_not_allow(keeper: Cl
             ("/v1/leases", {"clogId": "keeper", "workerId": "w"}),
             ("/v1/runs/delete", {"clogId": ["c", "keeper"]}),
         ):
-            answer = await h.post(path, body)
-            assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic"), path
-            assert error_of(answer)["details"]["allows"] == ["cancel"]
+            response = await h.post(path, body)
+            assert (response.status_code, error_of(response)["code"]) == (403, "not_generic"), path
+            assert error_of(response)["details"]["allows"] == ["cancel"]
         for path in ("/v1/runs/r", "/v1/sessions/s"):
-            answer = await h.http.delete(path)
-            assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic")
+            response = await h.http.delete(path)
+            assert (response.status_code, error_of(response)["code"]) == (403, "not_generic")
         assert (await h.post("/v1/runs/delete", {"everything": True})).json()["done"] == 1
         assert await h.w.ocean.get_run("r") is not None
         assert await h.w.ocean.get_run("free") is None
@@ -383,5 +385,5 @@ async def test_generic_routes_cannot_complete_a_lease_of_a_clog_that_does_not_al
         await h.w.ocean.create_run(session_id="s", clog_id="outside", run_id="r", input=1)
         (lease,) = await h.w.ocean.claim_work("outside", "w")
         for verb, body in (("renew", {}), ("release", {}), ("complete", {"outcome": {"type": "done"}})):
-            answer = await h.post(f"/v1/leases/{lease.lease_id}/{verb}", body)
-            assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic")
+            response = await h.post(f"/v1/leases/{lease.lease_id}/{verb}", body)
+            assert (response.status_code, error_of(response)["code"]) == (403, "not_generic")

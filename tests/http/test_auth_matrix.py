@@ -39,7 +39,7 @@ async def key(h: AppWorld, *scopes: KeyScope, **more: Any) -> str:
     return (await h.w.ocean.create_api_key("ann", scopes, **more)).key
 
 
-async def ask(h: AppWorld, op: Op, key: str | None, body: Any = None) -> httpx2.Response:
+async def send(h: AppWorld, op: Op, key: str | None, body: Any = None) -> httpx2.Response:
     places = {
         "run_id": "secret",
         "session_id": "theirs",
@@ -60,48 +60,48 @@ async def tables(h: AppWorld) -> Any:
 
 async def refused(h: AppWorld, op: Op, key: str | None, status: int, code: str) -> Any:
     before = await tables(h)
-    answer = await ask(h, op, key)
-    assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+    response = await send(h, op, key)
+    assert (response.status_code, error_of(response)["code"]) == (status, code)
     assert changed(before, await tables(h)) == set()
-    assert ("www-authenticate" in answer.headers) == (status == 401)
-    return error_of(answer)
+    assert ("www-authenticate" in response.headers) == (status == 401)
+    return error_of(response)
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_no_key_opens_nothing(h: AppWorld, op: Op) -> None:
+async def test_a_request_without_a_key_is_refused(h: AppWorld, op: Op) -> None:
     await key(h, "read")
     await refused(h, op, None, 401, "not_authenticated")
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_a_revoked_an_expired_and_an_unknown_key_open_nothing(h: AppWorld, op: Op) -> None:
+async def test_a_revoked_an_expired_and_an_unknown_key_are_refused(h: AppWorld, op: Op) -> None:
     revoked = await h.w.ocean.create_api_key("ann", ["admin"])
     await h.w.ocean.revoke_api_key(revoked.info.key_id)
     expired = await key(h, "admin", expires_at=h.w.clock.now() + 1)
     h.w.clock.advance(1)
-    said = [
+    errors = [
         await refused(h, op, each, 401, "not_authenticated")
         for each in (revoked.key, expired, f"ocean_{'0' * 12}_{'x' * 43}", "letmein", "")
     ]
-    assert len({error["message"] for error in said}) == 1, "the response does not reveal which of these it was"
+    assert len({error["message"] for error in errors}) == 1, "the response does not reveal which of these it was"
 
 
 @pytest.mark.parametrize("op", [op for op in CLOSED if op.scope != "any"], ids=name)
-async def test_a_key_for_something_else_opens_nothing(h: AppWorld, op: Op) -> None:
+async def test_a_key_without_the_scope_is_refused(h: AppWorld, op: Op) -> None:
     others = [scope for scope in KEY_SCOPES if scope not in (op.scope, "admin")]
     error = await refused(h, op, await key(h, *others), 403, "wrong_scope")
     assert error["details"] == {"scope": op.scope}
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_the_right_key_opens_it(h: AppWorld, op: Op) -> None:
+async def test_a_key_with_the_scope_is_accepted(h: AppWorld, op: Op) -> None:
     scope: KeyScope = "read" if op.scope in ("any", "open") else op.scope  # type: ignore[assignment]
-    assert (await ask(h, op, await key(h, scope))).status_code not in (401, 403)
+    assert (await send(h, op, await key(h, scope))).status_code not in (401, 403)
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
-async def test_admin_opens_it(h: AppWorld, op: Op) -> None:
-    assert (await ask(h, op, await key(h, "admin"))).status_code not in (401, 403)
+async def test_an_admin_key_is_accepted(h: AppWorld, op: Op) -> None:
+    assert (await send(h, op, await key(h, "admin"))).status_code not in (401, 403)
 
 
 @pytest.mark.parametrize("op", CLOSED, ids=name)
@@ -115,14 +115,14 @@ async def test_a_key_for_another_session_finds_nothing_there(h: AppWorld, op: Op
     elif op.reach == "all":
         await refused(h, op, mine, 403, "key_is_limited")
     elif op.reach == "none":
-        answer = await ask(h, op, mine)
-        assert answer.status_code == 200
-        assert "theirs" not in answer.text
+        response = await send(h, op, mine)
+        assert response.status_code == 200
+        assert "theirs" not in response.text
     else:
-        assert name(op) in ASKED, "add below what a key for another session gets"
+        assert name(op) in EXPECTED, "add below what a key for another session gets"
 
 
-ASKED: dict[str, list[tuple[Any, int, Any]]] = {
+EXPECTED: dict[str, list[tuple[Any, int, Any]]] = {
     "POST /v1/runs": [({"sessionId": "theirs", "clogId": "c"}, 404, "session_not_found")],
     "GET /v1/runs": [(None, 200, {"runs": [], "nextCursor": None, "count": None})],
     "POST /v1/runs/cancel": [],
@@ -138,7 +138,7 @@ ASKED: dict[str, list[tuple[Any, int, Any]]] = {
 NOTHING = {"seen": 0, "done": 0, "refused": 0, "errors": {}, "more": False}
 for path in ("cancel", "signal", "retry", "delete"):
     more = {"signalId": "x"} if path == "signal" else {}
-    ASKED[f"POST /v1/runs/{path}"] = [
+    EXPECTED[f"POST /v1/runs/{path}"] = [
         ({"everything": True} | more, 200, NOTHING),
         ({"sessionId": ["theirs"]} | more, 200, NOTHING),
         ({"clogId": ["c"]} | more, 200, NOTHING),
@@ -148,18 +148,18 @@ for path in ("cancel", "signal", "retry", "delete"):
 @pytest.mark.parametrize("op", [op for op in TABLE if op.reach == "named"], ids=name)
 async def test_a_request_is_narrowed_to_the_sessions_of_its_key(h: AppWorld, op: Op) -> None:
     mine = await key(h, "admin", sessions=["mine"])
-    everyones = await key(h, "admin")
-    assert ASKED[name(op)]
-    for body, status, said in ASKED[name(op)]:
+    unlimited = await key(h, "admin")
+    assert EXPECTED[name(op)]
+    for body, status, expected in EXPECTED[name(op)]:
         before = await tables(h)
-        answer = await ask(h, op, mine, body)
-        assert answer.status_code == status, answer.text
-        assert (answer.json() if status == 200 else error_of(answer)["code"]) == said
+        response = await send(h, op, mine, body)
+        assert response.status_code == status, response.text
+        assert (response.json() if status == 200 else error_of(response)["code"]) == expected
         assert changed(before, await tables(h)) == set()
-    (body, _, said), *_ = ASKED[name(op)]
-    answer = await ask(h, op, everyones, body)
-    assert answer.status_code < 300
-    assert answer.json() != said
+    (body, _, expected), *_ = EXPECTED[name(op)]
+    response = await send(h, op, unlimited, body)
+    assert response.status_code < 300
+    assert response.json() != expected
 
 
 async def test_a_key_for_a_session_may_do_everything_there(h: AppWorld) -> None:
@@ -178,12 +178,12 @@ async def test_a_key_for_a_session_may_do_everything_there(h: AppWorld) -> None:
         "/v1/runs/r-mine/explain",
     ):
         assert (await h.get(path)).status_code == 200
-    answer = await h.post("/v1/clogs/c/call/add", {"sessionId": "mine", "payload": 2})
-    assert answer.json() == {"answer": 2}
+    response = await h.post("/v1/clogs/c/call/add", {"sessionId": "mine", "payload": 2})
+    assert response.json() == {"answer": 2}
 
 
 async def test_open_routes_need_no_key(h: AppWorld) -> None:
     await key(h, "read")
     for op in TABLE:
         if op.scope == "open" and op.method == "GET":
-            assert (await ask(h, op, None)).status_code == 200
+            assert (await send(h, op, None)).status_code == 200

@@ -33,13 +33,13 @@ def loop() -> Clog:
     @clog.method
     async def next_step(tick: Tick, payload: Any) -> Any:
         """Stores only successes, each with the whole response, under the key that the client chose."""
-        state = (await tick.read(run=True)).run or {"step": 0, "answers": {}}
-        kept = state["answers"].get(payload["key"])
+        state = (await tick.read(run=True)).run or {"step": 0, "responses": {}}
+        kept = state["responses"].get(payload["key"])
         if kept is None:
             state["step"] += 1
             kept = {"schemaVersion": SCHEMA, "requestId": payload["requestId"], "step": state["step"]}
             if payload["key"]:
-                state["answers"][payload["key"]] = kept
+                state["responses"][payload["key"]] = kept
             await tick.write(run=state)
         return kept
 
@@ -61,28 +61,28 @@ def loop() -> Clog:
 async def test_the_loop_api() -> None:
     async with app_world(more=[loop()]) as h:
         await h.w.ocean.create_run(session_id="s", clog_id="loop", run_id="AFU9-123")
-        path, who = "/api/loop/issues/AFU9-123/run-next-step", {"x-afu9-sub": "user@example.com"}
-        first = await h.http.post(path, headers=who)
+        path, actor = "/api/loop/issues/AFU9-123/run-next-step", {"x-afu9-sub": "user@example.com"}
+        first = await h.http.post(path, headers=actor)
         assert first.json()["requestId"] == first.headers["x-request-id"]
-        kept = [await h.post(path, {"mode": "execute"}, headers=who | {"idempotency-key": "k"}) for _ in range(2)]
+        kept = [await h.post(path, {"mode": "execute"}, headers=actor | {"idempotency-key": "k"}) for _ in range(2)]
         assert kept[0].content == kept[1].content
-        assert [answer.json()["step"] for answer in (first, *kept)] == [1, 2, 2]
-        for answer, status, code in (
+        assert [response.json()["step"] for response in (first, *kept)] == [1, 2, 2]
+        for response, status, code in (
             (await h.post(path), 401, "UNAUTHORIZED"),
-            (await h.post(path, {"mode": "x"}, headers=who), 400, "INVALID_REQUEST"),
-            (await h.post("/api/loop/issues/no/run-next-step", headers=who), 404, "ISSUE_NOT_FOUND"),
+            (await h.post(path, {"mode": "x"}, headers=actor), 400, "INVALID_REQUEST"),
+            (await h.post("/api/loop/issues/no/run-next-step", headers=actor), 404, "ISSUE_NOT_FOUND"),
         ):
-            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-            assert (answer.json()["schemaVersion"], "timestamp" in answer.json()) == (SCHEMA, False)
-        made = await h.w.ocean.create_api_key("kim", ["signal"])
-        bearer = {"authorization": f"Bearer {made.key}"}
+            assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+            assert (response.json()["schemaVersion"], "timestamp" in response.json()) == (SCHEMA, False)
+        created = await h.w.ocean.create_api_key("kim", ["signal"])
+        bearer = {"authorization": f"Bearer {created.key}"}
         assert (await h.post(path, headers=bearer)).status_code == 200
-        assert (await h.post(path, headers=bearer | who)).status_code == 401
-        assert (await h.post(path, headers=who)).json()["error"]["code"] == "UNAUTHORIZED"
+        assert (await h.post(path, headers=bearer | actor)).status_code == 401
+        assert (await h.post(path, headers=actor)).json()["error"]["code"] == "UNAUTHORIZED"
 
 
 async def test_the_ops_loop() -> None:
-    clog = Clog("ops", errors=lambda refusal, incoming: {"error": WORDS.get(refusal.http_status, refusal.message)})
+    clog = Clog("ops", errors=lambda refusal, incoming: {"error": MESSAGES.get(refusal.http_status, refusal.message)})
 
     @clog.route("POST", "/api/ops/heartbeat", access="advance")
     async def heartbeat(incoming: Incoming) -> Any:
@@ -95,14 +95,14 @@ async def test_the_ops_loop() -> None:
     async with app_world(more=[clog]) as h:
         assert (await h.get("/api/ops/ops_policy", key="eq.caps")).json() == ["ops_policy", ["key", "eq.caps"]]
         await h.w.ocean.create_api_key("cron", ["advance"])
-        answers = [await h.http.request(method, "/api/ops/heartbeat") for method in ("POST", "PUT")]
-        assert [(answer.status_code, answer.json()) for answer in answers] == [
+        responses = [await h.http.request(method, "/api/ops/heartbeat") for method in ("POST", "PUT")]
+        assert [(response.status_code, response.json()) for response in responses] == [
             (401, {"error": "Unauthorized"}),
             (405, {"error": "Method not allowed"}),
         ]
 
 
-WORDS = {401: "Unauthorized", 405: "Method not allowed"}
+MESSAGES = {401: "Unauthorized", 405: "Method not allowed"}
 
 
 class Meta(BaseModel):
@@ -139,8 +139,8 @@ def rias() -> Clog:
             trace_id = incoming.json()["meta"]["trace_id"]
         except (OceanError, KeyError, TypeError):
             trace_id = incoming.request_id
-        said = {"code": code, "http_status": status, "request_id": incoming.request_id, "trace_id": trace_id}
-        return Reply({"error": said | {"job_id": incoming.path.get("job_id")}}, status)
+        error = {"code": code, "http_status": status, "request_id": incoming.request_id, "trace_id": trace_id}
+        return Reply({"error": error | {"job_id": incoming.path.get("job_id")}}, status)
 
     clog = Clog("rias", errors=errors)
 
@@ -175,12 +175,12 @@ async def test_rias() -> None:
             ("/jobs/job-p1:decision", good | {"reason": "x" * 500}, "REQ_400_INVALID_SCHEMA", None),
             ("/jobs/job-p2:decision", good, "JOB_404_NOT_FOUND", "trc-1"),
         ):
-            answer = await h.post(path, body)
-            error = answer.json()["error"]
-            assert (error["code"], answer.status_code) == (code, error["http_status"])
-            assert error["trace_id"] == (trace_id or answer.headers["x-request-id"])
-        answer = await h.http.get("/jobs/job-p1", headers={"authorization": "Bearer forged"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "AUTH_401_INVALID_TOKEN")
+            response = await h.post(path, body)
+            error = response.json()["error"]
+            assert (error["code"], response.status_code) == (code, error["http_status"])
+            assert error["trace_id"] == (trace_id or response.headers["x-request-id"])
+        response = await h.http.get("/jobs/job-p1", headers={"authorization": "Bearer forged"})
+        assert (response.status_code, response.json()["error"]["code"]) == (401, "AUTH_401_INVALID_TOKEN")
 
 
 async def test_requests_are_counted_and_logged_by_the_contracts_own_paths(caplog: pytest.LogCaptureFixture) -> None:
@@ -190,23 +190,23 @@ async def test_requests_are_counted_and_logged_by_the_contracts_own_paths(caplog
         with caplog.at_level("INFO", "ocean.http"):
             await h.post("/jobs/job-p1:decision", headers=headers)
             await h.http.put("/jobs/job-p1:decision", headers=headers)
-        told = (await h.get("/metrics")).text
+        metrics = (await h.get("/metrics")).text
         for method, status in (("POST", 400), ("PUT", 405)):
             labels = f'method="{method}",route="/jobs/{{job_id}}:decision",status="{status}"'
-            assert f"ocean_http_requests_total{{{labels}}} 1" in told
+            assert f"ocean_http_requests_total{{{labels}}} 1" in metrics
         logged = [record.__dict__["ocean_fields"] for record in caplog.records if record.message == "request"]
         assert [each.get("actor") for each in logged] == ["ann", None]
         assert "job-p1" not in repr(logged)
 
 
-async def test_an_access_policy_that_returns_nothing_opens_nothing() -> None:
+async def test_an_access_policy_that_returns_nothing_grants_nothing() -> None:
     clog = Clog("careless")
 
     @clog.route("GET", "/careless", access=lambda incoming: None)
-    async def tell(incoming: Incoming) -> Any:
+    async def read_everything(incoming: Incoming) -> Any:
         return "everything"
 
     async with app_world(more=[clog]) as h:
-        answer = await h.get("/careless")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+        response = await h.get("/careless")
+        assert (response.status_code, response.json()["error"]["code"]) == (500, "internal")
         assert (await h.get_json("/openapi.json"))["paths"]["/careless"]["get"]["x-ocean-scope"] == "the clog's own"

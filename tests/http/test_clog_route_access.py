@@ -36,7 +36,7 @@ async def key(h: AppWorld, *scopes: KeyScope, actor: str = "ann", **more: Any) -
     return (await h.w.ocean.create_api_key(actor, scopes, **more)).key
 
 
-async def ask(h: AppWorld, route: Route, key: str | None) -> httpx2.Response:
+async def send(h: AppWorld, route: Route, key: str | None) -> httpx2.Response:
     path = PARAMETER.sub(lambda match: PLACES[match[1]], route.path)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     sent: dict[str, Any] = {"json": {}} if route.method == "POST" else {}
@@ -46,14 +46,14 @@ async def ask(h: AppWorld, route: Route, key: str | None) -> httpx2.Response:
 async def refused(h: AppWorld, route: Route, key: str | None, status: int, code: str) -> None:
     database = of_sqlite(h.w.store)
     before = await database.read(dump)
-    answer = await ask(h, route, key)
-    shop_error(answer, status, code)
+    response = await send(h, route, key)
+    shop_error(response, status, code)
     assert changed(before, await database.read(dump)) == set()
-    assert ("www-authenticate" in answer.headers) == (status == 401)
+    assert ("www-authenticate" in response.headers) == (status == 401)
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=name)
-async def test_no_key_or_a_revoked_one_opens_nothing(h: AppWorld, route: Route) -> None:
+async def test_a_missing_or_revoked_key_is_refused(h: AppWorld, route: Route) -> None:
     revoked = await h.w.ocean.create_api_key("ann", ["admin"])
     await h.w.ocean.revoke_api_key(revoked.info.key_id)
     for each in (None, revoked.key, "letmein"):
@@ -61,13 +61,13 @@ async def test_no_key_or_a_revoked_one_opens_nothing(h: AppWorld, route: Route) 
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=name)
-async def test_a_key_for_something_else_opens_nothing(h: AppWorld, route: Route) -> None:
+async def test_a_key_without_the_scope_is_refused(h: AppWorld, route: Route) -> None:
     others = [scope for scope in KEY_SCOPES if scope not in (route.access, "admin")]
     await refused(h, route, await key(h, *others), 403, "wrong_scope")
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=name)
-async def test_a_key_for_other_sessions_opens_nothing(h: AppWorld, route: Route) -> None:
+async def test_a_key_for_other_sessions_is_refused(h: AppWorld, route: Route) -> None:
     """A route without a session is closed to such a key; orders of other sessions are not found."""
     status, code = {
         None: (403, "key_is_limited"),
@@ -78,19 +78,19 @@ async def test_a_key_for_other_sessions_opens_nothing(h: AppWorld, route: Route)
 
 
 @pytest.mark.parametrize("route", CLOSED, ids=name)
-async def test_the_right_key_opens_it(h: AppWorld, route: Route) -> None:
+async def test_a_key_with_the_scope_is_accepted(h: AppWorld, route: Route) -> None:
     assert route.access is not None
     assert route.access != "open"
     assert not callable(route.access)
     sessions = ["theirs"] if route.session else None
-    answer = await ask(h, route, await key(h, route.access, sessions=sessions))
-    assert answer.status_code < 300, answer.text
+    response = await send(h, route, await key(h, route.access, sessions=sessions))
+    assert response.status_code < 300, response.text
 
 
 async def test_the_handler_knows_the_caller(h: AppWorld) -> None:
     token = await key(h, "signal", actor="kim", roles=["owner"])
-    answer = await h.post("/shop/orders/secret:pay", headers={"authorization": f"Bearer {token}"})
-    assert answer.json()["by"] == "kim"
+    response = await h.post("/shop/orders/secret:pay", headers={"authorization": f"Bearer {token}"})
+    assert response.json()["by"] == "kim"
 
 
 async def test_two_actors_may_use_the_same_key(h: AppWorld) -> None:
@@ -102,8 +102,8 @@ async def test_two_actors_may_use_the_same_key(h: AppWorld) -> None:
 
 
 async def test_generic_verbs_are_refused_for_a_clog_with_routes(h: AppWorld) -> None:
-    answer = await h.post("/v1/runs/secret/signal", {"input": {"paid": True}})
-    assert (answer.status_code, error_of(answer)["code"]) == (403, "not_generic")
+    response = await h.post("/v1/runs/secret/signal", {"input": {"paid": True}})
+    assert (response.status_code, error_of(response)["code"]) == (403, "not_generic")
     assert (await h.get("/v1/runs/secret")).status_code == 200
 
 
@@ -117,15 +117,15 @@ async def test_an_open_route_cannot_use_an_actors_idempotency_key() -> None:
     seen: list[str | None] = []
     clog = Clog("seer")
 
-    def sees(path: str, access: RouteAccess) -> None:
+    def add_route(path: str, access: RouteAccess) -> None:
         @clog.route("POST", path, access=access, keyed=True)
-        async def see(incoming: Incoming) -> Any:
+        async def show_access(incoming: Incoming) -> Any:
             seen.append(incoming.request_key)
 
-    sees("/seer/closed", "signal")
-    sees("/seer/open", "open")
-    sees("/seer/own", lambda incoming: Access(frozenset()))
-    sees("/seer/scoped", lambda incoming: Access(frozenset({"signal"})))
+    add_route("/seer/closed", "signal")
+    add_route("/seer/open", "open")
+    add_route("/seer/own", lambda incoming: Access(frozenset()))
+    add_route("/seer/scoped", lambda incoming: Access(frozenset({"signal"})))
     async with app_world(more=[clog]) as h:
         bearer = f"Bearer {await key(h, 'signal')}"
         await h.post("/seer/closed", headers={"authorization": bearer, "idempotency-key": "k"})

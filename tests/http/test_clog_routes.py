@@ -20,13 +20,13 @@ from tests.lifecycle.acting import look
 pytestmark = pytest.mark.anyio
 
 
-def shop_error(answer: httpx2.Response, status: int, code: str) -> Any:
+def shop_error(response: httpx2.Response, status: int, code: str) -> Any:
     """Return the message of an error in the shop's form after checking it."""
-    assert (answer.status_code, answer.headers["x-shop"]) == (status, "closed")
-    body = answer.json()
+    assert (response.status_code, response.headers["x-shop"]) == (status, "closed")
+    body = response.json()
     assert (set(body), body["shop"]) == ({"shop", "error"}, "v1")
     error = body["error"]
-    assert (error["code"], error["request_id"]) == (f"SHOP_{code.upper()}", answer.headers["x-request-id"])
+    assert (error["code"], error["request_id"]) == (f"SHOP_{code.upper()}", response.headers["x-request-id"])
     return error["text"]
 
 
@@ -53,8 +53,8 @@ async def test_a_change_pokes_what_is_due() -> None:
 
 async def test_an_empty_body_is_an_empty_object() -> None:
     async with app_world(more=[make_shop()]) as h:
-        answer = await h.http.post(f"/shop/orders/{await an_order(h)}:pay")
-        assert (answer.status_code, answer.json()["paid"]) == (202, ["now"])
+        response = await h.http.post(f"/shop/orders/{await an_order(h)}:pay")
+        assert (response.status_code, response.json()["paid"]) == (202, ["now"])
 
 
 async def test_a_key_makes_the_route_repeatable() -> None:
@@ -98,24 +98,24 @@ async def test_every_error_has_the_clogs_own_form(
     method: str, path: str, sent: dict[str, Any], status: int, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with app_world(more=[make_shop()]) as h:
-        answer = await h.http.request(method, path.replace("{order}", await an_order(h)), **sent)
-        text = shop_error(answer, status, code)
-        assert "secret" not in answer.text
-        assert "Traceback" not in answer.text
+        response = await h.http.request(method, path.replace("{order}", await an_order(h)), **sent)
+        text = shop_error(response, status, code)
+        assert "secret" not in response.text
+        assert "Traceback" not in response.text
         if status == 405:
-            assert answer.headers["allow"] in ("GET, HEAD", "POST")
+            assert response.headers["allow"] in ("GET, HEAD", "POST")
         if code == "body_too_large":
-            assert answer.headers["connection"] == "close"
+            assert response.headers["connection"] == "close"
         if code == "internal":
-            assert answer.headers["x-request-id"] in text
-            assert answer.headers["x-request-id"] in caplog.text
+            assert response.headers["x-request-id"] in text
+            assert response.headers["x-request-id"] in caplog.text
 
 
 @pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b"NaN", b"", b"{", b'"\xff"'])
 async def test_json_is_parsed_strictly(body: bytes) -> None:
     async with app_world(more=[make_shop()]) as h:
-        answer = await h.http.post("/shop/json", content=body, headers={"content-type": "application/json"})
-        shop_error(answer, 400, "not_json")
+        response = await h.http.post("/shop/json", content=body, headers={"content-type": "application/json"})
+        shop_error(response, 400, "not_json")
 
 
 async def test_only_routes_that_declare_it_take_bodies_other_than_json() -> None:
@@ -136,8 +136,8 @@ async def test_a_clog_cannot_set_framing_headers(name: str) -> None:
 async def test_only_handled_requests_that_may_change_something_poke() -> None:
     async with app_world(more=[make_shop()], poke_ms=10) as h:
         pokes = h.w.ocean.observed.pokes
-        made = await h.w.ocean.create_api_key("ann", ["admin"])
-        h.http.headers["authorization"] = f"Bearer {made.key}"
+        created = await h.w.ocean.create_api_key("ann", ["admin"])
+        h.http.headers["authorization"] = f"Bearer {created.key}"
         assert (await h.get("/shop/orders")).status_code == 200
         assert (await h.http.post("/shop/json", headers={"authorization": "Bearer x"})).status_code == 401
         assert (await h.http.post("/shop/json", content=b"{}", headers={"content-type": "x/y"})).status_code == 415
@@ -156,30 +156,30 @@ async def test_the_most_specific_path_is_matched_first() -> None:
     """In any order of declaration, and by any clog."""
     loose, strict = Clog("loose"), Clog("strict")
 
-    def answers(clog: Clog, path: str) -> None:
+    def add_route(clog: Clog, path: str) -> None:
         @clog.route("POST", path, access="signal")
-        async def tell(incoming: Incoming) -> Any:
+        async def echo_path(incoming: Incoming) -> Any:
             return [path, dict(incoming.path)]
 
     for path in ("/a/{rest:path}", "/a/{id}", "/a/{id}/{more}"):
-        answers(loose, path)
+        add_route(loose, path)
     for path in ("/a/b", "/a/{id}:do", "/a/{id}/c"):
-        answers(strict, path)
+        add_route(strict, path)
     async with app_world(more=[loose, strict]) as h:
 
-        async def asked(path: str) -> Any:
+        async def matched(path: str) -> Any:
             return (await h.http.post(path)).json()
 
-        assert await asked("/a/b") == ["/a/b", {}]
-        assert await asked("/a/x:do") == ["/a/{id}:do", {"id": "x"}]
-        assert await asked("/a/x") == ["/a/{id}", {"id": "x"}]
-        assert await asked("/a/x/c") == ["/a/{id}/c", {"id": "x"}]
-        assert await asked("/a/x/y") == ["/a/{id}/{more}", {"id": "x", "more": "y"}]
-        assert await asked("/a/x%2Fy:do") == ["/a/{id}:do", {"id": "x/y"}]
-        assert await asked("/a/x%3Ado") == ["/a/{id}:do", {"id": "x"}]
-        assert await asked("/a/%7Bid%7D") == ["/a/{id}", {"id": "{id}"}]
-        assert await asked("/a/%2562") == ["/a/{id}", {"id": "%62"}]
-        assert await asked("/a/x/y/z") == ["/a/{rest:path}", {"rest": "x/y/z"}]
+        assert await matched("/a/b") == ["/a/b", {}]
+        assert await matched("/a/x:do") == ["/a/{id}:do", {"id": "x"}]
+        assert await matched("/a/x") == ["/a/{id}", {"id": "x"}]
+        assert await matched("/a/x/c") == ["/a/{id}/c", {"id": "x"}]
+        assert await matched("/a/x/y") == ["/a/{id}/{more}", {"id": "x", "more": "y"}]
+        assert await matched("/a/x%2Fy:do") == ["/a/{id}:do", {"id": "x/y"}]
+        assert await matched("/a/x%3Ado") == ["/a/{id}:do", {"id": "x"}]
+        assert await matched("/a/%7Bid%7D") == ["/a/{id}", {"id": "{id}"}]
+        assert await matched("/a/%2562") == ["/a/{id}", {"id": "%62"}]
+        assert await matched("/a/x/y/z") == ["/a/{rest:path}", {"rest": "x/y/z"}]
 
 
 async def test_a_clog_without_its_own_error_form_has_oceans() -> None:
@@ -210,9 +210,12 @@ async def test_a_header_set_by_the_error_form_is_not_overwritten() -> None:
     clog.route("GET", "/plain/ours", access="read")(handler)
     async with app_world(more=[clog]) as h:
         await h.w.ocean.create_api_key("ann", ["read"])
-        for path, said in (("/plain/own", "JWT"), ("/plain/ours", 'Bearer realm="ocean"')):
-            answer = await h.get(path)
-            assert (answer.json(), answer.headers.get_list("www-authenticate")) == ("not_authenticated", [said])
+        for path, challenge in (("/plain/own", "JWT"), ("/plain/ours", 'Bearer realm="ocean"')):
+            response = await h.get(path)
+            assert (response.json(), response.headers.get_list("www-authenticate")) == (
+                "not_authenticated",
+                [challenge],
+            )
 
 
 @pytest.mark.parametrize("what", ["break", "nonsense", "busy"])
@@ -241,27 +244,27 @@ async def test_a_failing_error_function_reveals_nothing() -> None:
         raise RuntimeError("another secret")
 
     async with app_world(more=[clog]) as h:
-        answer = await h.get("/plain")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
-        assert "secret" not in answer.text
+        response = await h.get("/plain")
+        assert (response.status_code, response.json()["error"]["code"]) == (500, "internal")
+        assert "secret" not in response.text
 
 
 async def test_only_open_routes_see_the_key() -> None:
     seen: dict[str, Any] = {}
     clog = Clog("seer")
 
-    def sees(path: str, access: Literal["read", "open"]) -> None:
+    def add_route(path: str, access: Literal["read", "open"]) -> None:
         @clog.route("GET", path, access=access)
-        async def see(incoming: Incoming) -> Any:
+        async def show_access(incoming: Incoming) -> Any:
             seen[path] = incoming.headers
             return [sorted(incoming.access.scopes), incoming.access.sees("s")]
 
-    sees("/seer/closed", "read")
-    sees("/seer/open", "open")
+    add_route("/seer/closed", "read")
+    add_route("/seer/open", "open")
     async with app_world(more=[clog]) as h:
         headers = [("x-more", "a"), ("X-More", "b")]
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        bearer = ("authorization", f"Bearer {made.key}")
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        bearer = ("authorization", f"Bearer {created.key}")
         assert (await h.http.get("/seer/closed", headers=[*headers, bearer, ("cookie", "a=b")])).json()[1] is True
         assert (await h.http.get("/seer/open", headers=[*headers, ("authorization", "JWT x")])).json() == [[], False]
     assert not {"authorization", "cookie"} & seen["/seer/closed"].keys()
@@ -299,7 +302,7 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "parts"),
+    ("changes", "parts"),
     [
         ({"access": "everybody"}, ("GET /x of clog 'c1'", "'open'", "'everybody'")),
         ({"path": "x"}, ("the path must be like",)),
@@ -326,8 +329,8 @@ def refuses(make: Callable[[Clog], Any], *parts: str) -> None:
         ({"body": dict}, ("pydantic models",)),
     ],
 )
-def test_an_invalid_route_is_refused_at_its_declaration(said: dict[str, Any], parts: tuple[str, ...]) -> None:
-    given: dict[str, Any] = {"method": "GET", "path": "/x", "access": "read"} | said
+def test_an_invalid_route_is_refused_at_its_declaration(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
+    given: dict[str, Any] = {"method": "GET", "path": "/x", "access": "read"} | changes
     refuses(lambda clog: clog.route(given.pop("method"), given.pop("path"), **given)(handler), *parts)
 
 
@@ -388,43 +391,43 @@ async def test_a_world_can_receive_requests_like_a_server() -> None:
 
 
 async def test_a_key_whose_request_is_running_is_refused() -> None:
-    clog, begun, go_on = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
+    clog, started, proceed = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
 
     @clog.route("POST", "/slow", access="signal", keyed=True)
     async def work(incoming: Incoming) -> Any:
-        begun.set()
-        await go_on.wait()
+        started.set()
+        await proceed.wait()
         return "done"
 
     async with app_world(more=[clog]) as h, anyio.create_task_group() as tasks:
-        answers: list[httpx2.Response] = []
+        responses: list[httpx2.Response] = []
 
         async def first() -> None:
-            answers.append(await h.post("/slow", headers={"Idempotency-Key": "k"}))
+            responses.append(await h.post("/slow", headers={"Idempotency-Key": "k"}))
 
         tasks.start_soon(first)
-        await begun.wait()
+        await started.wait()
         shop_error(await h.post("/slow", headers={"Idempotency-Key": "k"}), 409, "request_running")
-        go_on.set()
-    assert [answer.json() for answer in answers] == ["done"]
+        proceed.set()
+    assert [response.json() for response in responses] == ["done"]
 
 
 async def test_a_contract_may_respond_to_a_repeated_running_request_itself() -> None:
-    clog, begun, go_on = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
+    clog, started, proceed = Clog("slow", errors=envelope), anyio.Event(), anyio.Event()
 
     @clog.route("POST", "/slow", access="signal", keyed="own")
     async def work(incoming: Incoming) -> Any:
-        if begun.is_set():
+        if started.is_set():
             return f"{incoming.request_key} is at work"
-        begun.set()
-        await go_on.wait()
+        started.set()
+        await proceed.wait()
         return "done"
 
     async with app_world(more=[clog]) as h, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(h.post, "/slow", headers={"Idempotency-Key": "k"}))
-        await begun.wait()
+        await started.wait()
         assert (await h.post("/slow", headers={"Idempotency-Key": "k"})).json() == "k is at work"
-        go_on.set()
+        proceed.set()
 
 
 class Empty(BaseModel):
@@ -458,5 +461,5 @@ async def test_a_reply_keeps_a_request_id_of_its_own() -> None:
         return Reply(incoming.request_id, headers={"X-Request-Id": "the-first"})
 
     async with app_world(more=[clog]) as h:
-        answer = await h.http.get("/own", headers={"X-Request-Id": "mine"})
-        assert (answer.json(), answer.headers.get_list("x-request-id")) == ("mine", ["the-first"])
+        response = await h.http.get("/own", headers={"X-Request-Id": "mine"})
+        assert (response.json(), response.headers.get_list("x-request-id")) == ("mine", ["the-first"])

@@ -31,7 +31,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 EXAMPLES = 6
 SCHEMA = schemathesis.openapi.from_dict(document(TABLE))
 KNOWN = {"runId": "r", "clogId": "c", "sessionId": "s", "key": "k", "method": "echo"}
-"""What is there, for half of the requests: the others meet nothing by these names."""
+"""The names that exist; half of the requests use them, the others use names that do not exist."""
 
 
 async def serve(listening: socket.socket, started: threading.Event, stop: threading.Event) -> None:
@@ -57,7 +57,7 @@ def url() -> Iterator[str]:
         thread.join(30)
 
 
-def patient(case: Any) -> None:
+def shorten_waits(case: Any) -> None:
     """Replace long waits: they would only slow the test down."""
     for holder in (case.query, case.body):
         if isinstance(holder, dict):
@@ -66,7 +66,7 @@ def patient(case: Any) -> None:
                     holder[name] = 5
 
 
-def acquainted(case: Any) -> None:
+def use_known_names(case: Any) -> None:
     for holder in (case.path_parameters, case.body):
         if isinstance(holder, dict):
             holder |= {name: value for name, value in KNOWN.items() if isinstance(holder.get(name), str)}
@@ -87,10 +87,10 @@ def test_every_generated_request_gets_a_documented_response(url: str, op: Any) -
         suppress_health_check=[*HealthCheck],
     )
     @given(case=st.one_of(strategies), is_known=st.booleans())
-    def ask(case: Any, is_known: bool) -> None:
-        patient(case)
+    def send(case: Any, is_known: bool) -> None:
+        shorten_waits(case)
         if is_known:
-            acquainted(case)
+            use_known_names(case)
         case.call_and_validate(base_url=url, checks=CHECKS)
 
-    ask()
+    send()

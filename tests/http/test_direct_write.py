@@ -20,16 +20,16 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     taken: list[bytes] = []
     write = DirectWriter.write
 
-    def seen(writer: DirectWriter, events: Sequence[Event]) -> bool:
+    def record_write(writer: DirectWriter, events: Sequence[Event]) -> bool:
         is_taken = write(writer, events)
         taken.extend([LAST_CHUNK.of(events) or b""] if is_taken else [])
         return is_taken
 
-    monkeypatch.setattr(DirectWriter, "write", seen)
+    monkeypatch.setattr(DirectWriter, "write", record_write)
     return taken
 
 
-async def waiting(s: StreamServer, followers: int) -> None:
+async def until_waiting(s: StreamServer, followers: int) -> None:
     """Wait until this many readers have every event and wait for more."""
 
     def all_wait() -> bool:
@@ -46,7 +46,7 @@ async def test_events_for_waiting_readers_are_encoded_once_and_written_without_w
         await s.run()
         watchers = [await s.open() for _ in range(3)]
         assert [(await watcher.next()).id for watcher in watchers] == [1, 1, 1]
-        await waiting(s, 3)
+        await until_waiting(s, 3)
         assert written == []
         await s.run()
         assert [(await watcher.next()).id for watcher in watchers] == [2, 2, 2]
@@ -71,15 +71,15 @@ async def test_an_http_1_0_client_gets_events_without_chunks(written: list[bytes
 
 
 async def test_events_too_large_for_one_batch_are_sent_by_the_server(written: list[bytes]) -> None:
-    async def tell(tick: Tick) -> Outcome:
+    async def emit_big(tick: Tick) -> Outcome:
         for _ in range(3):
             await tick.emit("big", "x" * (framing.BATCH_BYTES // 2))
         return Ok()
 
-    async with stream_server(Script(tell)) as s:
+    async with stream_server(Script(emit_big)) as s:
         run_id = await s.run()
         watcher = await s.open("/v1/events?types=big")
-        await waiting(s, 1)
+        await until_waiting(s, 1)
         await s.w.ocean.signal(run_id)
         await s.w.drain()
         assert [frame.event for frame in await watcher.take(3)] == ["big"] * 3
@@ -104,35 +104,35 @@ async def test_a_reader_that_pauses_gets_every_event_once_and_in_order(
     """By direct writes, then, when the buffer is full, by the server, and by direct writes again."""
     size = 60_000
 
-    async def tell(tick: Tick) -> Outcome:
+    async def emit_big(tick: Tick) -> Outcome:
         await tick.emit("big", "x" * size)
         return Ok()
 
-    async with stream_server(Script(tell)) as s:
+    async with stream_server(Script(emit_big)) as s:
         run_id = await s.run()
         watcher = await s.open("/v1/events?types=big")
-        await waiting(s, 1)
-        said = 0
+        await until_waiting(s, 1)
+        count = 0
 
-        async def say() -> None:
-            nonlocal said
+        async def signal_once() -> None:
+            nonlocal count
             await s.w.ocean.signal(run_id)
             await s.w.drain()
             await let_others_go_on(s.w)
-            said += 1
+            count += 1
 
         while s.w.ocean._tail._all()[0]._taker is not None:
-            await say()
-        by_line = len(written)
-        assert 0 < by_line < said
+            await signal_once()
+        direct = len(written)
+        assert 0 < direct < count
         for _ in range(3):
-            await say()
-        assert len(written) == by_line
-        ids = [(await watcher.next()).id for _ in range(said)]
-        await waiting(s, 1)
-        await say()
+            await signal_once()
+        assert len(written) == direct
+        ids = [(await watcher.next()).id for _ in range(count)]
+        await until_waiting(s, 1)
+        await signal_once()
         ids.append((await watcher.next()).id)
-        assert len(written) == by_line + 1
+        assert len(written) == direct + 1
         assert ids == [event.seq for event in await s.w.ocean.read_events(types=["big"], limit=1_000)]
         await watcher.close()
 
@@ -140,7 +140,7 @@ async def test_a_reader_that_pauses_gets_every_event_once_and_in_order(
 async def test_a_direct_writer_whose_reader_has_gone_takes_nothing() -> None:
     async with stream_server() as s:
         watcher = await s.open()
-        await waiting(s, 1)
+        await until_waiting(s, 1)
         (connection,) = s.server.server_state.connections
         assert isinstance(connection, DirectWriteProtocol)
         connection.transport.close()

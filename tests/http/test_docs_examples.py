@@ -36,21 +36,21 @@ def counter() -> Clog:
 
 
 async def test_every_command_of_the_page_works_when_pasted() -> None:
-    said = []
+    outputs = []
     async with Ocean.open("sqlite://:memory:", clogs=[counter()]) as ocean, listening(make_app(ocean)) as (_, port):
         environment = os.environ | {"OCEAN": f"http://127.0.0.1:{port}"}
         for command in COMMANDS:
             done = await anyio.run_process(["bash", "-c", command], env=environment, check=False)
             assert done.returncode == 0, (command, done.stdout, done.stderr)
-            said.append(done.stdout.decode())
-    assert len(said) > 12
-    assert '"answer":2' in said[2]
-    assert said[-1] == said[-2], "the last two are the same request, repeated"
+            outputs.append(done.stdout.decode())
+    assert len(outputs) > 12
+    assert '"answer":2' in outputs[2]
+    assert outputs[-1] == outputs[-2], "the last two are the same request, repeated"
 
 
 def test_the_page_names_every_route() -> None:
     text = re.sub(r"\s+", " ", PAGE)
-    spelled = {PARAMETER.sub(lambda match: "{…}", op.path) for op in TABLE}
+    templates = {PARAMETER.sub(lambda match: "{…}", op.path) for op in TABLE}
     page = re.sub(r"{\w+}", "{…}", text)
-    tails = {path: f"/{path.rpartition('/')[2]}" for path in spelled}
-    assert [path for path in sorted(spelled) if path not in page and tails[path] not in page] == []
+    tails = {path: f"/{path.rpartition('/')[2]}" for path in templates}
+    assert [path for path in sorted(templates) if path not in page and tails[path] not in page] == []

@@ -115,7 +115,7 @@ async def test_a_row_cannot_be_both_written_and_cleared(h: AppWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"events": [{"type": "run.done"}]}, "event type 'run.done' must not be one of the kernel's"),
         ({"events": [{"type": ""}]}, "an event's type must be a non-empty string"),
@@ -125,17 +125,17 @@ async def test_a_row_cannot_be_both_written_and_cleared(h: AppWorld) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_value_that_cannot_be_stored_is_refused_with_its_location(h: AppWorld, more: Any, told: str) -> None:
+async def test_a_value_that_cannot_be_stored_is_refused_with_its_location(h: AppWorld, more: Any, message: str) -> None:
     lease = await h.new_lease({})
-    answer = await h.complete(lease, DONE, **more)
-    error = error_of(answer)
+    response = await h.complete(lease, DONE, **more)
+    error = error_of(response)
     assert (error["code"], error["httpStatus"]) == ("invalid_value", 400)
-    assert error["message"].startswith(told)
+    assert error["message"].startswith(message)
     assert (await h.complete(lease, DONE)).status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "told"),
+    ("body", "code", "message"),
     [
         (b"", "not_json", "the body must be JSON"),
         (b"{", "not_json", "the body must be JSON"),
@@ -155,63 +155,63 @@ async def test_a_value_that_cannot_be_stored_is_refused_with_its_location(h: App
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_malformed_body_is_refused_with_a_reason(h: AppWorld, body: bytes, code: str, told: str) -> None:
-    answer = await h.http.post("/v1/leases", content=body, headers=JSON)
-    error = error_of(answer)
+async def test_a_malformed_body_is_refused_with_a_reason(h: AppWorld, body: bytes, code: str, message: str) -> None:
+    response = await h.http.post("/v1/leases", content=body, headers=JSON)
+    error = error_of(response)
     assert (error["code"], error["httpStatus"]) == (code, 400)
-    assert error["message"].startswith(told)
-    assert len(answer.content) < 2_000
+    assert error["message"].startswith(message)
+    assert len(response.content) < 2_000
 
 
 async def test_a_long_unknown_name_is_shortened_in_the_error(h: AppWorld) -> None:
-    answer = await h.post("/v1/leases", CLAIM | {f"{n}{'x' * 10_000}": 1 for n in range(50)})
-    assert len(answer.content) < 6_000
-    assert error_of(answer)["message"].endswith("(and 49 more)")
+    response = await h.post("/v1/leases", CLAIM | {f"{n}{'x' * 10_000}": 1 for n in range(50)})
+    assert len(response.content) < 6_000
+    assert error_of(response)["message"].endswith("(and 49 more)")
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""])
 async def test_a_body_of_another_content_type_is_refused(h: AppWorld, kind: str) -> None:
-    answer = await h.http.post("/v1/leases", content=b"{}", headers={"content-type": kind})
-    assert (answer.status_code, error_of(answer)["code"]) == (415, "wrong_content_type")
+    response = await h.http.post("/v1/leases", content=b"{}", headers={"content-type": kind})
+    assert (response.status_code, error_of(response)["code"]) == (415, "wrong_content_type")
 
 
 async def test_the_character_set_may_be_named(h: AppWorld) -> None:
     headers = {"content-type": "Application/JSON; charset=utf-8"}
-    answer = await h.http.post("/v1/leases", content=b'{"clogId": "x", "workerId": "w"}', headers=headers)
-    assert answer.status_code == 200
+    response = await h.http.post("/v1/leases", content=b'{"clogId": "x", "workerId": "w"}', headers=headers)
+    assert response.status_code == 200
 
 
 @pytest.mark.parametrize(("path", "most"), [("/v1/leases", MAX_BYTES), ("/v1/leases/l/complete", COMPLETION_BYTES)])
-async def test_a_body_is_measured_as_it_arrives(h: AppWorld, path: str, most: int) -> None:
+async def test_the_body_limit_is_checked_while_the_body_arrives(h: AppWorld, path: str, most: int) -> None:
     for size, status in ((most, 400), (most + 1, 413)):
-        answer = await h.http.post(path, content=b" " * size, headers=JSON)
-        assert answer.status_code == status
-    error = error_of(answer)
+        response = await h.http.post(path, content=b" " * size, headers=JSON)
+        assert response.status_code == status
+    error = error_of(response)
     assert (error["code"], error["details"]) == ("body_too_large", {"mostBytes": most})
-    assert answer.headers["connection"] == "close"
+    assert response.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/v1/leases", "/v1/leases/l/renew", "/v1/leases/l/complete"])
-async def test_a_wrong_method_gets_the_allowed_one(h: AppWorld, method: str, path: str) -> None:
-    answer = await h.http.request(method, path)
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert error_of(answer)["code"] == "method_not_allowed"
-    assert "Allow" in error_of(answer)["message"]
+async def test_a_wrong_method_gets_the_allowed_methods(h: AppWorld, method: str, path: str) -> None:
+    response = await h.http.request(method, path)
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    assert error_of(response)["code"] == "method_not_allowed"
+    assert "Allow" in error_of(response)["message"]
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/leases/", "/v1/leases/l", "/v1/leases/a/b/renew"])
 async def test_an_unknown_path_is_not_found(h: AppWorld, path: str) -> None:
-    answer = await h.post(path)
-    assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
-    assert "GET /docs" in error_of(answer)["message"]
+    response = await h.post(path)
+    assert (response.status_code, error_of(response)["code"]) == (404, "not_found")
+    assert "GET /docs" in error_of(response)["message"]
 
 
 @pytest.mark.parametrize("part", ["a", "%41", "/", "é"])
-async def test_a_path_that_is_too_long_is_refused_unparsed(h: AppWorld, part: str) -> None:
-    answer = await h.get("/v1/runs/" + part * LONGEST_PATH)
-    assert answer.status_code == 414
-    assert (error_of(answer)["code"], error_of(answer)["details"]) == ("path_too_long", {"mostBytes": LONGEST_PATH})
+async def test_a_path_that_is_too_long_is_refused_before_parsing(h: AppWorld, part: str) -> None:
+    response = await h.get("/v1/runs/" + part * LONGEST_PATH)
+    assert response.status_code == 414
+    assert (error_of(response)["code"], error_of(response)["details"]) == ("path_too_long", {"mostBytes": LONGEST_PATH})
     longest = "/v1/keys/" + "%41" * 1362
     assert len(longest) == LONGEST_PATH - 1
     assert (await h.get(longest)).status_code == 400
@@ -222,37 +222,39 @@ async def test_a_path_that_is_too_long_is_refused_unparsed(h: AppWorld, part: st
 async def test_a_server_without_raw_paths_has_the_same_limit(h: AppWorld) -> None:
     app = h.http._transport.app  # type: ignore[attr-defined]
 
-    async def without_spelling(scope: Any, receive: Any, send: Any) -> None:
+    async def without_raw_path(scope: Any, receive: Any, send: Any) -> None:
         await app({**scope, "raw_path": None}, receive, send)
 
-    transport = httpx2.ASGITransport(without_spelling)
+    transport = httpx2.ASGITransport(without_raw_path)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         assert (await http.get("/v1/runs/" + "a" * LONGEST_PATH)).status_code == 414
 
 
 async def test_an_invalid_lease_id_is_lost_or_refused(h: AppWorld) -> None:
     for lease_id, status, code in (("none", 409, "lease_lost"), ("l" * 257, 400, "invalid_value")):
-        answer = await h.post(f"/v1/leases/{lease_id}/renew")
-        assert (answer.status_code, error_of(answer)["code"]) == (status, code)
-        assert lease_id not in answer.text
+        response = await h.post(f"/v1/leases/{lease_id}/renew")
+        assert (response.status_code, error_of(response)["code"]) == (status, code)
+        assert lease_id not in response.text
 
 
 @pytest.mark.parametrize("given", ["abc-1", "A.b_c~:9", "x" * 128])
-async def test_a_request_keeps_the_id_it_came_with(h: AppWorld, given: str) -> None:
-    answers = [await h.post("/v1/leases", body, headers={"x-request-id": given}) for body in (CLAIM, {})]
-    assert [answer.headers["x-request-id"] for answer in answers] == [given, given]
-    assert error_of(answers[1])["requestId"] == given
+async def test_a_valid_request_id_is_kept(h: AppWorld, given: str) -> None:
+    responses = [await h.post("/v1/leases", body, headers={"x-request-id": given}) for body in (CLAIM, {})]
+    assert [response.headers["x-request-id"] for response in responses] == [given, given]
+    assert error_of(responses[1])["requestId"] == given
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a\tb", "x" * 129, '"', "<b>"])
 async def test_a_request_without_a_valid_id_gets_one(h: AppWorld, given: str) -> None:
-    made = [(await h.post("/v1/leases", {}, headers={"x-request-id": given})).headers["x-request-id"] for _ in "ab"]
-    assert given not in made
-    assert len({*made}) == 2
-    assert {len(each) for each in made} == {36}
+    generated = [
+        (await h.post("/v1/leases", {}, headers={"x-request-id": given})).headers["x-request-id"] for _ in "ab"
+    ]
+    assert given not in generated
+    assert len({*generated}) == 2
+    assert {len(each) for each in generated} == {36}
 
 
-async def answer_to(error: Exception) -> httpx2.Response:
+async def response_to(error: Exception) -> httpx2.Response:
     async def fail(request: Request) -> Response:
         raise error
 
@@ -265,39 +267,39 @@ async def answer_to(error: Exception) -> httpx2.Response:
         return await http.get("/secret-path")
 
 
-WHY = {"code": "c", "message": "no", "details": None}
-OWN: dict[type[OceanError], Callable[[], OceanError]] = {
+REASON = {"code": "c", "message": "no", "details": None}
+SPECIAL: dict[type[OceanError], Callable[[], OceanError]] = {
     CallRefused: lambda: CallRefused("no", "own_code", 418, {"own_key": 1}),
     BulkStopped: lambda: BulkStopped("stopped", None, ValueError()),
     RunFailed: lambda: RunFailed("failed", {}, some_key=1),
     ToolFailed: lambda: ToolFailed("no", tool="t", details={"some_key": 1}),
-    StepFailed: lambda: StepFailed("pay", 3, WHY),
-    ChildFailed: lambda: ChildFailed("run-1", WHY),
+    StepFailed: lambda: StepFailed("pay", 3, REASON),
+    ChildFailed: lambda: ChildFailed("run-1", REASON),
     SignalTimeout: lambda: SignalTimeout("paid", 1_000),
 }
 DETAILS: dict[type[OceanError], dict[str, Any]] = {
     CallRefused: {"own_key": 1},
     ToolFailed: {"someKey": 1, "tool": "t"},
-    StepFailed: {"step": "pay", "attempts": 3, "error": WHY},
-    ChildFailed: {"runId": "run-1", "error": WHY},
+    StepFailed: {"step": "pay", "attempts": 3, "error": REASON},
+    ChildFailed: {"runId": "run-1", "error": REASON},
     SignalTimeout: {"signal": "paid", "timeoutMs": 1_000},
 }
 
 
-def made(kind: type[OceanError]) -> OceanError:
-    return OWN[kind]() if kind in OWN else kind("no", some_key=1)
+def make_error(kind: type[OceanError]) -> OceanError:
+    return SPECIAL[kind]() if kind in SPECIAL else kind("no", some_key=1)
 
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 async def test_every_error_of_ocean_has_its_envelope(kind: type[OceanError]) -> None:
-    error = made(kind)
-    answer = await answer_to(error)
-    said = error_of(answer)
-    assert (said["code"], said["message"]) == (error.code, error.message)
-    assert (answer.status_code, said["retryable"]) == (error.http_status, error.retryable)
-    assert ("retry-after" in answer.headers) == (error.http_status == 503 and error.retryable)
+    error = make_error(kind)
+    response = await response_to(error)
+    envelope = error_of(response)
+    assert (envelope["code"], envelope["message"]) == (error.code, error.message)
+    assert (response.status_code, envelope["retryable"]) == (error.http_status, error.retryable)
+    assert ("retry-after" in response.headers) == (error.http_status == 503 and error.retryable)
     if kind is not BulkStopped:
-        assert said["details"] == DETAILS.get(kind, {"someKey": 1})
+        assert envelope["details"] == DETAILS.get(kind, {"someKey": 1})
 
 
 async def test_there_are_errors_to_test() -> None:
@@ -305,21 +307,21 @@ async def test_there_are_errors_to_test() -> None:
 
 
 async def test_retry_after_is_sent_in_seconds() -> None:
-    answer = await answer_to(ocean.StoreBusy("busy", retry_after_ms=1_001))
-    assert answer.headers["retry-after"] == "2"
-    assert (await answer_to(ocean.StoreBusy("busy"))).headers["retry-after"] == "1"
+    response = await response_to(ocean.StoreBusy("busy", retry_after_ms=1_001))
+    assert response.headers["retry-after"] == "2"
+    assert (await response_to(ocean.StoreBusy("busy"))).headers["retry-after"] == "1"
 
 
 async def test_a_long_message_is_cut_off() -> None:
-    assert error_of(await answer_to(ocean.InvalidValue("x" * 5_000)))["message"] == "x" * 1_000
+    assert error_of(await response_to(ocean.InvalidValue("x" * 5_000)))["message"] == "x" * 1_000
 
 
 async def test_an_unexpected_error_is_logged_and_not_revealed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="ocean.http"):
-        answer = await answer_to(ValueError("the inner secret"))
-    error = error_of(answer)
-    assert (answer.status_code, error["code"], error["retryable"]) == (500, "internal", False)
-    assert "secret" not in answer.text
+        response = await response_to(ValueError("the inner secret"))
+    error = error_of(response)
+    assert (response.status_code, error["code"], error["retryable"]) == (500, "internal", False)
+    assert "secret" not in response.text
     (record,) = caplog.records
     assert error["requestId"] in record.getMessage()
     assert "the inner secret" in caplog.text

@@ -19,7 +19,7 @@ STREAM = {"accept": "text/event-stream"}
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "feed"),
     [
         ("/v1/events", {}),
         ("/v1/runs/r/events", {"run_id": "r"}),
@@ -38,14 +38,14 @@ STREAM = {"accept": "text/event-stream"}
     ],
     ids=str,
 )
-async def test_a_page_is_what_python_reads(h: AppWorld, path: str, asked: Any, query: Any, more: Any) -> None:
+async def test_a_page_is_what_python_reads(h: AppWorld, path: str, feed: Any, query: Any, more: Any) -> None:
     await h.new_run({"say": {"a_b": 1}}, run_id="r")
     await h.new_run({"done": 1})
     await h.w.drain()
-    events = await h.w.ocean.read_events(**asked, **more)
-    said = await h.get_json(path, **query)
-    assert said["events"] == [record(event) | {"id": event.id} for event in events]
-    assert said["nextCursor"] == (events[-1].seq if events else query.get("after", 0))
+    events = await h.w.ocean.read_events(**feed, **more)
+    page = await h.get_json(path, **query)
+    assert page["events"] == [record(event) | {"id": event.id} for event in events]
+    assert page["nextCursor"] == (events[-1].seq if events else query.get("after", 0))
 
 
 async def test_pages_continue_until_the_end(h: AppWorld) -> None:
@@ -80,8 +80,8 @@ async def test_a_cursor_of_another_log_is_refused(h: AppWorld) -> None:
 )
 async def test_clients_that_accept_a_stream_get_one(accept: list[str], status: int) -> None:
     async with app_world(stream=None) as h:
-        answer = await h.http.get("/v1/events", headers=[("accept", each) for each in accept])
-        assert answer.status_code == status
+        response = await h.http.get("/v1/events", headers=[("accept", each) for each in accept])
+        assert response.status_code == status
 
 
 async def test_after_latest_selects_only_future_events(h: AppWorld) -> None:
@@ -95,8 +95,8 @@ async def test_after_latest_selects_only_future_events(h: AppWorld) -> None:
 
 async def test_a_server_without_streams_refuses_them() -> None:
     async with app_world(stream=None) as h:
-        answer = await h.http.get("/v1/events", headers=STREAM)
-    assert (answer.status_code, error_of(answer)["code"]) == (406, "not_acceptable")
+        response = await h.http.get("/v1/events", headers=STREAM)
+    assert (response.status_code, error_of(response)["code"]) == (406, "not_acceptable")
 
 
 async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
@@ -104,19 +104,19 @@ async def test_the_stream_of_a_run_that_has_ended_is_its_whole_log() -> None:
         await h.new_run({"done": 1}, run_id="r")
         await h.w.drain()
         with anyio.fail_after(20):
-            answer = await h.http.get("/v1/runs/r/events", headers=STREAM)
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        ids = [line.partition(":")[2].strip() for line in answer.text.splitlines() if line.startswith("id:")]
+            response = await h.http.get("/v1/runs/r/events", headers=STREAM)
+        assert response.headers["content-type"].startswith("text/event-stream")
+        ids = [line.partition(":")[2].strip() for line in response.text.splitlines() if line.startswith("id:")]
         assert ids == ["0", *(str(event.seq) for event in await h.w.ocean.read_events("r"))]
 
 
 async def test_a_stream_is_requested_with_accept_and_begins_after_the_last_event_id() -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     async def stream(
         ocean: Ocean, request: Request, where: FeedFilter, after: int, still_may: StillAllowed
     ) -> Response:
-        asked.append((where, after))
+        requests.append((where, after))
         return PlainTextResponse("streamed")
 
     async with app_world(stream=stream) as h:
@@ -130,12 +130,12 @@ async def test_a_stream_is_requested_with_accept_and_begins_after_the_last_event
             ("/v1/events?after=latest", {}),
         ):
             assert (await h.http.get(path, headers=STREAM | headers)).text == "streamed"
-        assert asked == [
+        assert requests == [
             (FeedFilter(run_id="r", types=("a", "b")), 7),
             (FeedFilter(session_id="s"), 9),
             (FeedFilter(clog_id="c"), 0),
             (FeedFilter(), await h.w.ocean.last_cursor()),
         ]
         for wrong in ("x", "-1", "1.5"):
-            answer = await h.http.get("/v1/events", headers=STREAM | {"last-event-id": wrong})
-            assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_query")
+            response = await h.http.get("/v1/events", headers=STREAM | {"last-event-id": wrong})
+            assert (response.status_code, error_of(response)["code"]) == (400, "invalid_query")

@@ -76,12 +76,12 @@ NOT_KEYED = [op for op in TABLE if op not in KEYED]
 SECRET = {"POST /v1/leases", "POST /v1/session", "DELETE /v1/session"}
 
 
-async def ask(h: AppWorld, op: Op, path: str, body: Any, headers: dict[str, str]) -> Any:
-    said = {} if body is None else {"json": body}
-    return await h.http.request(op.method, path, headers=headers, **said)
+async def send(h: AppWorld, op: Op, path: str, body: Any, headers: dict[str, str]) -> Any:
+    options = {} if body is None else {"json": body}
+    return await h.http.request(op.method, path, headers=headers, **options)
 
 
-async def furnish(h: AppWorld) -> str:
+async def create_examples(h: AppWorld) -> str:
     """Create what the examples need and return the id of a lease."""
     await h.new_run({"fail": "no"}, run_id="failed")
     await h.w.drain()
@@ -95,17 +95,17 @@ async def furnish(h: AppWorld) -> str:
 
 @pytest.mark.parametrize("op", KEYED, ids=name)
 async def test_a_repeated_request_gets_the_first_response_and_changes_nothing(h: AppWorld, op: Op) -> None:
-    lease = await furnish(h)
+    lease = await create_examples(h)
     path, body, other_path, other_body = EXAMPLES[name(op)]
     path, other_path = path.replace("LEASE", lease), other_path.replace("LEASE", lease)
-    first = await ask(h, op, path, body, KEY)
+    first = await send(h, op, path, body, KEY)
     assert first.is_success, first.text
     h.w.clock.advance(1_000)
     before = await dump(h.w)
-    again = await ask(h, op, path, body, KEY)
+    again = await send(h, op, path, body, KEY)
     assert (again.status_code, again.content) == (first.status_code, first.content)
     assert await dump(h.w) == before
-    other = await ask(h, op, other_path, other_body, KEY)
+    other = await send(h, op, other_path, other_body, KEY)
     assert (other.status_code, error_of(other)["code"]) == (409, "request_key_reused")
     assert await dump(h.w) == before
 
@@ -115,12 +115,12 @@ async def test_the_first_response_outlives_its_server(op: Op, tmp_path: Path) ->
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     path, body, *_ = EXAMPLES[name(op)]
     async with app_world(url) as h:
-        path = path.replace("LEASE", await furnish(h))
-        first = await ask(h, op, path, body, KEY)
+        path = path.replace("LEASE", await create_examples(h))
+        first = await send(h, op, path, body, KEY)
         assert first.is_success, first.text
     async with app_world(url) as h:
         before = await dump(h.w)
-        again = await ask(h, op, path, body, KEY)
+        again = await send(h, op, path, body, KEY)
         assert (again.status_code, again.content) == (first.status_code, first.content)
         assert await dump(h.w) == before
 
@@ -133,9 +133,9 @@ def test_every_route_that_takes_a_key_has_an_example() -> None:
 async def test_a_key_is_refused_where_no_response_is_stored(h: AppWorld, op: Op) -> None:
     path = op.path.replace("{", "").replace("}", "").replace(":path", "")
     before = await dump(h.w)
-    answer = await ask(h, op, path, {} if op.body else None, KEY)
-    error = error_of(answer)
-    assert (answer.status_code, error["code"]) == (400, "idempotency_key_not_taken")
+    response = await send(h, op, path, {} if op.body else None, KEY)
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (400, "idempotency_key_not_taken")
     assert error["message"].startswith(f"{op.method} {op.path} does not accept Idempotency-Key: ")
     assert await dump(h.w) == before
 
@@ -148,15 +148,15 @@ async def test_every_change_accepts_a_key_or_has_a_reason_not_to() -> None:
 
 @pytest.mark.parametrize("key", ["", "x" * 257])
 async def test_an_invalid_idempotency_key_is_refused(h: AppWorld, key: str) -> None:
-    answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"}, headers={"Idempotency-Key": key})
-    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
-    assert "Idempotency-Key" in error_of(answer)["message"]
+    response = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"}, headers={"Idempotency-Key": key})
+    assert (response.status_code, error_of(response)["code"]) == (400, "invalid_value")
+    assert "Idempotency-Key" in error_of(response)["message"]
 
 
 async def test_a_request_has_one_key(h: AppWorld) -> None:
     headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")]
-    answer = await h.http.post("/v1/runs", content=b'{"sessionId": "s", "clogId": "c"}', headers=headers)
-    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_value")
+    response = await h.http.post("/v1/runs", content=b'{"sessionId": "s", "clogId": "c"}', headers=headers)
+    assert (response.status_code, error_of(response)["code"]) == (400, "invalid_value")
 
 
 async def test_a_poke_repeated_with_its_key_is_not_done_again(h: AppWorld) -> None:
@@ -170,27 +170,27 @@ async def test_a_poke_repeated_with_its_key_is_not_done_again(h: AppWorld) -> No
 
 async def test_a_request_that_is_still_running_is_not_started_again() -> None:
     slow = Clog("slow")
-    begun, may_end, calls = anyio.Event(), anyio.Event(), 0
+    started, may_end, calls = anyio.Event(), anyio.Event(), 0
 
     @slow.method
     async def work(tick: Tick, payload: Any) -> int:
         nonlocal calls
         calls += 1
-        begun.set()
+        started.set()
         await may_end.wait()
         if payload == "fail":
             raise Refuse("no", http_status=422)
         return calls
 
     async with app_world(more=[slow]) as h:
-        path, answers = "/v1/clogs/slow/call/work", []
+        path, responses = "/v1/clogs/slow/call/work", []
 
-        async def ask_first() -> None:
-            answers.append(await h.post(path, {"payload": 1}, headers=KEY))
+        async def send_first() -> None:
+            responses.append(await h.post(path, {"payload": 1}, headers=KEY))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask_first)
-            await begun.wait()
+            tasks.start_soon(send_first)
+            await started.wait()
             for body in ({"payload": 1}, {"payload": 2}):
                 with anyio.fail_after(20):
                     again = await h.post(path, body, headers=KEY)
@@ -198,40 +198,40 @@ async def test_a_request_that_is_still_running_is_not_started_again() -> None:
                 assert error_of(again)["retryable"] is True
             may_end.set()
             assert (await h.post(path, {"payload": 0})).json() == {"answer": 2}
-        assert (await h.post(path, {"payload": 1}, headers=KEY)).content == answers[0].content
+        assert (await h.post(path, {"payload": 1}, headers=KEY)).content == responses[0].content
         for _ in range(2):
             failed = await h.post(path, {"payload": "fail"}, headers={"Idempotency-Key": "k-2"})
             assert failed.status_code == 422
 
 
 async def test_a_request_that_only_waits_for_its_run_does_not_hold_its_key() -> None:
-    begun, may_end = anyio.Event(), anyio.Event()
+    started, may_end = anyio.Event(), anyio.Event()
 
     async def slowly(tick: Tick) -> Outcome:
-        begun.set()
+        started.set()
         await may_end.wait()
         return Done()
 
     async with app_world(more=[Script(slowly, clog_id="slow")]) as h, anyio.create_task_group() as tasks:
-        said = {"sessionId": "s", "clogId": "slow", "input": {}}
+        body = {"sessionId": "s", "clogId": "slow", "input": {}}
 
         async def wait() -> None:
-            answer = await h.post("/v1/runs?waitMs=60000", said, headers=KEY)
-            assert (answer.status_code, answer.json()["status"]) == (200, "done")
+            response = await h.post("/v1/runs?waitMs=60000", body, headers=KEY)
+            assert (response.status_code, response.json()["status"]) == (200, "done")
 
         tasks.start_soon(wait)
-        await begun.wait()
-        again = await h.post("/v1/runs", said, headers=KEY)
+        await started.wait()
+        again = await h.post("/v1/runs", body, headers=KEY)
         assert (again.status_code, again.json()["status"]) == (201, "pending")
         may_end.set()
 
 
 async def test_a_key_is_deleted_a_day_later(h: AppWorld) -> None:
-    said = {"sessionId": "s", "clogId": "c"}
-    first = await h.post("/v1/runs", said, headers=KEY)
+    body = {"sessionId": "s", "clogId": "c"}
+    first = await h.post("/v1/runs", body, headers=KEY)
     h.w.clock.advance(86_400_000)
     await h.w.ocean.sweep()
-    assert (await h.post("/v1/runs", said, headers=KEY)).content == first.content
+    assert (await h.post("/v1/runs", body, headers=KEY)).content == first.content
     h.w.clock.advance(1)
     await h.w.ocean.sweep()
-    assert (await h.post("/v1/runs", said, headers=KEY)).json()["runId"] != first.json()["runId"]
+    assert (await h.post("/v1/runs", body, headers=KEY)).json()["runId"] != first.json()["runId"]

@@ -32,7 +32,7 @@ NOT_FOR_WORKERS = {
     "parked_on",
     "retry_of",
 }
-"""What a lease does not say of its run: the state that the lease itself is, and how the run was made."""
+"""The fields of a run that a lease does not contain: its state, which the lease implies, and how it was created."""
 
 
 async def test_a_lease_describes_the_work(h: AppWorld) -> None:
@@ -40,11 +40,13 @@ async def test_a_lease_describes_the_work(h: AppWorld) -> None:
         {"snake_key": [1]}, run_id="r-1", queue="gpu", priority=2, attributes={"my_name": "a"}, deadline_at=2 * 10**12
     )
     assert await h.claim(queues=["cpu"]) == []
-    answer = await h.post("/v1/leases", {"clogId": "x", "workerId": "w-7", "leaseMs": 5_000, "queues": ["gpu", "cpu"]})
+    response = await h.post(
+        "/v1/leases", {"clogId": "x", "workerId": "w-7", "leaseMs": 5_000, "queues": ["gpu", "cpu"]}
+    )
     now = h.w.clock.now()
 
-    assert answer.headers["cache-control"] == "no-store"
-    (lease,) = answer.json()["leases"]
+    assert response.headers["cache-control"] == "no-store"
+    (lease,) = response.json()["leases"]
     (given,) = lease.pop("inputs")
     lease_id = lease.pop("leaseId")
     assert lease_id.startswith("lease_")
@@ -76,8 +78,8 @@ async def test_a_lease_describes_the_work(h: AppWorld) -> None:
         None,
         None,
     )
-    assert lease_id in answer.text[:80], "leaseId comes first, for workers without a JSON parser"
-    assert answer.text.startswith('{"leases":[{"leaseId":"lease_')
+    assert lease_id in response.text[:80], "leaseId comes first, for workers without a JSON parser"
+    assert response.text.startswith('{"leases":[{"leaseId":"lease_')
 
 
 async def test_the_response_has_every_field_of_a_lease_and_its_inputs(h: AppWorld) -> None:
@@ -122,14 +124,14 @@ async def test_a_signal_reaches_the_worker_with_its_id(h: AppWorld) -> None:
 )
 async def test_every_outcome_can_be_sent(h: AppWorld, outcome: Any, status: str, wanted: dict[str, Any]) -> None:
     lease = await h.new_lease({})
-    answer = await h.complete(lease, outcome)
-    assert answer.status_code == 200, answer.text
-    assert answer.json() == {"runId": lease["runId"], "tick": 1, "outcome": outcome["type"], "status": status}
+    response = await h.complete(lease, outcome)
+    assert response.status_code == 200, response.text
+    assert response.json() == {"runId": lease["runId"], "tick": 1, "outcome": outcome["type"], "status": status}
     info = await h.w.ocean.get_run(lease["runId"])
     assert info is not None
     assert info.status == status
     assert {name: getattr(info, name) for name in wanted} == wanted
-    assert (await h.complete(lease, outcome)).content == answer.content, "a repeated completion has the same result"
+    assert (await h.complete(lease, outcome)).content == response.content, "a repeated completion has the same result"
 
 
 async def test_a_row_is_written_replaced_by_null_and_cleared(h: AppWorld) -> None:
@@ -145,9 +147,9 @@ async def test_a_row_is_written_replaced_by_null_and_cleared(h: AppWorld) -> Non
 async def test_events_of_a_renewal_appear_at_once_and_those_of_a_completion_with_it(h: AppWorld) -> None:
     lease = await h.new_lease({})
     h.w.clock.advance(20_000)
-    said = {"leaseMs": 40_000, "events": [{"type": "half", "payload": {"at_p": 50}}, {"type": "bare"}]}
-    answer = await h.post(f"/v1/leases/{lease['leaseId']}/renew", said)
-    assert answer.json() == {"expiresAt": h.w.clock.now() + 40_000}
+    body = {"leaseMs": 40_000, "events": [{"type": "half", "payload": {"at_p": 50}}, {"type": "bare"}]}
+    response = await h.post(f"/v1/leases/{lease['leaseId']}/renew", body)
+    assert response.json() == {"expiresAt": h.w.clock.now() + 40_000}
     assert (await h.post(f"/v1/leases/{lease['leaseId']}/renew")).status_code == 200
     await h.complete(lease, {"type": "done"}, events=[{"type": "whole", "payload": [1]}])
     events = await h.w.ocean.read_events(lease["runId"], types=["half", "bare", "whole"])
@@ -159,11 +161,11 @@ async def test_a_worker_that_is_too_late_gets_lease_lost(h: AppWorld) -> None:
     h.w.clock.advance(30_001)
     await h.w.ocean.advance()
     h.w.clock.advance(1_000)
-    for answer in (await h.post(f"/v1/leases/{late['leaseId']}/renew"), await h.complete(late, {"type": "done"})):
-        error = error_of(answer)
-        assert (answer.status_code, error["code"], error["retryable"]) == (409, "lease_lost", False)
+    for response in (await h.post(f"/v1/leases/{late['leaseId']}/renew"), await h.complete(late, {"type": "done"})):
+        error = error_of(response)
+        assert (response.status_code, error["code"], error["retryable"]) == (409, "lease_lost", False)
         assert error["details"] == {"runId": late["runId"]}
-        assert late["leaseId"] not in answer.text
+        assert late["leaseId"] not in response.text
     (again,) = await h.claim()
     assert (again["runId"], again["tick"], again["attempt"]) == (late["runId"], 1, 1)
     assert again["idempotencyKey"] == late["idempotencyKey"]
@@ -172,8 +174,8 @@ async def test_a_worker_that_is_too_late_gets_lease_lost(h: AppWorld) -> None:
 async def test_another_completion_of_a_completed_lease_is_refused(h: AppWorld) -> None:
     lease = await h.new_lease({})
     await h.complete(lease, {"type": "done", "output": 1})
-    answer = await h.complete(lease, {"type": "done", "output": 2})
-    assert (answer.status_code, error_of(answer)["code"]) == (409, "lease_completed")
+    response = await h.complete(lease, {"type": "done", "output": 2})
+    assert (response.status_code, error_of(response)["code"]) == (409, "lease_completed")
     info = await h.w.ocean.get_run(lease["runId"])
     assert info is not None
     assert (info.status, info.output) == (RunStatus.DONE, 1)
@@ -181,25 +183,25 @@ async def test_another_completion_of_a_completed_lease_is_refused(h: AppWorld) -
 
 async def test_a_row_changed_in_the_meantime_is_returned_with_its_version(h: AppWorld) -> None:
     lease = await h.new_lease({})
-    answer = await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=9)
-    error = error_of(answer)
-    assert (answer.status_code, error["code"], error["retryable"]) == (409, "row_changed", False)
+    response = await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=9)
+    error = error_of(response)
+    assert (response.status_code, error["code"], error["retryable"]) == (409, "row_changed", False)
     assert error["details"] == {"row": None, "rowVersion": 0}
-    assert "retry-after" not in answer.headers, "the same completion would fail again"
+    assert "retry-after" not in response.headers, "the same completion would fail again"
     assert (await h.complete(lease, {"type": "ok"}, row={"n": 1}, rowVersion=0)).status_code == 200
 
 
 async def test_a_missing_or_internal_clog_has_no_leases(h: AppWorld) -> None:
     for clog_id, status, code in (("y", 404, "unknown_clog"), ("inside", 400, "invalid_value")):
-        answer = await h.post("/v1/leases", {"clogId": clog_id, "workerId": "w"})
-        assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+        response = await h.post("/v1/leases", {"clogId": clog_id, "workerId": "w"})
+        assert (response.status_code, error_of(response)["code"]) == (status, code)
 
 
 async def test_released_work_is_due_again_at_once(h: AppWorld) -> None:
     await h.new_external_run({})
     (lease,) = await h.claim()
-    answer = await h.post(f"/v1/leases/{lease['leaseId']}/release", {})
-    assert (answer.status_code, answer.json()) == (200, {"status": "pending"})
+    response = await h.post(f"/v1/leases/{lease['leaseId']}/release", {})
+    assert (response.status_code, response.json()) == (200, {"status": "pending"})
     (again,) = await h.claim()
     assert (again["call"], again["attempt"]) == (2, 0)
     late = await h.post(f"/v1/leases/{lease['leaseId']}/release", {})

@@ -78,13 +78,13 @@ async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
 async def test_a_log_line_names_the_actor(logged: Logged) -> None:
     stream = logged("json")
     async with app_world() as h:
-        made = await h.w.ocean.create_api_key("ann", ["read"])
-        await h.http.get("/v1/runs", headers={"authorization": f"Bearer {made.key}"})
-        await h.http.post("/v1/advance", json={}, headers={"authorization": f"Bearer {made.key}"})
+        created = await h.w.ocean.create_api_key("ann", ["read"])
+        await h.http.get("/v1/runs", headers={"authorization": f"Bearer {created.key}"})
+        await h.http.post("/v1/advance", json={}, headers={"authorization": f"Bearer {created.key}"})
         await h.http.get("/v1/runs")
-    said = [(line["status"], line.get("actor")) for line in lines(stream)]
-    assert said == [("200", "ann"), ("403", "ann"), ("401", None)]
-    assert made.key not in stream.getvalue()
+    found = [(line["status"], line.get("actor")) for line in lines(stream)]
+    assert found == [("200", "ann"), ("403", "ann"), ("401", None)]
+    assert created.key not in stream.getvalue()
 
 
 async def test_a_text_line_is_short_and_quotes_unusual_values(logged: Logged) -> None:
@@ -92,9 +92,9 @@ async def test_a_text_line_is_short_and_quotes_unusual_values(logged: Logged) ->
     async with app_world() as h:
         await h.new_run({"done": 1}, run_id='a "b"\nc')
         await h.w.drain()
-    at, said = stream.getvalue().split(" ", 1)
+    at, text = stream.getvalue().split(" ", 1)
     assert at.endswith("Z")
-    assert said == (
+    assert text == (
         r'info ocean.tick tick run_id="a \"b\"\nc" clog_id=c tick=1 call=1 outcome=done ms=0 epoch=1 '
         "reason=created source=python\n"
     )
@@ -122,9 +122,9 @@ async def test_logging_stops_when_closed() -> None:
 
 def record(message: str, *args: object, name: str = "ocean.x", error: BaseException | None = None) -> logging.LogRecord:
     info = (type(error), error, error.__traceback__) if error else None
-    made = logging.LogRecord(name, logging.ERROR, "", 0, message, args, info)
-    made.__dict__.update(fields(odd="\x1b[31m\u2028\x00\ud800 é"))
-    return made
+    entry = logging.LogRecord(name, logging.ERROR, "", 0, message, args, info)
+    entry.__dict__.update(fields(odd="\x1b[31m\u2028\x00\ud800 é"))
+    return entry
 
 
 @pytest.mark.parametrize("formatter", [JsonLines(), TextLines()], ids=["json", "text"])
@@ -154,9 +154,9 @@ def test_letters_that_look_like_others_are_escaped_in_a_message_too(formatter: l
 
 @pytest.mark.parametrize("value", ["a=b", "a b", 'a"b', "a\\b", ""])
 def test_a_value_cannot_look_like_another_field(value: str) -> None:
-    made = record("x")
-    made.__dict__.update(fields(said=value))
-    assert TextLines().format(made).endswith(f" said={json.dumps(value)}")
+    entry = record("x")
+    entry.__dict__.update(fields(note=value))
+    assert TextLines().format(entry).endswith(f" note={json.dumps(value)}")
 
 
 def test_a_deep_exception_is_logged_with_its_last_locations() -> None:
@@ -167,9 +167,9 @@ def test_a_deep_exception_is_logged_with_its_last_locations() -> None:
 
     with pytest.raises(ValueError, match=CANARY) as raised:
         fall(40)
-    said = json.loads(JsonLines().format(record("x", error=raised.value)))
-    assert said["raised"].startswith("fall ")
-    assert said["raised"].count(" < ") == 11
+    line = json.loads(JsonLines().format(record("x", error=raised.value)))
+    assert line["raised"].startswith("fall ")
+    assert line["raised"].count(" < ") == 11
 
 
 def test_the_exception_that_asyncio_shows_below_its_line_is_left_out() -> None:
@@ -189,14 +189,16 @@ def test_the_exception_that_asyncio_shows_below_its_line_is_left_out() -> None:
         ("off", {"OCEAN_LOG": "json"}, "off"),
     ],
 )
-def test_the_kind_is_the_flag_s_or_the_environment_s(flag: str | None, environ: dict[str, str], kind: str) -> None:
+def test_the_log_kind_is_set_by_the_flag_or_the_environment(
+    flag: str | None, environ: dict[str, str], kind: str
+) -> None:
     assert log_kind(flag, environ) == kind
 
 
 @pytest.mark.parametrize(
     ("flag", "environ", "source"), [("xml", {}, "--log"), ("", {}, "--log"), (None, {"OCEAN_LOG": "JSON"}, "OCEAN_LOG")]
 )
-def test_another_kind_is_refused(flag: str | None, environ: dict[str, str], source: str) -> None:
+def test_an_unknown_log_kind_is_refused(flag: str | None, environ: dict[str, str], source: str) -> None:
     with pytest.raises(BadSettings, match=f"{source} must be text, json or off"):
         log_kind(flag, environ)
 
@@ -248,11 +250,11 @@ async def test_a_stored_secret_is_in_no_log_line_metric_or_readiness_response(
             assert (await h.post("/v1/runs", run, headers=secret)).status_code == 201
         run_id = (await h.post("/v1/runs", {"clogId": "leaky", "sessionId": "s"})).json()["runId"]
         for method in ("refuse", "fail"):
-            answer = await h.post(f"/v1/runs/{run_id}/call/{method}", {"payload": CANARY}, headers=secret)
-            assert answer.status_code in (500, 503)
+            response = await h.post(f"/v1/runs/{run_id}/call/{method}", {"payload": CANARY}, headers=secret)
+            assert response.status_code in (500, 503)
         for what in ("refuse", CANARY):
-            answer = await h.post(f"/leaky/{what}", {"secret": CANARY}, headers=secret)
-            assert answer.status_code in (500, 503)
+            response = await h.post(f"/leaky/{what}", {"secret": CANARY}, headers=secret)
+            assert response.status_code in (500, 503)
         await h.new_external_run({"secret": CANARY})
         (lease,) = await h.claim()
         await h.complete(lease, {"type": "failed", "error": {"code": "x", "message": CANARY}}, row=CANARY)

@@ -50,21 +50,21 @@ async def test_a_waiting_claim_returns_empty_after_its_time(h: AppWorld) -> None
 async def test_a_waiting_claim_returns_empty_when_the_server_stops(h: AppWorld) -> None:
     caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.ask)
+        tasks.start_soon(caller.call)
         await caller.is_listening.wait()
         await let_others_go_on(h.w)
         caller.stopping.set()
-    assert caller.answer == (200, {"leases": []})
+    assert caller.response == (200, {"leases": []})
     late = AsgiCaller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     late.stopping.set()
-    await late.ask()
-    assert late.answer == (200, {"leases": []})
+    await late.call()
+    assert late.response == (200, {"leases": []})
 
 
 async def test_a_claim_whose_caller_disconnects_stops_waiting_and_leases_nothing(h: AppWorld) -> None:
     caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"waitMs": 60_000})
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.ask)
+        tasks.start_soon(caller.call)
         await caller.is_listening.wait()
         await let_others_go_on(h.w)
         caller.disconnect()
@@ -75,34 +75,36 @@ async def test_a_claim_whose_caller_disconnects_stops_waiting_and_leases_nothing
     assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 1, 0)
 
 
-class Leaving(Ocean):
+class Disconnecting(Ocean):
     """Its caller disconnects just when a lease has been created for it."""
 
     caller: AsgiCaller
 
-    async def claim_work(self, *asked: Any, **how: Any) -> list[Lease]:
-        leases = await super().claim_work(*asked, **how)
+    async def claim_work(self, *args: Any, **kwargs: Any) -> list[Lease]:
+        leases = await super().claim_work(*args, **kwargs)
         self.caller.disconnect()
         return leases
 
 
 async def test_a_lease_created_as_its_caller_disconnects_is_released(h: AppWorld) -> None:
     run_id = await h.new_external_run({})
-    leaving = Leaving(h.w.store, [Clog("x", external=True)], h.w.clock)
-    leaving.caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000}, app=make_app(leaving, poke_ms=0))
-    await leaving.caller.ask()
-    assert leaving.caller.sent == []
+    disconnecting = Disconnecting(h.w.store, [Clog("x", external=True)], h.w.clock)
+    disconnecting.caller = AsgiCaller(
+        h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000}, app=make_app(disconnecting, poke_ms=0)
+    )
+    await disconnecting.caller.call()
+    assert disconnecting.caller.sent == []
     (lease,) = await h.claim()
     assert (lease["runId"], lease["call"], lease["attempt"]) == (run_id, 2, 0)
 
 
 async def test_a_lease_written_while_its_caller_disconnects_is_released(tmp_path: Path) -> None:
     """The lease exists but its id was never sent: it is released at once, not when it expires."""
-    holds, go_on = threading.Event(), threading.Event()
+    is_held, proceed = threading.Event(), threading.Event()
 
     def hold(_: Any) -> None:
-        holds.set()
-        assert go_on.wait(TIMEOUT_S)
+        is_held.set()
+        assert proceed.wait(TIMEOUT_S)
 
     async with app_world(f"sqlite:///{tmp_path / 'ocean.db'}") as h:
         assert isinstance(h.w.store, SqliteStore)
@@ -111,14 +113,14 @@ async def test_a_lease_written_while_its_caller_disconnects_is_released(tmp_path
         caller = AsgiCaller(h.w, "/v1/leases", CLAIM | {"leaseMs": 86_400_000})
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.on_writer, hold)
-            await anyio.to_thread.run_sync(holds.wait, TIMEOUT_S)
-            tasks.start_soon(caller.ask)
+            await anyio.to_thread.run_sync(is_held.wait, TIMEOUT_S)
+            tasks.start_soon(caller.call)
             with anyio.fail_after(TIMEOUT_S):
                 while not database._queue:
                     await anyio.lowlevel.checkpoint()
             caller.disconnect()
             await anyio.wait_all_tasks_blocked()
-            go_on.set()
+            proceed.set()
 
         assert caller.sent == []
         (given_back,) = await log(h.w, run_id, "tick.given_back")

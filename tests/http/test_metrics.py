@@ -27,13 +27,13 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "monitoring.md"
 
 async def scraped(h: AppWorld) -> dict[tuple[str, ...], float]:
     """Return every sample by its name and its labels as `name=value`, sorted by name."""
-    answer = await h.get("/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain; version=")
-    assert answer.headers["cache-control"] == "no-store"
+    response = await h.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    assert response.headers["cache-control"] == "no-store"
     return {
         (sample.name, *(f"{name}={value}" for name, value in sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(answer.text)
+        for family in text_string_to_metric_families(response.text)
         for sample in family.samples
     }
 
@@ -62,16 +62,16 @@ async def test_pokes_ticks_and_due_runs_are_counted(h: AppWorld) -> None:
 async def test_pokes_after_responses_and_of_waiting_callers_have_different_sources() -> None:
     async with app_world(poke_ms=100) as h:
         await h.post("/v1/runs?waitMs=100", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
-        told = await scraped(h)
-        assert told["ocean_pokes_total", "source=wait"] == 1
-        assert told["ocean_pokes_total", "source=request"] == 1
+        samples = await scraped(h)
+        assert samples["ocean_pokes_total", "source=wait"] == 1
+        assert samples["ocean_pokes_total", "source=request"] == 1
 
 
 async def test_leases_are_counted(h: AppWorld) -> None:
     lease = await h.new_lease()
     await h.complete(lease, {"type": "done"})
-    told = await scraped(h)
-    assert told["ocean_leases_total", "clog=x"] == told["ocean_lease_completions_total", "outcome=done"] == 1
+    samples = await scraped(h)
+    assert samples["ocean_leases_total", "clog=x"] == samples["ocean_lease_completions_total", "outcome=done"] == 1
 
 
 async def test_requests_are_counted_by_the_template_of_their_route(h: AppWorld) -> None:
@@ -81,21 +81,21 @@ async def test_requests_are_counted_by_the_template_of_their_route(h: AppWorld) 
     await h.http.head("/healthz")
     await h.http.request("BREW", "/healthz")
     await h.post("/v1/leases", {"surprise": 1})
-    told = {key[1:]: n for key, n in (await scraped(h)).items() if key[0] == "ocean_http_requests_total"}
-    assert told["method=GET", "route=/v1/runs/{run_id}", "status=200"] == 2
-    assert told["method=GET", "route=/v1/runs/{run_id}", "status=404"] == 1
-    assert told["method=GET", "route=other", "status=404"] == 2
-    assert told["method=HEAD", "route=/healthz", "status=200"] == 1
-    assert told["method=POST", "route=/v1/leases", "status=400"] == 1
-    assert sum(n for key, n in told.items() if "method=other" in key) == 1
-    assert not [key for key in told if run_id in "".join(key) or "nowhere" in "".join(key)]
+    requests = {key[1:]: n for key, n in (await scraped(h)).items() if key[0] == "ocean_http_requests_total"}
+    assert requests["method=GET", "route=/v1/runs/{run_id}", "status=200"] == 2
+    assert requests["method=GET", "route=/v1/runs/{run_id}", "status=404"] == 1
+    assert requests["method=GET", "route=other", "status=404"] == 2
+    assert requests["method=HEAD", "route=/healthz", "status=200"] == 1
+    assert requests["method=POST", "route=/v1/leases", "status=400"] == 1
+    assert sum(n for key, n in requests.items() if "method=other" in key) == 1
+    assert not [key for key in requests if run_id in "".join(key) or "nowhere" in "".join(key)]
 
 
 async def test_a_caller_that_disconnects_before_the_response_is_counted_as_gone(h: AppWorld) -> None:
     caller = AsgiCaller(h.w, "/v1/leases", {"clogId": "x", "workerId": "w", "waitMs": 60_000})
     traffic: Any = caller._app.user_middleware[0].kwargs["traffic"]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.ask)
+        tasks.start_soon(caller.call)
         await caller.is_listening.wait()
         caller.disconnect()
     assert caller.sent == []
@@ -107,15 +107,15 @@ async def test_two_applications_in_one_process_do_not_mix() -> None:
         await one.new_run({"done": 1})
         await one.w.drain()
         await one.get("/healthz")
-        told = await scraped(other)
-        assert not [key for key in told if key[0] == "ocean_ticks_total" or "route=/healthz" in key]
+        samples = await scraped(other)
+        assert not [key for key in samples if key[0] == "ocean_ticks_total" or "route=/healthz" in key]
     assert not [family.name for family in REGISTRY.collect() if family.name.startswith("ocean")]
 
 
 async def test_metrics_are_available_in_openmetrics_format(h: AppWorld) -> None:
-    answer = await h.http.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
-    assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    assert answer.text.endswith("# EOF\n")
+    response = await h.http.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+    assert response.headers["content-type"].startswith("application/openmetrics-text")
+    assert response.text.endswith("# EOF\n")
 
 
 async def test_open_streams_are_counted() -> None:
@@ -143,6 +143,6 @@ def test_the_document_lists_every_metric_and_no_other() -> None:
 async def test_an_invalid_format_version_gets_plain_text(version: str) -> None:
     async with app_world() as h:
         accepted = {"accept": f"application/openmetrics-text; version={version}"}
-        answer = await h.http.get("/metrics", headers=accepted)
-        assert answer.status_code == 200
-        assert "ocean_pokes_total" in answer.text
+        response = await h.http.get("/metrics", headers=accepted)
+        assert response.status_code == 200
+        assert "ocean_pokes_total" in response.text

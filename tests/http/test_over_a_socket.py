@@ -83,10 +83,10 @@ async def test_any_name_can_be_escaped_in_a_path(run_id: str) -> None:
         await s.w.ocean.create_run(session_id=run_id, clog_id="x", run_id=run_id)
         for path in (f"/v1/runs/{name}", f"/v1/runs/{name}/events", f"/v1/sessions/{name}/events"):
             # Without an HTTP client, which would normalize dots in the path.
-            status, said = await send_line(s.port, f"GET {path} HTTP/1.0")
-            assert (status, said.get("runId") or said["events"][0]["runId"]) == (200, run_id)
-        status, said = await send_line(s.port, f"DELETE /v1/%72uns/{name} HTTP/1.0")
-        assert (status, said) == (200, {"deleted": True})
+            status, body = await send_line(s.port, f"GET {path} HTTP/1.0")
+            assert (status, body.get("runId") or body["events"][0]["runId"]) == (200, run_id)
+        status, body = await send_line(s.port, f"DELETE /v1/%72uns/{name} HTTP/1.0")
+        assert (status, body) == (200, {"deleted": True})
 
 
 async def test_an_unescaped_slash_ends_a_name_except_that_of_a_key() -> None:
@@ -94,8 +94,8 @@ async def test_an_unescaped_slash_ends_a_name_except_that_of_a_key() -> None:
         await s.w.ocean.create_run(session_id="s", clog_id="x", run_id="a/b")
         assert (await send_line(s.port, "GET /v1/runs/a/b HTTP/1.0"))[0] == 404
         for key in ("tenant/7", "tenant%2F7", "tenant%2f7"):
-            status, said = await send_line(s.port, f"GET /v1/keys/{key} HTTP/1.0")
-            assert (status, said["key"]) == (200, "tenant/7")
+            status, body = await send_line(s.port, f"GET /v1/keys/{key} HTTP/1.0")
+            assert (status, body["key"]) == (200, "tenant/7")
 
 
 async def test_a_server_without_raw_paths_works_too() -> None:
@@ -106,8 +106,8 @@ async def test_a_server_without_raw_paths_works_too() -> None:
 async def send_line(port: int, line: str) -> tuple[int, Any]:
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(f"{line}\r\nHost: localhost\r\n\r\n".encode())
-        answer = b"".join([part async for part in stream])
-    head, _, body = answer.partition(b"\r\n\r\n")
+        response = b"".join([part async for part in stream])
+    head, _, body = response.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
@@ -136,11 +136,11 @@ async def test_a_body_without_an_end_is_cut_off() -> None:
 
         headers = {"content-type": "application/json"}
         try:
-            answer = await http.post("/v1/leases", content=endless(), headers=headers)
+            response = await http.post("/v1/leases", content=endless(), headers=headers)
         except httpx2.TransportError:
             pass  # The server responds and disconnects while the body is still being sent.
         else:
-            assert (answer.status_code, error_of(answer)["code"]) == (413, "body_too_large")
+            assert (response.status_code, error_of(response)["code"]) == (413, "body_too_large")
         assert sent < 64 * MAX_BYTES
         assert (await http.post("/v1/leases", json=CLAIM)).status_code == 200
 

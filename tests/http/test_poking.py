@@ -9,7 +9,7 @@ from ocean.http.routes import TABLE
 from ocean.testing import World
 from ocean.ticker import ticker
 from tests.http.kit import AppWorld, app_world
-from tests.http.test_idempotency import EXAMPLES, KEYED, ask, furnish, name
+from tests.http.test_idempotency import EXAMPLES, KEYED, create_examples, name, send
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -19,9 +19,9 @@ async def test_a_change_pokes_due_runs_after_its_response() -> None:
     other = Script(clog_id="other")
     async with app_world(more=[other], poke_ms=100) as h:
         due = await h.w.ocean.create_run(session_id="s", clog_id="other", input=1)
-        answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
-        assert answer.json()["status"] == "pending", "the response does not wait for the poke"
-        assert (await look(h.w, answer.json()["runId"])).status is RunStatus.DONE
+        response = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
+        assert response.json()["status"] == "pending", "the response does not wait for the poke"
+        assert (await look(h.w, response.json()["runId"])).status is RunStatus.DONE
         assert (await look(h.w, due.run_id)).status is RunStatus.IDLE
         assert len(other.seen) == 1
 
@@ -29,10 +29,10 @@ async def test_a_change_pokes_due_runs_after_its_response() -> None:
 @pytest.mark.parametrize("op", [op for op in KEYED if op.path != "/v1/advance"], ids=name)
 async def test_every_change_pokes(op: Op) -> None:
     async with app_world(more=[Script(clog_id="other")], poke_ms=100) as h:
-        lease = await furnish(h)
+        lease = await create_examples(h)
         due = await h.w.ocean.create_run(session_id="elsewhere", clog_id="other", input=1)
         path, body, *_ = EXAMPLES[name(op)]
-        assert (await ask(h, op, path.replace("LEASE", lease), body, {})).is_success
+        assert (await send(h, op, path.replace("LEASE", lease), body, {})).is_success
         left = await h.w.ocean.get_run(due.run_id)
         assert left is None or left.status is RunStatus.IDLE
 
@@ -83,14 +83,14 @@ async def test_runs_signalled_before_a_method_refused_are_advanced() -> None:
 
 
 async def test_requests_do_not_poke_when_that_is_switched_off(h: AppWorld) -> None:
-    answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
-    assert (await look(h.w, answer.json()["runId"])).status is RunStatus.PENDING
+    response = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": {"done": 1}})
+    assert (await look(h.w, response.json()["runId"])).status is RunStatus.PENDING
 
 
 async def test_a_failed_poke_is_logged_and_has_no_effect_on_the_response(caplog: pytest.LogCaptureFixture) -> None:
     async with app_world(poke_ms=-1) as h:
-        answer = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"})
-        assert answer.status_code == 201
+        response = await h.post("/v1/runs", {"sessionId": "s", "clogId": "c"})
+        assert response.status_code == 201
     assert "the poke after a request failed" in caplog.text
 
 
@@ -98,11 +98,11 @@ class Slow:
     """A clog whose handlers wait until they are let go, and the pokes of its instance."""
 
     def __init__(self) -> None:
-        self.begun, self.may_end = anyio.Event(), anyio.Event()
+        self.started, self.may_end = anyio.Event(), anyio.Event()
         self.clog = Script(self._slowly)
 
     async def _slowly(self, tick: Tick) -> Outcome:
-        self.begun.set()
+        self.started.set()
         await self.may_end.wait()
         return Done()
 
@@ -121,7 +121,7 @@ async def test_pokes_during_another_poke_are_merged_into_one() -> None:
         await start(w)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(poke, w)
-            await slow.begun.wait()
+            await slow.started.wait()
             for _ in range(5):
                 tasks.start_soon(poke, w)
             await let_others_go_on(w)
@@ -139,7 +139,7 @@ async def test_a_poke_during_another_begins_when_the_others_turn_ends() -> None:
         await start(w)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(poke, w)
-            await slow.begun.wait()
+            await slow.started.wait()
             for _ in range(2):
                 tasks.start_soon(poke, w)
             await let_others_go_on(w)
@@ -155,7 +155,7 @@ async def test_a_slow_handler_does_not_delay_other_pokes() -> None:
         first = await start(w)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(poke, w)
-            await slow.begun.wait()
+            await slow.started.wait()
             late = await start(w, clog_id="quick", priority=9)
             w.clock.advance(100)
             while (await look(w, late)).status is not RunStatus.DONE:
@@ -178,7 +178,7 @@ async def test_a_request_leaves_due_work_to_a_ticker() -> None:
         assert "request" not in pokes
 
 
-async def test_a_request_pokes_if_the_ticker_has_stopped_or_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_pokes_if_the_ticker_has_stopped_or_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     async with app_world(poke_ms=100) as h, ticker(h.w.ocean) as one:
         monkeypatch.setattr("ocean.ticker.MOST_AT_WORK", 0)
         run_id = await h.new_run()

@@ -58,9 +58,9 @@ def test_the_commands_of_the_quick_start_work_when_pasted_and_respond_as_shown(t
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
     # The stream runs in parallel with the last response and may begin a frame on the same line.
-    answers = [json.JSONDecoder().raw_decode(line)[0] for line in lines if line.startswith("{")]
+    responses = [json.JSONDecoder().raw_decode(line)[0] for line in lines if line.startswith("{")]
     wanted = [json.loads(line.removeprefix("# ")) for line in script.splitlines() if line.startswith("# ")]
-    assert len(answers) == len(wanted) == 6
-    assert [(want, said) for want, said in zip(wanted, answers, strict=True) if not is_part(want, said)] == []
-    told = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
-    assert (told.count("greeted"), told[0], told[-1]) == (3, "run.created", "run.done")
+    assert len(responses) == len(wanted) == 6
+    assert [(want, got) for want, got in zip(wanted, responses, strict=True) if not is_part(want, got)] == []
+    types = [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
+    assert (types.count("greeted"), types[0], types[-1]) == (3, "run.created", "run.done")

@@ -15,7 +15,7 @@ NEW = {"sessionId": "s", "clogId": "c"}
 
 
 async def test_a_run_is_created_with_every_option(h: AppWorld) -> None:
-    answer = await h.post(
+    response = await h.post(
         "/v1/runs",
         NEW
         | {
@@ -35,9 +35,9 @@ async def test_a_run_is_created_with_every_option(h: AppWorld) -> None:
             "ratePerMs": 1_000,
         },
     )
-    assert answer.status_code == 201, answer.text
+    assert response.status_code == 201, response.text
     info = await look(h.w, "r-1")
-    assert answer.json() == record(info)
+    assert response.json() == record(info)
     assert (info.priority, info.attributes, info.deadline_at, info.dedupe_key) == (
         2,
         {"my_name": "a", "n": 1.5, "ok": True},
@@ -66,8 +66,8 @@ async def test_a_run_is_created_with_every_option(h: AppWorld) -> None:
 
 
 async def test_a_debounced_creation_is_supported(h: AppWorld) -> None:
-    said = NEW | {"input": 1, "dedupeKey": "d", "debounceMs": 100, "debounceMaxMs": 500}
-    first, second = [(await h.post("/v1/runs", said)).json() for _ in "ab"]
+    body = NEW | {"input": 1, "dedupeKey": "d", "debounceMs": 100, "debounceMaxMs": 500}
+    first, second = [(await h.post("/v1/runs", body)).json() for _ in "ab"]
     assert first["runId"] == second["runId"]
     assert first["wakeAt"] == h.w.clock.now() + 100
 
@@ -78,7 +78,7 @@ async def test_a_null_input_differs_from_no_input(h: AppWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "told"),
+    ("more", "code", "message"),
     [
         ({"sessionId": None}, "invalid_body", "sessionId: "),
         ({"session_id": "s"}, "invalid_body", "session_id: "),
@@ -99,13 +99,13 @@ async def test_a_null_input_differs_from_no_input(h: AppWorld) -> None:
     ids=str,
 )
 async def test_an_invalid_creation_names_the_field_and_writes_nothing(
-    h: AppWorld, more: Any, code: str, told: str
+    h: AppWorld, more: Any, code: str, message: str
 ) -> None:
     before = await dump(h.w)
-    answer = await h.post("/v1/runs", NEW | more)
-    error = error_of(answer)
-    assert (answer.status_code, error["code"]) == (400, code)
-    assert error["message"].startswith(told)
+    response = await h.post("/v1/runs", NEW | more)
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (400, code)
+    assert error["message"].startswith(message)
     assert await dump(h.w) == before
 
 
@@ -115,8 +115,8 @@ async def test_another_body_under_a_used_id_is_refused(h: AppWorld) -> None:
         ({"runId": "r", "input": 1}, "run_exists"),
         ({"dedupeKey": "d", "input": 1}, "dedupe_key_reused"),
     ):
-        answer = await h.post("/v1/runs", NEW | more)
-        assert (answer.status_code, error_of(answer)["code"]) == (409, code)
+        response = await h.post("/v1/runs", NEW | more)
+        assert (response.status_code, error_of(response)["code"]) == (409, code)
 
 
 async def test_a_run_is_read_and_deleted(h: AppWorld) -> None:
@@ -124,9 +124,9 @@ async def test_a_run_is_read_and_deleted(h: AppWorld) -> None:
     await h.w.drain()
     assert await h.get_json(f"/v1/runs/{run_id}") == record(await look(h.w, run_id))
     assert (await h.http.delete(f"/v1/runs/{run_id}")).json() == {"deleted": 1}
-    for answer in (await h.get(f"/v1/runs/{run_id}"), await h.http.delete(f"/v1/runs/{run_id}")):
-        assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
-        assert error_of(answer)["details"] == {"runId": run_id}
+    for response in (await h.get(f"/v1/runs/{run_id}"), await h.http.delete(f"/v1/runs/{run_id}")):
+        assert (response.status_code, error_of(response)["code"]) == (404, "run_not_found")
+        assert error_of(response)["details"] == {"runId": run_id}
 
 
 async def test_a_run_named_like_a_verb_can_be_reached(h: AppWorld) -> None:
@@ -136,7 +136,7 @@ async def test_a_run_named_like_a_verb_can_be_reached(h: AppWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "asked"),
+    ("query", "filters"),
     [
         ({}, {}),
         ({"clogId": "c"}, {"clog_id": "c"}),
@@ -161,14 +161,14 @@ async def test_a_run_named_like_a_verb_can_be_reached(h: AppWorld) -> None:
     ],
     ids=str,
 )
-async def test_runs_are_found_as_in_python(h: AppWorld, query: Any, asked: Any) -> None:
+async def test_runs_are_found_as_in_python(h: AppWorld, query: Any, filters: Any) -> None:
     for n, text in enumerate(("a", "b", "2")):
         await h.new_run({"done": n}, attributes={"n": n, "t": text, "b": n == 1})
         h.w.clock.advance(7)
     await h.w.drain()
     await h.new_external_run()
     await h.w.ocean.create_run(session_id="t", clog_id="c")
-    page = await h.w.ocean.list_runs(**asked)
+    page = await h.w.ocean.list_runs(**filters)
     found = await h.get_json("/v1/runs", **query)
     assert found == {"runs": [record(run) for run in page.runs], "nextCursor": page.next_cursor, "count": None}
     if page.next_cursor is not None:
@@ -210,25 +210,25 @@ async def test_runs_are_found_as_in_python(h: AppWorld, query: Any, asked: Any) 
     ],
 )
 async def test_an_invalid_query_names_the_field(h: AppWorld, query: str, code: str, named: str) -> None:
-    answer = await h.http.get(f"/v1/runs?{query}")
-    error = error_of(answer)
-    assert (answer.status_code, error["code"]) == (400, code)
+    response = await h.http.get(f"/v1/runs?{query}")
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (400, code)
     assert named in error["message"]
     if code == "invalid_query":
         assert [each["field"] for each in error["details"]["fields"]] == [named]
 
 
 async def test_a_route_without_a_query_takes_none(h: AppWorld) -> None:
-    answer = await h.post("/v1/advance?budgetMs=1")
-    assert (answer.status_code, error_of(answer)["code"]) == (400, "invalid_query")
+    response = await h.post("/v1/advance?budgetMs=1")
+    assert (response.status_code, error_of(response)["code"]) == (400, "invalid_query")
 
 
 async def test_a_signal_is_acknowledged_with_its_receipt(h: AppWorld) -> None:
     run_id = await h.new_run()
-    answer = await h.post(f"/v1/runs/{run_id}/signal", {"input": {"say": {"a_b": 1}}, "signalId": "m-1"})
-    assert answer.status_code == 202
+    response = await h.post(f"/v1/runs/{run_id}/signal", {"input": {"say": {"a_b": 1}}, "signalId": "m-1"})
+    assert response.status_code == 202
     again = await h.w.ocean.signal(run_id, {"say": {"a_b": 1}}, signal_id="m-1")
-    assert answer.json() == record(again)
+    assert response.json() == record(again)
     assert (await h.post(f"/v1/runs/{run_id}/signal")).json()["number"] == 2, "a signal needs no input"
     later = h.w.clock.now() + 1_000
     await h.post(f"/v1/runs/{run_id}/signal", {"input": None, "deliverAt": later})
@@ -261,20 +261,20 @@ async def test_signals_are_refused_as_in_python(h: AppWorld) -> None:
 async def test_a_method_is_called_on_a_run_and_on_a_clog(h: AppWorld) -> None:
     run_id = await h.new_run()
     for payload in ({"a_b": [1, None]}, None, "ä", 1.5):
-        answer = await h.post(f"/v1/runs/{run_id}/call/echo", {"payload": payload})
-        assert (answer.status_code, answer.json()) == (200, {"answer": payload})
+        response = await h.post(f"/v1/runs/{run_id}/call/echo", {"payload": payload})
+        assert (response.status_code, response.json()) == (200, {"answer": payload})
     assert (await h.post(f"/v1/runs/{run_id}/call/echo")).json() == {"answer": None}
     for wanted in (2, 4):
-        answer = await h.post("/v1/clogs/c/call/add", {"sessionId": "s", "payload": 2})
-        assert answer.json() == {"answer": wanted}
+        response = await h.post("/v1/clogs/c/call/add", {"sessionId": "s", "payload": 2})
+        assert response.json() == {"answer": wanted}
     assert await h.w.ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0) == 4
 
 
 async def test_a_methods_own_refusal_is_returned_unchanged(h: AppWorld) -> None:
     run_id = await h.new_run()
-    answer = await h.post(f"/v1/runs/{run_id}/call/refuse", {"payload": {"k_k": 1}})
-    error = error_of(answer)
-    assert (answer.status_code, error["code"], error["details"]) == (422, "own_code", {"own_key": {"k_k": 1}})
+    response = await h.post(f"/v1/runs/{run_id}/call/refuse", {"payload": {"k_k": 1}})
+    error = error_of(response)
+    assert (response.status_code, error["code"], error["details"]) == (422, "own_code", {"own_key": {"k_k": 1}})
     assert len(await h.w.ocean.read_events(run_id, types=["refused"])) == 1
     for path, code in (
         (f"/v1/runs/{run_id}/call/none", "unknown_method"),
@@ -289,9 +289,9 @@ async def test_a_run_is_paused_resumed_cancelled_and_retried(h: AppWorld) -> Non
     run_id = await h.new_run({"wait": 1_000})
     path = f"/v1/runs/{run_id}"
     for verb, paused in (("pause", True), ("resume", False)):
-        answer = await h.post(f"{path}/{verb}")
-        assert (answer.status_code, answer.json()["paused"]) == (200, paused)
-        assert answer.json() == record(await look(h.w, run_id))
+        response = await h.post(f"{path}/{verb}")
+        assert (response.status_code, response.json()["paused"]) == (200, paused)
+        assert response.json() == record(await look(h.w, run_id))
     assert error_of(await h.post(f"{path}/retry"))["code"] == "run_not_failed"
     ended = await h.post(f"{path}/cancel", {"reason": "enough"})
     assert (ended.json()["status"], ended.json()["error"]["code"]) == ("failed", "cancelled")

@@ -35,14 +35,14 @@ async def test_a_run_with_nothing_to_do_is_settled_at_once(h: AppWorld) -> None:
     assert (await h.post("/v1/runs?waitMs=0", NEW)).status_code == 200
     run_id = await h.new_run()
     later = {"deliverAt": h.w.clock.now() + 1_000}
-    answer = await h.post(f"/v1/runs/{run_id}/signal?waitMs=500", later)
-    assert (answer.status_code, answer.json()["status"]) == (200, "waiting")
+    response = await h.post(f"/v1/runs/{run_id}/signal?waitMs=500", later)
+    assert (response.status_code, response.json()["status"]) == (200, "waiting")
 
 
-async def test_without_time_the_response_has_the_cursor_to_continue(h: AppWorld) -> None:
-    answer = await h.post("/v1/runs?waitMs=0", NEW | {"input": 1})
-    (created,) = await h.w.ocean.read_events(answer.json()["runId"])
-    assert (answer.status_code, answer.json()) == (
+async def test_with_a_wait_of_zero_the_response_has_the_cursor_to_continue(h: AppWorld) -> None:
+    response = await h.post("/v1/runs?waitMs=0", NEW | {"input": 1})
+    (created,) = await h.w.ocean.read_events(response.json()["runId"])
+    assert (response.status_code, response.json()) == (
         202,
         {"runId": created.run_id, "status": "pending", "cursor": created.seq, "nextWakeAt": h.w.clock.now()},
     )
@@ -55,48 +55,48 @@ async def test_a_run_in_backoff_has_not_settled() -> None:
     async with app_world(more=[Script(Retry("later", after_ms=9_000), clog_id="shy")]) as h:
         caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "shy", "input": 1}, "waitMs=3000")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(caller.ask)
+            tasks.start_soon(caller.call)
             while not caller.has_response.is_set():
                 await let_others_go_on(h.w)
                 h.w.clock.advance(500)
             # A wait by the clock may have started just before the clock moved.
             h.w.clock.advance(3_000)
-        status, said = caller.answer
-        run = await look(h.w, said["runId"])
-        assert (status, said["status"], said["nextWakeAt"]) == (202, "pending", run.wake_at)
+        status, body = caller.response
+        run = await look(h.w, body["runId"])
+        assert (status, body["status"], body["nextWakeAt"]) == (202, "pending", run.wake_at)
 
 
 async def test_a_slow_handler_continues_after_the_response() -> None:
-    begun, may_end = anyio.Event(), anyio.Event()
+    started, may_end = anyio.Event(), anyio.Event()
 
     async def slowly(tick: Tick) -> Outcome:
-        begun.set()
+        started.set()
         await may_end.wait()
         return Done("at last")
 
     async with app_world(more=[Script(slowly, clog_id="slow")]) as h:
         caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=800")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(caller.ask)
-            await begun.wait()
+            tasks.start_soon(caller.call)
+            await started.wait()
             h.w.clock.advance(800)
             await caller.has_response.wait()
-            status, said = caller.answer
-            assert (status, said["status"]) == (202, "active")
+            status, body = caller.response
+            assert (status, body["status"]) == (202, "active")
             may_end.set()
-        run = await look(h.w, said["runId"])
+        run = await look(h.w, body["runId"])
         assert (run.status, run.output) == (RunStatus.DONE, "at last")
 
 
 async def test_a_stopping_server_responds_to_requests_that_wait_for_a_run(h: AppWorld) -> None:
     caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.ask)
+        tasks.start_soon(caller.call)
         await let_others_go_on(h.w)
         caller.stopping.set()
         await caller.has_response.wait()
-        status, said = caller.answer
-        assert (status, said["status"]) == (202, "pending")
+        status, body = caller.response
+        assert (status, body["status"]) == (202, "pending")
         # It delays the server by at most one of its checks of the run.
         h.w.clock.advance(1_000)
 
@@ -106,7 +106,7 @@ async def test_waiting_for_a_run_ends_when_the_caller_disconnects(h: AppWorld) -
     # The rest of its minute is not waited for: the clock moves by one second only.
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(caller.ask)
+            tasks.start_soon(caller.call)
             await caller.is_listening.wait()
             caller.disconnect()
             await let_others_go_on(h.w)
@@ -115,46 +115,46 @@ async def test_waiting_for_a_run_ends_when_the_caller_disconnects(h: AppWorld) -
 
 
 async def test_a_handler_that_runs_for_a_request_finishes_when_the_server_stops() -> None:
-    begun, may_end = anyio.Event(), anyio.Event()
+    started, may_end = anyio.Event(), anyio.Event()
 
     async def slowly(tick: Tick) -> Outcome:
-        begun.set()
+        started.set()
         await may_end.wait()
         return Done("at last")
 
     async with app_world(more=[Script(slowly, clog_id="slow")]) as h:
         caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "slow", "input": 1}, "waitMs=60000")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(caller.ask)
-            await begun.wait()
+            tasks.start_soon(caller.call)
+            await started.wait()
             caller.stopping.set()
             await caller.has_response.wait()
             may_end.set()
-        status, said = caller.answer
-        assert (status, said["status"]) == (202, "active")
-        assert (await look(h.w, said["runId"])).output == "at last"
+        status, body = caller.response
+        assert (status, body["status"]) == (202, "active")
+        assert (await look(h.w, body["runId"])).output == "at last"
 
 
 async def test_an_external_worker_settles_a_run_that_a_request_waits_for(h: AppWorld) -> None:
     caller = AsgiCaller(h.w, "/v1/runs", {"sessionId": "s", "clogId": "x", "input": 1}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.ask)
+        tasks.start_soon(caller.call)
         await let_others_go_on(h.w)
         (lease,) = await h.claim()
         await h.complete(lease, {"type": "done", "output": 7})
-    status, said = caller.answer
-    assert (status, said["output"]) == (200, 7)
+    status, body = caller.response
+    assert (status, body["output"]) == (200, 7)
 
 
 async def test_a_run_deleted_during_the_wait_is_not_found(h: AppWorld) -> None:
     run_id = await h.new_external_run()
     caller = AsgiCaller(h.w, f"/v1/runs/{run_id}/signal", {}, "waitMs=60000")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(caller.ask)
+        tasks.start_soon(caller.call)
         await let_others_go_on(h.w)
         await h.http.delete(f"/v1/runs/{run_id}")
-    status, said = caller.answer
-    assert (status, said["error"]["code"]) == (404, "run_not_found")
+    status, body = caller.response
+    assert (status, body["error"]["code"]) == (404, "run_not_found")
 
 
 class Deleting(Ocean):
@@ -171,15 +171,15 @@ async def test_a_settled_run_deleted_just_before_the_response_is_returned(h: App
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         settled = await http.post("/v1/runs?waitMs=0", json=NEW)
         assert (settled.status_code, settled.json()["status"]) == (200, "idle")
-        answer = await http.post("/v1/runs?waitMs=0", json=NEW | {"input": 1})
-    assert (answer.status_code, error_of(answer)["code"]) == (404, "run_not_found")
-    assert "deleted meanwhile" in error_of(answer)["message"]
+        response = await http.post("/v1/runs?waitMs=0", json=NEW | {"input": 1})
+    assert (response.status_code, error_of(response)["code"]) == (404, "run_not_found")
+    assert "deleted meanwhile" in error_of(response)["message"]
 
 
 @pytest.mark.parametrize("wait", ["-1", "60001", "soon", ""])
 async def test_an_invalid_wait_time_is_refused_before_anything_is_done(h: AppWorld, wait: str) -> None:
-    answer = await h.post(f"/v1/runs?waitMs={wait}", NEW | {"input": 1})
-    assert (answer.status_code, error_of(answer)["details"]["fields"][0]["field"]) == (400, "waitMs")
+    response = await h.post(f"/v1/runs?waitMs={wait}", NEW | {"input": 1})
+    assert (response.status_code, error_of(response)["details"]["fields"][0]["field"]) == (400, "waitMs")
     assert (await h.w.ocean.count_runs()).count == 0
 
 
@@ -206,9 +206,9 @@ async def test_a_run_with_a_deadline_that_is_due_has_not_settled() -> None:
 
 
 async def test_a_wait_for_a_run_whose_events_were_swept_returns(h: AppWorld) -> None:
-    said = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
-    first = await h.post("/v1/runs?waitMs=100", said)
+    body = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
+    first = await h.post("/v1/runs?waitMs=100", body)
     h.w.clock.advance(1_000)
     await h.w.ocean.sweep(events_older_than_ms=0)
-    again = await h.post("/v1/runs?waitMs=100", said)
+    again = await h.post("/v1/runs?waitMs=100", body)
     assert (again.status_code, again.content) == (200, first.content)

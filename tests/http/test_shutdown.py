@@ -6,26 +6,26 @@ from ocean.http.framework.call import Stopping
 
 
 def test_callbacks_are_called_only_while_their_block_runs() -> None:
-    stopping, told = Stopping(), list[str]()
-    with stopping.calling(lambda: told.append("before")):
+    stopping, called = Stopping(), list[str]()
+    with stopping.calling(lambda: called.append("before")):
         pass
-    with stopping.calling(lambda: told.append("now")):
+    with stopping.calling(lambda: called.append("now")):
         assert not stopping.is_set
         stopping.set()
     assert stopping.is_set
-    assert told == ["now"]
+    assert called == ["now"]
 
 
 def test_a_callback_that_removes_itself_does_not_skip_others() -> None:
-    stopping, told = Stopping(), list[str]()
+    stopping, called = Stopping(), list[str]()
     with ExitStack() as waiting:
 
         def leave() -> None:
-            told.append("left")
+            called.append("left")
             leaving.close()
 
         leaving = waiting.enter_context(ExitStack())
         leaving.enter_context(stopping.calling(leave))
-        waiting.enter_context(stopping.calling(lambda: told.append("stayed")))
+        waiting.enter_context(stopping.calling(lambda: called.append("stayed")))
         stopping.set()
-    assert told == ["left", "stayed"]
+    assert called == ["left", "stayed"]

@@ -21,13 +21,13 @@ from tests.postgres.server import fresh_database, return_database
 
 pytestmark = pytest.mark.anyio
 
-MOST = 14
+MAX_UNITS = 14
 WAITING = ("next_commit", "close")
-"""Verbs that make no unit of work."""
+"""Verbs that run no unit of work."""
 
 
 def count_units(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the name of each unit of work that this store is asked for."""
+    """Record the name of each unit of work that this store runs."""
     units: list[str] = []
 
     def recorded(name: str, verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -44,7 +44,7 @@ def count_units(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return units
 
 
-async def come_to_rest(get_run: Callable[[str], Awaitable[Any]]) -> None:
+async def until_idle(get_run: Callable[[str], Awaitable[Any]]) -> None:
     """Wait until the process does nothing more: each round is a trip to the database behind all earlier ones."""
     for _ in range(30):
         await get_run("nothing")
@@ -82,7 +82,7 @@ async def test_a_signal_with_one_watcher_and_no_ticker_makes_at_most_fourteen_un
             httpx2.AsyncClient() as http,
             watching(port, run.run_id) as watcher,
         ):
-            await come_to_rest(get_run)
+            await until_idle(get_run)
             units = count_units(w.store, monkeypatch)
             counts = []
             for number in range(5):
@@ -91,10 +91,10 @@ async def test_a_signal_with_one_watcher_and_no_ticker_makes_at_most_fourteen_un
                 assert (await http.post(path, json={"input": number})).status_code == 202
                 while (await watcher.next()).event != "tick.committed":
                     pass
-                await come_to_rest(get_run)
+                await until_idle(get_run)
                 assert units.count("commit_tick") == 1, units
                 counts.append(len(units))
-            # Now and then the stream also looks for other processes' commits.
-            assert statistics.median(counts) <= MOST, (counts, units)
+            # Sometimes the stream also checks for commits of other processes.
+            assert statistics.median(counts) <= MAX_UNITS, (counts, units)
     if database == "postgres":
         return_database(url)

@@ -47,16 +47,16 @@ async def test_a_frame_has_the_cursor_the_type_and_the_event() -> None:
 
 async def test_a_frame_is_encoded_once_and_not_reused_for_another_log() -> None:
     here, there, later = Event(1, 0, "x", {"a": 1}), Event(1, 0, "y", {"a": 1}), Event(2, 0, "x", None)
-    made = framing.FrameCache(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
-    assert made.of(here) is made.of(here)
-    assert made.of(there) == framing.frame(there) != made.of(here)
-    first = made.of(here)
-    assert made.of(later) is made.of(later)
-    assert made.of(here) is first
-    made.of(Event(3, 0, "x", None))
-    assert made.of(here) == first
-    assert made.of(here) is not first
-    assert sum(len(each) for _, each in made._frames.values()) == made._size <= made._most
+    cache = framing.FrameCache(most_bytes=len(framing.frame(here)) + len(framing.frame(later)))
+    assert cache.of(here) is cache.of(here)
+    assert cache.of(there) == framing.frame(there) != cache.of(here)
+    first = cache.of(here)
+    assert cache.of(later) is cache.of(later)
+    assert cache.of(here) is first
+    cache.of(Event(3, 0, "x", None))
+    assert cache.of(here) == first
+    assert cache.of(here) is not first
+    assert sum(len(each) for _, each in cache._frames.values()) == cache._size <= cache._most
 
 
 async def test_collected_events_are_sent_in_batches_of_bounded_size() -> None:
@@ -136,8 +136,8 @@ async def test_a_runs_stream_ends_after_its_last_event_and_then_returns_204() ->
 async def test_an_invalid_cursor_is_refused_before_the_stream_begins(cursor: str) -> None:
     async with stream_server() as s:
         await s.run()
-        asked = [await Watcher.open(s.port, f"/v1/events?after={cursor}"), await Watcher.open(s.port, last=cursor)]
-        for watcher in asked:
+        watchers = [await Watcher.open(s.port, f"/v1/events?after={cursor}"), await Watcher.open(s.port, last=cursor)]
+        for watcher in watchers:
             error = (await watcher.body())["error"]
             code = "bad_cursor" if cursor == "2" else "invalid_query"
             assert (watcher.status, error["code"], error["httpStatus"]) == (400, code, 400)
@@ -149,7 +149,7 @@ async def test_two_cursors_are_refused_and_an_unknown_run_is_not_found() -> None
         await s.run()
         for path, status, code in (
             ("/v1/events?after=0&after=1", 400, "invalid_query"),
-            ("/v1/runs/nobody/events", 404, "run_not_found"),
+            ("/v1/runs/missing/events", 404, "run_not_found"),
         ):
             watcher = await Watcher.open(s.port, path)
             assert (watcher.status, (await watcher.body())["error"]["code"]) == (status, code)
@@ -182,11 +182,11 @@ async def test_an_idle_stream_gets_a_ping_every_fifteen_seconds() -> None:
 async def test_a_type_with_line_ends_forges_no_frame() -> None:
     forged = "x\n\nid: 999\r\nevent: run.done"
 
-    async def tell(tick: Tick) -> Outcome:
+    async def emit_forged(tick: Tick) -> Outcome:
         await tick.emit(forged, "a\u2028b\r\n\n")
         return Ok()
 
-    async with stream_server(Script(tell)) as s:
+    async with stream_server(Script(emit_forged)) as s:
         run_id = await s.run(input=1)
         watcher = await s.open(f"/v1/runs/{run_id}/events")
         frames = await watcher.take(3)
@@ -237,12 +237,12 @@ async def _after_one_stream(s: StreamServer) -> int:
 async def test_a_reader_that_does_not_read_is_dropped_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
     size, count = 200_000, 60
 
-    async def tell(tick: Tick) -> Outcome:
+    async def emit_big(tick: Tick) -> Outcome:
         for number in range(count // 10):
             await tick.emit("big", f"{number}" + "x" * size)
         return Ok()
 
-    async with stream_server(Script(tell)) as s:
+    async with stream_server(Script(emit_big)) as s:
         run_id = await s.run()
         with socket.create_connection(("127.0.0.1", s.port)) as stuck:
             stuck.sendall(b"GET /v1/events?types=big HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
@@ -275,12 +275,12 @@ async def test_an_error_of_the_feed_ends_its_stream_and_is_not_revealed(
         await s.run()
         follow = s.w.ocean.follow_in_parts
 
-        async def break_off(*args: Any) -> Any:
+        async def fail(*args: Any) -> Any:
             async for events in follow(*args):
                 yield events
                 raise ValueError("a secret")
 
-        monkeypatch.setattr(s.w.ocean, "follow_in_parts", break_off)
+        monkeypatch.setattr(s.w.ocean, "follow_in_parts", fail)
         watcher = await s.open()
         assert [frame.id for frame in await watcher.rest()] == [1]
         assert "a stream ended with an unexpected error" in caplog.text
@@ -299,29 +299,29 @@ async def nothing_more() -> Any:
 
 async def test_a_ping_waits_until_the_current_message_is_sent() -> None:
     """A server need not accept two messages of one response at once."""
-    go_on, under_way, bodies = anyio.Event(), list[int](), list[bytes]()
+    proceed, in_flight, bodies = anyio.Event(), list[int](), list[bytes]()
 
     async def send(message: Any) -> None:
-        under_way.append(len(under_way) - len(bodies))
+        in_flight.append(len(in_flight) - len(bodies))
         if b"run.created" in message.get("body", b""):
-            await go_on.wait()
+            await proceed.wait()
         bodies.append(message.get("body", b""))
 
     async with stream_server() as s, anyio.create_task_group() as tasks:
         await s.run()
         tasks.start_soon(plain_stream(s), {"type": "http", "method": "GET"}, nothing_more, send)
         with anyio.fail_after(20):
-            while len(under_way) < 3:
+            while len(in_flight) < 3:
                 await let_others_go_on(s.w)
         s.w.clock.advance(streams.PING_MS)
         await let_others_go_on(s.w)
-        go_on.set()
+        proceed.set()
         with anyio.fail_after(20):
             while len(bodies) < 4:
                 await let_others_go_on(s.w)
         tasks.cancel_scope.cancel()
     assert bodies[3] == b": ping\n\n"
-    assert set(under_way) == {0}
+    assert set(in_flight) == {0}
 
 
 async def test_a_servers_disconnect_error_is_raised_again(
@@ -355,17 +355,17 @@ async def test_reconnecting_watchers_get_every_id_once() -> None:
         joined: list[list[int]] = [[] for _ in range(watchers)]
 
         async def watch(number: int) -> None:
-            dice, ids = random.Random(f"{seed}:{number}"), joined[number]
+            rng, ids = random.Random(f"{seed}:{number}"), joined[number]
             while len(ids) < total:
                 watcher = await s.open(last=ids[-1] if ids else 0)
-                for _ in range(min(dice.randint(1, total), total - len(ids))):
+                for _ in range(min(rng.randint(1, total), total - len(ids))):
                     frame = await watcher.next()
                     assert frame.id is not None
                     ids.append(frame.id)
-                if dice.random() < 0.2:
+                if rng.random() < 0.2:
                     # Also disconnects before the headers arrive.
                     half = await anyio.connect_tcp("127.0.0.1", s.port)
-                    await half.send(b"GET /v1/events HTTP/1.0\r\n" + (b"\r\n" if dice.random() < 0.5 else b""))
+                    await half.send(b"GET /v1/events HTTP/1.0\r\n" + (b"\r\n" if rng.random() < 0.5 else b""))
                     await half.aclose()
                 await watcher.close()
 

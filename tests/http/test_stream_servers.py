@@ -25,19 +25,19 @@ pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("processes")]
 TALKER = "tests.http.talker_clog:talker"
 LONG_S = 3 * TIMEOUT_S
 LOST = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
-"""How a connection ends when its server does, or before there is one."""
+"""The errors of a connection whose server has stopped or has not started yet."""
 FEEDS = (("/v1/events", 2), ("/v1/sessions/s/events", 2), ("/v1/events?types=talked", 1))
-"""And how many events each call of `talk` is for them: what it emits, and the call itself."""
+"""Each feed, and how many of its events one call of `talk` adds: the emitted event, and the call itself."""
 
 
 @dataclass
-class Story:
+class GrowingLog:
     """A log that this process and the server extend to a known end, and the clients that watch it."""
 
     path: Path
     total: int
     port: int = 0
-    said: int = 0
+    calls: int = 0
     resets: int = 0
     stalls: int = 0
     joined: dict[int, list[int]] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Story:
         self.has_changed.set()
         self.has_changed = anyio.Event()
 
-    async def until_said(self, count: int) -> None:
+    async def until_called(self, count: int) -> None:
         with anyio.fail_after(LONG_S):
-            while self.said < count:
+            while self.calls < count:
                 await self.has_changed.wait()
 
     async def until_joined(self, count: int) -> None:
@@ -65,12 +65,12 @@ class Story:
 
     async def grow(self, ocean: Ocean, count: int, by_http: bool = False) -> None:
         for _ in range(count):
-            payload = {"n": self.said, "filling": "x" * 20_000 * (self.said % 5 == 0)}
+            payload = {"n": self.calls, "filling": "x" * 20_000 * (self.calls % 5 == 0)}
             if by_http:
                 await post(self.port, "/v1/clogs/talker/call/talk", {"sessionId": "s", "payload": payload})
             else:
                 await ocean.call_clog(clog_id="talker", session_id="s", method="talk", payload=payload)
-            self.said += 1
+            self.calls += 1
             self.change()
 
     @asynccontextmanager
@@ -86,23 +86,23 @@ class Story:
         return await server.ended(number)
 
     async def watch(self, number: int) -> None:
-        dice, ids = random.Random(f"torture:{number}"), self.joined[number]
+        rng, ids = random.Random(f"torture:{number}"), self.joined[number]
         path, each = FEEDS[number % 3]
         total = self.total * each
         while len(ids) < total:
             await self.is_up.wait()
-            if dice.random() < 0.2:
-                await self.reset_before_headers(path, whole=dice.random() < 0.5)
+            if rng.random() < 0.2:
+                await self.reset_before_headers(path, whole=rng.random() < 0.5)
             try:
                 watcher = await Watcher.open(self.port, path, last=ids[-1] if ids else 0)
             except LOST:
                 await anyio.lowlevel.checkpoint()
                 continue
-            await self.read(watcher, ids, total, dice)
+            await self.read(watcher, ids, total, rng)
 
-    async def read(self, watcher: Watcher, ids: list[int], total: int, dice: random.Random) -> None:
+    async def read(self, watcher: Watcher, ids: list[int], total: int, rng: random.Random) -> None:
         """Read a part of the stream, perhaps slowly; then disconnect and reconnect."""
-        is_slow, most = dice.random() < 0.1, dice.randint(1, total)
+        is_slow, most = rng.random() < 0.1, rng.randint(1, total)
         try:
             while most and len(ids) < total:
                 while is_slow and self.is_growing:
@@ -125,9 +125,9 @@ class Story:
             return
         raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        asked = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n" + ("\r\n" if whole else "")
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n" + ("\r\n" if whole else "")
         try:
-            await stream.send(asked.encode())
+            await stream.send(request.encode())
             self.resets += 1
         finally:
             await anyio.aclose_forcefully(stream)
@@ -139,43 +139,43 @@ async def post(port: int, path: str, body: object) -> None:
     head += f"Content-Length: {len(text)}\r\n\r\n"
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send((head + text).encode())
-        answer = b"".join([part async for part in stream])
-    assert answer.startswith(b"HTTP/1.1 200 "), answer
+        response = b"".join([part async for part in stream])
+    assert response.startswith(b"HTTP/1.1 200 "), response
 
 
 async def test_two_hundred_watchers_get_every_id_once_over_drops_resets_and_restarts(
     tmp_path: Path,
 ) -> None:
     """The server is killed once and stopped once; the log also grows while no server runs."""
-    story = Story(tmp_path / "ocean.db", total=30, joined={number: [] for number in range(200)})
-    async with Ocean.open(f"sqlite:///{story.path}", clogs=[talker]) as ocean, anyio.create_task_group() as tasks:
-        for number in story.joined:
-            tasks.start_soon(story.watch, number)
-        async with story.served() as first:
-            await story.grow(ocean, 5)
-            await story.grow(ocean, 5, by_http=True)
-            await story.until_joined(5)
-            tasks.start_soon(story.grow, ocean, 5)
-            await story.until_said(12)
-            assert await story.end(first, signal.SIGKILL) == (-signal.SIGKILL, "")
-        await story.until_said(15)
-        async with story.served() as second:
-            await story.grow(ocean, 5, by_http=True)
-            await story.until_joined(15)
-            assert await story.end(second, signal.SIGTERM) == (0, "")
-        await story.grow(ocean, 5)
-        async with story.served() as third:
-            await story.grow(ocean, 5, by_http=True)
-            await story.until_joined(30)
-            assert await story.end(third, signal.SIGTERM) == (0, "")
+    growing_log = GrowingLog(tmp_path / "ocean.db", total=30, joined={number: [] for number in range(200)})
+    async with Ocean.open(f"sqlite:///{growing_log.path}", clogs=[talker]) as ocean, anyio.create_task_group() as tasks:
+        for number in growing_log.joined:
+            tasks.start_soon(growing_log.watch, number)
+        async with growing_log.served() as first:
+            await growing_log.grow(ocean, 5)
+            await growing_log.grow(ocean, 5, by_http=True)
+            await growing_log.until_joined(5)
+            tasks.start_soon(growing_log.grow, ocean, 5)
+            await growing_log.until_called(12)
+            assert await growing_log.end(first, signal.SIGKILL) == (-signal.SIGKILL, "")
+        await growing_log.until_called(15)
+        async with growing_log.served() as second:
+            await growing_log.grow(ocean, 5, by_http=True)
+            await growing_log.until_joined(15)
+            assert await growing_log.end(second, signal.SIGTERM) == (0, "")
+        await growing_log.grow(ocean, 5)
+        async with growing_log.served() as third:
+            await growing_log.grow(ocean, 5, by_http=True)
+            await growing_log.until_joined(30)
+            assert await growing_log.end(third, signal.SIGTERM) == (0, "")
         events = await ocean.read_events(limit=1_000)
     wanted = [[event.seq for event in events], [event.seq for event in events if event.type == "talked"]]
     assert [len(ids) for ids in wanted] == [60, 30]
-    assert [number for number, ids in story.joined.items() if ids != wanted[number % 3 == 2]] == []
-    assert (story.resets > 20, story.stalls > 20) == (True, True)
+    assert [number for number, ids in growing_log.joined.items() if ids != wanted[number % 3 == 2]] == []
+    assert (growing_log.resets > 20, growing_log.stalls > 20) == (True, True)
 
 
-async def test_a_server_that_is_stopped_ends_its_streams_at_once_and_quietly(tmp_path: Path) -> None:
+async def test_a_stopped_server_ends_its_streams_at_once_and_without_errors(tmp_path: Path) -> None:
     path = tmp_path / "ocean.db"
     async with serve_process(path, TALKER) as server, Ocean.open(f"sqlite:///{path}", clogs=[talker]) as ocean:
         run = await ocean.create_run(session_id="s", clog_id="talker")

@@ -16,8 +16,8 @@ async def test_a_poke_advances_due_runs_and_returns_the_next_wake_time(h: AppWor
     await h.new_run({"done": 1}, run_id="second", priority=9)
     one = (await h.post("/v1/advance", {"maxTicks": 1})).json()
     assert (one["advanced"], one["dueNow"], one["dryRun"]) == (1, 1, None)
-    answer = await h.post("/v1/advance", {"runId": "second", "budgetMs": 50})
-    assert answer.json()["outcomes"] == [{"runId": "second", "tick": 1, "outcome": "done", "status": "done"}]
+    response = await h.post("/v1/advance", {"runId": "second", "budgetMs": 50})
+    assert response.json()["outcomes"] == [{"runId": "second", "tick": 1, "outcome": "done", "status": "done"}]
     idle = (await h.post("/v1/advance")).json()
     assert idle == {
         "advanced": 0,
@@ -70,8 +70,8 @@ async def test_a_session_is_removed_with_its_runs(h: AppWorld) -> None:
 async def test_clogs_are_listed_paused_and_resumed(h: AppWorld) -> None:
     assert await h.get_json("/v1/clogs") == {"clogs": [record(each) for each in await h.w.ocean.list_clogs()]}
     for verb, paused in (("pause", True), ("resume", False)):
-        answer = await h.post(f"/v1/clogs/c/{verb}")
-        assert (answer.json()["clogId"], answer.json()["paused"]) == ("c", paused)
+        response = await h.post(f"/v1/clogs/c/{verb}")
+        assert (response.json()["clogId"], response.json()["paused"]) == ("c", paused)
         assert (await h.post(f"/v1/clogs/none/{verb}")).status_code == 404
 
 
@@ -87,8 +87,8 @@ async def test_tools_are_shown_with_their_schemas(h: AppWorld) -> None:
 
 async def test_a_keys_limit_is_set_and_seen_also_with_a_slash_in_its_name(h: AppWorld) -> None:
     for key in ("a", "tenant/7"):
-        answer = await h.http.put(f"/v1/keys/{key}", json={"limit": 3})
-        assert answer.json() == {"key": key, "limit": 3, "inUse": 0, "parked": 0}
+        response = await h.http.put(f"/v1/keys/{key}", json={"limit": 3})
+        assert response.json() == {"key": key, "limit": 3, "inUse": 0, "parked": 0}
         assert await h.get_json(f"/v1/keys/{key}") == record(await h.w.ocean.get_key(key))
     first = await h.get_json("/v1/keys", limit=1)
     assert ([each["key"] for each in first["keys"]], first["nextCursor"]) == (["a"], "a")
@@ -104,8 +104,8 @@ async def test_a_counter_is_taken_from_and_reset(h: AppWorld) -> None:
     first, second, third = [await h.post(f"{path}/take", {"n": 2, "limit": 4, "perMs": 1_000}) for _ in "abc"]
     assert [each.json()["ok"] for each in (first, second, third)] == [True, True, False]
     assert third.json() == {"ok": False, "used": 4, "limit": 4, "left": 0, "retryAfterMs": 500}
-    look = await h.post(f"{path}/take", {"n": 0, "limit": 4, "perMs": 1_000})
-    assert look.json() == record(await h.w.ocean.take("daily/cap", 0, 4, 1_000))
+    unchanged = await h.post(f"{path}/take", {"n": 0, "limit": 4, "perMs": 1_000})
+    assert unchanged.json() == record(await h.w.ocean.take("daily/cap", 0, 4, 1_000))
     assert [(await h.http.delete(path)).json() for _ in "ab"] == [{"reset": True}, {"reset": False}]
     assert error_of(await h.post(f"{path}/take", {"n": 5, "limit": 4}))["code"] == "invalid_value"
     assert error_of(await h.post(f"{path}/take", {"refill": "often"}))["code"] == "invalid_body"
@@ -115,10 +115,10 @@ async def test_many_runs_are_signalled_cancelled_retried_and_deleted(h: AppWorld
     for n in range(4):
         await h.new_run(attributes={"n": n})
     some = {"clogId": ["c"], "attributes": {"n": {"gte": 1}}}
-    said = {"signalId": "m", "input": {"fail": "no"}}
+    signal = {"signalId": "m", "input": {"fail": "no"}}
     whole = {"seen": 3, "done": 3, "refused": 0, "errors": {}, "more": False}
     for _ in "ab":
-        assert (await h.post("/v1/runs/signal", some | said)).json() == whole
+        assert (await h.post("/v1/runs/signal", some | signal)).json() == whole
     await h.w.drain()
     assert (await h.w.ocean.count_runs(status="failed")).count == 3, "each had one signal"
     assert (await h.post("/v1/runs/retry", {"clogId": ["c"]})).json()["done"] == 0, "they had no input"
@@ -147,8 +147,8 @@ async def test_a_bulk_query_without_filters_is_refused(h: AppWorld, verb: str) -
         ({"clogId": ["c"], "attributes": {"a": {"gt": []}}}, "invalid_value"),
         ({"clogId": ["c"], "attributes": {"a": None}}, "invalid_value"),
     ):
-        answer = await h.post(f"/v1/runs/{verb}", body | ({"signalId": "m"} if verb == "signal" else {}))
-        assert (answer.status_code, error_of(answer)["code"]) == (400, code), body
+        response = await h.post(f"/v1/runs/{verb}", body | ({"signalId": "m"} if verb == "signal" else {}))
+        assert (response.status_code, error_of(response)["code"]) == (400, code), body
     assert await dump(h.w) == before
 
 

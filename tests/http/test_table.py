@@ -128,11 +128,11 @@ def written() -> str:
 
 
 def test_every_reference_of_the_document_resolves() -> None:
-    said = document(TABLE)
-    text = json.dumps(said)
+    spec = document(TABLE)
+    text = json.dumps(spec)
     for part in text.split('"$ref": "')[1:]:
-        assert part.partition('"')[0].removeprefix("#/components/schemas/") in said["components"]["schemas"]
-    for schema in said["components"]["schemas"].values():
+        assert part.partition('"')[0].removeprefix("#/components/schemas/") in spec["components"]["schemas"]
+    for schema in spec["components"]["schemas"].values():
         for field in schema.get("properties", {}):
             assert "_" not in field
 
@@ -141,8 +141,8 @@ def test_every_reference_of_the_document_resolves() -> None:
 async def test_the_document_and_the_page_are_served(h: AppWorld) -> None:
     assert await h.get_json("/openapi.json") == document(TABLE)
     page = await h.get("/docs")
-    for answer in (page, await h.get("/openapi.json"), await h.get("/healthz")):
-        assert answer.headers["x-content-type-options"] == "nosniff"
+    for response in (page, await h.get("/openapi.json"), await h.get("/healthz")):
+        assert response.headers["x-content-type-options"] == "nosniff"
     assert page.headers["content-type"].startswith("text/html")
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "<script" not in page.text
@@ -161,7 +161,7 @@ async def test_public_pages_are_rendered_once(h: AppWorld, handler: Any) -> None
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", sorted({op.path for op in TABLE}))
-async def test_a_wrong_method_gets_all_allowed_ones(h: AppWorld, path: str) -> None:
+async def test_a_wrong_method_gets_all_allowed_methods(h: AppWorld, path: str) -> None:
     methods = {op.method for op in TABLE if op.path == path}
     if path.count("/") == 3 and path.startswith("/v1/runs/"):
         methods |= {"GET", "DELETE"}  # The route of a run that is named like a verb.
@@ -169,10 +169,10 @@ async def test_a_wrong_method_gets_all_allowed_ones(h: AppWorld, path: str) -> N
         methods |= {"DELETE"}  # The route of a counter with this name.
     allowed: set[str] = {*methods} | ({"HEAD"} if "GET" in methods else set())
     for method in ("PATCH", "OPTIONS"):
-        answer = await h.http.request(method, PARAMETER.sub("a", path))
-        assert answer.status_code == 405
-        assert error_of(answer)["code"] == "method_not_allowed"
-        assert {each.strip() for each in answer.headers["allow"].split(",")} == allowed
+        response = await h.http.request(method, PARAMETER.sub("a", path))
+        assert response.status_code == 405
+        assert error_of(response)["code"] == "method_not_allowed"
+        assert {each.strip() for each in response.headers["allow"].split(",")} == allowed
 
 
 @pytest.mark.anyio
@@ -186,8 +186,8 @@ async def test_every_body_is_strict(h: AppWorld, op: Op) -> None:
         (b" " * (op.most_bytes + 1), {"content-type": "application/json"}, 413),
     ]
     for body, headers, status in bodies:
-        answer = await h.http.request(op.method, path, content=body, headers=headers)
-        assert (answer.status_code, error_of(answer)["httpStatus"]) == (status, status)
+        response = await h.http.request(op.method, path, content=body, headers=headers)
+        assert (response.status_code, error_of(response)["httpStatus"]) == (status, status)
 
 
 if __name__ == "__main__":

@@ -27,25 +27,25 @@ async def change(city: str) -> None:
 CLOG = Clog("c", tools=["ocean.events.emit"], toolbox=box)
 
 
-async def asked(w: World, query: str, status: int = 200) -> Any:
-    answer = await w.request("GET", f"/v1/tools{query}")
-    assert answer.status == status, answer.json()
-    return answer.json()
+async def get_tools(w: World, query: str, status: int = 200) -> Any:
+    response = await w.request("GET", f"/v1/tools{query}")
+    assert response.status == status, response.json()
+    return response.json()
 
 
 async def test_own_tools_are_listed_after_the_builtin_ones() -> None:
     async with world([CLOG], deny_tools=["weather.change"]) as w:
-        tools = (await asked(w, ""))["tools"]
-        told = {each["name"]: (each["reachesOut"], each["dangerous"], each["denied"]) for each in tools}
+        tools = (await get_tools(w, ""))["tools"]
+        flags = {each["name"]: (each["reachesOut"], each["dangerous"], each["denied"]) for each in tools}
         assert [each["name"] for each in tools][-2:] == ["weather.lookup", "weather.change"]
-        assert told["weather.lookup"] == (False, False, None)
-        assert told["weather.change"] == (True, True, "weather.change")
-        assert told["ocean.http.fetch"] == (True, False, None)
+        assert flags["weather.lookup"] == (False, False, None)
+        assert flags["weather.change"] == (True, True, "weather.change")
+        assert flags["ocean.http.fetch"] == (True, False, None)
 
 
 async def test_the_tools_of_a_clog_in_the_form_of_a_models_api() -> None:
     async with world([CLOG]) as w:
-        openai = (await asked(w, "?format=openai&clogId=c"))["tools"]
+        openai = (await get_tools(w, "?format=openai&clogId=c"))["tools"]
         assert openai == w.ocean.tool_schemas("openai", clog_id="c")
         assert [each["function"]["name"] for each in openai] == [
             "ocean__events__emit",
@@ -66,14 +66,14 @@ async def test_the_tools_of_a_clog_in_the_form_of_a_models_api() -> None:
                 },
             },
         }
-        anthropic = (await asked(w, "?format=anthropic&clogId=c"))["tools"]
+        anthropic = (await get_tools(w, "?format=anthropic&clogId=c"))["tools"]
         assert [sorted(each) for each in anthropic] == [["description", "input_schema", "name"]] * 3
         assert anthropic[1]["input_schema"] == openai[1]["function"]["parameters"]
 
 
 async def test_every_name_is_accepted_by_the_apis_and_none_is_denied() -> None:
     async with world([CLOG], deny_tools=["weather.*"]) as w:
-        names = [each["name"] for each in (await asked(w, "?format=anthropic"))["tools"]]
+        names = [each["name"] for each in (await get_tools(w, "?format=anthropic"))["tools"]]
         assert len(names) > 10
         assert [name for name in names if not re.fullmatch("[a-zA-Z0-9_-]{1,64}", name)] == []
         assert [name for name in names if "weather" in name] == []
@@ -81,5 +81,5 @@ async def test_every_name_is_accepted_by_the_apis_and_none_is_denied() -> None:
 
 async def test_a_wrong_form_and_an_unknown_clog_are_refused() -> None:
     async with world([CLOG]) as w:
-        assert (await asked(w, "?format=gemini", 400))["error"]["code"] == "invalid_query"
-        assert (await asked(w, "?clogId=d", 404))["error"]["code"] == "unknown_clog"
+        assert (await get_tools(w, "?format=gemini", 400))["error"]["code"] == "invalid_query"
+        assert (await get_tools(w, "?clogId=d", 404))["error"]["code"] == "unknown_clog"

@@ -56,7 +56,7 @@ async def traced_world(*acts: Any) -> AsyncIterator[tuple[AppWorld, Traces]]:
             yield AppWorld(w, http), traces
 
 
-def said(span: ReadableSpan) -> dict[str, Any]:
+def attributes_of(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
@@ -70,23 +70,23 @@ def id_of(span: ReadableSpan) -> int:
     return own
 
 
-async def test_the_span_of_a_tick_is_in_its_poke_and_that_in_the_request() -> None:
+async def test_the_span_of_a_tick_is_within_that_of_its_poke_within_that_of_the_request() -> None:
     async with traced_world(Continue(), Done()) as (h, traces):
         body = {"sessionId": "s", "clogId": "c", "runId": "r1", "input": CANARY}
         await h.post("/v1/runs", body, headers={"traceparent": PARENT, "x-secret": CANARY})
         request, poke = traces.one("POST /v1/runs"), traces.one("ocean.advance")
         ticks = traces.named("ocean.tick")
         assert request.kind is SpanKind.SERVER
-        assert said(request) == {
+        assert attributes_of(request) == {
             "http.request.method": "POST",
             "http.route": "/v1/runs",
             "http.response.status_code": 201,
         }
         assert request.context is not None
         assert f"{request.context.trace_id:032x}-{parent_of(request):016x}" in PARENT
-        assert (parent_of(poke), said(poke)) == (id_of(request), {"ocean.source": "request"})
+        assert (parent_of(poke), attributes_of(poke)) == (id_of(request), {"ocean.source": "request"})
         assert [parent_of(tick) for tick in ticks] == [id_of(poke)] * 2
-        assert [said(tick) for tick in ticks] == [
+        assert [attributes_of(tick) for tick in ticks] == [
             {
                 "ocean.run_id": "r1",
                 "ocean.clog_id": "c",
@@ -112,14 +112,14 @@ async def test_a_failed_span_has_the_code_without_the_message() -> None:
         await h.post("/v1/runs", {"sessionId": "s", "clogId": "c", "input": 1})
         h.w.clock.advance(600_000)
         await h.post("/v1/advance")
-        codes = [said(tick)["ocean.error_code"] for tick in traces.named("ocean.tick")]
+        codes = [attributes_of(tick)["ocean.error_code"] for tick in traces.named("ocean.tick")]
         assert codes == ["exception", "no_paper"]
         assert CANARY not in "".join(span.to_json() for span in traces.all())
 
 
 async def test_a_server_error_is_an_error_of_the_span() -> None:
     async with traced_world() as (h, traces):
-        await h.get("/v1/runs/nobody")
+        await h.get("/v1/runs/missing")
         await h.get("/nowhere")
         assert [traces.one("GET /v1/runs/{run_id}").status.status_code, traces.one("GET other").status.status_code] == [
             StatusCode.UNSET
@@ -142,8 +142,8 @@ async def test_an_ocean_without_a_server_is_traced_too() -> None:
         trace_ocean(w.ocean, traces.provider)
         run_id = await start(w)
         await w.ocean.advance(run_id=run_id)
-        assert said(traces.one("ocean.advance")) == {"ocean.source": "python", "ocean.run_id": run_id}
-        assert said(traces.one("ocean.tick"))["ocean.outcome"] == "done"
+        assert attributes_of(traces.one("ocean.advance")) == {"ocean.source": "python", "ocean.run_id": run_id}
+        assert attributes_of(traces.one("ocean.tick"))["ocean.outcome"] == "done"
 
 
 class Leaky(SqliteStore):
@@ -165,7 +165,7 @@ async def test_an_exception_ends_its_span_as_an_error_without_its_message() -> N
     finally:
         await ocean.close()
     tick = traces.one("ocean.tick")
-    assert (said(tick)["ocean.outcome"], tick.status.status_code) == ("error", StatusCode.ERROR)
+    assert (attributes_of(tick)["ocean.outcome"], tick.status.status_code) == ("error", StatusCode.ERROR)
     assert CANARY not in "".join(span.to_json() for span in traces.all())
 
 
@@ -186,7 +186,7 @@ async def test_a_server_is_traced_only_on_request(monkeypatch: pytest.MonkeyPatc
             with_tracing(w.ocean, app)
 
 
-def test_nothing_loads_opentelemetry_unasked() -> None:
+def test_importing_ocean_does_not_load_opentelemetry() -> None:
     program = (
         "import sys, ocean, ocean.cli.commands.serve, ocean.http.app, ocean.testing, ocean.logs;"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"

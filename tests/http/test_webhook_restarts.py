@@ -25,10 +25,10 @@ TIMEOUT_S = 30
 
 
 @contextmanager
-def server(listening: socket.socket, path: Path, *how: str) -> Iterator["subprocess.Popen[bytes]"]:
+def server(listening: socket.socket, path: Path, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     number = listening.fileno()
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "tests.http.webhook_server", str(number), str(path), *how],
+        [sys.executable, "-W", "error", "-m", "tests.http.webhook_server", str(number), str(path), *arguments],
         cwd=ROOT,
         env=os.environ | {"PAID_SECRET": SECRET, "PYTHONPATH": str(ROOT)},
         pass_fds=[number],
@@ -60,16 +60,16 @@ async def test_a_delivery_whose_server_died_before_responding_has_one_effect(tmp
                 assert process.wait(TIMEOUT_S) == 9
         async with httpx2.AsyncClient(timeout=TIMEOUT_S) as http:
             with server(listening, path):
-                answers: list[httpx2.Response] = []
+                responses: list[httpx2.Response] = []
 
-                async def again() -> None:
-                    answers.append(await deliver(http))
+                async def deliver_again() -> None:
+                    responses.append(await deliver(http))
 
                 async with anyio.create_task_group() as tasks:
                     for _ in range(5):
-                        tasks.start_soon(again)
-                told = {"answer": {"counted": 1, "by": "webhook:till/paid"}, "replayed": True}
-                assert [(answer.status_code, answer.json()) for answer in answers] == [(200, told)] * 5
+                        tasks.start_soon(deliver_again)
+                expected = {"answer": {"counted": 1, "by": "webhook:till/paid"}, "replayed": True}
+                assert [(response.status_code, response.json()) for response in responses] == [(200, expected)] * 5
                 paid = await http.post(f"{url}/shop/orders/gone:pay")
                 assert (paid.status_code, paid.json()["error"]["code"]) == (404, "SHOP_RUN_NOT_FOUND")
     async with Ocean.open(f"sqlite:///{path}") as ocean:

@@ -34,7 +34,7 @@ from tests.lifecycle.acting import look
 pytestmark = pytest.mark.anyio
 
 DAY_MS = 86_400_000
-NOBODYS = "whsec_" + base64.b64encode(NO_SECRET[0]).decode()
+PLACEHOLDER_SECRET = "whsec_" + base64.b64encode(NO_SECRET[0]).decode()
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +58,17 @@ async def deliver(
 
 
 async def counted(h: AppWorld) -> int:
-    answer: int | None = await h.w.ocean.call_clog(clog_id="till", method="count")
-    return answer or 0
+    response: int | None = await h.w.ocean.call_clog(clog_id="till", method="count")
+    return response or 0
 
 
 async def test_a_delivery_signals_a_run_in_one_commit() -> None:
     async with app_world(more=[make_till()]) as h:
         order = await an_order(h)
         before = await h.w.ocean.last_cursor()
-        answer = await deliver(h, {"order": order, "sum": 5})
-        said = {"answer": {"counted": 1, "by": "webhook:till/paid"}, "replayed": False}
-        assert (answer.status_code, answer.json()) == (200, said)
+        response = await deliver(h, {"order": order, "sum": 5})
+        expected = {"answer": {"counted": 1, "by": "webhook:till/paid"}, "replayed": False}
+        assert (response.status_code, response.json()) == (200, expected)
         events = await h.w.ocean.read_events(after=before)
         assert [(event.type, event.actor) for event in events] == [
             ("run.signalled", "webhook:till/paid"),
@@ -94,8 +94,8 @@ async def test_each_delivery_makes_a_run_of_its_own() -> None:
         return await tick.create_run(clog_id="desk", input=delivery.body)
 
     async with app_world(more=[desk]) as h:
-        answers = [await deliver(h, 1, id, path="/hooks/desk/opened") for id in ("msg_1", "msg_2", "msg_1")]
-        first, second, again = [answer.json()["answer"] for answer in answers]
+        responses = [await deliver(h, 1, id, path="/hooks/desk/opened") for id in ("msg_1", "msg_2", "msg_1")]
+        first, second, again = [response.json()["answer"] for response in responses]
         assert first == again != second
         assert {run.run_id for run in (await h.w.ocean.list_runs()).runs} == {first, second}
 
@@ -159,8 +159,8 @@ async def test_two_webhooks_may_use_the_same_delivery_id() -> None:
     async with app_world(more=[clog]) as h:
         body = {"order": await an_order(h), "sum": 5}
         await deliver(h, body)
-        answer = await deliver(h, body, path="/hooks/till/other")
-        assert answer.json() == {"answer": "another", "replayed": False}
+        response = await deliver(h, body, path="/hooks/till/other")
+        assert response.json() == {"answer": "another", "replayed": False}
 
 
 async def test_a_request_cannot_use_the_idempotency_key_of_a_delivery() -> None:
@@ -193,15 +193,15 @@ async def test_deliveries_of_one_id_at_the_same_time_have_one_effect() -> None:
 
     async with app_world(more=[clog]) as h:
         order = await an_order(h)
-        answers: list[Any] = []
+        responses: list[Any] = []
 
         async def one() -> None:
-            answers.append((await deliver(h, {"order": order})).json())
+            responses.append((await deliver(h, {"order": order})).json())
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
             tasks.start_soon(one)
-        assert sorted(answer["replayed"] for answer in answers) == [False, True]
+        assert sorted(response["replayed"] for response in responses) == [False, True]
         assert len(await h.w.ocean.list_inputs(order)) == 1
 
 
@@ -239,24 +239,26 @@ async def test_a_handler_that_breaks_stores_nothing_and_is_called_again() -> Non
     async with app_world(more=[make_till()]) as h:
         cursor = await h.w.ocean.last_cursor()
         for _ in range(2):
-            answer = await deliver(h, {"break": True})
-            assert (answer.status_code, error_of(answer)["code"]) == (500, "internal")
-            assert "the till is broken" not in answer.text
+            response = await deliver(h, {"break": True})
+            assert (response.status_code, error_of(response)["code"]) == (500, "internal")
+            assert "the till is broken" not in response.text
         assert await h.w.ocean.last_cursor() == cursor
         assert (await deliver(h, {"order": await an_order(h), "sum": 1})).json()["replayed"] is False
 
 
 async def test_a_handler_that_refuses_has_its_status_and_is_called_once() -> None:
     async with app_world(more=[make_till()]) as h:
-        answers = [await deliver(h, {"refuse": True}) for _ in range(2)]
-        assert [(answer.status_code, error_of(answer)["code"]) for answer in answers] == [(422, "no_order")] * 2
+        responses = [await deliver(h, {"refuse": True}) for _ in range(2)]
+        assert [(response.status_code, error_of(response)["code"]) for response in responses] == [(422, "no_order")] * 2
         assert len(await h.w.ocean.read_events(types=["refused"])) == 1
 
 
-def changed(answer: httpx2.Response) -> dict[str, Any]:
+def changed(response: httpx2.Response) -> dict[str, Any]:
     """Return a response without the parts that differ each time."""
-    error = error_of(answer)
-    return {"status": answer.status_code} | {name: error[name] for name in ("code", "message", "details", "retryable")}
+    error = error_of(response)
+    return {"status": response.status_code} | {
+        name: error[name] for name in ("code", "message", "details", "retryable")
+    }
 
 
 @pytest.mark.parametrize("path", ["/hooks/till/gone", "/hooks/gone/paid", "/hooks/c/echo", "/hooks/till/count"])
@@ -264,7 +266,7 @@ async def test_a_missing_webhook_looks_like_a_wrong_signature(path: str) -> None
     async with app_world(more=[make_till(most_bytes=10)]) as h:
         for body in (b"{}", b"not json", b" " * 2_000_000):
             wrong = changed(await deliver(h, body, secret=NEXT_SECRET))
-            for secret in (SECRET, NOBODYS):
+            for secret in (SECRET, PLACEHOLDER_SECRET):
                 assert changed(await deliver(h, body, path=path, secret=secret)) == wrong
             assert wrong["status"] == (413 if len(body) > 1_000_000 else 401)
         late = {"webhook_timestamp": str(h.w.clock.now() // 1_000 - 301)}
@@ -287,8 +289,8 @@ async def test_a_missing_webhook_looks_like_a_wrong_signature(path: str) -> None
 async def test_a_delivery_with_a_wrong_signature_has_no_effect(wrong: dict[str, str]) -> None:
     async with app_world(more=[make_till()]) as h:
         cursor = await h.w.ocean.last_cursor()
-        answer = await deliver(h, {"order": "x", "sum": 5}, **wrong)
-        assert (answer.status_code, error_of(answer)["code"]) == (401, "webhook_refused")
+        response = await deliver(h, {"order": "x", "sum": 5}, **wrong)
+        assert (response.status_code, error_of(response)["code"]) == (401, "webhook_refused")
         bare = await h.http.post("/hooks/till/paid", content=b"{}")
         assert (bare.status_code, error_of(bare)["code"]) == (401, "webhook_refused")
         assert (await counted(h), await h.w.ocean.last_cursor()) == (0, cursor)
@@ -302,8 +304,8 @@ async def test_bodies_are_parsed_after_the_signature_is_verified() -> None:
             (b'"' + b"x" * 100 + b'"', 413, "body_too_large"),
             (b'"' + b"x" * 2_000_000 + b'"', 413, "body_too_large"),
         ):
-            answer = await deliver(h, body)
-            assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+            response = await deliver(h, body)
+            assert (response.status_code, error_of(response)["code"]) == (status, code)
         assert (await h.http.get("/hooks/till/paid")).status_code == 405
 
 
@@ -324,11 +326,11 @@ async def test_a_missing_secret_stops_the_start_and_no_secret_is_shown(monkeypat
             make_app(w.ocean)
 
 
-async def test_a_webhook_is_no_method() -> None:
+async def test_a_webhook_is_not_a_method() -> None:
     async with app_world(more=[make_till()]) as h:
         for name in ("paid", "webhook paid"):
-            answer = await h.post(f"/v1/clogs/till/call/{name}")
-            assert error_of(answer)["code"] == "unknown_method"
+            response = await h.post(f"/v1/clogs/till/call/{name}")
+            assert error_of(response)["code"] == "unknown_method"
             with pytest.raises(UnknownMethod):
                 await h.w.ocean.call_clog(clog_id="till", method=name)
 
@@ -347,12 +349,12 @@ async def test_an_invalid_delivery_is_refused_in_python_too(wrong: Any) -> None:
 
 async def test_a_webhook_has_its_clogs_envelope() -> None:
     async with app_world(more=[make_till(errors=envelope)]) as h:
-        for answer, status, code in (
+        for response, status, code in (
             (await deliver(h, {}, webhook_id="other"), 401, "SHOP_WEBHOOK_REFUSED"),
             (await deliver(h, {"break": True}), 500, "SHOP_INTERNAL"),
             (await deliver(h, {"refuse": True}), 422, "SHOP_NO_ORDER"),
         ):
-            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+            assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
 
 async def test_a_plain_function_can_be_a_webhook_with_any_name() -> None:
@@ -364,8 +366,8 @@ async def test_a_plain_function_can_be_a_webhook_with_any_name() -> None:
         return delivery.body
 
     async with app_world(more=[clog]) as h:
-        answer = await deliver(h, [1], path="/hooks/to%2Fll%3A%20%C3%A9/paid")
-        assert answer.json() == {"answer": [1], "replayed": False}
+        response = await deliver(h, [1], path="/hooks/to%2Fll%3A%20%C3%A9/paid")
+        assert response.json() == {"answer": [1], "replayed": False}
         assert [event.payload for event in await h.w.ocean.read_events(types=["heard"])] == [[1]]
 
 
@@ -389,8 +391,8 @@ async def test_a_webhook_may_be_called_in_a_session(session: Any) -> None:
 
     async with app_world(more=[clog]) as h:
         run = await h.w.ocean.create_run(session_id="s1", clog_id="till", dedupe_key="order-1")
-        answer = await deliver(h, {"project": "s1"})
-        assert answer.json()["answer"] == ["s1", run.run_id]
+        response = await deliver(h, {"project": "s1"})
+        assert response.json()["answer"] == ["s1", run.run_id]
 
 
 async def test_a_session_that_cannot_be_read_is_refused() -> None:
@@ -408,13 +410,13 @@ async def test_a_session_that_cannot_be_read_is_refused() -> None:
 
     async with app_world(more=[clog]) as h:
         for body, status, code in (({}, 400, "no_project"), ({"project": 5}, 400, "invalid_value")):
-            answer = await deliver(h, body)
-            assert (answer.status_code, error_of(answer)["code"]) == (status, code)
+            response = await deliver(h, body)
+            assert (response.status_code, error_of(response)["code"]) == (status, code)
         assert (await deliver(h, {"project": "p"})).json() == {"answer": "p", "replayed": False}
 
 
 async def test_a_delivery_is_counted_by_its_route_and_not_by_its_webhook() -> None:
     async with app_world(more=[make_till()]) as h:
         await deliver(h, {})
-        told = (await h.get("/metrics")).text
-        assert 'ocean_http_requests_total{method="POST",route="/hooks/{clog_id}/{name}"' in told
+        metrics = (await h.get("/metrics")).text
+        assert 'ocean_http_requests_total{method="POST",route="/hooks/{clog_id}/{name}"' in metrics

@@ -15,7 +15,7 @@ from ocean.http.app import make_app
 from tests.http.shop_clog import make_shop, make_till
 
 
-class Mortal(Ocean):
+class CrashingOcean(Ocean):
     async def receive_webhook(self, clog_id: str, name: str, delivery: Delivery) -> Received:
         await super().receive_webhook(clog_id, name, delivery)
         os._exit(9)
@@ -28,5 +28,5 @@ async def serve(listening: socket.socket, path: str, kind: type[Ocean]) -> None:
 
 
 if __name__ == "__main__":
-    kind = Mortal if "dies" in sys.argv else Ocean
+    kind = CrashingOcean if "dies" in sys.argv else Ocean
     asyncio.run(serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], kind))

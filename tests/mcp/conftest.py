@@ -11,8 +11,8 @@ from tests.mcp.kit import McpWorld, mcp_world
 
 @pytest.fixture
 async def a(anyio_backend: Any) -> AsyncIterator[McpWorld]:
-    async with mcp_world() as made:
-        yield made
+    async with mcp_world() as world:
+        yield world
 
 
 @pytest.fixture

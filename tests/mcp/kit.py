@@ -96,9 +96,9 @@ def error_of(result: CallToolResult) -> Any:
     body = result.structured_content
     assert set(body) == {"error"}
     assert set(body["error"]) == {"code", "message", "httpStatus", "retryable", "requestId", "details"}
-    (said,) = result.content
-    assert said.type == "text"
-    assert body["error"]["code"] in said.text
-    assert "Traceback" not in said.text
+    (content,) = result.content
+    assert content.type == "text"
+    assert body["error"]["code"] in content.text
+    assert "Traceback" not in content.text
     assert body["error"]["requestId"]
     return body["error"]

@@ -14,7 +14,7 @@ from tests.stores.dump import changed, dump, of_sqlite
 pytestmark = pytest.mark.anyio
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-ASKS = {"Accept": "application/json, text/event-stream"}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 async def tables(a: McpWorld) -> Any:
@@ -48,20 +48,20 @@ async def test_a_key_without_the_scope_learns_nothing_from_a_methods_tool(a: Mcp
 
 
 async def post(a: McpWorld, key: str | None = None, method: str = "POST", url: str = URL, **headers: str) -> Any:
-    async with a.http(key, **(ASKS | headers)) as http:
+    async with a.http(key, **(ACCEPT | headers)) as http:
         return await http.request(method, url, json=LIST)
 
 
 async def test_a_request_without_a_valid_key_is_not_read(a: McpWorld) -> None:
     assert (await post(a)).status_code == 200
-    made = await a.w.ocean.create_api_key("ann", ["admin"])
-    assert (await post(a, made.key)).status_code == 200
+    created = await a.w.ocean.create_api_key("ann", ["admin"])
+    assert (await post(a, created.key)).status_code == 200
     for key in (None, "ocean_000000000000_" + "x" * 43, "letmein"):
-        said: httpx2.Response = await post(a, key)
-        assert (said.status_code, said.json()["error"]["code"]) == (401, "not_authenticated")
-        assert said.headers["www-authenticate"] == 'Bearer realm="ocean"'
-    await a.w.ocean.revoke_api_key(made.info.key_id)
-    assert (await post(a, made.key)).status_code == 401
+        response: httpx2.Response = await post(a, key)
+        assert (response.status_code, response.json()["error"]["code"]) == (401, "not_authenticated")
+        assert response.headers["www-authenticate"] == 'Bearer realm="ocean"'
+    await a.w.ocean.revoke_api_key(created.info.key_id)
+    assert (await post(a, created.key)).status_code == 401
 
 
 async def test_without_keys_only_this_machine_has_access(a: McpWorld) -> None:
@@ -70,7 +70,7 @@ async def test_without_keys_only_this_machine_has_access(a: McpWorld) -> None:
         await post(a, Origin="https://page.example"),
         await post(a, **{"X-Forwarded-For": "10.0.0.1"}),
     ]
-    assert [(said.status_code, said.json()["error"]["code"]) for said in refusals] == [
+    assert [(response.status_code, response.json()["error"]["code"]) for response in refusals] == [
         (421, "not_our_host"),
         (403, "foreign_origin"),
         (401, "not_authenticated"),
@@ -88,14 +88,14 @@ async def test_each_call_is_authorized_by_its_own_request(a: McpWorld) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 async def test_there_is_no_session_to_listen_to_or_to_end(a: McpWorld, method: str) -> None:
-    said = await post(a, method=method)
-    assert (said.status_code, said.headers["allow"]) == (405, "POST")
+    response = await post(a, method=method)
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
 async def test_a_body_over_the_limit_is_refused(a: McpWorld) -> None:
-    async with a.http(**ASKS) as http:
-        said = await http.post(URL, content=b" " * 3_000_000, headers={"content-type": "application/json"})
-    assert said.status_code == 413
+    async with a.http(**ACCEPT) as http:
+        response = await http.post(URL, content=b" " * 3_000_000, headers={"content-type": "application/json"})
+    assert response.status_code == 413
 
 
 async def test_a_key_for_some_sessions_finds_nothing_of_the_others(a: McpWorld) -> None:
@@ -129,16 +129,16 @@ async def test_a_key_for_some_sessions_finds_nothing_of_the_others(a: McpWorld) 
 
 async def test_the_actor_of_the_key_is_named_in_the_events(a: McpWorld) -> None:
     async with a.client(await a.key("signal")) as client:
-        made = result_of(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c"}))
-    (event,) = await a.w.ocean.read_events(made["runId"])
+        created = result_of(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c"}))
+    (event,) = await a.w.ocean.read_events(created["runId"])
     assert event.actor == "ann"
 
 
 async def test_idempotency_keys_belong_to_the_actor(a: McpWorld) -> None:
     create = {"sessionId": "s", "clogId": "c", "idempotencyKey": "k"}
     other = (await a.w.ocean.create_api_key("bob", ["signal"])).key
-    made = []
+    run_ids = []
     for key in (await a.key("signal"), other):
         async with a.client(key) as client:
-            made.append(result_of(await client.call_tool("create_run", create))["runId"])
-    assert made[0] != made[1]
+            run_ids.append(result_of(await client.call_tool("create_run", create))["runId"])
+    assert run_ids[0] != run_ids[1]

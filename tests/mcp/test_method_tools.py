@@ -44,7 +44,7 @@ def test_a_payload_without_annotation_may_be_anything(hint: object) -> None:
     jsonschema.validate({"payload": ["anything"]}, schemas().input_of(tool))
 
 
-def test_a_method_with_an_invalid_or_ambiguous_name_is_no_tool() -> None:
+def test_a_method_with_an_invalid_or_ambiguous_name_is_not_a_tool() -> None:
     clogs = [
         with_method("a", "b__c"),
         with_method("a__b", "c"),

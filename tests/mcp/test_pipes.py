@@ -23,26 +23,26 @@ from tests.mcp.kit import error_of, result_of
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("processes")]
 
 CLOGS = "tests.mcp.noisy_clog:noisy"
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @asynccontextmanager
-async def spoken_to(folder: Path, key: str | None = None) -> AsyncIterator[Client]:
+async def connect(folder: Path, key: str | None = None) -> AsyncIterator[Client]:
     environ = {"PYTHONPATH": str(ROOT), "OCEAN_CLOGS": CLOGS} | ({} if key is None else {"OCEAN_KEY": key})
     process = StdioServerParameters(
         command=sys.executable, args=["-W", "error", "-m", "ocean", "mcp"], env=environ, cwd=str(folder)
     )
     with (folder / "errors").open("w") as errors:
-        async with Client(stdio_client(process, errlog=errors), message_handler=no_garbage) as client:
+        async with Client(stdio_client(process, errlog=errors), message_handler=raise_errors) as client:
             yield client
 
 
-async def no_garbage(message: Any) -> None:
+async def raise_errors(message: Any) -> None:
     assert not isinstance(message, Exception), message
 
 
 async def test_standard_output_has_only_the_protocol(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with spoken_to(tmp_path) as client:
+    async with connect(tmp_path) as client:
         assert "noisy__shout" in {tool.name for tool in (await client.list_tools()).tools}
         create = {"sessionId": "s", "clogId": "noisy", "runId": "r", "input": {"n": 1}, "waitMs": 20_000}
         assert result_of(await client.call_tool("create_run", create))["output"] == {"n": 1}
@@ -59,8 +59,8 @@ async def test_standard_output_has_only_the_protocol(tmp_path: Path, caplog: pyt
 
 async def test_with_keys_the_process_uses_its_own_key(tmp_path: Path) -> None:
     async with Ocean.open(f"sqlite:///{tmp_path / 'ocean.db'}") as ocean:
-        made = await ocean.create_api_key("agent", ["read", "signal"], sessions=["mine"])
-        async with spoken_to(tmp_path, made.key) as client:
+        created = await ocean.create_api_key("agent", ["read", "signal"], sessions=["mine"])
+        async with connect(tmp_path, created.key) as client:
             assert "advance" not in {tool.name for tool in (await client.list_tools()).tools}
             assert error_of(await client.call_tool("advance", {}))["code"] == "wrong_scope"
             create = {"sessionId": "mine", "clogId": "noisy", "runId": "r", "input": "wait", "waitMs": 20_000}
@@ -68,7 +68,7 @@ async def test_with_keys_the_process_uses_its_own_key(tmp_path: Path) -> None:
             assert (await ocean.read_events("r"))[0].actor == "agent"
             foreign = create | {"sessionId": "theirs", "runId": "r2"}
             assert error_of(await client.call_tool("create_run", foreign))["code"] == "session_not_found"
-            await ocean.revoke_api_key(made.info.key_id)
+            await ocean.revoke_api_key(created.info.key_id)
             assert error_of(await client.call_tool("get_run", {"runId": "r"}))["code"] == "not_authenticated"
             with pytest.raises(MCPError, match="not valid, or no longer"):
                 await client.list_tools()
@@ -77,11 +77,11 @@ async def test_with_keys_the_process_uses_its_own_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["", "ocean_000000000000_" + "x" * 43])
 def test_with_keys_the_process_does_not_start_without_a_valid_one(ocean: Shell, key: str) -> None:
     ocean("keys", "create", "--actor", "ann", "--scope", "read")
-    said = ocean("mcp", "--json", OCEAN_KEY=key)
-    assert (said.code, said.out) == (1, "")
-    assert said.error["code"] == "not_authenticated"
-    assert "this database has keys" in said.error["message"]
-    assert "OCEAN_KEY" in said.error["message"]
+    result = ocean("mcp", "--json", OCEAN_KEY=key)
+    assert (result.code, result.out) == (1, "")
+    assert result.error["code"] == "not_authenticated"
+    assert "this database has keys" in result.error["message"]
+    assert "OCEAN_KEY" in result.error["message"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -97,12 +97,12 @@ def test_a_signal_ends_the_process_while_its_input_is_open(tmp_path: Path, numbe
             "capabilities": {},
             "clientInfo": {"name": "test", "version": "1"},
         }
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ocean"
         process.send_signal(number)
-        assert process.wait(PATIENCE_S) == code
+        assert process.wait(TIMEOUT_S) == code
         assert process.stdout.read() == b""
 
 
@@ -123,7 +123,7 @@ async def test_serve_with_mcp_serves_agents_too(tmp_path: Path) -> None:
                 assert result_of(await client.call_tool("create_run", create))["output"] == 7
         finally:
             server.terminate()
-        assert server.wait(PATIENCE_S) == 0
+        assert server.wait(TIMEOUT_S) == 0
 
 
 def test_without_the_sdk_the_error_names_the_package(tmp_path: Path) -> None:
@@ -138,4 +138,4 @@ for words in (["mcp"], ["serve", "--port", "0", "--mcp"]):
     assert "pip install 'ocean-runtime[mcp]'" in done.stderr, done.stderr
 """
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environ, timeout=PATIENCE_S, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environ, timeout=TIMEOUT_S, check=True)

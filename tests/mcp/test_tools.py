@@ -55,16 +55,16 @@ async def test_every_tool_takes_and_returns_what_it_declares(a: McpWorld, mode: 
             tool = tools[name]
             jsonschema.Draft202012Validator.check_schema(tool.input_schema)
             jsonschema.validate(arguments, tool.input_schema)
-            said = result_of(await client.call_tool(name, arguments))
+            result = result_of(await client.call_tool(name, arguments))
             assert tool.output_schema is not None
-            jsonschema.validate(said, tool.output_schema)
+            jsonschema.validate(result, tool.output_schema)
             assert not jsonschema.Draft202012Validator(tool.output_schema).is_valid({"nothing": 1})
 
 
-async def test_a_run_lives_from_its_creation_to_its_end(a: McpWorld) -> None:
+async def test_a_run_from_its_creation_to_its_end(a: McpWorld) -> None:
     async with a.client() as client:
-        made = result_of(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c", "runId": "r"}))
-        assert (made["runId"], made["status"]) == ("r", "idle")
+        created = result_of(await client.call_tool("create_run", {"sessionId": "s", "clogId": "c", "runId": "r"}))
+        assert (created["runId"], created["status"]) == ("r", "idle")
         assert result_of(await client.call_tool("explain_run", {"runId": "r"}))["holds"][0]["code"] == "idle"
         await client.call_tool("signal_run", {"runId": "r", "input": {"say": "hi"}})
         poked = result_of(await client.call_tool("advance", {}))
@@ -77,14 +77,14 @@ async def test_a_run_lives_from_its_creation_to_its_end(a: McpWorld) -> None:
 async def test_the_log_is_read_page_by_page_of_a_run_a_session_a_clog_and_all(a: McpWorld) -> None:
     await some_runs(a)
     async with a.client() as client:
-        told: list[str] = []
+        types: list[str] = []
         after = 0
         while page := result_of(await client.call_tool("read_events", {"runId": "r", "after": after, "limit": 2})):
-            told += [event["type"] for event in page["events"]]
+            types += [event["type"] for event in page["events"]]
             if len(page["events"]) < 2:
                 break
             after = page["nextCursor"]
-        assert told == ["run.created", "said", "tick.committed"]
+        assert types == ["run.created", "said", "tick.committed"]
         everything = result_of(await client.call_tool("read_events", {}))["events"]
         for place in ({"sessionId": "s"}, {"clogId": "c"}):
             assert result_of(await client.call_tool("read_events", place))["events"] == everything
@@ -105,7 +105,7 @@ async def test_a_call_repeated_with_its_key_returns_the_first_result(a: McpWorld
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "code", "said"),
+    ("tool", "arguments", "code", "message"),
     [
         ("get_run", {}, "invalid_value", "get_run must be called with runId"),
         ("get_run", {"runId": 5}, "invalid_value", "runId must be a string that is not empty, got 5"),
@@ -134,13 +134,15 @@ async def test_a_call_repeated_with_its_key_returns_the_first_result(a: McpWorld
         ("advance", {"budgetMs": 10**9}, "invalid_body", "budgetMs"),
     ],
 )  # fmt: skip
-async def test_an_invalid_call_returns_the_reason(a: McpWorld, tool: str, arguments: Any, code: str, said: str) -> None:
+async def test_an_invalid_call_returns_the_reason(
+    a: McpWorld, tool: str, arguments: Any, code: str, message: str
+) -> None:
     await some_runs(a)
     before = await a.w.ocean.last_cursor()
     async with a.client() as client:
         error = error_of(await client.call_tool(tool, arguments))
     assert error["code"] == code
-    assert said in error["message"]
+    assert message in error["message"]
     assert await a.w.ocean.last_cursor() == before
 
 
@@ -157,8 +159,8 @@ async def test_texts_that_look_like_numbers_are_found_as_texts(a: McpWorld) -> N
     async with a.client() as client:
         for wanted, found in ((12, ["number"]), ("12", ["text"]), (True, ["true"]), ("true", ["word"]),
                               ('"a', ["quoted"]), (["b", 12], ["b", "number"])):  # fmt: skip
-            asked = {"clogId": ["c"], "attributes": {"v": wanted}}
-            runs = result_of(await client.call_tool("list_runs", asked))["runs"]
+            query = {"clogId": ["c"], "attributes": {"v": wanted}}
+            runs = result_of(await client.call_tool("list_runs", query))["runs"]
             assert sorted(run["runId"] for run in runs) == found
 
 
@@ -170,8 +172,8 @@ async def test_a_method_is_a_tool_with_a_schema(a: McpWorld) -> None:
         payload = repeat.input_schema["properties"]["payload"]
         assert payload["properties"]["times"]["type"] == "integer"
         assert {"clogId", "method"}.isdisjoint(repeat.input_schema["properties"])
-        said = await client.call_tool("parrot__repeat", {"payload": {"text": "ab", "times": 2}, "sessionId": "s"})
-        assert result_of(said) == {"answer": "abab"}
+        result = await client.call_tool("parrot__repeat", {"payload": {"text": "ab", "times": 2}, "sessionId": "s"})
+        assert result_of(result) == {"answer": "abab"}
         added = {"sessionId": "s", "payload": 2, "idempotencyKey": "k"}
         assert [result_of(await client.call_tool("c__add", added)) for _ in "12"] == [{"answer": 2}] * 2
         error = error_of(await client.call_tool("c__add", {"method": "refuse"}))
@@ -186,7 +188,7 @@ async def test_a_methods_tool_is_for_runs_of_its_clog_only(a: McpWorld) -> None:
         assert (error["code"], error["message"]) == ("run_not_found", "there is no run 'r'")
 
 
-async def test_a_method_that_a_clog_does_not_allow_is_no_tool_and_cannot_be_called(a: McpWorld) -> None:
+async def test_a_method_that_a_clog_does_not_allow_is_not_a_tool_and_cannot_be_called(a: McpWorld) -> None:
     await a.w.ocean.create_run(session_id="s", clog_id="closed", run_id="mine")
     async with a.client() as client:
         assert "closed__peek" not in {tool.name for tool in (await client.list_tools()).tools}
@@ -217,7 +219,7 @@ async def test_an_unexpected_error_does_not_reveal_its_cause(a: McpWorld) -> Non
     assert "string indices" not in json.dumps(error)
 
 
-async def test_an_unknown_tool_is_named_with_its_nearest(a: McpWorld) -> None:
+async def test_the_error_for_an_unknown_tool_suggests_the_nearest_name(a: McpWorld) -> None:
     async with a.client() as client:
         with pytest.raises(MCPError, match="there is no tool 'get_runs'; did you mean 'get_run'"):
             await client.call_tool("get_runs", {})
@@ -227,17 +229,17 @@ async def test_a_change_is_advanced_after_the_result() -> None:
     async with mcp_world(poke_ms=500) as a, a.client() as client:
         create = {"sessionId": "s", "clogId": "c", "runId": "r", "input": {"done": 1}}
         assert result_of(await client.call_tool("create_run", create))["status"] in ("pending", "active", "done")
-        told = [event.type async for event in a.w.ocean.follow("r")]
-        assert told[-1] == "run.done"
+        types = [event.type async for event in a.w.ocean.follow("r")]
+        assert types[-1] == "run.done"
 
 
-def slow(started: anyio.Event, go_on: anyio.Event) -> Clog:
+def slow(started: anyio.Event, proceed: anyio.Event) -> Clog:
     clog = Clog("slow")
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
         started.set()
-        await go_on.wait()
+        await proceed.wait()
         return Done("late")
 
     return clog
@@ -246,34 +248,34 @@ def slow(started: anyio.Event, go_on: anyio.Event) -> Clog:
 WAITED_FOR = {"sessionId": "s", "clogId": "slow", "runId": "r", "input": {}, "waitMs": 20_000}
 
 
-async def test_a_stopping_server_returns_waiting_calls() -> None:
-    started, go_on = anyio.Event(), anyio.Event()
-    async with mcp_world([slow(started, go_on)]) as a, a.client() as client, anyio.create_task_group() as tasks:
-        said: list[Any] = []
+async def test_waiting_calls_return_when_the_server_stops() -> None:
+    started, proceed = anyio.Event(), anyio.Event()
+    async with mcp_world([slow(started, proceed)]) as a, a.client() as client, anyio.create_task_group() as tasks:
+        results: list[Any] = []
 
         async def create() -> None:
-            said.append(result_of(await client.call_tool("create_run", WAITED_FOR)))
+            results.append(result_of(await client.call_tool("create_run", WAITED_FOR)))
 
         tasks.start_soon(create)
         await started.wait()
         a.app.state.stopping.set()
-        while not said:
+        while not results:
             await anyio.lowlevel.checkpoint()
-        assert (said[0]["runId"], said[0]["status"]) == ("r", "active")
-        go_on.set()
+        assert (results[0]["runId"], results[0]["status"]) == ("r", "active")
+        proceed.set()
 
 
 async def test_a_cancelled_call_does_not_stop_its_work() -> None:
-    started, go_on = anyio.Event(), anyio.Event()
-    async with mcp_world([slow(started, go_on)]) as a, a.client() as client:
+    started, proceed = anyio.Event(), anyio.Event()
+    async with mcp_world([slow(started, proceed)]) as a, a.client() as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "create_run", WAITED_FOR)
             await started.wait()
             tasks.cancel_scope.cancel()
-        go_on.set()
-        told = [event.type async for event in a.w.ocean.follow("r")]
-        assert told.count("tick.committed") == 1
-        assert "tick.restarted" not in told
+        proceed.set()
+        types = [event.type async for event in a.w.ocean.follow("r")]
+        assert types.count("tick.committed") == 1
+        assert "tick.restarted" not in types
 
 
 async def test_runs_are_resources(a: McpWorld) -> None:
@@ -289,8 +291,12 @@ async def test_runs_are_resources(a: McpWorld) -> None:
         assert json.loads(events.text)["events"][1]["type"] == "said"  # type: ignore[union-attr]
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.uri_template for each in templates][-1] == "ocean://runs/{runId}/explain"
-        for uri, said in (("ocean://runs/no", "there is no run 'no'"), ("ocean://x", "no resource"), ("a:b", "no re")):
-            with pytest.raises(MCPError, match=said):
+        for uri, message in (
+            ("ocean://runs/no", "there is no run 'no'"),
+            ("ocean://x", "no resource"),
+            ("a:b", "no re"),
+        ):
+            with pytest.raises(MCPError, match=message):
                 await client.read_resource(uri)
 
 
@@ -307,7 +313,7 @@ async def test_a_clog_cannot_mount_a_route_at_the_mcp_path() -> None:
     clog = Clog("greedy")
 
     @clog.route("POST", "/mcp/x", access="open")
-    async def answer(incoming: Any) -> Reply:
+    async def handler(incoming: Any) -> Reply:
         return Reply(1)
 
     async with world(clogs=[clog]) as w:
