@@ -1,4 +1,4 @@
-"""What every test has: asyncio, a world in virtual time, and the state checked after it."""
+"""Fixtures of every test: asyncio, a world in virtual time, and a check of the state afterwards."""
 
 import inspect
 import signal
@@ -17,7 +17,7 @@ from tests.postgres.server import fresh_database, return_database
 Worlds = Callable[..., AbstractAsyncContextManager[World]]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell has started the tests in the background. What they start would never hear a Ctrl-C.
+    # A shell has started the tests in the background; their child processes would ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def every_connection_is_closed() -> Iterator[None]:
-    """A test that leaves a database open has found a leak, or is one."""
+    """Fail a test that leaves a database open: it leaks a connection, or has found a leak."""
     before = _connection_threads()
     yield
     for thread in _connection_threads() - before:
@@ -42,8 +42,8 @@ def _connection_threads() -> set[threading.Thread]:
 
 
 ON_BOTH = ("lifecycle", "races", "flows")
-"""Folders whose tests run on SQLite and on PostgreSQL, as those of clogs do, but for those that are marked, or speak of
-what is SQLite's own: `let_others_go_on` counts rounds of the loop, which say nothing of a server's."""
+"""Folders whose tests run on SQLite and on PostgreSQL, as those of clogs do, except tests that are marked or whose
+source contains a word of `SQLITES`: `let_others_go_on` counts rounds of the event loop, which do not drive a server."""
 SQLITES = ("sqlite", "let_others_go_on")
 
 
@@ -61,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What a world stands on that names no database."""
+    """The store of a world that names no database."""
     lent: list[str] = []
 
     def lend() -> str:
@@ -77,7 +77,7 @@ def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def on_its_ground(request: pytest.FixtureRequest) -> None:
-    """A fixture that only `pytest_generate_tests` has named is not set up by itself."""
+    """Set up `ground`: pytest does not set up a fixture that only `pytest_generate_tests` has added."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is not None and "ground" in callspec.params:
         request.getfixturevalue("ground")
@@ -91,7 +91,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def w(anyio_backend: Any) -> AsyncIterator[World]:
-    """A world without clogs, for tests that speak to the store; its invariants are checked at the end."""
+    """A world without clogs, for tests that use the store; its invariants are checked at the end."""
     async with world() as made:
         yield made
         await check(made)

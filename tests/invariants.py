@@ -1,4 +1,4 @@
-"""The invariants on state, recomputed from the tables of a world after the fact."""
+"""The invariants on state, recomputed from the tables of a world after a test."""
 
 import sqlite3
 from typing import Any
@@ -13,7 +13,7 @@ from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import World
 from tests.postgres.tables import copy
 
-# Claims write no event: `active` shows up when something happens during a tick, and may be passed over.
+# Claims write no event: `active` appears only if something happens during a tick, and may be skipped.
 ALLOWED = {
     "idle": {"idle", "pending", "waiting", "failed"},
     "waiting": {"waiting", "pending", "active", "idle", "done", "failed"},
@@ -133,18 +133,18 @@ def _check_leases(db: sqlite3.Connection) -> None:
         " WHERE (r.leased = 1 OR (r.status = 'active' AND l.run_id IS NOT NULL))"
         " AND NOT (r.leased = 1 AND r.status = 'active' AND l.run_id IS NOT NULL AND l.answer IS NULL)"
     ).fetchall()
-    assert unlike == [], f"leased is not what the lease says: {[tuple(row) for row in unlike]}"
+    assert unlike == [], f"leased does not match the lease: {[tuple(row) for row in unlike]}"
     if _value(db, "SELECT seq FROM ocean_log_floor", {}):
         return
     for lease in db.execute("SELECT * FROM ocean_leases").fetchall():
-        # An outcome of this very call: of no other worker's, and none if the lease was lost.
-        told = _value(
+        # Only an outcome of this call counts, not one of another worker; a lost lease has none.
+        outcomes = _value(
             db,
             "SELECT count(*) FROM events WHERE run_id = :run_id AND json_extract(payload, '$.epoch') = :epoch"
             " AND type IN ('tick.committed', 'run.retrying', 'tick.failed')",
             {"run_id": lease["run_id"], "epoch": lease["epoch"]},
         )
-        assert told == (lease["answer"] is not None), f"{told} outcomes told of a lease: {tuple(lease)}"
+        assert outcomes == (lease["answer"] is not None), f"{outcomes} outcomes logged for a lease: {tuple(lease)}"
 
 
 def _check_counters(db: sqlite3.Connection) -> None:
@@ -155,7 +155,7 @@ def _check_counters(db: sqlite3.Connection) -> None:
 
 
 def _check_keys(db: sqlite3.Connection, now: int) -> None:
-    """Slots are counted right, held only by whom they belong to, and no free one is overlooked by who waits for it."""
+    """Check that slots are counted correctly, held only by runs that may hold them, and that a free one wakes a run."""
     rows = db.execute("SELECT * FROM ocean_run_keys").fetchall()
     runs = {row["run_id"]: run_from(row) for row in db.execute("SELECT * FROM runs WHERE key_count > 0").fetchall()}
     in_use: dict[str, int] = {}
@@ -187,7 +187,7 @@ def _check_key_rows(db: sqlite3.Connection, in_use: dict[str, int]) -> dict[str,
         limits[row["key"]] = row["slots"]
         assert row["in_use"] == in_use.get(row["key"], 0), f"{row['key']} counts {row['in_use']} slots: {in_use}"
     for key, used in in_use.items():
-        # Nobody is interrupted: more than the limit are at work only if it was higher once, and is lower now.
+        # Lowering a limit interrupts no run: more runs than the limit are active only if it was higher before.
         if used > limits.get(key, 1):
             sql = (
                 "SELECT max(max(json_extract(payload, '$.before'), json_extract(payload, '$.limit'))) FROM events"
@@ -198,9 +198,9 @@ def _check_key_rows(db: sqlite3.Connection, in_use: dict[str, int]) -> dict[str,
 
 
 def _check_wake_up(key: str, runs: list[Run], now: int) -> None:
-    """A free slot: whichever clogs are at home, a run of each that waits for it can be claimed, last ticks before all.
+    """Check that a free slot can be claimed by a run of each clog and queue that wait for it, last ticks first.
 
-    A paused clog's runs are claimed for their last tick only, so one that is not ending must not stand before them.
+    A paused clog's runs are claimed for their last tick only, so a run that is not ending must not be ahead of them.
     """
     due = [run for run in runs if run.parked_on is None and wants_slots(run, now)]
     for run in runs:
@@ -208,7 +208,7 @@ def _check_wake_up(key: str, runs: list[Run], now: int) -> None:
             line = (run.clog_id, run.queue)
             mates = [other for other in due if (other.clog_id, other.queue) == line]
             ahead = [other for other in mates if other.ending or not run.ending]
-            assert ahead, f"lost wake-up: {key!r} has a free slot, and nobody of {line} is woken: {run}"
+            assert ahead, f"lost wake-up: {key!r} has a free slot, and no run of {line} is woken: {run}"
 
 
 def _value(db: sqlite3.Connection, sql: str, values: dict[str, Any]) -> Any:

@@ -66,5 +66,5 @@ async def store(back_end: BackEnd, clock: ManualClock, tmp_path: Path, anyio_bac
 
 @pytest.fixture
 def tables(back_end: BackEnd, store: Store) -> TablesOf:
-    """Every row of every table: equal before and after means that nothing was written."""
+    """Return a function that reads every row of every table: equal before and after means nothing was written."""
     return lambda: back_end.tables(store)

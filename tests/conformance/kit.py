@@ -91,7 +91,7 @@ def an_ask(
     instance_id: str = "i-a",
     takes_all_inputs: bool = False,
 ) -> ClaimAsk:
-    """By default for the runs of both clogs; `an_ask("")` is an instance without clogs."""
+    """Return a claim request, by default for both clogs; `an_ask("")` is that of an instance without clogs."""
     wanted = [clog_id for clog_id in clog_ids or (CLOG, OTHER_CLOG) if clog_id]
     clogs = {clog_id: ClaimableClog(clog_id, LOCK_MS, "1", takes_all_inputs) for clog_id in wanted}
     return ClaimAsk(clogs, instance_id, limit, slot, run_id)
@@ -101,19 +101,19 @@ NO_CLOGS = an_ask("")
 
 
 async def pending(store: Store, run_id: str = "r", **given: Any) -> RunInfo:
-    """A run that is due now."""
+    """Create a run that is due now."""
     return await store.create_run(a_run(run_id, **({"input": {}} | given)), None)
 
 
 async def claim(store: Store, run_id: str | None = None, *, instance_id: str = "i-a") -> Claim:
-    """The one run that is due, or the one named."""
+    """Claim the one run that is due, or the one named."""
     claims = await store.claim_due(an_ask(run_id=run_id, limit=1, instance_id=instance_id))
     assert len(claims) == 1
     return claims[0]
 
 
 async def claimed_run(store: Store, run_id: str = "r", **given: Any) -> Claim:
-    """A new run, locked by its first tick."""
+    """Create a run and claim it for its first tick."""
     await pending(store, run_id, **given)
     return await claim(store, run_id)
 
@@ -144,9 +144,9 @@ async def run_tick(
     store: Store, run_id: str, outcome: Outcome | None = None, effects: Effects | None = None
 ) -> RunStatus | None:
     """Claim a due run and commit an outcome for its handler."""
-    answer = await commit(store, await claim(store, run_id), outcome, effects)
-    assert isinstance(answer, Committed), answer
-    return answer.status
+    result = await commit(store, await claim(store, run_id), outcome, effects)
+    assert isinstance(result, Committed), result
+    return result.status
 
 
 async def ended_run(store: Store, run_id: str, outcome: Outcome, **given: Any) -> None:
@@ -179,12 +179,12 @@ def tick_row(tick: int, row_id: str, run_id: str = "r") -> RowKey:
 
 
 async def row(store: Store, key: RowKey) -> StoredRow:
-    answer = await store.read_rows(RowsAsk(CLOG, "s", "r", keys=(key,)))
-    return answer.rows[key]
+    found = await store.read_rows(RowsAsk(CLOG, "s", "r", keys=(key,)))
+    return found.rows[key]
 
 
 def writes(*changes: tuple[RowKey, int, str | None]) -> Effects:
-    """Plain values: key, the version that was read, the new text."""
+    """Return row writes from tuples of key, version that was read and new text."""
     return Effects(writes=[RowWrite(key, version, text) for key, version, text in changes])
 
 

@@ -33,7 +33,7 @@ async def test_a_key_is_found_until_it_expires_or_is_revoked(store: Store, clock
     assert await store.revoke_api_key("nobody") is None
 
 
-async def test_a_web_session_ends_by_time_by_itself_and_with_its_key(store: Store, clock: ManualClock) -> None:
+async def test_a_web_session_ends_at_its_expiry_when_ended_and_with_its_key(store: Store, clock: ManualClock) -> None:
     await store.add_api_key(a_key(), "hash")
     assert await store.add_web_session("short", "k", 5) == clock.now() + 5
     await store.add_web_session("left", "k", 1_000)
@@ -61,7 +61,7 @@ async def test_a_new_web_session_sweeps_out_those_that_have_ended(
     assert [row[columns.index("hash")] for row in rows] == ["new"]
 
 
-async def test_where_a_run_and_a_lease_stand(store: Store) -> None:
+async def test_the_standing_of_a_run_and_of_a_lease(store: Store) -> None:
     await store.register_clogs([ClogRecord("outside", "1", False, external=True, allows=("read",))])
     await store.create_run(a_run("r"), None)
     await store.create_run(a_run("w", clog_id="outside", input={}), None)

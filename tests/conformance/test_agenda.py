@@ -65,7 +65,7 @@ async def test_a_paused_clogs_due_runs_are_unclaimable(store: Store) -> None:
     assert await store.agenda([CLOG]) == Agenda(0, None, 0, 1)
 
 
-async def test_a_paused_run_is_on_nobodys_agenda_but_its_deadline_is_on_everybodys(
+async def test_a_paused_run_is_on_no_agenda_but_its_deadline_is_on_every_agenda(
     store: Store, clock: ManualClock
 ) -> None:
     await pending(store)
@@ -78,7 +78,7 @@ async def test_a_paused_run_is_on_nobodys_agenda_but_its_deadline_is_on_everybod
     assert await store.agenda([]) == Agenda(0, at, 0, 0)
 
 
-async def test_the_end_of_a_last_call_is_on_everybodys_agenda(store: Store, clock: ManualClock) -> None:
+async def test_the_end_of_a_last_call_is_on_every_agenda(store: Store, clock: ManualClock) -> None:
     await claimed_run(store, retry=RetryPolicy(max_attempts=1))
     assert await store.agenda([]) == Agenda(0, clock.now() + LOCK_MS, 0, 0)
 

@@ -1,4 +1,4 @@
-"""`claim_due`: which runs are eligible, in which order, what a claim fixes, and the ends that any claim executes."""
+"""`claim_due`: eligible runs, their order, what a claim determines, and which ends any claim executes."""
 
 from collections.abc import Awaitable, Callable
 
@@ -79,7 +79,7 @@ HELD = [_idle, _waiting, _backing_off, _locked, _paused, _clog_paused, _done, _f
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["any", "named"])
 @pytest.mark.parametrize("arrange", HELD, ids=lambda arrange: arrange.__name__.strip("_"))
-async def test_a_run_that_is_held_is_not_claimed_and_looking_writes_nothing(
+async def test_a_held_run_is_not_claimed_and_the_attempt_writes_nothing(
     store: Store, tables: TablesOf, arrange: Arrange, by_name: bool
 ) -> None:
     await arrange(store)
@@ -154,7 +154,7 @@ async def test_nothing_is_claimed_a_millisecond_early(
     assert len(await store.claim_due(an_ask())) == 1
 
 
-async def test_only_runs_of_the_asked_clogs_are_claimed(store: Store) -> None:
+async def test_only_runs_of_the_requested_clogs_are_claimed(store: Store) -> None:
     await pending(store, "mine")
     await pending(store, "theirs", clog_id=OTHER_CLOG)
     assert [taken.run.run_id for taken in await store.claim_due(an_ask(CLOG))] == ["mine"]
@@ -171,7 +171,7 @@ async def test_no_more_than_the_limit_is_claimed_over_all_lanes(store: Store) ->
     assert len(await store.claim_due(an_ask(limit=50))) == 7
 
 
-async def test_urgent_goes_before_patient_and_long_due_before_fresh(store: Store, clock: ManualClock) -> None:
+async def test_claims_are_ordered_by_priority_then_by_due_time(store: Store, clock: ManualClock) -> None:
     for run_id, priority in (("old5", 5), ("old9", 9), ("new5", 5), ("new0", 0)):
         await pending(store, run_id, priority=priority)
         clock.advance(10)
@@ -231,7 +231,9 @@ async def test_a_ticks_inputs_are_fixed_at_its_first_claim_over_crash_and_retry(
     assert [given.body for given in (await claim(store)).inputs] == ["second"]
 
 
-async def test_a_clog_that_takes_all_gets_all_that_is_due_and_nothing_later(store: Store, clock: ManualClock) -> None:
+async def test_a_clog_that_takes_all_inputs_gets_every_due_one_and_no_later_one(
+    store: Store, clock: ManualClock
+) -> None:
     await store.create_run(a_run(), None)
     for body in (1, 2):
         await store.deliver_signal(a_signal(input=body), None)
@@ -242,7 +244,7 @@ async def test_a_clog_that_takes_all_gets_all_that_is_due_and_nothing_later(stor
     assert (await the_run(store)).status is RunStatus.WAITING
 
 
-async def test_a_wake_without_input_is_a_tick_for_the_reason_wake(store: Store, clock: ManualClock) -> None:
+async def test_a_wake_without_input_is_a_tick_with_the_reason_wake(store: Store, clock: ManualClock) -> None:
     await _waiting(store)
     clock.advance(10_000)
     taken = await claim(store)
@@ -340,7 +342,7 @@ async def test_a_last_tick_that_crashes_is_not_repeated(store: Store, clock: Man
     assert (run.status, run.error and run.error["message"]) == (RunStatus.FAILED, "enough")
 
 
-async def test_a_claim_owes_no_more_than_it_finds_and_the_rest_stands(store: Store, clock: ManualClock) -> None:
+async def test_a_claim_ends_every_overdue_run_and_claims_the_rest(store: Store, clock: ManualClock) -> None:
     for number in range(30):
         await pending(store, f"r{number}", deadline_at=clock.now() + 100)
     await pending(store, "free")
@@ -367,7 +369,7 @@ async def test_cancelling_takes_the_lock_away_and_ends_the_run(store: Store) -> 
 
 
 @pytest.mark.parametrize("has_on_end", [False, True])
-async def test_a_child_whose_parents_end_has_just_cancelled_it_is_ended_once(
+async def test_a_child_just_cancelled_by_its_parents_end_is_ended_once(
     store: Store, clock: ManualClock, has_on_end: bool
 ) -> None:
     await store.register_clogs([ClogRecord(OTHER_CLOG, "1", has_on_end)])

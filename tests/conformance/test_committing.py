@@ -81,8 +81,8 @@ async def test_everything_a_tick_does_is_visible_after_its_commit_and_not_before
     run = await store.get_run("r")
     assert run is not None
     assert (run.attributes, run.wake_at) == ({"colour": "red"}, clock.now() + 50)
-    said = [event for event in await events(store, "r") if event.type == "said"]
-    assert [(event.payload, event.tick, event.call) for event in said] == [({"n": 1}, 1, 1)]
+    emitted = [event for event in await events(store, "r") if event.type == "said"]
+    assert [(event.payload, event.tick, event.call) for event in emitted] == [({"n": 1}, 1, 1)]
     committed = next(event for event in await events(store, "r") if event.type == "tick.committed")
     assert committed.payload["inputs"] == [1]
     assert (committed.payload["epoch"], committed.payload["instance"], committed.payload["version"]) == (1, "i-a", "1")
@@ -181,10 +181,10 @@ async def test_a_tick_that_always_loses_its_rows_is_retried_instead(store: Store
     for call in (1, 2, 3):
         lost = await store.commit_tick(commit_of(held, Done(), writes((SESSION, 0, '"slow"')), call=call))
         assert isinstance(lost, Contended)
-    answer = await store.commit_tick(commit_of(held, Done(), writes((SESSION, 0, '"slow"')), call=4))
-    assert isinstance(answer, Committed)
-    assert answer.status is RunStatus.PENDING
-    assert answer.instead == Retry(ErrorInfo("conflict", "its rows had moved on 4 times"))
+    result = await store.commit_tick(commit_of(held, Done(), writes((SESSION, 0, '"slow"')), call=4))
+    assert isinstance(result, Committed)
+    assert result.status is RunStatus.PENDING
+    assert result.instead == Retry(ErrorInfo("conflict", "its rows had moved on 4 times"))
     assert (await types(store, "r"))[-1] == "run.retrying"
 
 
@@ -231,9 +231,9 @@ async def test_a_signal_to_an_ended_or_unknown_run_becomes_an_event_of_the_sende
     await pending(store)
     effects = Effects(signals=[a_signal("gone", signal_id="x"), a_signal("nobody")])
     await run_tick(store, "r", Ok(), effects)
-    told = [event.payload for event in await events(store, "r") if event.type == "signal.undelivered"]
-    assert [payload["to"] for payload in told] == ["gone", "nobody"]
-    assert told[0]["signal_id"] == "x"
+    undelivered = [event.payload for event in await events(store, "r") if event.type == "signal.undelivered"]
+    assert [payload["to"] for payload in undelivered] == ["gone", "nobody"]
+    assert undelivered[0]["signal_id"] == "x"
     assert (await types(store, "gone"))[-1] == "run.done"
 
 
@@ -282,7 +282,7 @@ async def test_a_childs_end_is_an_input_of_its_parent_in_the_same_commit(store: 
     assert held.inputs[0].body == {"run_id": "child", "status": "done", "output": "well", "error": None}
 
 
-async def test_children_end_with_their_parent_only_if_asked_to(store: Store) -> None:
+async def test_children_end_with_their_parent_only_if_requested(store: Store) -> None:
     await pending(store, "mother")
     born = [
         a_run("stays", input=1, parent_run_id="mother"),
@@ -309,7 +309,7 @@ async def test_a_clog_cannot_delete_another_clogs_run_or_session(store: Store, t
         assert await tables() == before
 
 
-async def test_a_run_made_by_a_tick_under_a_held_dedupe_key_makes_the_tick_run_again(store: Store) -> None:
+async def test_creating_a_run_under_a_held_dedupe_key_restarts_the_tick(store: Store) -> None:
     held = await claimed_run(store)
     await pending(store, "first", dedupe_key="k")
     effects = Effects(runs=[a_run("second", input=1, dedupe_key="k")])

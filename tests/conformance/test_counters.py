@@ -31,8 +31,8 @@ DAY = 86_400_000
 CAP = Take("cap", 1, 2)
 
 
-def takes(*asked: Take) -> Effects:
-    return Effects(takes=list(asked))
+def takes(*takes: Take) -> Effects:
+    return Effects(takes=list(takes))
 
 
 async def used(store: Store, take: Take) -> int:
@@ -40,8 +40,8 @@ async def used(store: Store, take: Take) -> int:
 
 
 async def test_a_cap_gives_exactly_what_it_has(store: Store) -> None:
-    answers = [await store.take(CAP, None) for _ in range(4)]
-    assert answers == [
+    results = [await store.take(CAP, None) for _ in range(4)]
+    assert results == [
         Taken(True, 1, 2, 1, 0),
         Taken(True, 2, 2, 0, 0),
         Taken(False, 2, 2, 0, None),
@@ -49,7 +49,7 @@ async def test_a_cap_gives_exactly_what_it_has(store: Store) -> None:
     ]
 
 
-async def test_a_look_and_a_refusal_write_nothing(store: Store, tables: TablesOf) -> None:
+async def test_a_peek_and_a_refused_take_write_nothing(store: Store, tables: TablesOf) -> None:
     empty = await tables()
     assert (await store.look_at_counter([CAP])).ok
     assert await tables() == empty
@@ -60,7 +60,7 @@ async def test_a_look_and_a_refusal_write_nothing(store: Store, tables: TablesOf
     assert await tables() == full
 
 
-async def test_a_look_counts_the_takes_before_it(store: Store) -> None:
+async def test_a_peek_counts_the_takes_before_it(store: Store) -> None:
     assert await store.look_at_counter([CAP, CAP]) == Taken(True, 2, 2, 0, 0)
     assert await store.look_at_counter([CAP, CAP, CAP]) == Taken(False, 2, 2, 0, None)
     await store.take(CAP, None)
@@ -77,7 +77,7 @@ async def test_a_bucket_refills_by_the_stores_clock(store: Store, clock: ManualC
     assert await store.take(bucket, None)
 
 
-async def test_a_request_key_gets_the_first_yes_again_and_a_no_is_not_kept(store: Store, clock: ManualClock) -> None:
+async def test_a_request_key_repeats_the_first_grant_and_no_refusal(store: Store, clock: ManualClock) -> None:
     cooldown, first, second = Take("cool", 1, 1, 1_000), Request("first", "h"), Request("second", "h")
     granted = await store.take(cooldown, first)
     assert not await store.take(cooldown, second)
@@ -95,7 +95,7 @@ async def test_a_counter_that_is_reset_may_be_of_another_kind(store: Store) -> N
         await store.take(Take("cap", 1, 5, DAY, "at_once"), None)
     reset = Request("reset", "h")
     assert await store.reset_counter("cap", reset)
-    assert await store.reset_counter("cap", reset), "the first answer"
+    assert await store.reset_counter("cap", reset), "the first result"
     assert not await store.reset_counter("cap", None)
     assert await store.take(Take("cap", 1, 5, DAY, "at_once"), None) == Taken(True, 1, 5, 4, 0)
 
@@ -137,9 +137,9 @@ async def test_a_refused_take_refuses_the_whole_commit_and_names_every_such_key(
         "runs",
     }
     assert (await row(store, GLOBAL)).version == 0
-    told = (await events(store, "r"))[-1]
-    assert (told.type, told.call) == ("tick.restarted", 2)
-    assert told.payload == {"because": "counter", "attempt": 0, "keys": ["full", "also full"]}
+    restarted = (await events(store, "r"))[-1]
+    assert (restarted.type, restarted.call) == ("tick.restarted", 2)
+    assert restarted.payload == {"because": "counter", "attempt": 0, "keys": ["full", "also full"]}
     (tick,) = await store.list_ticks("r", 0, 10)
     assert (tick.calls, tick.conflicts) == (2, 0)
     assert isinstance(await store.commit_tick(commit_of(held, Ok(), takes(CAP), call=2)), Committed)
@@ -147,8 +147,8 @@ async def test_a_refused_take_refuses_the_whole_commit_and_names_every_such_key(
 
 async def test_takes_of_one_commit_add_up(store: Store) -> None:
     held = await claimed_run(store)
-    answer = await commit(store, held, Ok(), takes(CAP, CAP, CAP))
-    assert answer == Contended(2, False, {"cap": Taken(False, 2, 2, 0, None)})
+    result = await commit(store, held, Ok(), takes(CAP, CAP, CAP))
+    assert result == Contended(2, False, {"cap": Taken(False, 2, 2, 0, None)})
     assert await used(store, CAP) == 0
 
 
@@ -161,7 +161,7 @@ async def test_rows_that_moved_are_found_before_counters(store: Store) -> None:
     assert await commit(store, held, Ok(), wanted) == Contended(2, False)
 
 
-async def test_a_key_kept_another_way_is_refused_in_the_commit_too(store: Store) -> None:
+async def test_a_counter_of_another_kind_is_refused_in_the_commit_too(store: Store) -> None:
     held = await claimed_run(store)
     await store.take(CAP, None)
     with pytest.raises(InvalidValue, match="'cap' is of kind total"):

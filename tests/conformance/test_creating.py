@@ -25,7 +25,7 @@ async def test_a_run_with_the_input_null_is_pending_and_due_now(store: Store, cl
     assert (run.status, run.due_at, run.pending_count) == (RunStatus.PENDING, clock.now(), 1)
 
 
-async def test_the_answer_is_what_get_run_shows(store: Store, clock: ManualClock) -> None:
+async def test_the_result_is_what_get_run_returns(store: Store, clock: ManualClock) -> None:
     made = await store.create_run(
         a_run(
             input=1, priority=2, attributes={"a": 1, "b": "x", "c": True}, deadline_at=clock.now() + 5, dedupe_key="k"
@@ -37,7 +37,7 @@ async def test_the_answer_is_what_get_run_shows(store: Store, clock: ManualClock
     assert (made.priority, made.dedupe_key, made.correlation_id) == (2, "k", "r")
 
 
-async def test_a_run_that_is_not_there_is_none(store: Store) -> None:
+async def test_an_unknown_run_is_none(store: Store) -> None:
     assert await store.get_run("nobody") is None
     assert await store.survey("nobody", ()) is None
 

@@ -26,7 +26,7 @@ RATE: dict[str, Any] = {"rate_key": "k", "rate_limit": 2, "rate_per_ms": 1_000}
 
 
 def debounced(run_id: str, input: Any, ms: int = 500, max_ms: int | None = None) -> NewRun:
-    """As the kernel calls it, with a new id."""
+    """Create a debounced run as the kernel does, with a new id."""
     new = a_run(run_id, input=input, dedupe_key="page")
     return new._replace(is_id_given=False, debounce=Debounce(ms, max_ms), body_hash=f"{input} debounced")
 

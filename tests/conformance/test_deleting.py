@@ -33,7 +33,7 @@ STAYS = {"events", "event_cursor", "ocean_log_floor", "ocean_clogs"}
 
 
 async def _full_run(store: Store, clock: ManualClock) -> None:
-    """A run with something in every table."""
+    """Create a run with rows in every table."""
     held = await claimed_run(store, dedupe_key="k", attributes={"a": 1}, concurrency_keys=["k"])
     await store.store_step(held.lock, 0, "step", "1")
     effects = writes((SESSION, 0, "1"), (run_row(), 0, "1"), (tick_row(1, "x"), 0, "1"))
@@ -64,7 +64,7 @@ async def test_deleting_a_session_leaves_nothing_but_the_log(
     assert (await types(store))[-3:] == ["run.failed", "run.deleted", "session.deleted"]
 
 
-async def test_deleting_a_run_takes_its_children_and_keeps_everybodys_events(store: Store) -> None:
+async def test_deleting_a_run_deletes_its_children_and_keeps_all_their_events(store: Store) -> None:
     await pending(store, "mother")
     await pending(store, "child", parent_run_id="mother", session_id="elsewhere")
     await pending(store, "grandchild", parent_run_id="child")
@@ -77,9 +77,9 @@ async def test_deleting_a_run_takes_its_children_and_keeps_everybodys_events(sto
         False,
     ]
     for run_id in ("mother", "child", "grandchild"):
-        told = await events(store, run_id)
-        assert told[-1].type == "run.deleted"
-        assert [event.run_seq for event in told] == list(range(1, len(told) + 1))
+        logged = await events(store, run_id)
+        assert logged[-1].type == "run.deleted"
+        assert [event.run_seq for event in logged] == list(range(1, len(logged) + 1))
 
 
 async def test_the_parent_of_a_deleted_child_is_notified(store: Store) -> None:
@@ -91,9 +91,7 @@ async def test_the_parent_of_a_deleted_child_is_notified(store: Store) -> None:
     assert held.inputs[0].body["error"]["code"] == "deleted"
 
 
-async def test_an_unknown_run_cannot_be_deleted_and_an_unknown_session_is_nothing(
-    store: Store, tables: TablesOf
-) -> None:
+async def test_an_unknown_run_cannot_be_deleted_and_an_unknown_session_is_empty(store: Store, tables: TablesOf) -> None:
     before = await tables()
     with pytest.raises(RunNotFound):
         await store.delete_run("nobody", None, None)
@@ -126,7 +124,7 @@ async def test_a_deleted_run_frees_its_dedupe_key(store: Store) -> None:
     assert (await pending(store, "b", dedupe_key="k", input="other")).run_id == "b"
 
 
-async def test_pauses_and_ends_answer_again_under_their_request_key(store: Store, tables: TablesOf) -> None:
+async def test_pauses_and_ends_return_the_same_result_under_their_request_key(store: Store, tables: TablesOf) -> None:
     await pending(store)
     paused = await store.set_run_paused("r", True, None, Request("pause", "h"))
     ended = await store.cancel_run("r", "enough", None, Request("cancel", "h"))

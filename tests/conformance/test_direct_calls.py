@@ -1,4 +1,4 @@
-"""`commit_call`: effects without a lock, guarded by row versions, with an answer stored under a request key."""
+"""`commit_call`: effects without a lock, guarded by row versions, with a result stored under a request key."""
 
 import pytest
 
@@ -45,10 +45,10 @@ async def test_a_call_writes_rows_and_events_and_wakes_the_run_it_signals(store:
     effects.signals.append(a_signal())
     assert await store.commit_call(a_call(effects)) == CallDone('"yes"')
     assert (await the_run(store)).status is RunStatus.PENDING
-    told = await events(store, "r")
-    assert [event.type for event in told] == ["run.created", "approved", "run.signalled", "call.committed"]
-    assert told[-1].payload == {"method": "poke", "status": "pending"}
-    assert told[-1].actor == "someone"
+    logged = await events(store, "r")
+    assert [event.type for event in logged] == ["run.created", "approved", "run.signalled", "call.committed"]
+    assert logged[-1].payload == {"method": "poke", "status": "pending"}
+    assert logged[-1].actor == "someone"
 
 
 async def test_a_call_on_a_clog_alone_writes_to_no_runs_log(store: Store) -> None:
@@ -73,8 +73,8 @@ async def test_a_row_that_moved_on_refuses_the_call_without_a_trace(store: Store
 async def test_a_call_writes_a_run_row_while_a_tick_has_the_lock_and_the_tick_conflicts(store: Store) -> None:
     held = await claimed_run(store)
     assert await store.commit_call(a_call(writes((run_row(), 0, '"call"')))) == CallDone('"yes"')
-    answer = await commit(store, held, Done(), writes((run_row(), 0, '"tick"')))
-    assert type(answer).__name__ == "Contended"
+    result = await commit(store, held, Done(), writes((run_row(), 0, '"tick"')))
+    assert type(result).__name__ == "Contended"
     assert (await row(store, run_row())).text == '"call"'
 
 
@@ -88,7 +88,7 @@ async def test_on_an_ended_run_a_call_may_change_nothing(store: Store, tables: T
     assert await tables() == before
 
 
-async def test_a_request_key_keeps_the_first_answer(store: Store, tables: TablesOf) -> None:
+async def test_a_request_key_stores_the_first_result(store: Store, tables: TablesOf) -> None:
     await store.create_run(a_run(), None)
     request = Request("key", "hash")
     await store.commit_call(a_call(writes((run_row(), 0, "1")), answer='"first"', request=request))
@@ -102,7 +102,7 @@ async def test_a_request_key_keeps_the_first_answer(store: Store, tables: Tables
     assert await tables() == before
 
 
-async def test_an_answer_without_effects_is_kept_too(store: Store) -> None:
+async def test_a_result_without_effects_is_stored_too(store: Store) -> None:
     await store.create_run(a_run(), None)
     request = Request("key", "hash")
     await store.commit_call(a_call(Effects(), request=request))
@@ -117,7 +117,7 @@ async def test_a_timer_set_by_a_call_wakes_an_idle_run(store: Store, clock: Manu
     assert (run.status, run.wake_at) == (RunStatus.WAITING, at)
 
 
-async def test_a_call_may_make_runs(store: Store) -> None:
+async def test_a_call_may_create_runs(store: Store) -> None:
     await pending(store)
     await store.commit_call(a_call(Effects(runs=[a_run("made", input=1)])))
     assert (await types(store, "made")) == ["run.created"]

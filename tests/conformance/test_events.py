@@ -1,4 +1,4 @@
-"""The log: without gaps per run, in one order for all, read by feed and page, cut off at the front only."""
+"""The log: no gaps per run, one order for all readers, read by feed and page, truncated at the front only."""
 
 import pytest
 
@@ -97,9 +97,9 @@ async def test_what_caused_an_event_is_named_by_its_id(store: Store) -> None:
     await store.create_run(a_run(), None)
     await store.deliver_signal(a_signal(), None)
     await run_tick(store, "r", Ok(), Effects(events=[NewEvent("said", "{}", CLOG)]))
-    told = await events(store, "r")
-    assert [event.type for event in told] == ["run.created", "run.signalled", "said", "tick.committed"]
-    assert [event.causation_id for event in told] == [None, None, told[1].id, told[1].id]
+    logged = await events(store, "r")
+    assert [event.type for event in logged] == ["run.created", "run.signalled", "said", "tick.committed"]
+    assert [event.causation_id for event in logged] == [None, None, logged[1].id, logged[1].id]
 
 
 async def test_streamed_events_are_visible_before_the_commit_and_carry_the_call(store: Store) -> None:

@@ -35,7 +35,7 @@ Lose = Callable[[Store, ManualClock], Awaitable[object]]
 
 
 def _effects() -> Effects:
-    """Something in every table that a commit can write."""
+    """Return effects that write to every table a commit can write."""
     effects = writes((SESSION, 0, "1"), (run_row(), 0, "1"))
     effects.events.append(NewEvent("said", "{}", "counter"))
     effects.signals.append(a_signal("bystander", 1))
@@ -88,12 +88,12 @@ async def _deleted(store: Store, clock: ManualClock) -> None:
     await store.delete_run("r", None, None)
 
 
-async def _made_anew(store: Store, clock: ManualClock) -> None:
+async def _created_again(store: Store, clock: ManualClock) -> None:
     await store.delete_run("r", None, None)
     await claimed_run(store)
 
 
-LOSSES: list[Lose] = [_taken_over, _taken_over_and_committed, _next_tick_at_work, _cancelled, _deleted, _made_anew]
+LOSSES: list[Lose] = [_taken_over, _taken_over_and_committed, _next_tick_at_work, _cancelled, _deleted, _created_again]
 
 
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__.strip("_"))
@@ -111,7 +111,7 @@ async def test_no_write_of_a_former_holder_changes_anything(
 
 
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__.strip("_"))
-async def test_giving_back_and_renewing_what_is_lost_changes_nothing(
+async def test_giving_back_or_renewing_a_lost_lock_changes_nothing(
     store: Store, clock: ManualClock, tables: TablesOf, lose: Lose
 ) -> None:
     held = await claimed_run(store)
@@ -122,7 +122,7 @@ async def test_giving_back_and_renewing_what_is_lost_changes_nothing(
     assert await tables() == before
 
 
-async def test_a_lock_that_was_given_back_is_a_former_one(store: Store, tables: TablesOf) -> None:
+async def test_a_lock_that_was_given_back_is_no_longer_valid(store: Store, tables: TablesOf) -> None:
     held = await claimed_run(store)
     assert await store.give_back(held.lock, held.tick) is RunStatus.PENDING
     before = await tables()

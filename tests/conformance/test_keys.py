@@ -59,7 +59,7 @@ async def _line(store: Store, *run_ids: str, keys: Sequence[str | Key] = ("k",))
 
 
 async def _next_is(store: Store, run_id: str) -> None:
-    """Woken in the commit before: due, and no other run is."""
+    """Check that the previous commit woke this run, and no other run is due."""
     assert await _parked_on(store, [run_id]) == [None]
     assert await _claimed(store) == [run_id]
 
@@ -121,7 +121,7 @@ async def test_a_run_that_keeps_its_key_needs_no_other_slot_for_its_next_ticks(
 
 
 async def _reclaim(store: Store, clock: ManualClock, run_id: str) -> Claim:
-    """Its holder is dead; the next poke after the lock has expired takes it over."""
+    """Claim the run again after its holder has died and the lock has expired."""
     clock.advance(LOCK_MS)
     return await claim(store, run_id)
 
@@ -140,12 +140,12 @@ async def test_a_conflict_keeps_the_slot(store: Store) -> None:
     held = await claimed_run(store, "a", concurrency_keys=["k"])
     await _line(store, "b")
     await store.commit_call(a_call(writes((run_row("a"), 0, "1")), run_id="a"))
-    answer = await commit(store, held, Ok(), writes((run_row("a"), 0, "2")))
-    assert isinstance(answer, Contended)
+    result = await commit(store, held, Ok(), writes((run_row("a"), 0, "2")))
+    assert isinstance(result, Contended)
     assert await store.get_key("k") == KeyInfo("k", 1, 1, 1)
     await store.take(Take("cap", 1, 1), None)
-    answer = await commit(store, held, Ok(), Effects(takes=[Take("cap", 1, 1)]))
-    assert isinstance(answer, Contended)
+    result = await commit(store, held, Ok(), Effects(takes=[Take("cap", 1, 1)]))
+    assert isinstance(result, Contended)
     assert await store.get_key("k") == KeyInfo("k", 1, 1, 1)
 
 
@@ -293,7 +293,7 @@ async def test_every_eighth_slot_goes_to_the_run_parked_longest(store: Store, cl
     assert order == [f"u{number:02}" for number in range(7)] + ["patient", "u07"]
 
 
-async def test_who_is_woken_in_vain_keeps_its_place(store: Store, clock: ManualClock) -> None:
+async def test_a_run_woken_in_vain_keeps_its_place(store: Store, clock: ManualClock) -> None:
     held = await claimed_run(store, "a", concurrency_keys=["k"])
     await _line(store, "old")
     clock.advance(1)
@@ -314,20 +314,20 @@ async def test_a_limit_can_be_raised_and_lowered_without_interrupting_runs(store
     assert await store.set_limit("k", 3, None, None) == KeyInfo("k", 3, 2, 1)
     assert await _claimed(store) == ["c"]
     assert await store.set_limit("k", 1, None, None) == KeyInfo("k", 1, 3, 1)
-    said = [(event.type, event.payload, event.actor) for event in await events(store) if event.run_id is None]
-    assert said == [
+    logged = [(event.type, event.payload, event.actor) for event in await events(store) if event.run_id is None]
+    assert logged == [
         ("key.limit_set", {"key": "k", "limit": 2, "before": 1}, "ann"),
         ("key.limit_set", {"key": "k", "limit": 3, "before": 2}, None),
         ("key.limit_set", {"key": "k", "limit": 1, "before": 3}, None),
     ]
     for run_id in ("a", "b"):
         await store.cancel_run(run_id, None, None, None)
-        assert await _claimed(store) == [], "three had it, one may"
+        assert await _claimed(store) == [], "three hold it, one may"
     await store.cancel_run("c", None, None, None)
     await _next_is(store, "d")
 
 
-async def test_a_limit_of_nought_stops_a_key_until_it_is_raised(store: Store) -> None:
+async def test_a_limit_of_zero_stops_a_key_until_it_is_raised(store: Store) -> None:
     await store.set_limit("k", 0, None, None)
     await _line(store, "a", "b")
     assert await _parked_on(store, ["a", "b"]) == ["k", "k"]
@@ -336,13 +336,13 @@ async def test_a_limit_of_nought_stops_a_key_until_it_is_raised(store: Store) ->
     assert await _claimed(store) == ["a", "b"]
 
 
-async def test_a_limit_raised_far_lets_all_who_are_parked_run(store: Store) -> None:
+async def test_a_limit_raised_far_enough_wakes_all_parked_runs(store: Store) -> None:
     await store.set_limit("k", 0, None, None)
     names = [f"r{number:03}" for number in range(250)]
     await _line(store, *names)
     await store.set_limit("k", 240, None, None)
     assert len(await _claimed(store, limit=10_000)) == 100
-    assert len(await _claimed(store, limit=10_000)) == 100, "each that went to work has woken one more"
+    assert len(await _claimed(store, limit=10_000)) == 100, "each claimed run has woken one more"
     assert len(await _claimed(store, limit=10_000)) == 40
     assert await store.get_key("k") == KeyInfo("k", 240, 240, 10)
 
@@ -395,7 +395,7 @@ async def test_a_run_that_finds_its_second_key_full_leaves_the_first_to_others(s
     other = await claimed_run(store, "b", concurrency_keys=["y"])
     await commit(store, held)
     assert await _parked_on(store, ["both", "one"]) == [None, "x"], "the first in line is woken"
-    assert await _claimed(store) == ["one"], "finds y full, and makes room"
+    assert await _claimed(store) == ["one"], "finds y full, and leaves x to others"
     assert await _parked_on(store, ["both"]) == ["y"]
     await commit(store, other)
     assert await _claimed(store) == [], "x is taken now"
@@ -406,7 +406,7 @@ async def test_a_run_that_finds_its_second_key_full_leaves_the_first_to_others(s
 
 
 @pytest.mark.parametrize("why", ["registered nowhere", "paused"])
-async def test_a_clog_that_cannot_run_keeps_no_other_clog_from_the_slot(store: Store, why: str) -> None:
+async def test_a_clog_that_cannot_run_does_not_block_the_slot_for_others(store: Store, why: str) -> None:
     held = await claimed_run(store, "a", concurrency_keys=["k"])
     await pending(store, "absent-1", clog_id=OTHER_CLOG, priority=0, concurrency_keys=["k"])
     await pending(store, "absent-2", clog_id=OTHER_CLOG, priority=0, concurrency_keys=["k"])
@@ -433,7 +433,7 @@ async def test_a_paused_run_leaves_the_line_and_takes_its_place_again(store: Sto
     await commit(store, held, Done())
     assert await _parked_on(store, ["c", "d"]) == [None, "k"]
     await store.set_run_paused("c", True, None, None)
-    assert await _parked_on(store, ["d"]) == [None], "who is woken and paused passes the slot on"
+    assert await _parked_on(store, ["d"]) == [None], "a woken run that is paused passes the slot on"
     assert await _claimed(store) == ["d"]
     await store.set_run_paused("c", False, None, None)
     await store.set_run_paused("b", False, None, None)
@@ -493,7 +493,7 @@ async def test_a_tick_that_deletes_the_runs_of_its_clog_frees_what_they_held(sto
     await _next_is(store, "c")
 
 
-async def test_a_run_made_in_a_tick_is_parked_behind_the_tick_itself(store: Store) -> None:
+async def test_a_run_created_in_a_tick_is_parked_behind_the_tick_itself(store: Store) -> None:
     held = await claimed_run(store, "a", concurrency_keys=["k"])
     await commit(store, held, Continue(), Effects(runs=[a_run("child", input=1, concurrency_keys=["k"])]))
     assert (await types(store, "child")) == ["run.created", "run.parked"]
@@ -522,7 +522,7 @@ async def test_a_clock_that_is_set_back_takes_no_run_out_of_line(store: Store, c
     await _line(store, "b", "c")
     clock.jump(-5_000)
     await store.cancel_run("a", None, None, None)
-    assert await _claimed(store) == [], "it is woken, and its input is not there before the time at which it came"
+    assert await _claimed(store) == [], "it is woken, and its input is not available before its time"
     clock.advance(5_000)
     assert await _claimed(store) == ["b"]
     await store.cancel_run("b", None, None, None)

@@ -92,7 +92,7 @@ async def test_queues_share_fairness_and_limit(store: Store, clock: ManualClock)
     assert await leased_ids(store, 10) == ["c0"]
 
 
-async def test_looking_for_work_that_is_not_there_writes_nothing(store: Store, tables: TablesOf) -> None:
+async def test_asking_for_work_when_there_is_none_writes_nothing(store: Store, tables: TablesOf) -> None:
     await due(store, queue="a")
     await store.create_run(a_run("inside", input={}), None)
     before = await tables()
@@ -171,8 +171,8 @@ async def test_a_renewal_extends_by_the_leases_own_time_or_by_another(store: Sto
     assert await store.renew_lease("h", 10, (), None) == clock.now() + 50_000
     run = await the_run(store)
     assert (run.lock_expires_at, run.lock_epoch) == (clock.now() + 50_000, 1)
-    [*_, said] = await events(store, "r")
-    assert (said.type, said.payload, said.tick, said.call, said.actor) == ("said", 1, 1, 1, "w1")
+    [*_, event] = await events(store, "r")
+    assert (event.type, event.payload, event.tick, event.call, event.actor) == ("said", 1, 1, 1, "w1")
 
 
 async def test_a_completion_has_one_result(store: Store, tables: TablesOf) -> None:
@@ -188,7 +188,7 @@ async def test_a_completion_has_one_result(store: Store, tables: TablesOf) -> No
     await leased(store, "h2")
     await store.complete_lease(completion(Done(), "h2"))
     before = await tables()
-    assert await store.complete_lease(completion(Continue(2))) == first, "as it was then"
+    assert await store.complete_lease(completion(Continue(2))) == first, "the result of that call"
     assert await store.complete_lease(completion(Done(), "h2")) == LeaseDone("r", 2, RunStatus.DONE)
     assert await tables() == before
 
@@ -227,7 +227,7 @@ async def test_a_row_is_compared_with_the_version_that_was_leased_or_is_named(st
     assert done == LeaseDone("r", 1, RunStatus.DONE)
 
 
-async def test_leases_go_with_their_run_and_the_next_life_knows_none(store: Store, tables: TablesOf) -> None:
+async def test_leases_are_deleted_with_their_run_and_its_next_life_has_none(store: Store, tables: TablesOf) -> None:
     await due(store)
     await leased(store)
     await store.delete_run("r", None, None)
@@ -240,7 +240,7 @@ async def test_leases_go_with_their_run_and_the_next_life_knows_none(store: Stor
     assert await tables() == before
 
 
-async def test_a_run_inside_is_never_leased_and_has_no_lease(store: Store, tables: TablesOf) -> None:
+async def test_a_run_of_an_internal_clog_has_no_lease(store: Store, tables: TablesOf) -> None:
     await store.create_run(a_run("inside", input={}), None)
     await run_tick(store, "inside", Done())
     assert len((await tables())["ocean_leases"]) == 1
@@ -259,7 +259,7 @@ async def test_a_lease_is_renewed_once_for_a_request_key(store: Store, clock: Ma
         await store.release_lease("h", Request("k", "another"))
 
 
-async def test_the_first_answer_that_is_kept_stays(store: Store) -> None:
+async def test_the_first_stored_result_stays(store: Store) -> None:
     assert await store.keep_answer(Request("k", "hash"), "first") == "first"
     assert await store.keep_answer(Request("k", "hash"), "second") == "first"
     assert await store.stored_answer(Request("k", "hash")) == "first"

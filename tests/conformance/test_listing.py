@@ -1,4 +1,4 @@
-"""`list_runs`, `count_runs`, `list_ticks`: filters, orders, and pages that stay put."""
+"""`list_runs`, `count_runs`, `list_ticks`: filters, orders, and stable pages."""
 
 import pytest
 
@@ -32,20 +32,20 @@ async def _six_runs(store: Store, clock: ManualClock) -> None:
 
 
 async def _listed(store: Store, where: RunFilter, limit: int = 100, newest_first: bool = False) -> list[str]:
-    """All pages joined."""
+    """Return the run ids of all pages."""
     found: list[str] = []
     cursor: str | None = None
     while True:
         page = await store.list_runs(where, limit, cursor, newest_first)
         assert len(page.runs) <= limit
         found += [run.run_id for run in page.runs]
-        assert len(found) == len(set(found)), "a page came twice"
+        assert len(found) == len(set(found)), "a run was listed twice"
         cursor = page.next_cursor
         if cursor is None:
             return found
 
 
-def _said(value: RunFilter | str) -> str:
+def _filter_id(value: RunFilter | str) -> str:
     if isinstance(value, str):
         return value
     default = RunFilter()
@@ -108,7 +108,7 @@ def _said(value: RunFilter | str) -> str:
         (run_filter(clog_id=CLOG, status="done", attributes={"n": Within(gt=0)}), "4"),
         (run_filter(clog_id=CLOG, session_id="s0", created_until=T0 + 2, attributes={"n": Within(gt=0)}), "2"),
     ],
-    ids=_said,
+    ids=_filter_id,
 )
 async def test_a_filter_lists_its_runs_in_both_orders_over_pages(
     store: Store, clock: ManualClock, where: RunFilter, wanted: str
@@ -122,7 +122,7 @@ async def test_a_filter_lists_its_runs_in_both_orders_over_pages(
     assert await store.count_runs(where, 100) == RunCount(len(ids), False)
 
 
-async def test_pages_stay_put_while_runs_are_added_and_removed(store: Store, clock: ManualClock) -> None:
+async def test_pages_are_stable_while_runs_are_added_and_removed(store: Store, clock: ManualClock) -> None:
     await _six_runs(store, clock)
     first = await store.list_runs(run_filter(), 2, None, True)
     await pending(store, "newer")
@@ -171,7 +171,7 @@ async def test_counting_goes_no_further_than_the_cap(store: Store, clock: Manual
     assert await store.count_runs(run_filter(), 6) == RunCount(6, False)
 
 
-async def test_attributes_set_by_a_tick_are_found_at_once_and_removed_ones_no_more(store: Store) -> None:
+async def test_attributes_set_by_a_tick_are_found_at_once_and_removed_ones_are_not(store: Store) -> None:
     await pending(store, attributes={"a": 1, "b": 2})
     await run_tick(store, "r", Continue(), Effects(attributes={"a": "one", "b": None}))
     run = await store.get_run("r")
@@ -181,7 +181,7 @@ async def test_attributes_set_by_a_tick_are_found_at_once_and_removed_ones_no_mo
         assert await _listed(store, run_filter(clog_id=CLOG, attributes=attributes)) == wanted
 
 
-async def test_what_is_no_cursor_is_refused(store: Store) -> None:
+async def test_an_invalid_cursor_is_refused(store: Store) -> None:
     for cursor in ("", "x", "!!!", "WzEsMl0=", "e30=", "W10=", "bnVsbA==", "é"):
         with pytest.raises(BadCursor):
             await store.list_runs(run_filter(), 10, cursor, True)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def _long(seed: int) -> str:
-    """As long as an id may be, and incompressible."""
+    """Return an incompressible text of the maximum length of an id."""
     dice = random.Random(seed)
     return "".join(chr(dice.randint(0x4E00, 0x9FFF)) for _ in range(85))
 
@@ -52,7 +52,7 @@ VALUES: list[Any] = [
 ]
 
 
-TELLING = ("run.done", "run.failed", "run.retrying", "tick.failed")
+WITH_THE_VALUE = ("run.done", "run.failed", "run.retrying", "tick.failed")
 
 
 def _ask(clog_id: str, run_id: str | None = None) -> ClaimAsk:
@@ -60,7 +60,7 @@ def _ask(clog_id: str, run_id: str | None = None) -> ClaimAsk:
 
 
 @pytest.mark.parametrize("odd", [*ODD, _long(1)], ids=range(len(ODD) + 1))
-async def test_a_life_under_odd_names(store: Store, odd: str) -> None:
+async def test_a_whole_life_of_a_run_under_odd_names(store: Store, odd: str) -> None:
     await store.register_clogs([ClogRecord(odd, "1", True)])
     child = f"{odd[:60]}!"
     words: dict[str, Any] = {"session_id": odd, "clog_id": odd}
@@ -82,31 +82,31 @@ async def test_a_life_under_odd_names(store: Store, odd: str) -> None:
     )
     assert await store.take_turn(claim.lock, keys)
     await commit(store, claim, Continue(odd), effects)
-    answer = await store.read_rows(RowsAsk(odd, odd, odd, keys=tuple(keys), dedupe_keys=(odd,)))
-    assert [answer.rows[key].text for key in keys] == ['"x"'] * 4
-    assert answer.run_by_dedupe_key == {odd: odd}
+    found = await store.read_rows(RowsAsk(odd, odd, odd, keys=tuple(keys), dedupe_keys=(odd,)))
+    assert [found.rows[key].text for key in keys] == ['"x"'] * 4
+    assert found.run_by_dedupe_key == {odd: odd}
     (again,) = await store.claim_due(_ask(odd, odd))
     assert [each.body for each in again.inputs] == [odd, odd]
     await store.cancel_run(odd, odd, odd, None)
     await commit(store, (await store.claim_due(_ask(odd, odd)))[0], Ok())
     assert (await the_run(store, child)).ending == "cancel"
     assert await store.delete_session(odd, odd, None) == 2
-    told = [event.type for event in await events(store, odd)]
-    assert told[-2:] == ["run.failed", "run.deleted"]
+    logged = [event.type for event in await events(store, odd)]
+    assert logged[-2:] == ["run.failed", "run.deleted"]
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
 @pytest.mark.parametrize("outcome", [Done, Failed, Retry])
-async def test_values_come_back_as_they_were(store: Store, outcome: Any, attempts: int) -> None:
-    """In inputs and events: as the same numbers, of the same kind, in the same order."""
+async def test_values_are_read_back_unchanged(store: Store, outcome: Any, attempts: int) -> None:
+    """Inputs and events keep the value, the type and the order of their parts."""
     is_error = outcome in (Failed, Retry)
     for place, value in enumerate(VALUES):
         claim = await claimed_run(store, f"r{place}", input=value, retry=RetryPolicy(max_attempts=attempts))
         assert repr(claim.inputs[0].body) == repr(value)
-        answered: Outcome = outcome(ErrorInfo("odd", "%s", value)) if is_error else outcome(value)
-        await store.commit_tick(commit_of(claim, answered))
-        told = [event.payload for event in await events(store, f"r{place}") if event.type in TELLING]
-        found = [payload["error"]["details"] if is_error else payload["output"] for payload in told]
+        result: Outcome = outcome(ErrorInfo("odd", "%s", value)) if is_error else outcome(value)
+        await store.commit_tick(commit_of(claim, result))
+        payloads = [event.payload for event in await events(store, f"r{place}") if event.type in WITH_THE_VALUE]
+        found = [payload["error"]["details"] if is_error else payload["output"] for payload in payloads]
         assert list(map(repr, found)) == [repr(value)] * (2 if outcome is Retry and attempts == 1 else 1)
 
 
@@ -115,18 +115,18 @@ async def test_counters_are_named_in_the_order_in_which_they_refused(store: Stor
         await store.take(Take(key, 1, limit=1), None)
     claim = await claimed_run(store)
     await commit(store, claim, Ok(), Effects(takes=[Take(key, 1, limit=1) for key in ("zebra", "b", "ant", "b")]))
-    (told,) = [event for event in await events(store, "r") if event.type == "tick.restarted"]
-    assert told.payload["keys"] == ["zebra", "b", "ant"]
+    (restarted,) = [event for event in await events(store, "r") if event.type == "tick.restarted"]
+    assert restarted.payload["keys"] == ["zebra", "b", "ant"]
 
 
-async def test_an_end_counts_all_that_was_not_delivered_and_names_a_hundred(store: Store) -> None:
+async def test_an_end_counts_all_undelivered_inputs_and_lists_a_hundred(store: Store) -> None:
     await pending(store)
     for number in range(120):
         await store.deliver_signal(a_signal("r", number, signal_id=f"s{number}"), None)
     await store.cancel_run("r", None, None, None)
-    (told,) = [event for event in await events(store, "r") if event.type == "signal.undelivered"]
-    assert (told.payload["count"], len(told.payload["inputs"])) == (121, 100)
-    assert told.payload["inputs"][:2] == [
+    (undelivered,) = [event for event in await events(store, "r") if event.type == "signal.undelivered"]
+    assert (undelivered.payload["count"], len(undelivered.payload["inputs"])) == (121, 100)
+    assert undelivered.payload["inputs"][:2] == [
         {"number": 1, "kind": "created", "signal_id": None},
         {"number": 2, "kind": "signal", "signal_id": "s0"},
     ]

@@ -33,7 +33,7 @@ LEFT_OUT = {"dedupe_key", "dedupe_ms", "parent_run_id", "notify_parent", "on_par
 
 
 def test_every_option_of_a_run_is_carried_over_or_left_out_on_purpose() -> None:
-    """A new option: carry it over in `retry_as_new.retried`, test it below, and name it here."""
+    """For a new option: carry it over in `retry_as_new.retried`, test it below, and list it here."""
     assert set(NewRun._fields) == CARRIED | ITS_OWN | LEFT_OUT
 
 
@@ -157,14 +157,14 @@ async def test_a_run_with_null_as_input_can_be_retried_as_new(store: Store) -> N
     assert [each.body for each in (await claim(store, again.run_id)).inputs] == [None]
 
 
-async def test_the_retry_of_a_child_is_nobodys_child(store: Store) -> None:
+async def test_the_retry_of_a_child_has_no_parent(store: Store) -> None:
     await pending(store, "mother")
     await ended_run(store, "r", Failed("no"), parent_run_id="mother", notify_parent=True, on_parent_end="cancel")
-    told = await types(store, "mother")
+    logged = await types(store, "mother")
     again = await store.retry_run("r", None, None)
     assert (again.parent_run_id, again.correlation_id) == (None, "mother")
     await run_tick(store, again.run_id, Done())
-    assert await types(store, "mother") == told
+    assert await types(store, "mother") == logged
 
 
 async def test_a_request_key_returns_the_first_result(store: Store) -> None:
@@ -178,7 +178,7 @@ async def test_a_request_key_returns_the_first_result(store: Store) -> None:
 
 
 async def test_retries_keep_to_the_rate_of_the_failed_runs(store: Store, clock: ManualClock) -> None:
-    """Five failures behind a rate of one are not five starts at once."""
+    """Five failed runs with a rate of one do not restart all at once."""
     for number in range(3):
         await pending(store, f"r{number}", rate_key="mails", rate_limit=1, rate_per_ms=1_000)
         clock.advance(1_000)

@@ -1,4 +1,4 @@
-"""`read_rows` and versions: exact addresses, history, and a version that never comes back."""
+"""`read_rows` and versions: exact addresses, history, and versions that are never reused."""
 
 import pytest
 
@@ -103,19 +103,19 @@ async def test_one_read_names_rows_runs_by_dedupe_key_ticks_and_history(store: S
         effects = writes((tick_row(tick, "a"), 0, f"{tick}"), (tick_row(tick, "b"), 0, "0"))
         await run_tick(store, "r", Continue(), effects if tick != 3 else Effects())
     ask = RowsAsk(CLOG, "s", "r", keys=(SESSION,), dedupe_keys=("k", "free"), ticks=(1, 3), history=2)
-    answer = await store.read_rows(ask)
-    assert answer.run_by_dedupe_key == {"k": "keyed", "free": None}
-    assert answer.rows[run_row("keyed")].text == '"keyed"'
-    assert answer.rows[SESSION] == ABSENT
-    assert {key.row_id: found.text for key, found in answer.rows.items() if key.tick == 1} == {"a": "1", "b": "0"}
-    assert not [key for key in answer.rows if key.tick == 3]
-    assert [(tick, dict(rows)) for tick, rows in answer.history] == [
+    found_rows = await store.read_rows(ask)
+    assert found_rows.run_by_dedupe_key == {"k": "keyed", "free": None}
+    assert found_rows.rows[run_row("keyed")].text == '"keyed"'
+    assert found_rows.rows[SESSION] == ABSENT
+    assert {key.row_id: found.text for key, found in found_rows.rows.items() if key.tick == 1} == {"a": "1", "b": "0"}
+    assert not [key for key in found_rows.rows if key.tick == 3]
+    assert [(tick, dict(rows)) for tick, rows in found_rows.history] == [
         (2, {"a": "2", "b": "0"}),
         (4, {"a": "4", "b": "0"}),
     ]
 
 
-async def test_deleting_a_tick_takes_its_rows_along(store: Store) -> None:
+async def test_deleting_a_tick_deletes_its_rows(store: Store) -> None:
     await pending(store)
     await run_tick(store, "r", Continue(), writes((tick_row(1, "a"), 0, "1")))
     await run_tick(store, "r", Continue(), Effects(delete_ticks=[1]))
@@ -148,8 +148,8 @@ async def test_a_function_may_clear_a_row(store: Store) -> None:
     assert await row(store, SESSION) == ABSENT
 
 
-async def test_a_function_is_applied_to_what_the_row_holds_by_then(store: Store) -> None:
-    """Whatever version the caller has read."""
+async def test_a_function_is_applied_to_the_value_at_the_commit(store: Store) -> None:
+    """The version that the caller read does not matter."""
     await commit(store, await claimed_run(store, "first"), Done(), writes((SESSION, 0, "41")))
     effects = Effects(writes=[RowWrite(SESSION, 0, apply=lambda old: str(int(old or "0") + 1), seen="7")])
     await commit(store, await claimed_run(store, "second"), Done(), effects)

@@ -60,8 +60,8 @@ async def test_an_active_run_stays_with_its_holder_and_the_signal_queues(store: 
     taken = await claimed_run(store)
     assert (await store.deliver_signal(a_signal(), None)).status is RunStatus.ACTIVE
     assert (await the_run(store)).lock_epoch == taken.lock.epoch
-    answer = await commit(store, taken)
-    assert getattr(answer, "status", None) is RunStatus.PENDING
+    result = await commit(store, taken)
+    assert getattr(result, "status", None) is RunStatus.PENDING
 
 
 @pytest.mark.parametrize("outcome", [Done(1), Failed("no")], ids=["done", "failed"])
@@ -192,7 +192,7 @@ async def test_a_request_key_makes_a_signal_once(store: Store, tables: TablesOf)
     assert await tables() == before
 
 
-async def test_what_is_due_is_shown_in_the_order_of_its_delivery_but_for_what_a_tick_has(
+async def test_due_inputs_are_listed_in_delivery_order_without_those_of_the_tick(
     store: Store, clock: ManualClock
 ) -> None:
     held = await claimed_run(store, input="the tick's own")

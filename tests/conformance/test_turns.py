@@ -29,13 +29,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def _beaten(store: Store, held: Claim, by: str) -> Contended:
-    """Lose the session row to another run's commit."""
+    """Let another run's commit change the session row, so that this tick conflicts."""
     stale = await row(store, SESSION)
     await pending(store, by)
     await run_tick(store, by, Ok(), writes((SESSION, stale.version, f'"{by}"')))
-    answer = await commit(store, held, Ok(), writes((SESSION, stale.version, '"slow"')))
-    assert isinstance(answer, Contended)
-    return answer
+    result = await commit(store, held, Ok(), writes((SESSION, stale.version, '"slow"')))
+    assert isinstance(result, Contended)
+    return result
 
 
 async def test_the_second_conflict_gives_the_tick_its_turn(store: Store) -> None:
@@ -66,7 +66,7 @@ async def test_a_beaten_tick_must_ask_for_its_turn_while_another_has_one_of_its_
     assert await store.take_turn(held.lock, [SESSION, GLOBAL])
 
 
-async def test_who_is_behind_changes_nothing_whatever_it_writes(store: Store, tables: TablesOf) -> None:
+async def test_a_writer_behind_a_turn_changes_nothing_whatever_it_writes(store: Store, tables: TablesOf) -> None:
     held = await claimed_run(store)
     rival = await claimed_run(store, "rival")
     await pending(store, "called")
@@ -92,9 +92,7 @@ async def test_a_turn_is_all_rows_or_none(store: Store, tables: TablesOf) -> Non
     assert await store.take_turn(held.lock, [SESSION, GLOBAL])
 
 
-async def test_nothing_stays_of_a_turn_whose_call_has_crashed(
-    store: Store, clock: ManualClock, tables: TablesOf
-) -> None:
+async def test_a_turn_whose_call_has_crashed_leaves_no_row(store: Store, clock: ManualClock, tables: TablesOf) -> None:
     held = await claimed_run(store)
     assert await store.take_turn(held.lock, [SESSION])
     clock.advance(LOCK_MS)
@@ -103,7 +101,7 @@ async def test_nothing_stays_of_a_turn_whose_call_has_crashed(
     assert ("row_key" in columns, turns) == (True, [])
 
 
-async def test_who_waits_for_a_turn_does_not_wake_itself(store: Store) -> None:
+async def test_waiting_for_a_turn_counts_as_no_commit(store: Store) -> None:
     held = await claimed_run(store)
     rival = await claimed_run(store, "rival")
     assert await store.take_turn(held.lock, [SESSION])

@@ -93,7 +93,7 @@ def test_kinds_do_not_mix(boolean: bool, number: float, text: str) -> None:
         "bytes",
     ],
 )
-def test_what_cannot_be_an_attribute_is_refused_by_name(value: Any, message: str) -> None:
+def test_an_invalid_attribute_is_refused_with_its_name(value: Any, message: str) -> None:
     with pytest.raises(InvalidValue, match=f"attribute 'size'.*{message}"):
         checked_attributes({"size": value})
 
@@ -116,7 +116,7 @@ def test_a_name_must_be_a_short_text(name: Any) -> None:
         checked_attributes({name: 1})
 
 
-def test_none_removes_an_attribute_only_where_that_is_asked_for() -> None:
+def test_none_removes_an_attribute_only_where_that_is_allowed() -> None:
     assert checked_attributes({"gone": None}, allow_none=True) == {"gone": None}
     with pytest.raises(InvalidValue, match="attribute 'gone'"):
         checked_attributes({"gone": None})

@@ -1,4 +1,4 @@
-"""Tools from functions: names, parameters, schemas in the forms of models' APIs, and every refusal."""
+"""Tools from functions: names, parameters, schemas in the formats of model APIs, and every refusal."""
 
 import json
 import re
@@ -63,7 +63,7 @@ async def test_the_function_itself_can_be_called() -> None:
     assert report(Report(city="Oslo", at=datetime(2026, 1, 1, tzinfo=UTC)), None) == "Oslo"
 
 
-def test_parameters_may_be_called_like_methods_of_models() -> None:
+def test_parameters_may_have_the_names_of_model_methods() -> None:
     @tool
     def store(json: str, copy: int, schema: bool = True, model_fields: str = "") -> None:
         """Keep it."""
@@ -81,7 +81,7 @@ def test_a_reference_is_a_name_in_the_schema() -> None:
 
 
 @pytest.mark.parametrize("name", ["weather.lookup", "a", "a-b.c_d.e1", "x" * 64, "a" * 31 + "." + "b" * 31, *TOOLS])
-def test_a_name_is_taken_by_model_apis_and_found_again(name: str) -> None:
+def test_a_name_is_valid_for_model_apis_and_can_be_recovered(name: str) -> None:
     assert API_NAME.fullmatch(wire_name(name))
     assert plain_name(wire_name(name)) == name
 
@@ -90,13 +90,13 @@ def test_a_name_is_taken_by_model_apis_and_found_again(name: str) -> None:
     "name",
     ["", "a b", "a__b", "_a", "a_", "a._b", "a_.b", "a..b", ".a", "a.", "1a", "ä", "x" * 65, "a" * 32 + "." + "b" * 31],
 )
-def test_a_name_that_no_api_would_take_is_refused(name: str) -> None:
+def test_a_name_that_no_api_would_accept_is_refused(name: str) -> None:
     with pytest.raises(InvalidValue, match=r"a tool's name must be like 'weather\.lookup'|tools of functions"):
         tool(name=name or " ")(lookup.fn)
 
 
 @pytest.mark.parametrize("name", ["ocean", "ocean.mine"])
-def test_the_houses_names_are_the_houses(name: str) -> None:
+def test_names_of_built_in_tools_are_reserved(name: str) -> None:
     with pytest.raises(InvalidValue, match="must not begin with 'ocean'"):
         tool(name=name)(lookup.fn)
 
@@ -129,13 +129,13 @@ def strange(thing: Strange) -> None:
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "nothing said": (silent, {}, "must have a docstring or description="),
+    "no description": (silent, {}, "must have a docstring or description="),
     "no type": (untyped, {}, "parameter 'city' must have a type, as city: str"),
     "any number": (catching, {}, "parameter 'cities' must be passed by name"),
     "no names": (unnamed, {}, "parameter 'city' must be passed by name"),
-    "types that are not there": (odd, {}, "the types of its parameters cannot be resolved: name 'Missing'"),
+    "types that do not exist": (odd, {}, "the types of its parameters cannot be resolved: name 'Missing'"),
     "types that pydantic does not know": (strange, {}, "pydantic cannot check its parameters"),
-    "an effect that there is not": (lookup.fn, {"effect": "inside"}, "effect of tool 'lookup'"),
+    "an unknown effect": (lookup.fn, {"effect": "inside"}, "effect of tool 'lookup'"),
     "dangerous without effect": (lookup.fn, {"effect": "none", "dangerous": True}, "needs no approval"),
     "no time": (lookup.fn, {"timeout_ms": 0}, "timeout_ms of tool 'lookup' must be an integer from 1"),
     "credentials as a text": (lookup.fn, {"credentials": "mail"}, "credentials of tool 'lookup' must be a list"),
@@ -144,16 +144,16 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fn", "options", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_become_a_tool_is_refused(fn: Any, options: dict[str, Any], message: str) -> None:
+def test_a_function_that_cannot_become_a_tool_is_refused(fn: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValue, match=re.escape(message)):
         tool(**options)(fn)
 
 
 def test_the_forms_of_model_apis() -> None:
     schema = spec(lookup).json_schema()
-    said = {"name": "weather__lookup", "description": lookup.description}
-    assert described(spec(lookup), "openai") == {"type": "function", "function": said | {"parameters": schema}}
-    assert described(spec(lookup), "anthropic") == said | {"input_schema": schema}
+    fields = {"name": "weather__lookup", "description": lookup.description}
+    assert described(spec(lookup), "openai") == {"type": "function", "function": fields | {"parameters": schema}}
+    assert described(spec(lookup), "anthropic") == fields | {"input_schema": schema}
     with pytest.raises(InvalidValue, match="format must be 'openai' or 'anthropic'"):
         described(spec(lookup), "gemini")  # type: ignore[arg-type]
 
@@ -170,7 +170,7 @@ def test_names_are_unique_in_a_box_and_in_an_instance() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["weather.lookup", lookup, 7, [lookup.fn]])
-def test_what_is_no_list_of_tools_is_refused(wrong: Any) -> None:
+def test_an_invalid_list_of_tools_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidValue, match=r"tools must be a list of tools|each of tools must be made by @tool"):
         Toolset(wrong)
 

@@ -29,7 +29,7 @@ def test_the_millionth_attempt_waits_the_longest_delay_without_a_huge_number() -
     assert delay_for(RetryPolicy(max_attempts=None), 1_000_000, 0.0) == 60_000
 
 
-def test_a_back_off_of_nothing_stays_nothing() -> None:
+def test_a_back_off_of_zero_stays_zero() -> None:
     assert delay_for(RetryPolicy(backoff_ms=0, jitter=10), 7, 0.99) == 0
 
 
@@ -81,7 +81,7 @@ def test_jitter_only_ever_adds_and_delays_never_shrink(
     ],
     ids=repr,
 )
-def test_a_policy_that_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_an_invalid_policy_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         RetryPolicy(**fields)
 

@@ -12,7 +12,7 @@ from ocean.state.transitions import claimed, due_at, settled
 from tests.kernel.test_transitions import LOCK_MS, NOW, a_run
 
 FAIR = FAIR_EVERY - 1
-"""The slot that goes to the longest due."""
+"""The slot that goes to the run that has been due longest."""
 
 
 def due(name: str, priority: int = 5, age: int = 0, epoch: int = 0) -> Run:
@@ -37,7 +37,7 @@ def test_within_a_priority_the_longest_due_goes_first() -> None:
     assert names(pick(runs, 3, slot=0)) == ["old", "middle", "fresh"]
 
 
-def test_of_runs_due_for_as_long_the_less_often_claimed_goes_first_then_the_lower_id() -> None:
+def test_equally_due_runs_go_by_number_of_claims_then_by_id() -> None:
     runs = [due("b", epoch=2), due("c", epoch=1), due("a", epoch=2)]
     assert names(pick(runs, 3, slot=0)) == ["c", "a", "b"]
 
@@ -62,7 +62,7 @@ def test_a_deadline_counts_as_the_time_a_run_is_due() -> None:
     assert names(pick([due("fresh"), sleeper], 1, slot=0)) == ["sleeper"]
 
 
-def test_a_limit_of_nothing_and_a_list_of_nothing_pick_nothing() -> None:
+def test_a_limit_of_zero_and_an_empty_list_pick_nothing() -> None:
     assert pick([due("a")], 0, slot=0) == []
     assert pick([], 8, slot=FAIR) == []
 
@@ -109,7 +109,7 @@ RUNS = st.lists(
 
 @settings(deadline=None)
 @given(runs=RUNS, limit=st.integers(0, 12), slot=st.integers(0, 30))
-def test_a_pick_is_whole_without_doubles_and_does_not_depend_on_the_order_given(
+def test_a_pick_is_complete_without_duplicates_and_independent_of_the_order_given(
     runs: list[Run], limit: int, slot: int
 ) -> None:
     chosen = pick(runs, limit, slot)

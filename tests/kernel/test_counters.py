@@ -17,13 +17,13 @@ MIDNIGHT = NOW // DAY * DAY
 
 
 class Shelf:
-    """One counter in memory: what a store does with a row."""
+    """One counter in memory, kept as a store keeps its row."""
 
     def __init__(self) -> None:
         self.counter: Counter | None = None
 
-    def take(self, now: int, n: int = 1, **said: Any) -> Taken:
-        taken, self.counter = decide(self.counter, checked_take("k", n, **said), now)
+    def take(self, now: int, n: int = 1, **options: Any) -> Taken:
+        taken, self.counter = decide(self.counter, checked_take("k", n, **options), now)
         return taken
 
 
@@ -35,10 +35,10 @@ def test_a_total_without_a_limit_only_counts() -> None:
 
 def test_a_cap_gives_what_it_has_and_then_never_again() -> None:
     shelf = Shelf()
-    answers = [shelf.take(NOW + i * DAY, limit=3) for i in range(5)]
-    assert [taken.left for taken in answers] == [2, 1, 0, 0, 0]
-    assert answers[2:4] == [Taken(True, 3, 3, 0, 0), Taken(False, 3, 3, 0, None)]
-    assert [bool(taken) for taken in answers] == [True, True, True, False, False]
+    results = [shelf.take(NOW + i * DAY, limit=3) for i in range(5)]
+    assert [taken.left for taken in results] == [2, 1, 0, 0, 0]
+    assert results[2:4] == [Taken(True, 3, 3, 0, 0), Taken(False, 3, 3, 0, None)]
+    assert [bool(taken) for taken in results] == [True, True, True, False, False]
 
 
 def test_a_refused_take_takes_nothing_not_even_what_would_fit() -> None:
@@ -57,8 +57,8 @@ def test_a_peek_returns_what_a_take_of_one_would_and_takes_nothing(rule: dict[st
     assert shelf.counter is None
     shelf.take(MIDNIGHT, 2, limit=2, **rule)
     before = shelf.counter
-    peeked, asked = shelf.take(MIDNIGHT, 0, limit=2, **rule), shelf.take(MIDNIGHT, 1, limit=2, **rule)
-    assert peeked == asked
+    peeked, taken = shelf.take(MIDNIGHT, 0, limit=2, **rule), shelf.take(MIDNIGHT, 1, limit=2, **rule)
+    assert peeked == taken
     assert not peeked
     assert (peeked.used, peeked.left) == (2, 0)
     assert shelf.counter is before
@@ -71,7 +71,7 @@ def test_a_bucket_refills_evenly() -> None:
     assert not shelf.take(NOW + 99, limit=10, per_ms=1_000)
     assert shelf.take(NOW + 100, limit=10, per_ms=1_000) == Taken(True, 10, 10, 0, 0)
     assert shelf.take(NOW + 350, 2, limit=10, per_ms=1_000) == Taken(True, 10, 10, 0, 0)
-    assert shelf.take(NOW + 400, limit=10, per_ms=1_000).ok, "the half token of before was not lost"
+    assert shelf.take(NOW + 400, limit=10, per_ms=1_000).ok, "the earlier half token was not lost"
 
 
 def test_a_bucket_of_one_is_a_cooldown() -> None:
@@ -126,7 +126,7 @@ def test_a_clock_set_back_over_midnight_does_not_bring_the_quota_back() -> None:
         ({"limit": 5, "per_ms": 1_000, "refill": "at_once"}, {}),
     ],
 )
-def test_a_key_is_kept_one_way_until_it_is_worth_nothing(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_a_counter_keeps_its_kind_until_it_is_worth_nothing(first: dict[str, Any], second: dict[str, Any]) -> None:
     shelf = Shelf()
     shelf.take(MIDNIGHT, **first)
     with pytest.raises(
@@ -173,25 +173,25 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an empty key": ({"key": ""}, "a counter's key must be a non-empty string"),
     "a negative n": ({"n": -1}, "n must be an integer of at least 0, got -1"),
     "a fraction": ({"n": 1.5}, "n must be an integer"),
-    "n as a truth": ({"n": True}, "n must be an integer"),
+    "n as a boolean": ({"n": True}, "n must be an integer"),
     "n beyond bounds": ({"n": MOST + 1}, "n must be an integer"),
-    "a limit of nothing": ({"limit": 0}, "limit must be an integer of at least 1, got 0"),
+    "a limit of zero": ({"limit": 0}, "limit must be an integer of at least 1, got 0"),
     "more than there can be": ({"n": 4, "limit": 3}, "n must be at most the limit of 'k', 3, got 4"),
     "a time without a limit": ({"per_ms": 1_000}, "per_ms needs a limit"),
-    "no time at all": ({"limit": 1, "per_ms": 0}, "per_ms must be an integer of at least 1"),
+    "a time of zero": ({"limit": 1, "per_ms": 0}, "per_ms must be an integer of at least 1"),
     "a quota without a time": ({"limit": 1, "refill": "at_once"}, "refill='at_once' needs per_ms"),
     "another refill": ({"limit": 1, "per_ms": 1, "refill": "slowly"}, "refill must be 'steady' or 'at_once'"),
     "units beyond 64 bits": ({"limit": 2**30, "per_ms": 2**31}, "use coarser units"),
 }
 
 
-@pytest.mark.parametrize(("said", "message"), WRONG.values(), ids=WRONG)
-def test_what_makes_no_sense_is_refused_in_words(said: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG)
+def test_an_invalid_take_is_refused_with_a_message(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValue, match=message.replace("(", r"\(")):
-        checked_take(**{"key": "k"} | said)
+        checked_take(**{"key": "k"} | options)
 
 
-def test_a_total_does_not_grow_beyond_what_json_can_say() -> None:
+def test_a_total_does_not_grow_beyond_what_json_can_represent() -> None:
     shelf = Shelf()
     shelf.take(NOW, MOST)
     with pytest.raises(InvalidValue, match="reset_counter starts it again"):
@@ -203,7 +203,7 @@ moves = st.lists(st.tuples(st.integers(-50, 300), st.integers(0, 6)), max_size=4
 
 
 @given(rates, moves)
-def test_a_bucket_is_what_fractions_say(rate: tuple[int, int], steps: list[tuple[int, int]]) -> None:
+def test_a_bucket_agrees_with_exact_fractions(rate: tuple[int, int], steps: list[tuple[int, int]]) -> None:
     limit, per_ms = rate
     shelf, now, since, left_then = Shelf(), NOW, NOW, Fraction(limit)
     for step, n in steps:
@@ -213,7 +213,7 @@ def test_a_bucket_is_what_fractions_say(rate: tuple[int, int], steps: list[tuple
         taken = shelf.take(now, n, limit=limit, per_ms=per_ms)
         assert taken.ok == (max(n, 1) <= tokens)
         if taken and n:
-            # A full bucket has no past: only what is owed remembers the furthest clock.
+            # A full bucket has no history: only one that misses tokens keeps the latest clock time.
             since, left_then = now if tokens == limit else max(now, since), tokens - n
             tokens = left_then
         assert taken.left == math.floor(tokens)
@@ -288,7 +288,7 @@ def test_reserved_tokens_are_due_in_order_and_never_too_many_at_once(rate: tuple
     assert starts == sorted(starts)
     for first, begins in enumerate(starts):
         for last in range(first, len(starts)):
-            # A start is rounded up to the next millisecond, which may bring it nearer to the one after it.
+            # A start is rounded up to the next millisecond, which may bring it closer to the next one.
             assert last - first + 1 <= limit + Fraction((starts[last] - begins + 1) * limit, per_ms)
 
 
@@ -300,7 +300,7 @@ def test_reserved_tokens_are_due_at_the_rate() -> None:
         start, counter = reserve(counter, take, NOW)
         starts.append(start - NOW)
     assert starts == [0] * 10 + [100 * i for i in range(1, 21)]
-    assert decide(counter, take, NOW)[0].retry_after_ms == 2_100, "who takes now is behind those who wait"
+    assert decide(counter, take, NOW)[0].retry_after_ms == 2_100, "a new take is behind the reservations"
 
 
 def test_a_reservation_made_by_a_clock_that_is_behind_keeps_its_place() -> None:
@@ -309,7 +309,7 @@ def test_a_reservation_made_by_a_clock_that_is_behind_keeps_its_place() -> None:
     assert reserve(counter, take, NOW - 300)[0] == NOW + 1_000
 
 
-def test_what_is_promised_has_an_end() -> None:
+def test_tokens_cannot_be_reserved_too_far_ahead() -> None:
     take = Take("k", 1, 1, MOST_UNITS)
     owed = Counter(CounterKind.STEADY, 4 * MOST_UNITS, NOW, MOST_UNITS, 1)
     with pytest.raises(InvalidValue, match="reserved too far ahead"):

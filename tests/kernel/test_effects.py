@@ -17,17 +17,17 @@ def with_only(name: str) -> Effects:
     return effects
 
 
-def test_who_wants_to_change_nothing_is_empty() -> None:
+def test_effects_without_a_change_are_empty() -> None:
     assert Effects().is_empty
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_change_is_one_and_a_guard_is_none(name: str) -> None:
+def test_every_effect_except_a_guard_is_a_change(name: str) -> None:
     assert with_only(name).is_empty is (name == "guards")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_nested_call_wants_is_taken_over(name: str) -> None:
+def test_the_effects_of_a_nested_call_are_absorbed(name: str) -> None:
     effects, nested = Effects(), with_only(name)
     effects.absorb(nested)
     assert getattr(effects, name) == getattr(nested, name)

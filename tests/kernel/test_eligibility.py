@@ -84,7 +84,7 @@ HELD: dict[str, tuple[Run, list[tuple[str, int | None, str | None]]]] = {
 
 
 @pytest.mark.parametrize(("run", "expected"), HELD.values(), ids=HELD)
-def test_what_holds_a_run_who_holds_it_and_until_when(run: Run, expected: list[Any]) -> None:
+def test_a_hold_has_its_code_its_holder_and_its_end(run: Run, expected: list[Any]) -> None:
     assert [(hold.code, hold.until, hold.holder) for hold in held(run, NOW)] == expected
 
 
@@ -128,11 +128,11 @@ AROUND: dict[str, tuple[Run, Surroundings, list[str]]] = {
 
 
 @pytest.mark.parametrize(("run", "around", "codes"), AROUND.values(), ids=AROUND)
-def test_what_is_around_a_run_holds_it_too(run: Run, around: Surroundings, codes: list[str]) -> None:
+def test_the_surroundings_of_a_run_can_hold_it_too(run: Run, around: Surroundings, codes: list[str]) -> None:
     assert [hold.code for hold in holds(run, around, NOW)] == codes
 
 
-def test_a_full_key_names_who_holds_it() -> None:
+def test_a_full_key_names_its_holder() -> None:
     (hold,) = holds(PARKED, Surroundings(True, full_key=FULL), NOW)
     assert (hold.holder, hold.until) == ("another", None)
     assert "'k' is full, 2 of 2" in hold.message

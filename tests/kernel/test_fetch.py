@@ -67,13 +67,13 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     server: Server
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         length = int(self.headers.get("content-length", 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.site.seen.append(Seen(self.command, headers, self.rfile.read(length)))
         self.server.site.routes[self.path](self)
 
-    do_GET = do_HEAD = do_POST = do_PUT = answer
+    do_GET = do_HEAD = do_POST = do_PUT = respond
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -83,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
 def a_site(ip: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Site]:
     with Server((ip, port), Handler) as server:
         server.site = Site(server.server_address[1], "http" if tls is None else "https")
-        server.site.routes["/"] = says(b"hello")
+        server.site.routes["/"] = responds(b"hello")
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -107,7 +107,7 @@ def other_site() -> Iterator[Site]:
         yield running
 
 
-def says(body: bytes, status: int = 200, *headers: tuple[str, str]) -> Route:
+def responds(body: bytes, status: int = 200, *headers: tuple[str, str]) -> Route:
     def route(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(status)
         for name, value in (*headers, ("Content-Length", str(len(body)))):
@@ -120,7 +120,7 @@ def says(body: bytes, status: int = 200, *headers: tuple[str, str]) -> Route:
 
 
 def redirects(location: str, status: int = 302) -> Route:
-    return says(b"moved", status, ("Location", location))
+    return responds(b"moved", status, ("Location", location))
 
 
 def sends_raw(*pieces: bytes) -> Route:
@@ -164,11 +164,11 @@ def refused(reason: str) -> Any:
 
 
 async def test_a_get_returns_status_headers_body_and_final_url(site: Site) -> None:
-    site.routes["/a?b=c"] = says(b'{"n": 1}', 201, ("X-Two", "1"), ("x-two", "2"))
-    answer = await get(site, "/a?b=c#part", headers={"X-Note": "hi"})
-    assert (answer.status, answer.text, answer.json()) == (201, '{"n": 1}', {"n": 1})
-    assert answer.headers["x-two"] == "1, 2"
-    assert answer.url == site.url("/a?b=c#part")
+    site.routes["/a?b=c"] = responds(b'{"n": 1}', 201, ("X-Two", "1"), ("x-two", "2"))
+    response = await get(site, "/a?b=c#part", headers={"X-Note": "hi"})
+    assert (response.status, response.text, response.json()) == (201, '{"n": 1}', {"n": 1})
+    assert response.headers["x-two"] == "1, 2"
+    assert response.url == site.url("/a?b=c#part")
     sent = site.seen[0].headers
     assert (sent["x-note"], sent["accept-encoding"], sent["connection"]) == ("hi", "identity", "close")
     assert sent["host"] == site.at("127.0.0.1")
@@ -181,24 +181,24 @@ async def test_a_post_sends_its_body_and_length(site: Site) -> None:
     assert site.seen[0].headers["content-type"] == "text/plain"
 
 
-async def test_an_error_status_is_an_answer_and_bytes_that_are_not_utf8_are_replaced(site: Site) -> None:
-    site.routes["/"] = says(b"no\xff", 503)
-    answer = await get(site)
-    assert (answer.status, answer.text) == (503, "no�")
+async def test_an_error_status_is_a_response_and_bytes_that_are_not_utf8_are_replaced(site: Site) -> None:
+    site.routes["/"] = responds(b"no\xff", 503)
+    response = await get(site)
+    assert (response.status, response.text) == (503, "no�")
 
 
 async def test_a_head_request_has_no_body_whatever_length_is_announced(site: Site) -> None:
-    answer = await get(site, method="HEAD")
-    assert (answer.body, answer.headers["content-length"]) == (b"", "5")
+    response = await get(site, method="HEAD")
+    assert (response.body, response.headers["content-length"]) == (b"", "5")
 
 
 async def test_a_host_with_one_dead_address_is_reached_at_the_next(site: Site) -> None:
-    answer = await fetch(
+    response = await fetch(
         FetchRequest(site.url(host="twice.test")),
         private_hosts=[site.at("twice.test")],
         resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"],
     )
-    assert answer.text == "hello"
+    assert response.text == "hello"
 
 
 ADDRESSES = {
@@ -263,7 +263,7 @@ async def test_loopback_is_refused_however_it_is_spelled(site: Site, host: str) 
 
 
 @pytest.mark.parametrize("host", ["[::1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]"])
-async def test_ipv6_literals_of_private_places_are_refused(host: str) -> None:
+async def test_ipv6_literals_of_private_addresses_are_refused(host: str) -> None:
     with refused("blocked"):
         await fetch(FetchRequest(f"http://{host}/"))
 
@@ -290,15 +290,15 @@ async def test_a_redirect_from_an_allowed_host_to_another_private_port_is_refuse
 
 
 async def test_a_name_that_is_rebound_after_the_check_is_reached_at_the_checked_address(site: Site) -> None:
-    answers = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2"]])
+    addresses = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2"]])
     with a_site("127.0.0.2", site.port) as trap:
-        answer = await fetch(
+        response = await fetch(
             FetchRequest(site.url(host="rebind.test")),
             private_hosts=[site.at("rebind.test")],
-            resolve=lambda host, port: next(answers),
+            resolve=lambda host, port: next(addresses),
         )
-        assert (answer.text, trap.connections) == ("hello", 0)
-    assert next(answers) == ["127.0.0.2"], "the name was resolved once"
+        assert (response.text, trap.connections) == ("hello", 0)
+    assert next(addresses) == ["127.0.0.2"], "the name was resolved once"
     assert site.seen[0].headers["host"] == site.at("rebind.test")
 
 
@@ -322,7 +322,7 @@ async def test_credentials_do_not_leave_the_origin_and_do_not_come_back(
 ) -> None:
     site.routes["/"] = redirects(other_site.url("/over", host=host))
     other_site.routes["/over"] = redirects(site.url("/home", host="a.test"))
-    site.routes["/home"] = says(b"home")
+    site.routes["/home"] = responds(b"home")
     await fetch(
         FetchRequest(site.url(host="a.test"), headers=SECRETS),
         private_hosts=[site.at("a.test"), other_site.at(host)],
@@ -337,9 +337,9 @@ async def test_credentials_do_not_leave_the_origin_and_do_not_come_back(
 
 async def test_credentials_stay_on_a_redirect_within_the_origin(site: Site) -> None:
     site.routes["/"] = redirects("next?x=1")
-    site.routes["/next?x=1"] = says(b"there")
-    answer = await get(site, headers=SECRETS)
-    assert (answer.text, answer.url) == ("there", site.url("/next?x=1"))
+    site.routes["/next?x=1"] = responds(b"there")
+    response = await get(site, headers=SECRETS)
+    assert (response.text, response.url) == ("there", site.url("/next?x=1"))
     assert site.seen[1].headers["authorization"] == "Bearer s"
 
 
@@ -374,8 +374,8 @@ async def test_redirects_are_followed_up_to_the_limit_and_no_further(site: Site)
     assert site.connections == 3 + 2
 
 
-async def test_a_redirect_status_without_a_location_is_an_answer(site: Site) -> None:
-    site.routes["/"] = says(b"where to?", 302)
+async def test_a_redirect_status_without_a_location_is_a_response(site: Site) -> None:
+    site.routes["/"] = responds(b"where to?", 302)
     assert (await get(site)).text == "where to?"
 
 
@@ -400,7 +400,7 @@ ENDLESS_CHUNKS = [b"2710\r\n" + piece + b"\r\n" for piece in ENDLESS]
     ],
     ids=["no length", "negative length", "huge length", "short length but chunked"],
 )
-async def test_a_body_over_the_limit_is_cut_whatever_the_headers_say(site: Site, pieces: list[bytes]) -> None:
+async def test_a_body_over_the_limit_is_cut_whatever_the_headers_announce(site: Site, pieces: list[bytes]) -> None:
     site.routes["/"] = sends_raw(*pieces)
     with refused("size"):
         await get(site, max_bytes=50_000)
@@ -432,7 +432,7 @@ async def test_a_redirect_with_a_long_body_is_followed_without_reading_it(site: 
     ],
     ids=["nothing", "not http", "short body", "short chunk"],
 )
-async def test_an_answer_that_breaks_off_or_is_not_http_is_refused(site: Site, raw: bytes) -> None:
+async def test_a_response_that_breaks_off_or_is_not_http_is_refused(site: Site, raw: bytes) -> None:
     site.routes["/"] = sends_raw(raw)
     with refused("connection"):
         await get(site)
@@ -444,7 +444,7 @@ async def test_a_drip_that_never_pauses_ends_at_the_overall_deadline(site: Site,
     try:
         with refused("timeout"):
             await get(site, timeout_ms=200)
-        assert await to_thread.run_sync(drip.hung_up.wait, 5), "the thread itself let go of the connection"
+        assert await to_thread.run_sync(drip.hung_up.wait, 5), "the thread itself closed the connection"
     finally:
         drip.test_ended.set()
 
@@ -457,7 +457,7 @@ async def test_a_server_that_neither_reads_nor_responds_is_abandoned_at_the_dead
         with refused("timeout"):
             await fetch(request, private_hosts=[place])
         received = await to_thread.run_sync(received_until_closed, mute)
-    assert received < 30_000_000, "the thread itself let go of the connection"
+    assert received < 30_000_000, "the thread itself closed the connection"
 
 
 def received_until_closed(listener: socket.socket) -> int:
@@ -511,7 +511,7 @@ async def test_a_cancelled_fetch_lets_the_loop_go_on_and_its_thread_hangs_up(sit
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "CONNECTION", "Accept-Encoding"])
-async def test_headers_that_frame_the_message_are_not_the_callers(site: Site, name: str) -> None:
+async def test_the_caller_cannot_set_headers_that_frame_the_message(site: Site, name: str) -> None:
     with pytest.raises(FetchRefused, match=f"must not set {name}"):
         await get(site, headers={name: "1"})
     assert site.connections == 0

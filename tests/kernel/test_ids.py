@@ -81,7 +81,7 @@ def test_derived_ids_differ_by_run_tick_and_ordinal() -> None:
     assert len({derived_id(seed, ordinal) for seed in seeds for ordinal in range(1, 50)}) == len(seeds) * 49
 
 
-def test_the_border_between_parts_counts() -> None:
+def test_the_boundary_between_parts_matters() -> None:
     assert derived_id("a", "bc") != derived_id("ab", "c")
     assert derived_id("r", 11) != derived_id("r1", 1)
 
@@ -116,7 +116,7 @@ def test_ids_drawn_from_the_same_source_are_the_same() -> None:
     assert instance_id() != instance_id()
 
 
-def test_secrets_are_as_long_as_ever() -> None:
+def test_the_length_of_secrets_does_not_change() -> None:
     assert len(new_lease_id()) == len("lease_") + 32
     assert len(new_web_token()) == 43
     assert len(new_token()) == 24

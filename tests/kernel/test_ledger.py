@@ -179,7 +179,7 @@ def test_a_write_that_was_rolled_back_can_be_made_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "is_free"),
+    ("key", "is_free"),
     [
         (("c", "s", "free"), True),
         (("c", "s", "held"), False),
@@ -188,7 +188,7 @@ def test_a_write_that_was_rolled_back_can_be_made_again() -> None:
         (("d", "s", "free"), False),
     ],
 )
-def test_a_key_is_known_to_be_free_if_the_one_read_found_it_free(asked: tuple[str, str, str], is_free: bool) -> None:
+def test_a_key_is_known_to_be_free_if_the_one_read_found_it_free(key: tuple[str, str, str], is_free: bool) -> None:
     ledger = Ledger()
     ledger.record_read(ask(dedupe_keys=["free", "held"]), RowsAnswer({}, {"free": None, "held": "r-2"}, ()))
-    assert ledger.has_read_as_free(*asked) is is_free
+    assert ledger.has_read_as_free(*key) is is_free

@@ -47,9 +47,9 @@ ERRORS: dict[str, tuple[Any, ErrorInfo]] = {
 }
 
 
-@pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS)
-def test_an_error_has_code_message_and_details(error: Any, told: ErrorInfo) -> None:
-    assert error_info(error) == told
+@pytest.mark.parametrize(("error", "expected"), ERRORS.values(), ids=ERRORS)
+def test_an_error_has_code_message_and_details(error: Any, expected: ErrorInfo) -> None:
+    assert error_info(error) == expected
 
 
 def test_a_text_gets_the_code_the_caller_names() -> None:
@@ -79,7 +79,7 @@ NO_ERRORS: list[Any] = [
 
 @pytest.mark.parametrize("outcome", [Retry, Failed])
 @pytest.mark.parametrize("error", NO_ERRORS, ids=repr)
-def test_an_outcome_refuses_what_is_no_error(outcome: type[Retry | Failed], error: Any) -> None:
+def test_an_outcome_refuses_an_invalid_error(outcome: type[Retry | Failed], error: Any) -> None:
     with pytest.raises(InvalidValue, match=r"an error must be a text or \{code, message, details\?\}"):
         outcome(error)
 
@@ -117,7 +117,7 @@ def test_when_a_wait_wakes(wait: Wait, wake_at: int) -> None:
 
 
 @pytest.mark.parametrize("after_ms", [-1, 1.5, True, "1"], ids=repr)
-def test_a_retry_refuses_a_delay_that_is_no_time(after_ms: Any) -> None:
+def test_a_retry_refuses_an_invalid_delay(after_ms: Any) -> None:
     with pytest.raises(InvalidValue, match=r"^Retry\.after_ms must be milliseconds"):
         Retry("no", after_ms=after_ms)
 

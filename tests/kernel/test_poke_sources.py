@@ -1,4 +1,4 @@
-"""Which source of pokes has stopped, as a table; and the sentence for the operator."""
+"""Which source of pokes has stopped, as a table, and the message for the operator."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ LIMIT_MS = 60_000
 
 
 def poked(*ages_ms: int, under_way: bool = False) -> Pokes:
-    """Pokes that began this long ago."""
+    """Return pokes that began this long ago."""
     pokes = Pokes()
     for age_ms in sorted(ages_ms, reverse=True):
         pokes.begin(NOW - age_ms)
@@ -51,14 +51,14 @@ def test_a_source_is_quiet_when_it_is_silent_for_too_long_while_work_is_due(
     assert (seen.source, seen.pokes, seen.is_quiet) == ("ticker", pokes.count, is_quiet)
 
 
-def test_what_is_seen_of_a_source() -> None:
+def test_the_record_of_a_source() -> None:
     pokes = {"http": every(300, 40), "ticker": poked(7)}
     ticker, http = sources_seen(pokes, NOW, 0, LIMIT_MS)  # type: ignore[arg-type]
     assert (ticker.source, ticker.last_poke_at, ticker.usual_gap_ms, ticker.under_way) == ("ticker", NOW - 7, None, 0)
     assert (http.source, http.last_poke_at, http.usual_gap_ms, http.pokes) == ("http", NOW - 40, 300, 10)
 
 
-def test_the_usual_gap_is_that_of_the_last_ones() -> None:
+def test_the_usual_gap_is_that_of_the_last_pokes() -> None:
     pokes = every(1_000, 0, count=50)
     for _ in range(5):
         pokes.begin(pokes.last_at + 10)
@@ -66,7 +66,7 @@ def test_the_usual_gap_is_that_of_the_last_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pokes", "said"),
+    ("pokes", "reason"),
     [
         ({}, "no poke has reached this process: start a ticker, a cron job or a client that pokes it"),
         (
@@ -88,8 +88,8 @@ def test_the_usual_gap_is_that_of_the_last_ones() -> None:
         ),
     ],
 )
-def test_the_reason_why_due_work_waits(pokes: Any, said: str) -> None:
-    assert why_due_work_waits(sources_seen(pokes, NOW, 70_000, LIMIT_MS), NOW) == said
+def test_the_reason_why_due_work_waits(pokes: Any, reason: str) -> None:
+    assert why_due_work_waits(sources_seen(pokes, NOW, 70_000, LIMIT_MS), NOW) == reason
 
 
 def test_a_source_is_one_of_those_known() -> None:
@@ -100,7 +100,7 @@ def test_a_source_is_one_of_those_known() -> None:
             checked_source(source)
 
 
-def test_a_clock_that_was_set_back_makes_no_gap_and_no_age_below_nothing() -> None:
+def test_a_clock_that_was_set_back_makes_no_negative_gap_or_age() -> None:
     pokes = Pokes()
     for at in (NOW + 9_000, NOW + 5_000):
         pokes.begin(at)

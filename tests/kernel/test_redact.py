@@ -66,7 +66,7 @@ PIECES = [
 @example("x://:y@")
 @example("pwd:abc")
 @example("pwd=abc")
-def test_a_quick_look_never_passes_over_what_a_shape_would_find(text: str) -> None:
+def test_the_quick_check_never_misses_what_a_pattern_would_find(text: str) -> None:
     shown = text
     for secret in PATTERNS:
         assert secret.may_be_in(shown) or not secret.pattern.search(shown)
@@ -83,7 +83,7 @@ def test_a_text_is_shown_without_the_secret_in_it(text: str, secret: str) -> Non
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_text_that_is_no_secret_stays(text: str) -> None:
     assert redacted_text(text) == text
     assert not looks_secret(text)
 
@@ -115,11 +115,11 @@ def test_a_secret_is_recognised_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHER_NAMES)
-def test_other_names_do_not(name: str) -> None:
+def test_other_names_are_not_those_of_secrets(name: str) -> None:
     assert redacted({name: "plain"}) == {name: "plain"}
 
 
-def test_nothing_is_hidden_where_nothing_is() -> None:
+def test_nothing_is_hidden_without_a_secret() -> None:
     empty: dict[str, Any] = {"password": None, "token": "", "secret": False}
     assert redacted(empty) == empty
 
@@ -156,7 +156,7 @@ def test_a_bounded_tree_of_lists_is_bounded_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:12])
-def test_hostile_texts_are_looked_through_once(text: str) -> None:
+def test_hostile_texts_are_scanned_once(text: str) -> None:
     """A pattern with backtracking would take minutes."""
     assert len(redacted_text(text, None)) <= 2 * len(text)
 
@@ -166,7 +166,7 @@ def test_the_text_of_an_exception_is_stored_without_secrets() -> None:
     assert info.message == f"RuntimeError: 401 for Bearer {HIDDEN}"
 
 
-def test_a_credential_is_named_and_never_given() -> None:
+def test_a_credential_shows_its_name_and_never_its_value() -> None:
     with pytest.raises(InvalidValue, match="looks like the value itself") as refused:
         CredentialRef("sk-abcdefghijklmnopqrst")
     assert "abcdefgh" not in str(refused.value)

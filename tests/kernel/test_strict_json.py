@@ -9,7 +9,7 @@ from ocean.state.values import strict_json
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('{"a": {"b": 1, "c": 2, "b": 1}}', "an object has 'b' twice"),
         ("[NaN]", "NaN is not a JSON number"),
@@ -19,8 +19,8 @@ from ocean.state.values import strict_json
     ],
     ids=lambda value: value[:20],
 )
-def test_what_others_would_not_read_alike_is_refused(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_text_that_other_parsers_read_differently_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         strict_json(text)
 
 
@@ -31,7 +31,7 @@ def test_every_other_text_is_parsed_as_usual() -> None:
     }
 
 
-def test_a_name_that_is_there_twice_is_found_by_one_look_at_each() -> None:
+def test_a_duplicate_name_is_found_without_comparing_all_pairs() -> None:
     looks = 0
 
     class Name(str):

@@ -35,7 +35,7 @@ USES: dict[str, Callable[[Tick], Awaitable[Any]]] = {
     "ocean.http.fetch": lambda tick: tick.fetch("http://127.0.0.1/"),
     "ocean.steps.run": lambda tick: tick.step("one", lambda key: 1),
 }
-"""One use of each tool by its typed way."""
+"""One use of each tool through its typed method."""
 
 INPUTS: dict[str, dict[str, Any]] = {
     "ocean.storage.read_scoped": {"run": True},
@@ -75,13 +75,13 @@ def echo() -> Clog:
 
 async def in_a_tick(act: Callable[[Tick], Awaitable[Any]], **clog: Any) -> tuple[Any, RunInfo, list[tuple[str, Any]]]:
     """Return the result of `act` inside a tick, its run afterwards, and the run's log."""
-    answers: list[Any] = []
+    results: list[Any] = []
     doer = Clog("doer", **clog)
 
     @doer.on_advance
     async def advance(tick: Tick) -> Outcome:
         if tick.reason == "created":
-            answers.append(await act(tick))
+            results.append(await act(tick))
         return Ok()
 
     async with world(clogs=[doer, echo()]) as w:
@@ -90,7 +90,7 @@ async def in_a_tick(act: Callable[[Tick], Awaitable[Any]], **clog: Any) -> tuple
         await check(w)
         after = await w.ocean.get_run(run.run_id)
         assert after is not None
-        return answers[0], after, await log(w, run.run_id)
+        return results[0], after, await log(w, run.run_id)
 
 
 async def log(w: World, run_id: str) -> list[tuple[str, Any]]:
@@ -102,7 +102,7 @@ def invoking(name: str, input: Any = None) -> Callable[[Tick], Awaitable[Any]]:
 
 
 def refusal_of(act: Callable[[Tick], Awaitable[Any]]) -> Callable[[Tick], Awaitable[Any]]:
-    """Call it and return the error it raises."""
+    """Call `act` and return the error it raises."""
 
     async def refused(tick: Tick) -> Any:
         try:
@@ -114,7 +114,7 @@ def refusal_of(act: Callable[[Tick], Awaitable[Any]]) -> Callable[[Tick], Awaita
     return refused
 
 
-def test_the_tools_are_the_designs() -> None:
+def test_the_tools_are_those_of_the_design() -> None:
     assert set(TOOLS) == set(USES)
     assert set(INVOKED) == set(INPUTS) == set(TOOLS) - {"ocean.steps.run"}
     assert all(name == spec.name and spec.description.endswith((".", ").")) for name, spec in TOOLS.items())
@@ -160,7 +160,7 @@ def test_a_clog_that_lists_tools_may_use_those_and_no_others(tool: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", sorted(TOOLS))
-async def test_the_typed_way_asks_for_the_same_tool(tool: str) -> None:
+async def test_the_typed_method_requires_the_same_tool(tool: str) -> None:
     others = [other for other in TOOLS if other != tool]
     error, _, _ = await in_a_tick(refusal_of(USES[tool]), tools=others)
     assert isinstance(error, ToolNotAllowed)
@@ -232,7 +232,7 @@ BAD_INPUTS: dict[str, tuple[str, Any, str]] = {
     "a field too many": ("ocean.events.emit", {"type": "x", "kind": 1}, "kind: Extra inputs are not permitted"),
     "a field missing": ("ocean.events.emit", {"payload": 1}, "type: Field required"),
     "a number for a text": ("ocean.events.emit", {"type": 1}, "type: Input should be a valid string"),
-    "a text for a truth": ("ocean.storage.read_scoped", {"run": "yes"}, "run: Input should be a valid boolean"),
+    "a text for a boolean": ("ocean.storage.read_scoped", {"run": "yes"}, "run: Input should be a valid boolean"),
     "a text for a number": ("ocean.timers.set", {"name": "t", "at": "5"}, "at: Input should be a valid integer"),
     "a wrong word": ("ocean.storage.write_scoped", {"clear": ["tick"]}, "clear.0: Input should be 'run', 'session'"),
     "no input at all": ("ocean.events.emit", None, "type: Field required"),
@@ -269,8 +269,8 @@ async def test_rows_of_every_scope_are_written_and_read_back_by_name() -> None:
 
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
-        asked = {"run": True, "session": True, "global": True, "tick": ["a"], "history": 1}
-        seen.append(await tick.tools.invoke("ocean.storage.read_scoped", asked))
+        query = {"run": True, "session": True, "global": True, "tick": ["a"], "history": 1}
+        seen.append(await tick.tools.invoke("ocean.storage.read_scoped", query))
         values = {"run": {"n": 1}, "session": None, "global": [2], "tick": {"a": 3}}
         await tick.tools.invoke("ocean.storage.write_scoped", values)
         return Ok()
@@ -326,8 +326,8 @@ async def test_events_are_emitted_and_streamed_by_name() -> None:
 
 @pytest.mark.anyio
 async def test_a_clog_is_called_by_name() -> None:
-    answer, _, _ = await in_a_tick(invoking("ocean.clog.call", INPUTS["ocean.clog.call"]))
-    assert answer == "X"
+    result, _, _ = await in_a_tick(invoking("ocean.clog.call", INPUTS["ocean.clog.call"]))
+    assert result == "X"
 
 
 @pytest.mark.anyio
@@ -362,12 +362,12 @@ async def test_runs_are_created_signalled_and_listed_by_name() -> None:
     @clog.on_advance
     async def advance(tick: Tick) -> Outcome:
         if tick.reason == "created":
-            asked = {"clog_id": "echo", "attributes": {"kind": "kid"}, "priority": 2, "notify_parent": True}
-            child = await tick.tools.invoke("ocean.runs.create", asked)
+            query = {"clog_id": "echo", "attributes": {"kind": "kid"}, "priority": 2, "notify_parent": True}
+            child = await tick.tools.invoke("ocean.runs.create", query)
             await tick.tools.invoke("ocean.runs.signal", {"run_id": child, "input": None, "signal_id": "hello"})
         else:
-            asked = {"clog_id": "echo", "attributes": {"kind": "kid"}, "status": "idle", "limit": 10}
-            pages.append(await tick.tools.invoke("ocean.runs.list", asked))
+            query = {"clog_id": "echo", "attributes": {"kind": "kid"}, "status": "idle", "limit": 10}
+            pages.append(await tick.tools.invoke("ocean.runs.list", query))
         return Ok()
 
     async with world(clogs=[clog, echo()]) as w:
@@ -437,7 +437,7 @@ async def test_a_run_of_any_clog_and_the_clogs_themselves_are_shown_by_name() ->
         await w.ocean.create_run(session_id="elsewhere", clog_id="echo", run_id="other")
         await w.ocean.create_run(session_id="s", clog_id="doer", input={})
         await w.drain()
-        other, nobody, clogs = seen
-        assert (other["session_id"], other["clog_id"], other["status"], nobody) == ("elsewhere", "echo", "idle", None)
+        other, missing, clogs = seen
+        assert (other["session_id"], other["clog_id"], other["status"], missing) == ("elsewhere", "echo", "idle", None)
         assert {each["clog_id"]: each["allows"] for each in clogs}["doer"] == ("cancel",)
         assert len(clogs) == 2

@@ -1,7 +1,7 @@
 """The state table: every status × every event, the forbidden pairs too.
 
 A cell is what the event changes (everything else must stay as it was), or how it is refused. `docs/state-machine.md`
-letters the arrows and points here.
+gives each arrow a letter and refers to this file.
 """
 
 import re
@@ -49,7 +49,7 @@ EPOCH = 7
 
 
 def a_run(status: str = "idle", **changes: Any) -> Run:
-    """A run as a store would have it in this status, with `changes`."""
+    """Return a run as a store would hold it in this status, with `changes`."""
     run = Run(
         run_id="r-1",
         session_id="s-1",
@@ -83,13 +83,13 @@ def a_run(status: str = "idle", **changes: Any) -> Run:
 
 @dataclass(frozen=True)
 class Held:
-    """The claim does not take it, with these holds."""
+    """The run is not claimed, for these holds."""
 
     code: str
 
 
 class NothingOwed:
-    """No `advance` ends it."""
+    """No `advance` ends the run."""
 
 
 Answer = Run | EndNow | Held | NothingOwed
@@ -112,7 +112,7 @@ STATES: dict[str, Run] = {
 
 
 def claim_at(now: int) -> Event:
-    """Claim like a store: first the predicate, then the transition."""
+    """Claim as a store does: first the predicate, then the transition."""
 
     def claim(run: Run) -> Answer:
         found = holds(run, Surroundings(is_here=True), now)
@@ -138,7 +138,7 @@ def give_back(times: int) -> Event:
 
 
 def deadline_passes(has_on_end: bool) -> Event:
-    """End like any `advance`, whatever its clogs."""
+    """End the run as any `advance` does, whatever its clogs."""
 
     def pass_deadline(run: Run) -> Answer:
         overdue = changed(run, deadline_at=NOW)
@@ -417,12 +417,12 @@ RETRIES: dict[str, tuple[dict[str, Any], RetryPolicy, int | None, int | EndNow]]
 @pytest.mark.parametrize(("changes", "policy", "after_ms", "follows"), RETRIES.values(), ids=RETRIES)
 def test_a_failed_call(changes: dict[str, Any], policy: RetryPolicy, after_ms: int | None, follows: Any) -> None:
     run = a_run("active", **changes)
-    answer = retried(run, Retry("broken", after_ms), policy, NOW - 10, NOW)
+    result = retried(run, Retry("broken", after_ms), policy, NOW - 10, NOW)
     if isinstance(follows, EndNow):
-        assert answer == follows
+        assert result == follows
     else:
         backing_off = UNLOCKED | {"status": "pending", "attempt": run.attempt + 1, "wake_at": NOW + follows}
-        assert answer == changed(run, **backing_off)
+        assert result == changed(run, **backing_off)
 
 
 def test_jitter_only_adds_and_is_the_same_for_the_same_failure() -> None:
@@ -453,8 +453,8 @@ CRASHES: dict[str, tuple[dict[str, Any], dict[str, Any] | EndNow]] = {
 @pytest.mark.parametrize(("changes", "follows"), CRASHES.values(), ids=CRASHES)
 def test_a_lapsed_lock_is_a_failed_attempt(changes: dict[str, Any], follows: dict[str, Any] | EndNow) -> None:
     run = a_run("active", **changes)
-    answer = claimed(run, "i-me", LOCK_MS, LATER)
-    assert answer == (changed(run, **follows) if isinstance(follows, dict) else follows)
+    result = claimed(run, "i-me", LOCK_MS, LATER)
+    assert result == (changed(run, **follows) if isinstance(follows, dict) else follows)
 
 
 @pytest.mark.parametrize(("changes", "follows"), CRASHES.values(), ids=CRASHES)
@@ -495,11 +495,11 @@ GIVE_BACKS: dict[str, tuple[dict[str, Any], int, int | EndNow]] = {
 @pytest.mark.parametrize(("changes", "times", "follows"), GIVE_BACKS.values(), ids=GIVE_BACKS)
 def test_a_call_given_back(changes: dict[str, Any], times: int, follows: int | EndNow) -> None:
     run = a_run("active", **changes)
-    answer = given_back(run, times, NOW)
+    result = given_back(run, times, NOW)
     if isinstance(follows, EndNow):
-        assert answer == follows
+        assert result == follows
     else:
-        assert answer == changed(run, **UNLOCKED | MADE_PENDING | {"attempt": follows})
+        assert result == changed(run, **UNLOCKED | MADE_PENDING | {"attempt": follows})
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 96])
@@ -511,7 +511,7 @@ def test_a_lease_that_lapses(attempt: int) -> None:
     assert lease_lapsed(run, NOW) == changed(run, **UNLOCKED | MADE_PENDING | {"leased": False, "attempt": attempt + 1})
 
 
-def test_a_claim_is_a_lease_only_if_it_is_asked_as_one() -> None:
+def test_a_claim_is_a_lease_only_if_requested_as_one() -> None:
     for is_lease in (False, True):
         run = claimed(a_run("pending"), "w-1", LOCK_MS, NOW, is_lease=is_lease)
         assert isinstance(run, Run)
@@ -562,7 +562,7 @@ def test_a_lock_is_renewed_to_its_full_time_and_never_shortened() -> None:
     assert renewed(run, 1, NOW) == run
 
 
-def test_an_ended_run_is_paused_no_more() -> None:
+def test_an_ended_run_is_no_longer_paused() -> None:
     ended = end_requested(a_run("idle", paused=True), Ending.CANCEL, False, NOW)
     assert (ended.status, ended.paused) == ("failed", False)
 
@@ -585,7 +585,7 @@ def test_a_wait_for_a_time_that_has_passed_is_due_at_once(until: int) -> None:
 
 
 def test_a_timer_cancelled_after_a_signal_for_later_lets_the_run_sleep_until_that() -> None:
-    """The run waits for a timer; a signal with a later time comes; a direct call cancels the timer."""
+    """The run waits for a timer; a signal with a later time arrives; a direct call cancels the timer."""
     run = input_arrived(a_run("waiting", wait_until=None), WAKES + 1, NOW)
     assert inbox_changed(run, WAKES + 1, NOW).wake_at == WAKES + 1
 

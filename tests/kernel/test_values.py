@@ -167,7 +167,7 @@ def test_the_limit_counts_bytes_not_characters() -> None:
         encode("ä" * (MAX_BYTES // 2))
 
 
-def test_an_absent_text_is_none_as_null_is() -> None:
+def test_an_absent_text_is_none_like_null() -> None:
     assert decode(None) is None
     assert decode("null") is None
 
@@ -178,7 +178,7 @@ JSON = st.recursive(LEAF | TEXT, lambda part: st.lists(part) | st.dictionaries(T
 
 
 def kinds(value: Any) -> Any:
-    """The value with its types, so that True, 1 and 1.0 differ."""
+    """Return the value with its types, so that True, 1 and 1.0 differ."""
     match value:
         case list():
             return [kinds(item) for item in value]
@@ -192,7 +192,7 @@ def kinds(value: Any) -> Any:
 
 @settings(deadline=None)
 @given(JSON)
-def test_what_passes_the_gate_comes_back_alike(value: Any) -> None:
+def test_a_value_that_passes_the_gate_is_read_back_unchanged(value: Any) -> None:
     assert kinds(decode(encode(value))) == kinds(value)
 
 
@@ -221,9 +221,9 @@ def test_different_json_has_different_hashes(one: Any, other: Any) -> None:
 @settings(deadline=None)
 @given(JSON)
 def test_a_value_is_hashed_like_its_text(value: Any) -> None:
-    text, said = encode_to_hash(value)
+    text, to_hash = encode_to_hash(value)
     assert text == encode(value)
-    assert body_hash(said) == body_hash(decode(text))
+    assert body_hash(to_hash) == body_hash(decode(text))
 
 
 class Named(StrEnum):
@@ -245,8 +245,8 @@ class Modelled(BaseModel):
     ids=["tuples", "enums", "a model", "a model inside", "text that is JSON already"],
 )
 def test_a_value_that_is_not_plain_json_is_hashed_like_its_text(value: Any) -> None:
-    text, said = encode_to_hash(value)
-    assert body_hash(said) == body_hash(decode(text))
+    text, to_hash = encode_to_hash(value)
+    assert body_hash(to_hash) == body_hash(decode(text))
 
 
 def reordered_by_key(value: Any) -> Any:
@@ -262,7 +262,7 @@ def reordered_by_key(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("one", "other"), [([1, 2], [2, 1]), ({"a": 1}, {"a": "1"}), (None, {}), (True, 1), ("", None), ([], {})], ids=repr
 )
-def test_hashes_tell_apart(one: Any, other: Any) -> None:
+def test_hashes_distinguish(one: Any, other: Any) -> None:
     assert body_hash(one) != body_hash(other)
 
 
@@ -316,5 +316,5 @@ class Unshowable:
     ],
     ids=["not storable", "too many digits", "no repr", "long"],
 )
-def test_a_refused_value_is_shown_shortly_and_never_fails_itself(value: Any, text: str) -> None:
+def test_a_refused_value_is_shown_briefly_and_showing_it_never_fails(value: Any, text: str) -> None:
     assert shown(value) == text

@@ -1,8 +1,8 @@
-"""Could all this have happened one after another? A search for an order that explains every answer.
+"""A linearizability checker: searches for a sequential order that explains every response.
 
-An operation takes effect at one moment between its invocation and its answer. One that was never answered may have
-taken effect at any time since, or never. Wing and Gong's search, with the memory that Lowe gave it: a set of operations
-done, and the state that they led to, is tried once.
+An operation takes effect at one moment between its invocation and its response. One without a response may have taken
+effect at any time since its invocation, or never. The algorithm is Wing and Gong's search with Lowe's cache: each pair
+of completed operations and resulting state is tried once.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +14,7 @@ State = TypeVar("State", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Times are any numbers that order the history; the result of an operation without a response is ignored."""
+    """One operation. Times are any numbers that order the history; without a response, `answer` is ignored."""
 
     what: tuple[str, ...]
     invoked_at: int
@@ -23,25 +23,25 @@ class Operation:
 
 
 Step = Callable[[State, tuple[str, ...]], tuple[State, Any]]
-"""What an operation does to a state, and answers."""
+"""Returns the next state and the response of an operation."""
 
 
 def explanation(history: Sequence[Operation], step: Step[State], start: State) -> list[Operation] | None:
     """Return an order in which every response is right, or None if there is none."""
     tried: set[tuple[int, State]] = set()
-    answered = sum(1 << number for number, done in enumerate(history) if done.answered_at is not None)
-    # Of each branch: what is done, the state it led to, and the order so far.
+    responded = sum(1 << number for number, done in enumerate(history) if done.answered_at is not None)
+    # Each branch: the operations done, the state they led to, and their order.
     branches: list[tuple[int, State, tuple[int, ...]]] = [(0, start, ())]
     while branches:
         done, state, order = branches.pop()
-        if done & answered == answered:
+        if done & responded == responded:
             return [history[number] for number in order]
         if (done, state) in tried:
             continue
         tried.add((done, state))
         for number in _possible_next(history, done):
             following, answer = step(state, history[number].what)
-            # Whatever was not answered and would change nothing may as well not have happened.
+            # An operation without a response that changes nothing can be left out.
             is_lost = history[number].answered_at is None
             if following != state if is_lost else history[number].answer == answer:
                 branches.append((done | 1 << number, following, (*order, number)))
@@ -49,9 +49,9 @@ def explanation(history: Sequence[Operation], step: Step[State], start: State) -
 
 
 def _possible_next(history: Sequence[Operation], done: int) -> list[int]:
-    """Return those that were invoked before any other remaining one responded."""
+    """Return the remaining operations that were invoked before the first response among them."""
     left = [number for number in range(len(history)) if not done & 1 << number]
-    first_answer = min(
-        (answered for number in left if (answered := history[number].answered_at) is not None), default=None
+    first_response = min(
+        (responded_at for number in left if (responded_at := history[number].answered_at) is not None), default=None
     )
-    return [number for number in left if first_answer is None or history[number].invoked_at < first_answer]
+    return [number for number in left if first_response is None or history[number].invoked_at < first_response]

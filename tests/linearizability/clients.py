@@ -12,39 +12,39 @@ from tests.linearizability.decisions import OPEN, PEOPLE, after
 
 @dataclass
 class History:
-    """Of each decision; the order of its entries is the order in time."""
+    """The operations of each decision, ordered by time."""
 
     clock: "itertools.count[int]" = field(default_factory=itertools.count)
     of: dict[str, list[Operation]] = field(default_factory=dict)
 
-    def asked(self, run_id: str, what: tuple[str, ...]) -> int:
+    def record_request(self, run_id: str, what: tuple[str, ...]) -> int:
         """Record a request and return its place in the decision's history, without a response yet."""
         mine = self.of.setdefault(run_id, [])
         mine.append(Operation(what, next(self.clock)))
         return len(mine) - 1
 
-    def answered(self, run_id: str, place: int, answer: list[str]) -> None:
+    def record_response(self, run_id: str, place: int, answer: list[str]) -> None:
         mine = self.of[run_id]
         mine[place] = replace(mine[place], answered_at=next(self.clock), answer=answer)
 
-    def undone(self, run_id: str, place: int) -> None:
-        """Nothing was done, and that is certain."""
+    def record_undone(self, run_id: str, place: int) -> None:
+        """Record that the request certainly had no effect."""
         mine = self.of[run_id]
         mine[place] = replace(mine[place], what=("nothing",))
 
     async def make(self, ocean: Ocean, run_id: str, what: tuple[str, ...]) -> list[str] | None:
-        """Call and record the response. None means that there was none."""
-        place = self.asked(run_id, what)
+        """Call the method and record the response. None means that there was none."""
+        place = self.record_request(run_id, what)
         try:
             answer: list[str] = await ocean.call_clog(
                 run_id=run_id, method=what[0], payload=what[1] if len(what) > 1 else None
             )
         except Conflict:
-            self.undone(run_id, place)
+            self.record_undone(run_id, place)
             return None
         except (StoreBusy, StoreFailed):
             return None
-        self.answered(run_id, place, answer)
+        self.record_response(run_id, place, answer)
         return answer
 
 
@@ -53,7 +53,7 @@ def drawn(chance: random.Random, who: str) -> tuple[str, ...]:
     return (name, who) if name in ("claim", "render") else (name,)
 
 
-def anybody(chance: random.Random) -> str:
+def random_person(chance: random.Random) -> str:
     return chance.choice(PEOPLE)
 
 

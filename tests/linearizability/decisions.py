@@ -7,14 +7,14 @@ from ocean import Clog, Tick
 
 Dawdle = Callable[[Tick], Awaitable[None]]
 State = tuple[str, str]
-"""What it is, and whose or what: `("claimed", "ada")`, `("rendered", "ada")`."""
+"""A status and the person it belongs to: `("claimed", "ada")`, `("rendered", "ada")`."""
 
 OPEN: State = ("open", "")
 PEOPLE = ("ada", "bo", "cy")
 
 
 def after(state: State, what: tuple[str, ...]) -> tuple[State, list[str]]:
-    """The plain object: the next state and the response of each operation."""
+    """Return the next state and the response of an operation on the plain object."""
     following = state
     match what, state:
         case ("claim", who), ("open", _):
@@ -31,7 +31,7 @@ async def at_once(tick: Tick) -> None:
 
 
 def decision(dawdle: Dawdle = at_once, *, is_careless: bool = False) -> Clog:
-    """Methods that read, wait, and write. A careless one decides by what it has read, in a row function."""
+    """Return a clog whose methods read, wait and write. Careless methods write a stale decision with a row function."""
     clog = Clog("decision")
 
     async def take(tick: Tick, what: tuple[str, ...]) -> list[str]:
@@ -40,7 +40,7 @@ def decision(dawdle: Dawdle = at_once, *, is_careless: bool = False) -> Clog:
         following, answer = after(state, what)
         await dawdle(tick)
         if following != state:
-            # A function is applied to whatever is there by then: no version is checked.
+            # A function is applied to the value at the commit: no version is checked.
             await tick.write(run=(lambda _: list(following)) if is_careless else list(following))
             await tick.emit(following[0], {"by": following[1]})
         return answer

@@ -1,4 +1,4 @@
-"""The checker accepts what could have happened, and nothing else."""
+"""The checker accepts possible histories, and no others."""
 
 import random
 
@@ -21,25 +21,25 @@ GOOD = {
         op("claim ada", 2, 5, ["refused", "expired", ""]),
         op("expire", 3, 4, ["done", "expired", ""]),
     ],
-    "an unanswered one that happened": [op("claim ada", 1), op("look", 2, 3, ["refused", "claimed", "ada"])],
-    "an unanswered one that did not": [op("claim ada", 1), op("look", 2, 3, ["refused", "open", ""])],
-    "an unanswered one that happened late": [
+    "one without a response that happened": [op("claim ada", 1), op("look", 2, 3, ["refused", "claimed", "ada"])],
+    "one without a response that did not": [op("claim ada", 1), op("look", 2, 3, ["refused", "open", ""])],
+    "one without a response that happened late": [
         op("expire", 1),
         op("claim ada", 2, 3, CLAIMED),
         op("render ada", 4, 5, ["refused", "expired", ""]),
     ],
 }
 BAD = {
-    "two have it": [op("claim ada", 1, 4, CLAIMED), op("claim bo", 2, 3, ["done", "claimed", "bo"])],
+    "claimed by two": [op("claim ada", 1, 4, CLAIMED), op("claim bo", 2, 3, ["done", "claimed", "bo"])],
     "rendered and expired": [
         op("claim ada", 1, 2, CLAIMED),
         op("render ada", 3, 6, ["done", "rendered", "ada"]),
         op("expire", 4, 5, ["done", "expired", ""]),
     ],
-    "a stale look": [op("claim ada", 1, 2, CLAIMED), op("look", 3, 4, ["refused", "open", ""])],
+    "a stale read": [op("claim ada", 1, 2, CLAIMED), op("look", 3, 4, ["refused", "open", ""])],
     "forgotten": [op("expire", 1, 2, ["done", "expired", ""]), op("claim ada", 3, 4, CLAIMED)],
-    "before it was asked for": [op("look", 1, 2, ["refused", "claimed", "ada"]), op("claim ada", 3)],
-    "an unanswered one that happened and then had not": [
+    "before its request": [op("look", 1, 2, ["refused", "claimed", "ada"]), op("claim ada", 3)],
+    "one without a response that took effect and was lost again": [
         op("expire", 1),
         op("look", 2, 3, ["refused", "expired", ""]),
         op("look", 4, 5, ["refused", "open", ""]),
@@ -48,7 +48,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
-def test_what_could_have_happened_is_explained(history: list[Operation]) -> None:
+def test_a_possible_history_is_explained(history: list[Operation]) -> None:
     order = explanation(history, after, OPEN)
     assert order is not None
     state: State = OPEN
@@ -58,12 +58,12 @@ def test_what_could_have_happened_is_explained(history: list[Operation]) -> None
 
 
 @pytest.mark.parametrize("history", BAD.values(), ids=BAD)
-def test_what_cannot_have_happened_is_refused(history: list[Operation]) -> None:
+def test_an_impossible_history_is_refused(history: list[Operation]) -> None:
     assert explanation(history, after, OPEN) is None
 
 
 def made_up(seed: int) -> list[Operation]:
-    """A history of a real object, with concurrent clients and some lost responses."""
+    """Return a history of a real object, with concurrent clients and some lost responses."""
     chance = random.Random(seed)
     state: State = OPEN
     history = []
@@ -77,17 +77,17 @@ def made_up(seed: int) -> list[Operation]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_real_objects_history_is_explained_and_one_with_a_lie_in_it_is_not(seed: int) -> None:
+def test_a_real_objects_history_is_explained_and_one_with_a_wrong_response_is_not(seed: int) -> None:
     history = made_up(seed)
     assert explanation(history, after, OPEN) is not None
     last = next(number for number in reversed(range(len(history))) if history[number].answered_at)
-    told = history[last]
-    lie = Operation(told.what, told.invoked_at, told.answered_at, ["refused", "claimed", "nobody"])
-    assert explanation([*history[:last], lie, *history[last + 1 :]], after, OPEN) is None
+    right = history[last]
+    wrong = Operation(right.what, right.invoked_at, right.answered_at, ["refused", "claimed", "nobody"])
+    assert explanation([*history[:last], wrong, *history[last + 1 :]], after, OPEN) is None
 
 
 def test_a_history_with_many_lost_responses_is_judged() -> None:
-    """Each may have happened or not: all their subsets would be too many to try."""
+    """Each may have happened or not; trying all subsets would take too long."""
     lost = [op(what, moment) for moment in range(10) for what in ("claim ada", "claim bo", "render ada", "expire")]
     assert explanation([*lost, op("look", 50, 51, ["refused", "rendered", "ada"])], after, OPEN) is not None
     assert explanation([*lost, op("look", 50, 51, ["refused", "rendered", "cy"])], after, OPEN) is None

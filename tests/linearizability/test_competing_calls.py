@@ -10,7 +10,7 @@ import pytest
 from ocean import Ocean, Tick
 from ocean.testing import world
 from tests.invariants import check
-from tests.linearizability.clients import History, anybody, check_ends, drawn, unexplained
+from tests.linearizability.clients import History, check_ends, drawn, random_person, unexplained
 from tests.linearizability.decisions import PEOPLE, decision
 from tests.postgres.server import fresh_database, return_database
 
@@ -32,8 +32,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 async def compete(place: str, seed: int, *, is_careless: bool = False) -> tuple[History, int]:
-    """Clients of two instances on a few decisions at a time. How long each dawdles between its read and its write is
-    drawn."""
+    """Let clients of two instances compete for a few decisions at a time, with random delays between read and write."""
     chance, history = random.Random(seed), History()
 
     async def dawdle(tick: Tick) -> None:
@@ -47,7 +46,7 @@ async def compete(place: str, seed: int, *, is_careless: bool = False) -> tuple[
         async def client(ocean: Ocean) -> None:
             for number in range(CALLS):
                 run_id = runs[min(number * DECISIONS // CALLS + chance.randrange(3), DECISIONS - 1)]
-                await history.make(ocean, run_id, drawn(chance, anybody(chance)))
+                await history.make(ocean, run_id, drawn(chance, random_person(chance)))
 
         async with anyio.create_task_group() as tasks:
             for number in range(CLIENTS):
@@ -65,14 +64,14 @@ async def test_some_order_explains_every_response(place: str) -> None:
         assert ended > 0
 
 
-async def test_methods_that_decide_by_what_they_saw_earlier_are_found_out(place: str) -> None:
-    """The other tests can fail: a row that is written by a function is not compared with the one that was read."""
+async def test_methods_that_decide_by_a_stale_read_are_detected(place: str) -> None:
+    """Shows that the other tests can fail: a row written by a function is not compared with the row that was read."""
     history, _ = await compete(place, 1, is_careless=True)
     assert unexplained(history.of) != []
 
 
-async def test_of_those_who_have_all_seen_it_open_one_has_it(place: str) -> None:
-    """All read before any writes: the losers are called again, and find it taken."""
+async def test_at_most_one_caller_claims_a_decision_that_all_saw_open(place: str) -> None:
+    """All read before any writes: the losers are called again, and find the decision claimed."""
     seen, all_have_seen = 0, anyio.Event()
 
     async def wait_for_all(tick: Tick) -> None:
@@ -86,13 +85,13 @@ async def test_of_those_who_have_all_seen_it_open_one_has_it(place: str) -> None
     async with world(clogs=[decision(wait_for_all)], url=place) as w:
         other = await w.instance([decision(wait_for_all)])
         run_id = (await w.ocean.create_run(session_id="s", clog_id="decision")).run_id
-        asked = [("expire",), *(("claim", who) for who in PEOPLE)]
+        requests = [("expire",), *(("claim", who) for who in PEOPLE)]
         async with anyio.create_task_group() as tasks:
-            for number, what in enumerate(asked):
+            for number, what in enumerate(requests):
                 tasks.start_soon(history.make, (w.ocean, other)[number % 2], run_id, what)
-        answers = [operation.answer for operation in history.of[run_id] if operation.answered_at is not None]
-        assert len(answers) == len(asked)
-        # An end after a claim is an end, too; but of those who claim, one has it at most.
-        assert sum(answer[:2] == ["done", "claimed"] for answer in answers) <= 1
+        responses = [operation.answer for operation in history.of[run_id] if operation.answered_at is not None]
+        assert len(responses) == len(requests)
+        # A claimed decision can still expire, but at most one claim succeeds.
+        assert sum(response[:2] == ["done", "claimed"] for response in responses) <= 1
         assert unexplained(history.of) == []
         assert await check_ends(w.ocean, [run_id]) == 1

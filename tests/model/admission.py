@@ -8,7 +8,7 @@ from ocean.state.records import Key
 
 KEYS = ("a", "b", "c")
 CAP = 2
-"""Of each counter that ticks and outsiders take from."""
+"""The limit of each counter that ticks and outside callers take from."""
 
 
 @dataclass
@@ -26,13 +26,13 @@ class Slots:
         )
 
     def claim(self, run_id: str) -> None:
-        """In the order in which the claims were made: each finds the slots that those before it took."""
+        """Take slots in the order of the claims: each claim sees the slots taken by those before it."""
         assert self.is_free_for(run_id), f"{run_id} works above a limit: {self.holders} of {self.limits}"
         for key in self.keys[run_id]:
             self.holders[key.name].add(run_id)
 
     def free(self, run_id: str, *, is_ended: bool) -> None:
-        """The tick is over, or the run's life."""
+        """Free the slots at the end of a tick, or of the run."""
         for key in self.keys[run_id]:
             if is_ended or key.hold == "tick":
                 self.holders[key.name].discard(run_id)

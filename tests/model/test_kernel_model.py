@@ -1,6 +1,6 @@
 """A Hypothesis state machine against a small model: claim, commit, crash and time are separate steps, so that holders
-that were overtaken are explicit. Removing the fence, the version check or consume-at-commit is found; so are a slot
-taken above its limit, not freed or not passed on, and a take that is applied twice, unguarded or without its tick.
+that were overtaken are explicit. It detects a missing fence, version check or consume-at-commit; a slot taken above
+its limit, not freed or not passed on; and a take that is applied twice, unguarded or without its tick.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from tests.model.admission import CAP, KEYS, Slots, keys_of
 
 LOCK_MS = 1_000
 CLOGS = {name: ClaimableClog(name, LOCK_MS, "1", False) for name in ("c", "d")}
-AT_HOME = st.sampled_from([("c",), ("c",), ("c", "d"), ("d",)])
-"""Which clogs an instance has that claims: one of the two is often nowhere."""
+CLAIMED_CLOGS = st.sampled_from([("c",), ("c",), ("c", "d"), ("d",)])
+"""The clogs of the instance that claims: often only one of the two."""
 OUTCOMES = st.sampled_from([Ok(), Wait(for_ms=700), Continue(0), Done(1), Failed("no"), Retry("again")])
 TAKES = st.sampled_from([0, 1, 1, 2])
 CAPS = st.integers(0, 3)
-"""Which counter is taken from: some are soon exhausted, others have room."""
+"""The counter that is taken from: some are soon exhausted, others are not."""
 ENDED = (RunStatus.DONE, RunStatus.FAILED)
 
 
@@ -100,7 +100,7 @@ class KernelMachine(RuleBasedStateMachine):
         return store
 
     def look(self, read: Callable[[Any], Any]) -> Any:
-        """What a function finds in the tables."""
+        """Return the result of a function that reads the tables."""
         assert isinstance(self.store, SqliteStore)
         return self.do(self.store.database.read(read))
 
@@ -121,7 +121,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     @initialize(target=runs, how=st.lists(st.sampled_from(["tick", "tick", "tick", "run"]), min_size=3, max_size=3))
     def form_a_line(self, how: Any) -> Any:
-        """Most errors with slots need a run that has one, one that is next, and one behind."""
+        """Create a run with a slot, one that is next, and one behind it: most slot errors need all three."""
         return multiple(*[self.create(True, None, "c", ["a"], [hold], 5) for hold in how])
 
     @precondition(lambda self: len(self.model) < 7)
@@ -166,9 +166,14 @@ class KernelMachine(RuleBasedStateMachine):
             assert not model.is_ended
             model.accepted.append(body)
 
-    @rule(target=holders, instance=st.sampled_from(["i-1", "i-2"]), limit=st.sampled_from([1, 3, 3]), at_home=AT_HOME)
-    def claim(self, instance: str, limit: int, at_home: tuple[str, ...]) -> Any:
-        clogs = {clog_id: CLOGS[clog_id] for clog_id in at_home}
+    @rule(
+        target=holders,
+        instance=st.sampled_from(["i-1", "i-2"]),
+        limit=st.sampled_from([1, 3, 3]),
+        clog_ids=CLAIMED_CLOGS,
+    )
+    def claim(self, instance: str, limit: int, clog_ids: tuple[str, ...]) -> Any:
+        clogs = {clog_id: CLOGS[clog_id] for clog_id in clog_ids}
         claims = self.do(self.store.claim_due(ClaimAsk(clogs, instance, limit)))
         self._note_kernel_ends()
         return multiple(*[self._hold(claim) for claim in claims])
@@ -269,19 +274,19 @@ class KernelMachine(RuleBasedStateMachine):
         if isinstance(answer, Committed):
             self._committed(model, holder, outcome, answer)
             self.used[cap] += 0 if isinstance(outcome, Retry) else n
-            assert self.used[cap] <= CAP, "more was taken than there is"
+            assert self.used[cap] <= CAP, "more was taken than the limit"
         elif isinstance(answer, Contended) and answer.refused:
-            assert self.used[cap] + n > CAP, "refused what was there"
+            assert self.used[cap] + n > CAP, "refused although enough was left"
             holder.is_refused = True
         else:
-            assert holder.row != model.row, "a conflict without a rival"
+            assert holder.row != model.row, "a conflict without another writer"
             holder.row = list(model.row)
             holder.version = self._row(model).version
 
     @precondition(lambda self: any(model.is_held for model in self.model.values()))
     @rule(which=st.integers(0, 2), outcome=OUTCOMES, n=TAKES, cap=CAPS)
     def finish(self, which: int, outcome: Outcome, n: int, cap: int) -> None:
-        """A holder that still has its lock: most holders that are drawn lost it long ago."""
+        """Commit for a holder that still has its lock: most holders that are drawn have lost it."""
         held = [run_id for run_id, model in self.model.items() if model.is_held]
         self.commit(self.latest[held[which % len(held)]], outcome, n, cap)
 
@@ -362,8 +367,8 @@ class KernelMachine(RuleBasedStateMachine):
             self._let_go(model, is_ended=True)
 
     @rule(stop=st.sampled_from(["cancel", "pause"]))
-    def stop_who_is_woken(self, stop: str) -> None:
-        """A tick ends, and the run that gets its slot never takes it: others wait behind."""
+    def stop_the_woken_run(self, stop: str) -> None:
+        """End a tick and stop the run that gets its slot before it takes it, while others wait behind."""
         held = [run_id for run_id, model in self.model.items() if model.is_held]
         if held:
             self.commit(self.latest[held[0]], Ok(), 0, 0)
@@ -379,7 +384,7 @@ class KernelMachine(RuleBasedStateMachine):
         self.clock.jump(ms)
 
     def _note_kernel_ends(self) -> None:
-        """A claim ends runs whose last call crashed."""
+        """Update the model with the runs that a claim ended because their last call crashed."""
         for model in self.model.values():
             run = self.do(self.store.get_run(model.run_id))
             if run.is_ended and not model.is_ended:
@@ -389,9 +394,9 @@ class KernelMachine(RuleBasedStateMachine):
                 self._let_go(model, is_ended=True)
 
     def _faults_stop(self) -> None:
-        """Everybody is at home, nothing is paused, each key has a slot, and it is late: then everyone has their turn.
+        """Check that every run gets its turn once all clogs are present, nothing is paused and each key has a slot.
 
-        Only what is held back gets a push, so that nobody is woken by it who should have been woken before.
+        Only held runs are changed here, so that this wakes no run that should have been woken before.
         """
         for clog_id in self.paused_clogs.copy():
             self.pause_or_resume_clog(clog_id, False)
@@ -414,7 +419,7 @@ class KernelMachine(RuleBasedStateMachine):
         self._free_what_idle_runs_keep()
 
     def _free_what_idle_runs_keep(self) -> None:
-        """An idle run keeps what it holds for its life, and others wait for it by right; when it ends, they go on."""
+        """End the idle runs, which hold slots for their life; the runs that wait for these slots then continue."""
         idle = [model for model in self.model.values() if not model.is_ended and not self._is_parked(model)]
         for model in idle:
             self.cancel(model.run_id)
@@ -461,8 +466,8 @@ class KernelMachine(RuleBasedStateMachine):
         )
         assert sorted(int(row["body"]) for row in consumed) == sorted(model.consumed), "consumed is not what committed"
         row = db.execute("SELECT value FROM ocean_storage_run WHERE run_id = ?", (model.run_id,)).fetchone()
-        said = str(model.row).replace("'", '"') if model.row else None
-        assert (row["value"] if row else None) == said, "the row is not the sum of the committed writes"
+        expected = str(model.row).replace("'", '"') if model.row else None
+        assert (row["value"] if row else None) == expected, "the row is not the sum of the committed writes"
         status = db.execute("SELECT status FROM runs WHERE run_id = ?", (model.run_id,)).fetchone()["status"]
         assert (status in ENDED) == model.is_ended
         assert (status == RunStatus.ACTIVE) == model.is_held

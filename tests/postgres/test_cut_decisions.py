@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from ocean import Ocean
-from tests.linearizability.clients import History, anybody, check_ends, drawn, unexplained
+from tests.linearizability.clients import History, check_ends, drawn, random_person, unexplained
 from tests.linearizability.decisions import decision
 from tests.postgres.proxy import Cut, proxied
 
@@ -30,7 +30,7 @@ async def test_decisions_over_connections_that_are_cut_are_linearizable(real_dat
         async def client(ocean: Ocean) -> None:
             for number in range(CALLS):
                 run_id = runs[min(number * DECISIONS // CALLS + chance.randrange(3), DECISIONS - 1)]
-                await history.make(ocean, run_id, drawn(chance, anybody(chance)))
+                await history.make(ocean, run_id, drawn(chance, random_person(chance)))
 
         async def cut_again_and_again() -> None:
             nonlocal cuts

@@ -1,4 +1,4 @@
-"""What a hostile review found in admission: each case as it happened."""
+"""Defects of admission that a review found: one test for each."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ async def test_a_queue_that_is_no_name_is_refused_before_it_is_hashed(queue: Any
 
 
 @pytest.mark.parametrize("after", [[], {}, None, 0, False, b""])
-async def test_what_is_empty_but_no_text_is_no_place_in_the_list_of_keys(after: Any) -> None:
+async def test_an_empty_value_is_no_valid_cursor_for_the_list_of_keys(after: Any) -> None:
     async with stage(Script()) as w:
         with pytest.raises(InvalidValue, match="after must be a non-empty string"):
             await w.ocean.list_keys(after=after)
@@ -48,7 +48,7 @@ async def test_a_queue_named_twice_is_served_once() -> None:
 
 
 async def test_a_queue_without_workers_does_not_block_a_free_slot() -> None:
-    """The slot of a key shared by two queues was free, the woken run was in the one without a worker."""
+    """The slot of a key shared by two queues was free, and the woken run was in the queue without a worker."""
     async with stage(Clog("outside", external=True)) as w:
         options: dict[str, Any] = {"clog_id": "outside", "concurrency_keys": ["k"]}
         await start(w, 1, queue="gpu", **options)
@@ -65,7 +65,7 @@ async def test_a_queue_without_workers_does_not_block_a_free_slot() -> None:
         assert lease.run_id == unserved
 
 
-async def test_work_that_is_leased_to_a_caller_who_is_gone_goes_back(tmp_path: Path) -> None:
+async def test_work_leased_to_a_cancelled_caller_is_given_back(tmp_path: Path) -> None:
     """A long poll was cancelled while its lease was written: its id was lost, and the lease had to expire."""
     async with stage(Clog("outside", external=True), url=f"sqlite:///{tmp_path}/o.db") as w:
         run_id = await start(w, 1, clog_id="outside")
@@ -91,7 +91,7 @@ async def test_a_refused_claim_of_work_raises_a_plain_error() -> None:
             await w.ocean.claim_work("c", worker_id="w")
 
 
-async def test_many_runs_are_meant_also_if_a_faster_clock_has_created_them() -> None:
+async def test_a_verb_for_many_runs_includes_those_created_by_a_faster_clock() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w)
         w.clock.jump(-5_000)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_follower_ends_when_its_ocean_is_closed() -> None:
-    clog, seen, told, waiting = Clog("quiet"), list[Event](), list[str](), anyio.Event()
+    clog, seen, messages, waiting = Clog("quiet"), list[Event](), list[str](), anyio.Event()
     async with world([clog]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="quiet")
 
@@ -24,7 +24,7 @@ async def test_a_follower_ends_when_its_ocean_is_closed() -> None:
                     seen.append(event)
                     waiting.set()
             except StoreUnusable as error:
-                told.append(error.message)
+                messages.append(error.message)
 
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -32,7 +32,7 @@ async def test_a_follower_ends_when_its_ocean_is_closed() -> None:
                 await waiting.wait()
                 await anyio.wait_all_tasks_blocked()
                 await w.ocean.close()
-    assert ([event.type for event in seen], told) == (["run.created"], ["this Ocean is closed"])
+    assert ([event.type for event in seen], messages) == (["run.created"], ["this Ocean is closed"])
 
 
 async def test_a_unit_that_slips_in_while_the_database_closes_is_refused_not_forgotten() -> None:

@@ -25,7 +25,7 @@ async def test_a_thousand_ticks_take_a_cap_of_a_hundred_exactly(url: str) -> Non
         assert sum(bool(info and info.output) for info in pages) == CAP
         assert (await w.ocean.take("cap", 0, limit=CAP)).used == CAP
         assert {seen.attempt for seen in clog.seen} == {0}
-        assert max(seen.call for seen in clog.seen) <= 2, "a key that was refused once is not asked for again"
+        assert max(seen.call for seen in clog.seen) <= 2, "a key that was refused once is not taken from again"
         assert len(clog.seen) <= TAKERS + 32, "only those at work when it ran out are called again"
 
 
@@ -56,7 +56,7 @@ async def test_a_thousand_ticks_that_have_all_looked_before_any_takes() -> None:
 
 async def test_a_thousand_direct_calls_and_outsiders_share_a_cap(url: str) -> None:
     clog = Clog("c")
-    answers: list[bool] = []
+    results: list[bool] = []
 
     @clog.method
     async def grab(tick: Tick, payload: Any) -> bool:
@@ -65,12 +65,12 @@ async def test_a_thousand_direct_calls_and_outsiders_share_a_cap(url: str) -> No
     async with stage(clog, url=url) as w:
 
         async def call() -> None:
-            answers.append(await w.ocean.call_clog(clog_id="c", method="grab"))
+            results.append(await w.ocean.call_clog(clog_id="c", method="grab"))
 
         async def take() -> None:
-            answers.append((await w.ocean.take("cap", limit=CAP)).ok)
+            results.append((await w.ocean.take("cap", limit=CAP)).ok)
 
         async with anyio.create_task_group() as tasks:
             for i in range(TAKERS):
                 tasks.start_soon(call if i % 2 else take)
-        assert (answers.count(True), len(answers)) == (CAP, TAKERS)
+        assert (results.count(True), len(results)) == (CAP, TAKERS)

@@ -1,4 +1,4 @@
-"""Many writers of one row: no update is lost, and a slow tick does not lose for ever."""
+"""Many writers of one row: no update is lost, and a slow tick does not conflict for ever."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ RUNS = 40
 
 
 class Barrier:
-    """Releases the first `size` arrivals together: the worst case of a race."""
+    """Release the first `size` arrivals together: the worst case of a race."""
 
     def __init__(self, size: int) -> None:
         self._missing = size

@@ -1,4 +1,4 @@
-"""Cases where two events meet in one transaction, or just miss each other."""
+"""Cases where two events happen in one transaction, or one directly after the other."""
 
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ async def test_an_overdue_parent_and_its_overdue_child_end_in_one_poke() -> None
         await check(w)
 
 
-async def test_a_repeated_signal_gets_the_first_answer_word_for_word_even_after_the_end() -> None:
+async def test_a_repeated_signal_gets_the_first_result_unchanged_even_after_the_end() -> None:
     clog = Clog("short")
 
     @clog.on_advance
@@ -158,7 +158,7 @@ async def test_writing_the_row_of_a_run_that_does_not_exist_fails_the_attempt_an
         assert (info.attempt, info.error["code"]) == (1, "run_not_found")
 
 
-async def test_a_commit_of_another_process_between_the_look_and_the_wait_is_noticed(tmp_path: Path) -> None:
+async def test_a_commit_of_another_process_between_the_read_and_the_wait_is_noticed(tmp_path: Path) -> None:
     """The follower has read an empty page; the other process commits before the follower begins to wait."""
     clog = Clog("quiet")
     url = f"sqlite:///{tmp_path / 'ocean.db'}"

@@ -1,4 +1,4 @@
-"""A holder that lost its run changes nothing, however late it comes back."""
+"""A holder that lost its run changes nothing, however late it commits."""
 
 import sqlite3
 import threading
@@ -40,7 +40,7 @@ def a_writer(name: str, gate: Gate | None = None) -> tuple[Clog, list[str]]:
             try:
                 await gate.pass_through()
                 stream, step = (lambda: tick.stream("late")), (lambda: tick.step("late", lambda key: 1))
-                # The first is on its way when its handler goes on; whatever comes after it hears of its refusal.
+                # The first write is still in flight when the handler continues; the calls after it get its refusal.
                 for tool in (stream, step, stream):
                     try:
                         await tool()
@@ -93,7 +93,7 @@ async def test_a_stale_owner_cannot_commit_stream_or_step_after_it_was_taken_ove
         await check(w)
 
 
-async def test_a_stale_owner_cannot_commit_while_its_heir_is_at_work() -> None:
+async def test_a_stale_owner_cannot_commit_while_its_successor_is_at_work() -> None:
     """The run is active again, under a newer epoch: only the epoch distinguishes the two holders."""
     zombie_gate, heir_gate = Gate(), Gate()
     zombie_clog, errors = a_writer("zombie", zombie_gate)

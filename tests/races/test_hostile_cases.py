@@ -104,7 +104,7 @@ async def test_a_native_cancel_during_a_claim_gives_the_claimed_run_back(monkeyp
             poke.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await poke
-        # Writes go in order: behind this one the claim has been made, whoever still knows of it.
+        # Writes run in order: after this one the claim has been made, although its caller was cancelled.
         await w.ocean.create_run(session_id="s", clog_id="c")
         after = await w.ocean.get_run(run.run_id)
         assert after is not None
@@ -146,7 +146,7 @@ async def test_a_handler_that_awaits_something_cancelled_fails_only_its_own_atte
         await check(w)
 
 
-async def test_many_plain_handlers_that_call_plain_methods_all_find_a_thread() -> None:
+async def test_many_plain_handlers_that_call_plain_methods_all_get_a_thread() -> None:
     def inner(tick: Tick, payload: Any) -> int:
         return 1
 
@@ -243,7 +243,7 @@ async def test_two_reads_at_once_within_a_tick_do_not_hide_a_lost_update(monkeyp
             return answer
 
         async def overtake() -> None:
-            # Whoever else reads at this moment is on its way already, and waits for this write.
+            # The other read has started by now, and waits for this write.
             await anyio.wait_all_tasks_blocked()
             monkeypatch.setattr(w.store, "read_rows", read_rows)
             await w.ocean.call_clog(clog_id="c", session_id="s", method="put_session", payload=10)
@@ -257,7 +257,7 @@ async def test_two_reads_at_once_within_a_tick_do_not_hide_a_lost_update(monkeyp
         await check(w)
 
 
-async def test_a_nested_call_that_fails_leaves_the_effects_of_one_beside_it() -> None:
+async def test_a_nested_call_that_fails_keeps_the_effects_of_a_concurrent_one() -> None:
     begun, go = anyio.Event(), anyio.Event()
 
     async def fail(tick: Tick, payload: Any) -> None:
@@ -332,7 +332,7 @@ async def test_each_attempt_counts_its_own_conflicts_so_that_the_tick_still_gets
                 w.clock.advance(100_000)
             await asyncio.gather(*late)
         assert await w.ocean.result(run.run_id) == 9
-        # The writer that came while the tick had its turn was made to wait, and wrote after it.
+        # The writer that arrived during the turn of the tick had to wait, and wrote after it.
         assert await w.ocean.call_clog(clog_id="c", session_id="s", method="session_row") == 9
         await check(w)
 
@@ -445,7 +445,7 @@ async def test_a_tick_writes_the_row_of_a_child_that_it_creates() -> None:
         await check(w)
 
 
-async def test_nested_calls_side_by_side_know_of_each_others_keys_until_they_end() -> None:
+async def test_concurrent_nested_calls_see_each_others_keys_until_they_end() -> None:
     """Two calls without changes compare equal; when one ends, the other's buffer must be kept."""
     clog, begun, go_on, made = Clog("twins"), anyio.Event(), anyio.Event(), list[str]()
 

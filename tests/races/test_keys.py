@@ -78,7 +78,7 @@ async def _done(w: World) -> list[str]:
     return [run.run_id for run in (await w.ocean.list_runs(status="done", limit=1_000)).runs]
 
 
-async def test_a_poke_goes_on_with_whom_its_own_commit_woke() -> None:
+async def test_a_poke_continues_with_the_run_its_own_commit_woke() -> None:
     """Without another poke, a run parked while the slot was taken is called by the poke that frees it."""
     clog = Gate()
     async with stage(clog) as w, anyio.create_task_group() as tasks:
@@ -92,7 +92,7 @@ async def test_a_poke_goes_on_with_whom_its_own_commit_woke() -> None:
         await clog.let_go(second)
 
 
-async def test_a_slot_freed_here_is_taken_by_another_instance_that_is_asked_first() -> None:
+async def test_a_slot_freed_here_is_taken_by_another_instance_that_claims_first() -> None:
     here, there = Gate("here"), Gate("there")
     async with stage(here) as w, anyio.create_task_group() as tasks:
         other = await w.instance([there])
@@ -116,7 +116,7 @@ async def test_a_slot_freed_here_is_taken_by_another_instance_that_is_asked_firs
 
 
 @pytest.mark.parametrize("stop", ["cancel_run", "delete_run", "pause_run"])
-async def test_who_is_stopped_between_its_waking_and_its_claim_passes_the_slot_on(stop: str) -> None:
+async def test_a_run_stopped_between_wake_up_and_claim_passes_the_slot_on(stop: str) -> None:
     clog = Gate()
     async with stage(clog) as w, anyio.create_task_group() as tasks:
         first = await start(w, concurrency_keys=["k"])
@@ -170,7 +170,7 @@ async def test_a_holder_that_is_cancelled_at_work_frees_the_slot_before_it_has_n
         await clog.entered(second)
         assert (await w.ocean.get_key("k")).in_use == 1
         await clog.let_go(first)
-        assert (await w.ocean.get_key("k")).in_use == 1, "its late commit frees nobody else's slot"
+        assert (await w.ocean.get_key("k")).in_use == 1, "its late commit frees no other run's slot"
         await clog.let_go(second)
 
 
@@ -207,7 +207,7 @@ async def test_a_clock_that_is_set_back_loses_no_woken_or_parked_run() -> None:
         assert {(await look(w, run)).status for run in (woken, parked)} == {RunStatus.DONE}
 
 
-async def test_a_limit_that_is_lowered_between_waking_and_claim_parks_who_was_woken() -> None:
+async def test_a_limit_lowered_between_wake_up_and_claim_parks_the_woken_run() -> None:
     clog = Script(Done())
     async with stage(clog) as w:
         other: Ocean = await w.instance([clog])

@@ -1,4 +1,4 @@
-"""A worker against other writers: the first commit counts, the other changes nothing."""
+"""A worker that competes with other writers: the first commit counts, the other changes nothing."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -41,24 +41,24 @@ async def leased(tmp_path: Path) -> AsyncIterator[tuple[World, Lease]]:
 
 
 async def in_order(w: World, *acts: Act) -> list[Any]:
-    """The result or error of each when they reach the database in this order, in one transaction."""
-    answers: list[Any] = [None] * len(acts)
+    """Return the result or error of each act when they reach the database in this order, in one transaction."""
+    results: list[Any] = [None] * len(acts)
 
     async def run(number: int, act: Act) -> None:
         try:
-            answers[number] = await act()
+            results[number] = await act()
         except OceanError as error:
-            answers[number] = type(error)
+            results[number] = type(error)
 
     async with anyio.create_task_group() as tasks, busy_writer(w):
         for number, act in enumerate(acts):
             tasks.start_soon(run, number, act)
             await queued(w, number + 1)
-    return answers
+    return results
 
 
-def completing(w: World, taken: Lease, outcome: Any = None, **said: Any) -> Act:
-    return lambda: w.ocean.complete_work(taken.lease_id, outcome or Done("worker"), **said)
+def completing(w: World, taken: Lease, outcome: Any = None, **options: Any) -> Act:
+    return lambda: w.ocean.complete_work(taken.lease_id, outcome or Done("worker"), **options)
 
 
 async def test_a_completion_before_the_take_back_counts(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_a_completion_behind_the_take_back_is_late(tmp_path: Path) -> None
         assert "late" not in await types(w, "r")
 
 
-async def test_a_completion_behind_the_next_lease_is_late_and_the_heir_goes_on(tmp_path: Path) -> None:
+async def test_a_completion_behind_the_next_lease_is_late_and_the_next_holder_continues(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
         w.clock.advance(LEASE_MS)
         heirs, late = await in_order(w, lambda: leases(w, worker_id="w2"), completing(w, taken))
@@ -102,8 +102,8 @@ async def test_a_renewal_before_the_take_back_keeps_the_lease(tmp_path: Path) ->
 async def test_a_renewal_behind_the_take_back_is_late(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
         w.clock.advance(LEASE_MS)
-        said = [("late", 1)]
-        _, until = await in_order(w, w.ocean.advance, lambda: w.ocean.renew_work(taken.lease_id, events=said))
+        late = [("late", 1)]
+        _, until = await in_order(w, w.ocean.advance, lambda: w.ocean.renew_work(taken.lease_id, events=late))
         assert until is LeaseLost
         assert (await look(w, "r")).status is RunStatus.PENDING
         assert "late" not in await types(w, "r")
@@ -123,11 +123,11 @@ async def test_of_a_completion_and_a_cancellation_the_first_ends_the_run(tmp_pat
         assert (run.status, run.error and run.error["code"]) == (RunStatus.FAILED, "cancelled")
 
 
-async def test_two_equal_completions_at_once_are_one_with_one_answer(tmp_path: Path) -> None:
+async def test_two_equal_completions_at_once_are_one_with_one_result(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
-        said: dict[str, Any] = {"row": 1, "events": [("made", 1)]}
-        answers = await in_order(w, *[completing(w, taken, **said) for _ in range(3)])
-        assert answers == [WorkDone("r", 1, "done", RunStatus.DONE)] * 3
+        options: dict[str, Any] = {"row": 1, "events": [("made", 1)]}
+        results = await in_order(w, *[completing(w, taken, **options) for _ in range(3)])
+        assert results == [WorkDone("r", 1, "done", RunStatus.DONE)] * 3
         assert (len(await log(w, "r", "made")), len(await log(w, "r", "tick.committed"))) == (1, 1)
 
 
@@ -141,8 +141,8 @@ async def test_of_two_different_completions_at_once_the_first_counts(tmp_path: P
 async def test_two_workers_claim_at_once_and_one_of_them_gets_the_run(tmp_path: Path) -> None:
     async with stage(outside(), url=f"sqlite:///{tmp_path / 'ocean.db'}") as w:
         await start(w, clog_id="e")
-        answers = await in_order(w, lambda: leases(w, worker_id="w1"), lambda: leases(w, worker_id="w2"))
-        assert [[each.worker_id for each in found] for found in answers] == [["w1"], []]
+        results = await in_order(w, lambda: leases(w, worker_id="w1"), lambda: leases(w, worker_id="w2"))
+        assert [[each.worker_id for each in found] for found in results] == [["w1"], []]
 
 
 async def test_a_direct_call_before_the_completion_makes_a_conflict_of_it(tmp_path: Path) -> None:
@@ -164,54 +164,54 @@ async def test_a_direct_call_behind_the_completion_sees_the_run_as_it_left_it(tm
 
 @asynccontextmanager
 async def behind(w: World, taken: Lease) -> AsyncIterator[tuple[Claim, list[Any]]]:
-    """Another run's tick has its turn on the leased run's row, and a completion that writes it waits."""
+    """Start a completion that waits because another run's tick has its turn on the leased run's row."""
     await start(w, run_id="other")
     claim = await die_holding(w, Script())
     assert await w.store.take_turn(claim.lock, [RowKey("run", "e", run_id="r")])
-    answers: list[Any] = []
+    results: list[Any] = []
 
     async def complete() -> None:
         try:
-            answers.append(await w.ocean.complete_work(taken.lease_id, Done(), row="mine"))
+            results.append(await w.ocean.complete_work(taken.lease_id, Done(), row="mine"))
         except OceanError as error:
-            answers.append(type(error))
+            results.append(type(error))
 
     timers = w.clock.timers
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(complete)
-            # It sets one when it waits.
+            # The completion sets a timer when it waits.
             await until(lambda: w.clock.timers > timers)
-            assert answers == []
-            yield claim, answers
+            assert results == []
+            yield claim, results
 
 
 async def test_a_completion_waits_behind_a_turn_on_its_row(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
-        async with behind(w, taken) as (claim, answers):
+        async with behind(w, taken) as (claim, results):
             assert (await look(w, "r")).status is RunStatus.ACTIVE
             await w.store.give_back(claim.lock, claim.tick)
-        assert answers == [WorkDone("r", 1, "done", RunStatus.DONE)]
+        assert results == [WorkDone("r", 1, "done", RunStatus.DONE)]
         assert await row_of(w, "r") == [True, "mine"]
 
 
 async def test_a_turn_ends_with_its_lock_and_the_completion_goes_on(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
         await w.ocean.renew_work(taken.lease_id, lease_ms=10 * LOCK_MS)
-        async with behind(w, taken) as (_, answers):
+        async with behind(w, taken) as (_, results):
             w.clock.advance(LOCK_MS)
-        assert answers == [WorkDone("r", 1, "done", RunStatus.DONE)]
+        assert results == [WorkDone("r", 1, "done", RunStatus.DONE)]
 
 
 async def test_a_completion_loses_patience_behind_a_turn_and_its_lease_goes_on(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
         await w.ocean.renew_work(taken.lease_id, lease_ms=10 * LOCK_MS)
-        async with behind(w, taken) as (claim, answers):
+        async with behind(w, taken) as (claim, results):
             for _ in range(10):
-                assert answers == []
+                assert results == []
                 w.clock.advance(1_000)
                 await let_others_go_on(w)
-        assert answers == [Conflict]
+        assert results == [Conflict]
         await w.store.give_back(claim.lock, claim.tick)
         assert (await w.ocean.complete_work(taken.lease_id, Done(), row="mine")).status is RunStatus.DONE
 
@@ -219,8 +219,8 @@ async def test_a_completion_loses_patience_behind_a_turn_and_its_lease_goes_on(t
 async def test_a_completion_behind_a_turn_whose_lease_is_taken_back_is_late(tmp_path: Path) -> None:
     async with leased(tmp_path) as (w, taken):
         w.clock.advance(LEASE_MS - 1)
-        async with behind(w, taken) as (_, answers):
+        async with behind(w, taken) as (_, results):
             w.clock.advance(1)
             await (await w.instance()).advance()
-        assert answers == [LeaseLost]
+        assert results == [LeaseLost]
         assert await row_of(w, "r") == [False, None]

@@ -82,7 +82,7 @@ async def test_a_signal_during_a_tick_is_never_lost_whatever_its_outcome(outcome
 
 
 def held_at_first(entered: anyio.Event, go_on: anyio.Event) -> Clog:
-    """Its first tick waits, and its second is the last."""
+    """Return a clog whose first tick waits and whose second tick is the last."""
     clog = Clog("held")
 
     @clog.on_advance
@@ -117,7 +117,7 @@ async def test_advance_of_one_run_waits_for_it_while_another_poke_holds_it() -> 
         assert [(result.tick, result.outcome) for result in results] == [(2, "done")]
 
 
-async def test_advance_of_one_run_sees_that_it_became_due_between_its_claim_and_its_look(
+async def test_advance_of_one_run_sees_that_it_became_due_between_its_claim_and_its_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entered, go_on, is_over = anyio.Event(), anyio.Event(), anyio.Event()
@@ -128,10 +128,10 @@ async def test_advance_of_one_run_sees_that_it_became_due_between_its_claim_and_
 
         async def claim(ask: ClaimAsk) -> list[Claim]:
             claims = await claim_due(ask)
-            monkeypatch.setattr(w.store, "get_run", late_look)
+            monkeypatch.setattr(w.store, "get_run", late_read)
             return claims
 
-        async def late_look(run_id: str) -> RunInfo | None:
+        async def late_read(run_id: str) -> RunInfo | None:
             go_on.set()
             await is_over.wait()
             return await get_run(run_id)
@@ -175,7 +175,7 @@ async def test_a_poke_whose_caller_goes_away_gives_its_runs_back_at_once() -> No
 
 
 async def test_no_run_starves_behind_a_run_that_always_continues() -> None:
-    """L6: one claim a poke, and a run that is due again at once each time."""
+    """L6: one claim per poke, and a run that is due again at once each time."""
     clog, order = Clog("fair"), list[str]()
 
     @clog.on_advance
@@ -321,7 +321,7 @@ class LateAnswer(SqliteStore):
         return claims
 
 
-async def test_a_tick_that_ends_while_a_claim_looks_around_is_followed_up() -> None:
+async def test_a_tick_that_ends_during_an_empty_claim_leads_to_another_claim() -> None:
     """The claim found nothing due, then the last running tick made its run due again: the poke must claim again."""
     clog, clock = Clog("late"), ManualClock()
     store = LateAnswer(clock)

@@ -62,7 +62,7 @@ async def test_a_holder_of_a_deleted_run_does_not_fit_the_next_use_of_its_id(is_
             await check(w)
 
 
-async def test_an_id_that_was_never_used_begins_at_the_beginning() -> None:
+async def test_an_id_that_was_never_used_starts_at_its_first_life() -> None:
     clog, keys = Clog("fresh"), list[str]()
 
     @clog.on_advance

@@ -20,11 +20,11 @@ from tests.races.arranging import until
 pytestmark = pytest.mark.anyio
 
 STEPS = 7
-"""Trips to the database until a feed of one run has caught up."""
+"""Queries until a feed of one run has caught up."""
 
 
 class Meddler:
-    """Does something before or after the n-th query that followers and the tail make."""
+    """Run a function before or after the n-th query that followers and the tail make."""
 
     def __init__(
         self, w: World, monkeypatch: pytest.MonkeyPatch, at: int, when: str, act: Callable[[], Awaitable[Any]]
@@ -42,10 +42,10 @@ class Meddler:
             is_now = self.trips == self._at
             if is_now and self._when == "before":
                 await self._do()
-            answer = await trip(*args)
+            result = await trip(*args)
             if is_now and self._when == "after":
                 await self._do()
-            return answer
+            return result
 
         return travel
 
@@ -128,7 +128,7 @@ async def test_a_follower_cancelled_at_any_step_leaves_nothing_behind(at: int, m
         assert (w.ocean._tail.followers, w.ocean._tail.is_running) == (0, False)
 
 
-async def test_followers_that_come_and_go_while_the_log_grows_join_it_without_gap_or_double(
+async def test_followers_that_come_and_go_while_the_log_grows_see_no_gap_or_duplicate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Small pages and small buffers, so that all fall behind, catch up, leave and come back all the time."""
@@ -147,7 +147,7 @@ async def test_followers_that_come_and_go_while_the_log_grows_join_it_without_ga
                     if not left or len(seqs) == total:
                         break
                     if event.seq % stay == 0:
-                        # Slow: others go on meanwhile.
+                        # Slow: others continue meanwhile.
                         await let_others_go_on(w)
 
         joined: list[list[int]] = [[] for _ in range(followers)]
@@ -161,33 +161,33 @@ async def test_followers_that_come_and_go_while_the_log_grows_join_it_without_ga
         await until(lambda: not w.ocean._tail.followers)
 
 
-async def test_what_has_gathered_for_a_follower_comes_together() -> None:
+async def test_events_gathered_for_a_follower_are_delivered_together() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w)
         where = FeedFilter(run_id=run_id)
         async with aclosing(w.ocean.follow_in_parts(where, 0)) as slow:
             assert [event.type for event in await anext(slow)] == ["run.created"]
             async with aclosing(w.ocean.follow_in_parts(where, 0)) as quick, anyio.create_task_group() as tasks:
-                told: list[int] = []
+                received: list[int] = []
 
                 async def take_the_first() -> None:
-                    told.extend(event.seq for event in await anext(slow))
+                    received.extend(event.seq for event in await anext(slow))
 
                 tasks.start_soon(take_the_first)
                 await anext(quick)
                 await w.ocean.signal(run_id)
-                await until(lambda: bool(told))
+                await until(lambda: bool(received))
                 for _ in range(9):
                     await w.ocean.signal(run_id)
                 seen = 0
                 while seen < 10:
                     seen += len(await anext(quick))
-            # The tail hands out to all in one go: what the quick one has had, the slow one has been given.
-            assert [event.seq for event in await anext(slow)] == [told[0] + n for n in range(1, 10)]
+            # The tail delivers to all followers at once: what the quick one has read is queued for the slow one.
+            assert [event.seq for event in await anext(slow)] == [received[0] + n for n in range(1, 10)]
 
 
 class Listed:
-    """Takes at once by dice, into the list that the follower fills with the rest."""
+    """Take some events at once, at random, into the list that the follower fills with the rest."""
 
     def __init__(self, dice: random.Random, willing: float) -> None:
         self.seqs: list[int] = []
@@ -207,12 +207,12 @@ class Listed:
             for event in events:
                 self.seqs.append(event.seq)
                 if self._dice.random() < 0.2:
-                    # Slow: what comes meanwhile must not overtake the rest of these.
+                    # Slow: events that arrive meanwhile must not overtake the rest of these.
                     await let_others_go_on(w)
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_what_is_taken_at_once_neither_overtakes_nor_doubles_what_the_follower_takes(
+async def test_events_taken_at_once_neither_overtake_nor_duplicate_those_the_follower_takes(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small pages and small buffers again: these followers also fall behind and catch up."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocean import Clog, Ocean, Tick
 from ocean.state.clock import sleep
-from tests.linearizability.clients import History, anybody, drawn
+from tests.linearizability.clients import History, drawn, random_person
 from tests.linearizability.decisions import decision
 from tests.simulation.actions import delay
 from tests.simulation.clients import Request, ask
@@ -54,7 +54,7 @@ class Contest:
             await sleep(world.clock, chance.choice((0, 0, 0, 3, 30)))
             # All clients work on the same one or two decisions, and then on the next.
             place = call * len(self.runs) // self._calls + chance.randrange(2)
-            await self._decide(f"d{number}", self.runs[place % len(self.runs)], drawn(chance, anybody(chance)))
+            await self._decide(f"d{number}", self.runs[place % len(self.runs)], drawn(chance, random_person(chance)))
 
     async def _decide(self, who: str, run_id: str, what: tuple[str, ...]) -> None:
         world, (name, *payload) = self._world, what
@@ -62,13 +62,13 @@ class Contest:
         key = f"key-{token}" if self._chance.random() < 0.5 else None
         asked = Asked(f"decide_{name}", key, run_id, token)
         options: dict[str, Any] = {"run_id": run_id, "method": name, "payload": payload[0] if payload else None}
-        place = self.history.asked(run_id, what)
+        place = self.history.record_request(run_id, what)
         await ask(world, who, Request(asked, partial(Ocean.call_clog, **options, request_key=key), key is not None))
         if asked.results:
-            self.history.answered(run_id, place, asked.results[0])
+            self.history.record_response(run_id, place, asked.results[0])
             world.count_event(f"decision {asked.results[0][0]} {name}")
         elif asked.refusals and key is None:
             # Nothing was done. With a key this is not certain: the request may have been sent twice.
-            self.history.undone(run_id, place)
+            self.history.record_undone(run_id, place)
         else:
             world.count_event("decision unanswered")

@@ -161,7 +161,7 @@ def direct_calls_are_linearizable(final: FinalState) -> None:
     for run_id in histories.of:
         row = final.one("SELECT value FROM ocean_storage_run WHERE run_id = ?", run_id)
         state = json.loads(row) if row else OPEN
-        histories.answered(run_id, histories.asked(run_id, ("look",)), ["refused", *state])
+        histories.record_response(run_id, histories.record_request(run_id, ("look",)), ["refused", *state])
     for run_id in unexplained(histories.of):
         raise AssertionError(f"no order explains {run_id}: {histories.of[run_id]}")
 
