@@ -1,4 +1,4 @@
-"""Commands as they are typed, in this process or in a process of their own."""
+"""Commands as they are typed, in this process or in a separate one."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def free_port() -> int:
 
 
 def path_with_ocean(folder: Path) -> str:
-    """A PATH on which `ocean` is this one, put into the folder."""
+    """Write the command `ocean` into the folder and return a PATH that begins with it."""
     folder.mkdir(exist_ok=True)
     (folder / "ocean").write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m ocean "$@"\n')
     (folder / "ocean").chmod(0o755)
@@ -48,7 +48,7 @@ class Answer:
 
 
 class Shell:
-    """Runs commands in a folder of its own, by default with the clogs of the shop."""
+    """Runs commands in its own folder, by default with the clogs of the shop."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Shell:
         return run_id
 
     def start(self, *args: object, **environ: str) -> "subprocess.Popen[str]":
-        """A process of its own, in the same folder."""
+        """Start the command as a separate process in the same folder."""
         kept = {name: value for name, value in os.environ.items() if name != "PORT" and not name.startswith("OCEAN_")}
         return subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "ocean", *map(str, args)],

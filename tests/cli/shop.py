@@ -13,15 +13,15 @@ porter = Clog("porter", external=True)
 
 @shop.on_advance
 async def advance(tick: Tick) -> Outcome:
-    asked = tick.input if isinstance(tick.input, dict) else {}
-    match asked.get("do"):
+    request = tick.input if isinstance(tick.input, dict) else {}
+    match request.get("do"):
         case "done":
-            return Done(asked.get("output"))
+            return Done(request.get("output"))
         case "fail":
             return Failed("sold out")
         case "toil":
             await tick.stream("toiling")
-            await anyio.sleep(asked["s"])
+            await anyio.sleep(request["s"])
             return Done("at last")
         case "say":
             return Done(type(asyncio.get_running_loop()).__module__)
@@ -29,8 +29,8 @@ async def advance(tick: Tick) -> Outcome:
             return Wait(for_ms=3_600_000)
         case "sell":
             await tick.read(run=True)
-            await tick.write(run={"sold": asked["what"]})
-            await tick.emit("sold", {"what": asked["what"]})
+            await tick.write(run={"sold": request["what"]})
+            await tick.emit("sold", {"what": request["what"]})
     return Ok()
 
 

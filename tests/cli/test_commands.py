@@ -35,7 +35,7 @@ def test_what_users_stored_keeps_its_spelling_in_json(ocean: Shell) -> None:
     assert (made["output"], made["attributes"]) == ({"snake_case": {"an_id": 1}}, {"my_name": "x"})
 
 
-def test_a_run_that_fails_while_waited_for_is_exit_one(ocean: Shell) -> None:
+def test_waiting_for_a_run_that_fails_exits_with_one(ocean: Shell) -> None:
     failed = ocean("create", "shop", "--input", '{"do": "fail"}', "--wait", "30s")
     assert (failed.code, failed.err) == (1, "")
     assert "sold out" in failed.out
@@ -52,7 +52,7 @@ def test_inputs_are_text_a_file_or_standard_input(ocean: Shell, how: str) -> Non
     assert made["output"] == "ä"
 
 
-def test_advance_until_idle_goes_on_past_its_budget(ocean: Shell) -> None:
+def test_advance_until_idle_continues_past_its_budget(ocean: Shell) -> None:
     for _ in range(3):
         ocean.create()
     first = ocean.json("advance", "--max-ticks", 1)
@@ -142,7 +142,7 @@ def test_runs_are_cancelled_paused_resumed_retried_and_deleted_by_id(ocean: Shel
     assert ocean("show", run_id).code == 3
 
 
-def test_several_runs_are_done_in_turn_up_to_the_first_refusal(ocean: Shell) -> None:
+def test_several_runs_are_processed_in_order_until_the_first_refusal(ocean: Shell) -> None:
     one, two = ocean.create("wait"), ocean.create("wait")
     stopped = ocean("cancel", one, "nobody", two)
     assert (stopped.code, stopped.out) == (3, f"cancelled {one}\n")
@@ -170,8 +170,8 @@ def test_many_runs_are_acted_on_by_filters(ocean: Shell) -> None:
     for _ in range(3):
         ocean.create("fail")
     ocean.create("done", "--session", "other")
-    asked = ocean("cancel", "--session", "default")
-    assert (asked.code, asked.err) == (2, "ocean: this would cancel 3 runs; use --yes to confirm\n")
+    unconfirmed = ocean("cancel", "--session", "default")
+    assert (unconfirmed.code, unconfirmed.err) == (2, "ocean: this would cancel 3 runs; use --yes to confirm\n")
     assert ocean.json("ps", "--status", "pending")["runs"].__len__() == 4
     assert ocean("cancel", "--session", "other", "--yes").out == "cancelled 1 run\n"
     ocean("advance")
@@ -217,7 +217,7 @@ def test_a_session_is_deleted_with_its_runs_and_rows(ocean: Shell) -> None:
     assert ocean.json("delete-session", "other", "--yes")["deleted"] == 0
 
 
-def test_migrate_makes_the_database_once(ocean: Shell) -> None:
+def test_migrate_creates_the_database_once(ocean: Shell) -> None:
     first = ocean.json("migrate")
     assert (first["from"], first["to"] > 0) == (0, True)
     assert ocean("migrate").out == f"schema {first['to']}, up to date\n"
@@ -240,7 +240,7 @@ def test_the_log_is_printed_from_a_cursor(ocean: Shell) -> None:
     assert ocean("tail", run_id, "--clog", "shop").code == 2
 
 
-def test_settings_are_the_flag_s_before_the_environment_s(ocean: Shell) -> None:
+def test_settings_come_from_flags_or_the_environment(ocean: Shell) -> None:
     ocean("create", "shop", "--db", "sqlite:///mine.db")
     assert (ocean.folder / "mine.db").exists()
     assert not (ocean.folder / "ocean.db").exists()
@@ -363,13 +363,13 @@ def test_wrong_usage_is_an_envelope_with_json(ocean: Shell, args: list[str], res
     }
 
 
-def test_help_is_help_also_with_json(ocean: Shell) -> None:
+def test_help_is_printed_with_json_too(ocean: Shell) -> None:
     result = ocean("ps", "--json", "--help")
     assert (result.code, result.err) == (0, "")
     assert "Usage: ocean ps" in result.out
 
 
-def test_many_runs_that_a_busy_database_stopped_are_exit_four(ocean: Shell) -> None:
+def test_a_bulk_command_stopped_by_a_busy_database_exits_with_four(ocean: Shell) -> None:
     ocean.create("wait")
     with closing(sqlite3.connect("ocean.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -378,7 +378,7 @@ def test_many_runs_that_a_busy_database_stopped_are_exit_four(ocean: Shell) -> N
     assert result.err.startswith("ocean: stopped after 0 of 1 runs: another process holds the database's write lock")
 
 
-def test_a_new_clog_is_not_written_over_anything(ocean: Shell) -> None:
+def test_a_new_clog_overwrites_no_file(ocean: Shell) -> None:
     assert ocean("new", "clog", "mailer").code == 0
     before = {path: path.read_text() for path in Path("mailer").iterdir()}
     again = ocean("new", "clog", "mailer")

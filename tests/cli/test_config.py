@@ -50,7 +50,7 @@ def test_without_settings_the_database_is_a_file_in_the_working_directory(tmp_pa
     assert read(tmp_path) == Settings("sqlite:///ocean.db", (), "nowhere")
 
 
-def test_the_flag_goes_before_the_environment_and_that_before_the_project(tmp_path: Path) -> None:
+def test_the_flag_overrides_the_environment_which_overrides_the_project(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.ocean]\ndb = "sqlite:///p.db"\nclogs = ["p:p"]\n')
     assert read(tmp_path) == Settings("sqlite:///p.db", ("p:p",), "[tool.ocean]")
     environ = {"OCEAN_DB": "sqlite:///e.db", "OCEAN_CLOGS": "e:e, f:f,"}

@@ -95,11 +95,11 @@ async def test_the_demo_kills_a_worker_and_another_finishes_with_nothing_lost_or
             (run.run_id, parcel): 1 for run in runs for parcel in (1, 2, 3)
         }
         restarted = {(e.run_id, e.tick) for e in log if e.type == "tick.restarted"}
-        spoken = Counter((e.run_id, e.tick) for e in log if e.type == "courier.spoke")
+        calls = Counter((e.run_id, e.tick) for e in log if e.type == "courier.spoke")
         assert restarted
         # A tick may have been killed between its claim and its first event.
-        assert restarted >= {tick for tick, times in spoken.items() if times == 2}
-        assert max(spoken.values()) == 2
+        assert restarted >= {tick for tick, times in calls.items() if times == 2}
+        assert max(calls.values()) == 2
 
 
 def test_with_json_the_demo_prints_only_its_results(tmp_path: Path) -> None:

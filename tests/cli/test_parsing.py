@@ -51,6 +51,6 @@ def test_a_duration_has_digits_and_a_unit(text: str) -> None:
     ("text", "value"),
     [("3", 3), ("1.5", 1.5), ("true", True), ('"5"', "5"), ("tea", "tea"), ("null", "null"), ("[1]", "[1]"), ("", "")],
 )
-def test_a_value_is_what_it_looks_like(text: str, value: Any) -> None:
+def test_a_value_has_the_type_that_its_text_suggests(text: str, value: Any) -> None:
     assert scalar(text) == value
     assert attributes([f"a={text}"]) == {"a": value}

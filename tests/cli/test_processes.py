@@ -34,7 +34,7 @@ def started(ocean: Shell, *args: object, **environ: str) -> "Iterator[subprocess
         process.communicate()
 
 
-def heard(process: "subprocess.Popen[str]") -> Any:
+def next_json(process: "subprocess.Popen[str]") -> Any:
     """The next line that it prints, as JSON."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], PATIENCE_S)[0], "it prints nothing"
@@ -51,7 +51,7 @@ def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str]:
 
 def test_a_server_ticks_responds_and_stops_cleanly_on_sigterm(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        result = heard(server)
+        result = next_json(server)
         assert result["ticker"] is True
         assert result["clogs"] == ["shop", "porter"]
         # Another process's commit: the server's ticker sees it and does the work.
@@ -68,14 +68,14 @@ def test_a_server_ticks_responds_and_stops_cleanly_on_sigterm(ocean: Shell) -> N
 
 def test_a_server_runs_on_uvloop(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        heard(server)
+        next_json(server)
         run_id = ocean.create("say")
         ocean("tail", run_id)
         assert ocean.json("show", run_id)["run"]["output"] == "uvloop"
         assert ended(server, signal.SIGTERM) == (0, "")
 
 
-def asked(url: str, path: str, body: Any) -> HTTPConnection:
+def send_request(url: str, path: str, body: Any) -> HTTPConnection:
     """Send a request without reading the response."""
     connection = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
@@ -84,15 +84,15 @@ def asked(url: str, path: str, body: Any) -> HTTPConnection:
 
 def test_a_server_that_stops_responds_to_waiting_requests(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        url = heard(server)["url"]
+        url = next_json(server)["url"]
         claim = {"clogId": "porter", "workerId": "w", "queues": ["other"], "waitMs": 60_000}
         job = {"sessionId": "s", "clogId": "porter", "input": {}, "runId": "job"}
-        waiting = [asked(url, "/v1/leases", claim), asked(url, "/v1/runs?waitMs=60000", job)]
+        waiting = [send_request(url, "/v1/leases", claim), send_request(url, "/v1/runs?waitMs=60000", job)]
         until_event(ocean, "run.created")
         assert ended(server, signal.SIGTERM) == (0, "")
-        answers = [connection.getresponse() for connection in waiting]
-        assert [answer.status for answer in answers] == [200, 202]
-        leases, run = (json.load(answer) for answer in answers)
+        responses = [connection.getresponse() for connection in waiting]
+        assert [answer.status for answer in responses] == [200, 202]
+        leases, run = (json.load(answer) for answer in responses)
         assert (leases, run["runId"], run["status"]) == ({"leases": []}, "job", "pending")
         for connection in waiting:
             connection.close()
@@ -106,11 +106,11 @@ def is_listening(port: int) -> bool:
 def until_event(ocean: Shell, kind: str) -> None:
     """Wait until a run has streamed that event."""
     with started(ocean, "tail", "--after", 0, "--type", kind, "--json") as tail:
-        heard(tail)
+        next_json(tail)
 
 
 def ended_at_last(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Send SIGTERM again and again until the process has ended."""
+    """Send SIGTERM repeatedly until the process has ended."""
     while True:
         process.send_signal(signal.SIGTERM)
         try:
@@ -122,7 +122,7 @@ def ended_at_last(process: "subprocess.Popen[str]") -> tuple[int, str]:
 
 def test_a_second_sigterm_does_not_kill_what_the_first_one_waits_for(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        port = int(heard(server)["url"].rsplit(":", 1)[1])
+        port = int(next_json(server)["url"].rsplit(":", 1)[1])
         ocean.json("create", "shop", "--run-id", "toil", "--input", json.dumps({"do": "toil", "s": 1}))
         until_event(ocean, "toiling")
         server.send_signal(signal.SIGTERM)
@@ -132,9 +132,9 @@ def test_a_second_sigterm_does_not_kill_what_the_first_one_waits_for(ocean: Shel
     assert ocean.json("show", "toil")["run"]["status"] == "done"
 
 
-def test_a_server_logs_requests_and_ticks_as_json_and_traces_if_asked(ocean: Shell) -> None:
+def test_a_server_logs_requests_and_ticks_as_json_and_traces_if_requested(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json", "--log", "json", OCEAN_OTEL="1") as server:
-        url = heard(server)["url"]
+        url = next_json(server)["url"]
         with urllib.request.urlopen(f"{url}/readyz", timeout=PATIENCE_S):
             pass
         run_id = ocean.create()
@@ -155,13 +155,13 @@ def test_an_unknown_log_kind_is_refused(ocean: Shell) -> None:
 
 def test_a_server_without_a_ticker_only_listens(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--no-ticker", "--json") as server:
-        assert heard(server)["ticker"] is False
+        assert next_json(server)["ticker"] is False
         assert ended(server, signal.SIGINT) == (130, "")
 
 
 def test_a_port_in_use_is_reported(ocean: Shell) -> None:
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        port = heard(server)["url"].rsplit(":", 1)[1]
+        port = next_json(server)["url"].rsplit(":", 1)[1]
         refused = ocean("serve", "--port", port)
         assert (refused.code, f"port {port}: Address already in use" in refused.err) == (1, True)
 
@@ -174,9 +174,9 @@ def test_new_events_are_followed_past_a_busy_writer_until_ctrl_c(ocean: Shell) -
             # It opens and follows although another connection holds the write lock.
             writer.execute("INSERT INTO events (seq, ts, type, payload) VALUES (1, 1, 'told', '{}')")
             writer.execute("COMMIT")
-            assert heard(tail)["type"] == "told"
+            assert next_json(tail)["type"] == "told"
             run_id = ocean.create()
-            assert (heard(tail)["runId"], ended(tail, signal.SIGINT)) == (run_id, (130, ""))
+            assert (next_json(tail)["runId"], ended(tail, signal.SIGINT)) == (run_id, (130, ""))
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_command_quietly(ocean: Shell) -> None:
@@ -267,7 +267,7 @@ def test_a_new_clog_passes_its_own_test_and_runs(ocean: Shell) -> None:
     with started(
         ocean, "create", "mailer", "--input", "{}", "--json", "--clogs", "mailer:mailer", OCEAN_CLOGS=""
     ) as made:
-        assert heard(made)["clogId"] == "mailer"
+        assert next_json(made)["clogId"] == "mailer"
 
 
 class Moody:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.kit import PATIENCE_S, Shell, free_port
-from tests.cli.test_processes import ended, heard, started
+from tests.cli.test_processes import ended, next_json, started
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.xdist_group("processes")
 def test_the_environment_decides_where_to_listen(ocean: Shell) -> None:
     port = str(free_port())
     with started(ocean, "serve", "--json", OCEAN_HOST="localhost", PORT=port) as server:
-        assert heard(server)["url"] == f"http://127.0.0.1:{port}"
+        assert next_json(server)["url"] == f"http://127.0.0.1:{port}"
         assert ended(server, signal.SIGTERM) == (0, "")
 
 
-def test_flags_go_before_the_environment(ocean: Shell) -> None:
+def test_flags_override_the_environment(ocean: Shell) -> None:
     with started(ocean, "serve", "--host", "::1", "--port", 0, "--json", OCEAN_HOST="127.0.0.1", PORT="1") as server:
-        assert heard(server)["url"].startswith("http://[::1]:")
+        assert next_json(server)["url"].startswith("http://[::1]:")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_work_after_a_response_is_done_before_the_server_ends_or_not_at_all(
     body = json.dumps({"runId": "r", "sessionId": "s", "clogId": "shop", "input": {"do": "done"}}).encode()
     with started(ocean, "serve", "--port", 0, "--no-ticker", "--poke", poke, "--json") as server:
         request = urllib.request.Request(
-            f"{heard(server)['url']}/v1/runs", body, {"Content-Type": "application/json"}, method="POST"
+            f"{next_json(server)['url']}/v1/runs", body, {"Content-Type": "application/json"}, method="POST"
         )
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert answer.status == 201
@@ -65,12 +65,12 @@ def test_systemd_is_notified_when_the_server_listens(ocean: Shell, tmp_path: Pat
         waiting.settimeout(PATIENCE_S)
         with started(ocean, "serve", "--port", 0, "--json", NOTIFY_SOCKET=address) as server:
             assert waiting.recv(100) == b"READY=1"
-            with urllib.request.urlopen(f"{heard(server)['url']}/healthz", timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(f"{next_json(server)['url']}/healthz", timeout=PATIENCE_S) as answer:
                 assert json.load(answer) == {"status": "ok"}
 
 
-def test_a_server_whose_systemd_is_gone_serves_all_the_same(ocean: Shell, tmp_path: Path) -> None:
+def test_a_server_serves_although_systemd_is_gone(ocean: Shell, tmp_path: Path) -> None:
     with started(ocean, "serve", "--port", 0, "--json", NOTIFY_SOCKET=str(tmp_path / "gone")) as server:
-        heard(server)
+        next_json(server)
         code, complained = ended(server, signal.SIGTERM)
     assert (code, "cannot notify systemd that the server is ready" in complained) == (0, True)

@@ -72,7 +72,7 @@ def test_a_narrow_table_folds_ids_and_keeps_the_rest_whole() -> None:
     )
 
 
-def test_a_wide_table_has_a_line_a_run() -> None:
+def test_a_wide_table_has_one_line_per_run() -> None:
     assert drawn(runs_table([RUN], NOW), width=100) == (
         "RUN                                   CLOG     SESSION  STATUS   TICK  AGE  DUE\n"
         "018bcfe5-6800-7000-8000-000000000001  counter  s        waiting  12    2h   in 1m\n"

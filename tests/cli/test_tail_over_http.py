@@ -25,7 +25,7 @@ from ocean.cli.commands.remote_log import (
 from tests.cli import recording
 from tests.cli.kit import PATIENCE_S, Shell
 from tests.cli.test_cli_document import without_times
-from tests.cli.test_processes import heard, started
+from tests.cli.test_processes import next_json, started
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -42,7 +42,7 @@ def test_the_log_of_a_server_is_printed_like_that_of_the_database(ocean: Shell) 
     ocean("advance")
     ocean("cancel", run_id)
     with started(ocean, "serve", "--port", 0, "--json") as server:
-        url = heard(server)["url"]
+        url = next_json(server)["url"]
         for which in ((run_id,), ("--session", "s 1"), ("--clog", "shop"), ()):
             for more in ((), ("--type", "sold", "--type", "run.failed"), ("--after", "2")):
                 args = ("tail", *which, "--no-follow", *more)
@@ -64,25 +64,25 @@ def test_the_log_of_a_server_is_printed_like_that_of_the_database(ocean: Shell) 
 class Canned:
     """A server that sends prepared responses, one to a connection, and keeps the requests."""
 
-    answers: list[bytes]
+    responses: list[bytes]
     url: str = ""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def canned(*answers: bytes) -> Iterator[Canned]:
+def canned(*responses: bytes) -> Iterator[Canned]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(PATIENCE_S)
-        one = Canned(list(answers), f"http://127.0.0.1:{listening.getsockname()[1]}")
+        one = Canned(list(responses), f"http://127.0.0.1:{listening.getsockname()[1]}")
 
         def serve() -> None:
-            for answer in one.answers:
+            for answer in one.responses:
                 connection, _ = listening.accept()
                 with connection:
                     request = b""
                     while not request.endswith(b"\r\n\r\n"):
                         request += connection.recv(65_536)
-                    one.asked.append(request.decode())
+                    one.requests.append(request.decode())
                     connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
@@ -134,9 +134,9 @@ def test_whatever_breaks_events_are_printed_once_and_in_order() -> None:
     assert text == [1, 2, 3, 4, 9]
     assert notices == [(True, 0), (False, 0), (True, 2), (False, 2), (True, 3), (False, 3)]
     assert pauses == [0.2, 0.2, 0.4, 0.8, 0.2, 0.2]
-    cursors = [request.split("Last-Event-ID: ")[1].split("\r\n")[0] for request in server.asked]
+    cursors = [request.split("Last-Event-ID: ")[1].split("\r\n")[0] for request in server.requests]
     assert cursors == ["0", "0", "2", "2", "2", "3", "4", "4", "9"]
-    assert all(request.startswith("GET /v1/runs/r/events?types=t&types=u HTTP/1.1\r\n") for request in server.asked)
+    assert all(request.startswith("GET /v1/runs/r/events?types=t&types=u HTTP/1.1\r\n") for request in server.requests)
 
 
 def test_a_server_that_goes_away_after_the_run_s_end_is_not_waited_for(ocean: Shell) -> None:
@@ -151,11 +151,11 @@ def test_the_whole_log_is_printed_from_now_on_unless_a_cursor_is_given(ocean: Sh
     with canned(latest, stream("id: 7\n\n", event(8, "run.done")), answer(403, REFUSED)) as server:
         result = ocean("tail", "--json", OCEAN_URL=server.url)
     assert (result.code, json.loads(result.out)["seq"], result.error["code"]) == (1, 8, "forbidden")
-    assert server.asked[0].startswith("GET /v1/events?after=latest&limit=1000 ")
-    assert ["Last-Event-ID: 7" in server.asked[1], "Last-Event-ID: 8" in server.asked[2]] == [True, True]
+    assert server.requests[0].startswith("GET /v1/events?after=latest&limit=1000 ")
+    assert ["Last-Event-ID: 7" in server.requests[1], "Last-Event-ID: 8" in server.requests[2]] == [True, True]
     with canned(answer(403, REFUSED)) as server:
         ocean("tail", "--after", 3, OCEAN_URL=server.url)
-    assert "Last-Event-ID: 3" in server.asked[0]
+    assert "Last-Event-ID: 3" in server.requests[0]
 
 
 def test_with_json_a_server_that_goes_away_is_reported_in_json(ocean: Shell) -> None:
@@ -199,7 +199,7 @@ def test_a_response_that_is_no_log_is_reported_and_ends_the_command(
         result = ocean("tail", "r", "--url", server.url, OCEAN_KEY="ok_secret")
     assert (result.code, result.out) == (code, "")
     assert text in result.err
-    assert "Authorization: Bearer ok_secret\r\n" in server.asked[0]
+    assert "Authorization: Bearer ok_secret\r\n" in server.requests[0]
     assert "secret" not in result.err
 
 

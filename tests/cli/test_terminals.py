@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("processes")
 
 
 class Terminal:
-    """What a person sees and types."""
+    """A command on a pseudo-terminal: what it displays, and what is typed."""
 
     def __init__(self, ocean: Shell, *args: str) -> None:
         self._mine, theirs = os.openpty()
@@ -42,7 +42,7 @@ class Terminal:
         os.write(self._mine, text.encode())
 
     def ended(self) -> int:
-        # What it still has to say must be read, or it waits for its reader.
+        # The rest of its output must be read, or the process blocks.
         while select.select([self._mine], [], [], PATIENCE_S)[0]:
             try:
                 text = os.read(self._mine, 65_536)
@@ -54,7 +54,7 @@ class Terminal:
         return self.process.wait(PATIENCE_S)
 
     def ended_by_ctrl_c(self) -> int:
-        """Pressed again if it goes on: one that comes just before a terminal is read is noticed after that."""
+        """Send Ctrl-C until the process ends: one sent just before a read is noticed only after it."""
         while self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
+class SiteRequest:
     method: str
     path: str
     headers: dict[str, str]
@@ -26,19 +26,19 @@ class Reply:
 @dataclass
 class Site:
     host: str
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[SiteRequest] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    """One after the other; the last one for ever."""
-    answer: Callable[[Asked], Reply] | None = None
+    """Sent one after another; the last one is repeated."""
+    answer: Callable[[SiteRequest], Reply] | None = None
 
     @property
     def url(self) -> str:
         return f"http://{self.host}/"
 
-    def reply(self, asked: Asked) -> Reply:
-        self.asked.append(asked)
+    def reply(self, request: SiteRequest) -> Reply:
+        self.requests.append(request)
         if self.answer is not None:
-            return self.answer(asked)
+            return self.answer(request)
         return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
@@ -48,7 +48,7 @@ def a_site(*replies: Reply) -> Iterator[Site]:
         def respond(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            reply = site.reply(Asked(self.command, self.path, headers, body))
+            reply = site.reply(SiteRequest(self.command, self.path, headers, body))
             self.send_response(reply.status)
             for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():
                 self.send_header(name, value)

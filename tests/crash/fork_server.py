@@ -18,15 +18,15 @@ def serve(ears: socket.socket) -> None:
         message, fds, _, _ = socket.recv_fds(ears, 65_536, 3)
         if not message:
             return
-        asked = json.loads(message)
-        if "wait" in asked:
-            _, status = os.waitpid(asked["wait"], asked["options"])
+        request = json.loads(message)
+        if "wait" in request:
+            _, status = os.waitpid(request["wait"], request["options"])
             ears.send(json.dumps(status).encode())
             continue
         pid = os.fork()
         if not pid:
             ears.close()
-            _become_victim(asked["args"], fds)
+            _become_victim(request["args"], fds)
         for fd in fds:
             os.close(fd)
         ears.send(json.dumps(pid).encode())

@@ -54,7 +54,7 @@ class Victim:
         (stdin, self._in), (self._out, stdout), (self._err, stderr) = (os.pipe() for _ in range(3))
         self.pid = fork_server.fork([scenario, *map(str, args)], [stdin, stdout, stderr])
         self.instance = f"victim-{self.pid}"
-        self._heard = b""
+        self._output = b""
         self._has_ended = False
         for fd in (stdin, stdout, stderr):
             os.close(fd)
@@ -64,15 +64,15 @@ class Victim:
 
     def read_line(self) -> str:
         """The next line of its output; empty if it has ended by itself, successfully."""
-        while b"\n" not in self._heard:
+        while b"\n" not in self._output:
             ready, _, _ = select.select([self], [], [], PATIENCE_S)
-            assert ready, f"{self.instance} has said nothing for {PATIENCE_S} s"
+            assert ready, f"{self.instance} has printed nothing for {PATIENCE_S} s"
             part = os.read(self._out, 4_096)
             if not part:
                 assert self._end() == 0, os.read(self._err, 65_536).decode()
                 return ""
-            self._heard += part
-        line, self._heard = self._heard.split(b"\n", 1)
+            self._output += part
+        line, self._output = self._output.split(b"\n", 1)
         return line.decode()
 
     def go_on(self) -> None:

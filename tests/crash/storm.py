@@ -148,8 +148,8 @@ async def check(ocean: Ocean, db: Place, kills: int) -> Summary:
         consumed = [number for event in committed for number in event.payload["inputs"]]
         inputs = [entry async for entry in _inputs(ocean, run_id)]
         assert sorted(consumed) == [number for number, _ in inputs], f"{run_id} has not consumed each input once"
-        heard = [event.payload["word"] for event in mine if event.type == "heard"]
-        assert heard == [dict(inputs)[number] for number in consumed], f"{run_id} has heard something else"
+        words = [event.payload["word"] for event in mine if event.type == "heard"]
+        assert words == [dict(inputs)[number] for number in consumed], f"{run_id} has emitted other words"
         assert await _count(ocean, run_id) == len(committed)
         stored += [word for _, word in inputs]
     assert set(Counter(stored).values()) <= {1}, "a signal is there twice"
@@ -180,11 +180,11 @@ def main() -> None:
     parser.add_argument("--db", required=True)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    if asked.seconds is None:
-        anyio.run(work, asked.db, asked.seed)
+    arguments = parser.parse_args()
+    if arguments.seconds is None:
+        anyio.run(work, arguments.db, arguments.seed)
     else:
-        found = anyio.run(storm, asked.db, asked.seconds, asked.seed)
+        found = anyio.run(storm, arguments.db, arguments.seconds, arguments.seed)
         print(", ".join(f"{name} {value}" for name, value in asdict(found).items()))  # noqa: T201
 
 

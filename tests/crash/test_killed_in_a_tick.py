@@ -266,7 +266,7 @@ async def test_a_direct_call_whose_process_is_killed_happens_once_when_it_is_rep
 
         answer = await ocean.call_clog(run_id=run, method="load", payload={"cargo": 5}, request_key="load-once")
 
-        assert (answer["by"] == victim.pid) == is_committed, "the stored answer, or a call of our own"
+        assert (answer["by"] == victim.pid) == is_committed, "the stored result, or a call by this process"
         assert (await ocean.call_clog(run_id=run, method="row"))["cargo"] == 5
         assert len(noted(history, "load")) == (1 if is_committed else 2)
         events = await log_of(ocean, run)

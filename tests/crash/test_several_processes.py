@@ -54,7 +54,7 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place
             cargo[run] = [i, 100, 1_000]
         crew = [start("crew", db, 30_000, 8, "first") for _ in range(3)]
         for worker in crew:
-            assert worker.read_line(), "each holds some runs before any goes on"
+            assert worker.read_line(), "each holds some runs before any continues"
         for worker in crew:
             worker.go_on()
         for worker in crew:
@@ -71,7 +71,7 @@ async def test_three_processes_share_a_file_and_commit_every_tick_once(db: Place
 async def test_twelve_kills_among_three_processes_lose_and_repeat_nothing(
     db: Place, history: Path, start: Start
 ) -> None:
-    kills, calls_heard, chance = 12, 0, random.Random(7)
+    kills, calls_reported, chance = 12, 0, random.Random(7)
     async with Ocean.open(url_of(db), clogs=[ferry(history)]) as ocean:
         cargo: dict[str, list[int]] = {}
         for i in range(40):
@@ -94,21 +94,21 @@ async def test_twelve_kills_among_three_processes_lose_and_repeat_nothing(
         while crew:
             ready, _, _ = select.select(list(crew), [], [], 30)
             assert ready
-            heard: Victim = ready[0]
-            if not heard.read_line():
-                crew.remove(heard)
+            ready_victim: Victim = ready[0]
+            if not ready_victim.read_line():
+                crew.remove(ready_victim)
                 continue
-            calls_heard += 1
+            calls_reported += 1
             if unsent:
                 await send()
-            if kills and calls_heard >= next_kill:
-                heard.kill()
+            if kills and calls_reported >= next_kill:
+                ready_victim.kill()
                 kills -= 1
-                next_kill = calls_heard + chance.randint(4, 9)
-                crew.remove(heard)
+                next_kill = calls_reported + chance.randint(4, 9)
+                crew.remove(ready_victim)
                 crew.add(worker())
             else:
-                heard.go_on()
+                ready_victim.go_on()
         while unsent:
             await send()
         assert start("crew", db, 200, 8, "free").read_line() == ""

@@ -105,19 +105,19 @@ async def test_sixty_leases_are_done_once_each_while_workers_are_killed(db: Plac
         while crew:
             ready, _, _ = select.select(list(crew), [], [], 30)
             assert ready
-            heard: Victim = ready[0]
-            if not heard.read_line():
-                crew.remove(heard)
+            ready_victim: Victim = ready[0]
+            if not ready_victim.read_line():
+                crew.remove(ready_victim)
                 continue
             heard_of += 1
             if kills and heard_of >= next_kill:
-                heard.kill()
+                ready_victim.kill()
                 kills -= 1
                 next_kill = heard_of + chance.randint(3, 10)
-                crew.remove(heard)
+                crew.remove(ready_victim)
                 crew.add(worker())
             else:
-                heard.go_on()
+                ready_victim.go_on()
 
         assert kills == 0
         for run_id, amount in cargo.items():
@@ -125,13 +125,13 @@ async def test_sixty_leases_are_done_once_each_while_workers_are_killed(db: Plac
             assert info is not None
             assert (info.status, info.output) == (RunStatus.DONE, {"cargo": amount})
             log = await ocean.read_events(run_id, limit=1_000)
-            told = Counter(event.type for event in log)
-            assert (told["tick.committed"], told["carried"], told["run.done"]) == (1, 1, 1)
-            assert told["tick.given_back"] == told["tick.restarted"]
+            counts = Counter(event.type for event in log)
+            assert (counts["tick.committed"], counts["carried"], counts["run.done"]) == (1, 1, 1)
+            assert counts["tick.given_back"] == counts["tick.restarted"]
             [tick] = await ocean.list_ticks(run_id)
-            assert (tick.calls, tick.epoch) == (1 + told["tick.restarted"],) * 2
+            assert (tick.calls, tick.epoch) == (1 + counts["tick.restarted"],) * 2
         completed = Counter(run_id for run_id, *_ in noted(history, COMPLETED))
-        assert completed == dict.fromkeys(cargo, 1), "nobody was told twice that it is done"
+        assert completed == dict.fromkeys(cargo, 1), "each completion is reported once"
         keys = {(run_id, key) for run_id, _, key, _ in noted(history, LEASED)}
         assert keys == {(run_id, f"{run_id}:1") for run_id in cargo}
         lost = {(run_id, call) for run_id, call, *_ in noted(history, LOST)}

@@ -160,18 +160,18 @@ async def ordinary_day(empty: bytes) -> tuple[dict[str, Any], list[tuple[str, st
     return result, [call for call in fault.calls if call[0] != "story"]
 
 
-async def _main(asked: argparse.Namespace) -> None:
+async def _main(arguments: argparse.Namespace) -> None:
     empty = await empty_database()
     wanted, calls = await ordinary_day(empty)
-    chosen = range(asked.first, len(calls) + 1, asked.step)
+    chosen = range(arguments.first, len(calls) + 1, arguments.step)
     began = time.monotonic()
     struck: Counter[str] = Counter()
     for nth in chosen:
-        fault = Fault(nth, asked.how)
+        fault = Fault(nth, arguments.how)
         try:
-            assert await day(fault, empty) == wanted, "the story is another one"
+            assert await day(fault, empty) == wanted, "the story differs"
         except BaseException as error:
-            raise SystemExit(f"--from {nth} --how {asked.how}: {fault.failed[:1]}, then {error!r}") from error
+            raise SystemExit(f"--from {nth} --how {arguments.how}: {fault.failed[:1]}, then {error!r}") from error
         struck[f"{fault.failed[:1]} → {dict(fault.errors)}"] += 1
     took = time.monotonic() - began
     print(f"{len(chosen)} of {len(calls)} calls failed, {len(chosen) / took:.1f} days/s")  # noqa: T201

@@ -102,7 +102,7 @@ async def record(seed: int, synchronous: str = "FULL", deeds: Sequence[str] = tu
     pages = chance.choice([4, 30, 1_000])
     driver = Driver(disk.name, after=note_commit, synchronous=synchronous, checkpoint_pages=pages)
     clock = ManualClock()
-    told: dict[str, Any] = {}
+    final_story: dict[str, Any] = {}
     with memory_folder() as folder:
         night = chance.randrange(1, len(deeds))
         for part in (deeds[:night], deeds[night:]):
@@ -118,11 +118,11 @@ async def record(seed: int, synchronous: str = "FULL", deeds: Sequence[str] = tu
                         await checkpoint(store, chance.choice(["PASSIVE", "RESTART", "TRUNCATE"]))
                 happenings = list(disk.record)
                 if part and part[-1] == [*DEEDS][-1]:
-                    told = await story(Stage(ocean, clock))
+                    final_story = await story(Stage(ocean, clock))
             finally:
                 await ocean.close()
     disk.unregister()
-    return Recording(happenings, told)
+    return Recording(happenings, final_story)
 
 
 @dataclass
@@ -203,13 +203,13 @@ async def try_seed(seed: int, count: int, again_every: int, synchronous: str = "
     return seen
 
 
-async def _main(asked: argparse.Namespace) -> None:
-    seeds = [asked.seed] if asked.seed else range(asked.first, asked.first + asked.seeds)
+async def _main(arguments: argparse.Namespace) -> None:
+    seeds = [arguments.seed] if arguments.seed else range(arguments.first, arguments.first + arguments.seeds)
     began = time.monotonic()
     seen: Counter[str] = Counter()
     for seed in seeds:
         try:
-            seen += await try_seed(seed, asked.cuts, asked.again_every, asked.synchronous)
+            seen += await try_seed(seed, arguments.cuts, arguments.again_every, arguments.synchronous)
         except AssertionError as error:
             raise SystemExit(f"seed {seed}: {error}") from error
     took = time.monotonic() - began

@@ -15,7 +15,7 @@ from ocean.testing import ManualClock
 PATIENT = RetryPolicy(max_attempts=9, backoff_ms=100)
 NAP_MS = 1_000
 LOCK_MS = 30_000
-TOLD = ("entered", "added", "carried")
+EFFECTS = ("entered", "added", "carried")
 
 
 def ledger() -> Clog:
@@ -26,23 +26,23 @@ def ledger() -> Clog:
     async def enter(tick: Tick) -> Outcome:
         if tick.reason == "wake":
             return Ok()
-        asked = tick.input
-        if asked.get("stumbles") and not tick.attempt:
+        entry = tick.input
+        if entry.get("stumbles") and not tick.attempt:
             return Retry("not at the first attempt")
         rows = await tick.read(run=True, session=True)
         await tick.step("stamp", lambda key: key)
-        await tick.stream("entering", {"word": asked["word"]})
-        entries = [*(rows.run or []), asked["word"]]
+        await tick.stream("entering", {"word": entry["word"]})
+        entries = [*(rows.run or []), entry["word"]]
         await tick.write(run=entries, session=lambda old: (old or 0) + 1)
         await tick.take("entries", limit=1_000)
-        await tick.emit("entered", {"word": asked["word"]})
-        if "child" in asked:
+        await tick.emit("entered", {"word": entry["word"]})
+        if "child" in entry:
             await tick.create_run(
-                session_id="s", clog_id="ledger", run_id=asked["child"], input={"word": "a child's", "ends": True}
+                session_id="s", clog_id="ledger", run_id=entry["child"], input={"word": "a child's", "ends": True}
             )
-        if asked.get("naps"):
+        if entry.get("naps"):
             return Wait(for_ms=NAP_MS)
-        return Done(entries) if asked.get("ends") else Ok()
+        return Done(entries) if entry.get("ends") else Ok()
 
     @clog.method
     async def add(tick: Tick, payload: str) -> int:
@@ -178,28 +178,28 @@ async def _create(stage: Stage, name: str, **input: Any) -> str:
 
 async def _all(deed: Callable[[str], Awaitable[str]], *names: str) -> list[str]:
     """Run these concurrently, so that their commits share transactions."""
-    answers: list[str] = []
+    results: list[str] = []
 
     async def one(name: str) -> None:
-        answers.append(await deed(name))
+        results.append(await deed(name))
 
     async with anyio.create_task_group() as tasks:
         for name in names:
             tasks.start_soon(one, name)
-    return sorted(answers)
+    return sorted(results)
 
 
 async def story(stage: Stage) -> dict[str, Any]:
     """The story: every effect of the day, as often as it exists."""
     await stage.settle()
-    told = []
+    effects = []
     after = 0
     while page := await stage.ocean.read_events(after=after, limit=500):
-        told += [f"{event.run_id} {event.type} {event.payload['word']}" for event in page if event.type in TOLD]
+        effects += [f"{event.run_id} {event.type} {event.payload['word']}" for event in page if event.type in EFFECTS]
         after = page[-1].seq
     runs = {name: await stage.ocean.get_run(name) for name in ("a", "b", "c", "old", "kid")}
     return {
-        "told": sorted(told),
+        "told": sorted(effects),
         "ends": {name: run.status if run else None for name, run in runs.items() if name != "kid"},
         "entries": {name: sorted(run.output) for name, run in runs.items() if run and isinstance(run.output, list)},
         "counted": await stage.ocean.call_clog(clog_id="ledger", session_id="s", method="counted"),

@@ -43,7 +43,7 @@ async def events_of(w: World, run_id: str, *types: str) -> list[tuple[str, Any]]
 
 
 async def journal(w: World, run_id: str) -> Any:
-    """The run row, read by a direct call's eyes."""
+    """Return the run row, as a direct call reads it."""
     from ocean.kernel.store.claims import RowsAsk
     from ocean.state.effects import RowKey
     from ocean.state.values import decode
@@ -67,7 +67,7 @@ class Effects:
         return what
 
     def failing(self, times: int, what: str = "line down") -> Callable[[str], Awaitable[str]]:
-        """A step's function that raises so many times."""
+        """Return a step function whose first `times` calls raise."""
         count = 0
 
         async def work(key: str) -> str:

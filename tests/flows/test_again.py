@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Meter:
-    """What a world reads: every question to the store, and how many bytes the rows had."""
+    """Counts what a world reads: the calls of the store, and the bytes of the rows."""
 
     def __init__(self, w: World) -> None:
         self.rows: list[int] = []
@@ -25,9 +25,9 @@ class Meter:
             self.rows.append(sum(len(row.text or "") for row in answer.rows.values()))
             return answer
 
-        async def metered_step(*asked: Any) -> Any:
+        async def metered_step(*arguments: Any) -> Any:
             self.steps += 1
-            return await read_step(*asked)
+            return await read_step(*arguments)
 
         w.store.read_rows = metered_rows  # type: ignore[method-assign]
         w.store.read_step = metered_step  # type: ignore[method-assign, assignment]
@@ -78,7 +78,7 @@ async def test_an_ordinary_resumption_is_one_read_however_many_steps_are_stored(
         assert (len(meter.rows), meter.steps) == (1, 0)
 
 
-async def test_a_new_step_is_stored_without_a_look_for_it_and_a_repeated_call_looks() -> None:
+async def test_a_new_step_is_stored_without_a_lookup_and_a_repeated_call_looks_it_up() -> None:
     breaks = [True]
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -144,7 +144,7 @@ async def test_a_journal_that_grows_too_long_is_held_with_advice() -> None:
         assert (held["code"], held["details"]["operations"]) == ("flow_too_long", MOST_ENTRIES)
 
 
-async def test_a_state_that_is_no_json_is_refused_and_nothing_is_forgotten() -> None:
+async def test_a_state_that_is_not_json_is_refused_and_nothing_is_lost() -> None:
     async def odd(flow: Flow, input: Any) -> Any:
         await flow.step("work", Effects().do, 1)
         await flow.sleep(10)

@@ -154,7 +154,7 @@ def patched_order(effects: Effects) -> Function:
     return function
 
 
-async def test_a_patch_lets_old_runs_go_on_as_before_and_new_ones_take_the_new_path() -> None:
+async def test_with_a_patch_old_runs_continue_as_before_and_new_ones_take_the_new_path() -> None:
     old, _ = order("charge", "ship")
     effects = Effects()
     async with stage(old) as w:
@@ -173,7 +173,7 @@ async def test_a_patch_lets_old_runs_go_on_as_before_and_new_ones_take_the_new_p
         assert effects.done == ["ship", "check", "charge", "thank", "ship"]
 
 
-async def test_a_patch_may_be_taken_out_again_when_no_old_run_is_left() -> None:
+async def test_a_patch_may_be_removed_when_no_old_run_is_left() -> None:
     effects = Effects()
 
     async def plain(flow: Flow, input: Any) -> Any:

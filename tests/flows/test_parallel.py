@@ -64,7 +64,7 @@ async def test_a_child_started_early_may_be_joined_later() -> None:
 
 
 @pytest.mark.parametrize(("choice", "status"), [({}, RunStatus.FAILED), ({"on_parent_end": "live"}, RunStatus.WAITING)])
-async def test_children_end_with_the_flow_unless_they_may_live_on(choice: Any, status: RunStatus) -> None:
+async def test_children_end_with_the_flow_unless_they_may_outlive_it(choice: Any, status: RunStatus) -> None:
     async def lead(flow: Flow, input: Any) -> Any:
         await flow.start("square", 3, **choice)
         await flow.sleep(1_000)
@@ -89,7 +89,7 @@ async def test_an_uncaught_failure_of_a_child_is_the_flows() -> None:
         assert error["details"]["error"]["code"] == "too_big"
 
 
-async def test_branches_of_several_operations_run_side_by_side_and_steps_at_once() -> None:
+async def test_branches_of_several_operations_and_their_steps_run_concurrently() -> None:
     effects, met = Effects(), anyio.Event()
 
     async def wait_for_the_other(key: str, first: bool) -> bool:

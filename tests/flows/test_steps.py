@@ -140,7 +140,7 @@ async def test_a_step_that_fails_waits_durably_and_is_tried_again_under_the_same
         ]
 
 
-async def test_a_signal_does_not_hasten_the_next_attempt() -> None:
+async def test_a_signal_does_not_bring_the_next_attempt_forward() -> None:
     effects = Effects()
     work = effects.failing(1)
 
@@ -157,7 +157,7 @@ async def test_a_signal_does_not_hasten_the_next_attempt() -> None:
         assert (await look(w, run_id)).output == "through at 2"
 
 
-async def test_after_the_last_attempt_the_flow_can_catch_it_and_catches_the_same_when_resumed() -> None:
+async def test_after_the_last_attempt_the_flow_can_catch_the_error_and_catches_the_same_when_resumed() -> None:
     effects = Effects()
     work = effects.failing(9)
     caught: list[tuple[Any, ...]] = []
@@ -363,7 +363,7 @@ async def test_no_step_begins_in_the_second_half_of_a_ticks_time() -> None:
 
 
 @pytest.mark.sqlite
-async def test_what_is_no_flow_is_refused_when_it_is_registered() -> None:
+async def test_an_invalid_flow_is_refused_when_it_is_registered() -> None:
     def plain(flow: Flow, input: Any) -> Any:
         return None
 
@@ -409,7 +409,7 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         assert (await look(w, run_id)).status is RunStatus.FAILED
 
 
-async def test_a_failure_of_the_database_is_no_attempt_of_the_step() -> None:
+async def test_a_failure_of_the_database_does_not_count_as_an_attempt_of_the_step() -> None:
     calls: list[str] = []
 
     async def work(key: str) -> str:
@@ -446,7 +446,7 @@ async def test_a_flow_must_not_return_an_outcome() -> None:
         assert "a flow must return the output of the run, or raise Abort, got Done(output=1)" in error["message"]
 
 
-async def test_steps_may_wait_for_what_is_not_a_flows() -> None:
+async def test_a_flow_may_await_what_is_not_an_operation() -> None:
     async def order(flow: Flow, input: Any) -> Any:
         await anyio.lowlevel.checkpoint()
         return "fine"

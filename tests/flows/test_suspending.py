@@ -131,7 +131,7 @@ async def test_a_dry_run_of_a_flow_that_only_waits_shows_its_journal() -> None:
         assert (row.before, row.after["input"], row.after["entries"]["0"]["name"]) == (None, 7, "go")
 
 
-async def test_a_paused_flow_stands_still_and_goes_on() -> None:
+async def test_a_paused_flow_stops_and_continues_when_resumed() -> None:
     effects = Effects()
 
     async def order(flow: Flow, input: Any) -> Any:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Trip:
-    """Three bookings; `then` decides how the flow goes on after them."""
+    """Three bookings; `then` decides how the flow continues after them."""
 
     def __init__(self, then: Any = None) -> None:
         self.effects = Effects()
@@ -133,7 +133,7 @@ async def test_an_undo_that_fails_finally_is_reported_and_the_others_are_undone(
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline", "exhausted"])
-async def test_a_flow_that_the_kernel_ends_is_undone_by_a_run_of_its_own(how: str) -> None:
+async def test_a_flow_that_the_kernel_ends_is_undone_by_a_separate_run(how: str) -> None:
     async def breaks(flow: Flow) -> None:
         raise RuntimeError("a bug")
 
@@ -325,7 +325,7 @@ async def test_undoing_is_held_while_the_code_has_no_undo() -> None:
         assert (await look(w, undoing)).output == {"undone": ["a"]}
 
 
-async def test_steps_of_a_gather_are_undone_against_the_order_in_which_they_were_done() -> None:
+async def test_steps_of_a_gather_are_undone_in_the_reverse_order_of_their_completion() -> None:
     effects = Effects()
 
     async def line(flow: Flow, name: str, ms: int) -> None:
@@ -342,7 +342,7 @@ async def test_steps_of_a_gather_are_undone_against_the_order_in_which_they_were
         assert effects.done == ["quick", "slow", "slow", "quick"]
 
 
-async def test_a_step_may_have_any_name_also_one_that_sounds_like_an_undoing() -> None:
+async def test_a_step_may_have_any_name_even_one_that_looks_like_an_undo() -> None:
     effects = Effects()
 
     async def order(flow: Flow, input: Any) -> Any:
@@ -368,7 +368,7 @@ async def test_the_run_that_undoes_has_the_keys_and_attributes_of_the_one_it_und
         assert [key.name for key in info.concurrency_keys] == ["account:ada"]
 
 
-async def test_an_error_that_is_no_json_keeps_nothing_from_being_undone() -> None:
+async def test_an_error_that_is_not_json_does_not_prevent_undoing() -> None:
     effects = Effects()
 
     async def order(flow: Flow, input: Any) -> Any:

@@ -10,7 +10,7 @@ from tests.flows.kit import Effects, events_of, journal, look, stage, start
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_sleep_costs_nothing_and_goes_on_at_its_time() -> None:
+async def test_a_sleep_costs_nothing_and_ends_at_its_time() -> None:
     effects = Effects()
 
     async def remind(flow: Flow, input: Any) -> Any:
@@ -163,7 +163,7 @@ async def test_a_wait_does_not_time_out_while_more_may_be_in_the_inbox_than_a_ti
         assert (await look(w, run_id)).output == "kim"
 
 
-async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() -> None:
+async def test_any_text_may_be_waited_for_and_emitted_except_the_flows_own_types() -> None:
     async def desk(flow: Flow, input: Any) -> Any:
         body = (await flow.wait_for_signal("orders/paid#1")).body
         try:
@@ -175,8 +175,8 @@ async def test_any_text_may_be_waited_for_and_emitted_but_the_flows_own_types() 
         run_id = await start(w)
         await w.ocean.signal(run_id, {"type": "orders/paid#1"})
         await w.drain()
-        heard, refused = (await look(w, run_id)).output
-        assert heard == "orders/paid#1"
+        received, refused = (await look(w, run_id)).output
+        assert received == "orders/paid#1"
         assert "which flows use themselves" in refused
 
 
@@ -256,8 +256,8 @@ async def test_what_is_emitted_sent_or_set_happens_once() -> None:
     from tests.flows.kit import flow_clog
 
     async with stage(teller, flow_clog(listener, "l")) as w:
-        heard = await start(w, clog_id="l")
-        run_id = await start(w, heard)
+        received = await start(w, clog_id="l")
+        run_id = await start(w, received)
         await w.wait(1_000)
         info = await look(w, run_id)
         assert (info.output, info.attributes) == ("done", {"stage": "sent"})
@@ -266,4 +266,4 @@ async def test_what_is_emitted_sent_or_set_happens_once() -> None:
             ("sent", {"n": 1}),
             ("sent", {"n": 2}),
         ]
-        assert (await look(w, heard)).output == "once"
+        assert (await look(w, received)).output == "once"

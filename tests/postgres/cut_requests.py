@@ -71,16 +71,16 @@ async def _until_answered(deed: Any, stage: Stage, errors: Counter[str]) -> None
             stage.clock.advance(60_000)
 
 
-async def _main(asked: argparse.Namespace) -> None:
+async def _main(arguments: argparse.Namespace) -> None:
     wanted, requests, _ = await day("before", NEVER)
-    chosen = range(asked.first, requests + 1, asked.step)
+    chosen = range(arguments.first, requests + 1, arguments.step)
     began, errors = time.monotonic(), Counter[str]()
     for nth in chosen:
         try:
-            seen, _, complaints = await day(asked.cut, nth)
-            assert seen == wanted, f"the story is another one: {seen}"
+            seen, _, complaints = await day(arguments.cut, nth)
+            assert seen == wanted, f"the story differs: {seen}"
         except BaseException as error:
-            raise SystemExit(f"--from {nth} --cut {asked.cut}: {error!r}") from error
+            raise SystemExit(f"--from {nth} --cut {arguments.cut}: {error!r}") from error
         errors += complaints
     took = time.monotonic() - began
     print(f"{len(chosen)} of {requests} requests cut, {len(chosen) / took:.1f} days/s; errors: {dict(errors)}")  # noqa: T201

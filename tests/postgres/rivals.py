@@ -53,16 +53,16 @@ class Rival:
 
     async def is_waited_for(self) -> int:
         """Wait until a server process waits for this transaction; returns its pid."""
-        asked = "SELECT pid FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)) LIMIT 1"
+        query = "SELECT pid FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)) LIMIT 1"
         with anyio.fail_after(PATIENCE_S):
-            while (blocked := await self._watcher.fetchval(asked, self.db.get_server_pid())) is None:
+            while (blocked := await self._watcher.fetchval(query, self.db.get_server_pid())) is None:
                 pass
         return int(blocked)
 
     async def has_nobody_locked(self, run_id: str) -> bool:
         """Whether this transaction can lock the run's row at once."""
-        asked = "SELECT run_id FROM runs WHERE run_id = $1 FOR UPDATE SKIP LOCKED"
-        return await self.db.fetchval(asked, run_id) is not None
+        query = "SELECT run_id FROM runs WHERE run_id = $1 FOR UPDATE SKIP LOCKED"
+        return await self.db.fetchval(query, run_id) is not None
 
 
 @asynccontextmanager

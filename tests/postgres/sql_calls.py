@@ -11,7 +11,7 @@ import asyncpg
 from tests.postgres.server import fresh_database, return_database
 
 HELPERS = """
--- What a function answers that may refuse: null, if it does.
+-- The result of a function that may refuse; null if it does.
 CREATE FUNCTION pg_temp.arrived(r runs, at bigint, now bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 BEGIN
   RETURN to_jsonb(ocean_input_arrived(r, at, now));

@@ -197,9 +197,9 @@ def turning(addition: str) -> Callable[[Predictions], Any]:
 
 async def test_functions_see_the_predicted_rows_of_earlier_verbs_in_the_group(url: str) -> None:
     async with desk(url) as d:
-        answers = await together(d, *[("turn", turning(str(number % 10))) for number in range(40)])
+        results = await together(d, *[("turn", turning(str(number % 10))) for number in range(40)])
         assert d.batches.batch_sizes.count == 1
-        assert answers[-1] == {"text": "0123456789" * 4}
+        assert results[-1] == {"text": "0123456789" * 4}
 
 
 async def test_predictions_end_with_their_group(url: str) -> None:
@@ -264,19 +264,19 @@ async def test_a_group_is_one_statement_and_so_is_a_claim(url: str) -> None:
 
 
 async def test_a_cancelled_caller_still_gets_the_result(url: str) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("held", b"first")
         async with anyio.create_task_group() as tasks:
 
             async def note() -> None:
-                heard.append(await d.note("first"))
+                received.append(await d.note("first"))
 
             async def queued() -> None:
-                heard.append(await d.note("second"))
+                received.append(await d.note("second"))
 
             async def claim() -> None:
-                heard.append(await d.batches.claim({"words": ["third"]}))
+                received.append(await d.batches.claim({"words": ["third"]}))
 
             tasks.start_soon(note)
             await proxy.has_cut.wait()
@@ -285,7 +285,7 @@ async def test_a_cancelled_caller_still_gets_the_result(url: str) -> None:
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
             proxy.lets_go.set()
-        assert len(heard) == 3
+        assert len(received) == 3
         assert sorted(await words_in(url)) == ["first", "second", "third"]
 
 

@@ -169,8 +169,8 @@ async def test_a_claim_that_must_write_takes_the_writers_lock_before_any_row(
             await writer.is_waited_for()
             assert await writer.has_nobody_locked("r")
             # In the other order this would be a deadlock: the claim with the row, waiting for the writer.
-            answers = await writer.write(("deliver_signal", signal_payload(a_signal("r", 1))))
-            assert "answer" in answers[0]
+            results = await writer.write(("deliver_signal", signal_payload(a_signal("r", 1))))
+            assert "answer" in results[0]
             await writer.commit()
     claims = await claim
     assert [found.run.run_id for found in claims] == ([] if arrange is past_its_deadline else ["r"])

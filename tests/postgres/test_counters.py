@@ -77,9 +77,9 @@ def row(counter: Counter | None, key: str = "k") -> dict[str, Any] | None:
 @example(given=[(Counter(CounterKind.TOTAL, MOST - 1, NOW), Take("k", 1), NOW)])
 def test_a_take_has_the_same_result(ask: SqlCalls, given: list[tuple[Counter | None, Take, int]]) -> None:
     sent = [(row(counter), asdict(take), now) for counter, take, now in given]
-    asked = """SELECT jsonb_agg(pg_temp.decided(c->0, c->1, (c->>2)::bigint) ORDER BY place)::text
+    query = """SELECT jsonb_agg(pg_temp.decided(c->0, c->1, (c->>2)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
-    for (counter, take, now), found in zip(given, ask((asked, sent)), strict=True):
+    for (counter, take, now), found in zip(given, ask((query, sent)), strict=True):
         try:
             taken, after = decide(counter, take, now)
         except InvalidValue:
@@ -96,10 +96,10 @@ def test_a_take_has_the_same_result(ask: SqlCalls, given: list[tuple[Counter | N
 @given(cases())
 def test_a_counter_expires_at_the_same_time(ask: SqlCalls, given: list[tuple[Counter | None, Take, int]]) -> None:
     stored = [counter for counter, _, _ in given if counter is not None]
-    asked = """SELECT jsonb_agg(ocean_counter_expires_at(c.kind, c.used, c.at, c.per_ms, c.rate) ORDER BY place)::text
+    query = """SELECT jsonb_agg(ocean_counter_expires_at(c.kind, c.used, c.at, c.per_ms, c.rate) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(v, place),
         LATERAL jsonb_populate_record(NULL::ocean_counters, v) c"""
-    assert ask((asked, [row(counter) for counter in stored])) == ([c.expires_at for c in stored] or None)
+    assert ask((query, [row(counter) for counter in stored])) == ([c.expires_at for c in stored] or None)
 
 
 @compared
@@ -109,10 +109,10 @@ def test_tokens_are_reserved_for_the_same_time(ask: SqlCalls, given: list[tuple[
     rows = [found for counter, take, _ in given if (found := row(counter, take.key))]
     sent = [(asdict(take), now) for _, take, now in given if take.n]
     insert = "INSERT INTO ocean_counters SELECT * FROM jsonb_populate_recordset(NULL::ocean_counters, $1::text::jsonb)"
-    asked = """SELECT jsonb_agg(pg_temp.promised(c->0, (c->>1)::bigint) ORDER BY place)::text
+    query = """SELECT jsonb_agg(pg_temp.promised(c->0, (c->>1)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
-    answers = ask((insert, rows), (asked, sent)) or []
-    for (counter, take, now), found in zip([case for case in given if case[1].n], answers, strict=True):
+    results = ask((insert, rows), (query, sent)) or []
+    for (counter, take, now), found in zip([case for case in given if case[1].n], results, strict=True):
         try:
             free_at, after = reserve(counter, take, now)
         except InvalidValue:

@@ -47,7 +47,7 @@ async def waiting(database: str, store: Store, *news: NewRun) -> AsyncIterator[R
         yield other
         with anyio.fail_after(PATIENCE_S):
             for run, new in zip(await made, news, strict=True):
-                assert await store.get_run(new.run_id) == run, "its creator was told what it is"
+                assert await store.get_run(new.run_id) == run, "its creator got this run as the result"
 
 
 async def test_early_rows_are_invisible_before_their_group_runs(database: str, store: Store) -> None:

@@ -114,15 +114,15 @@ async def test_a_lookup_that_is_lost_too_is_repeated(url: str) -> None:
 async def test_the_result_of_a_lost_group_is_found_whole(url: str) -> None:
     async with proxied(url) as (there, proxy), desk(there) as d:
         proxy.arm("after", b"w3")
-        answers: list[str] = []
+        results: list[str] = []
 
         async def note(word: str) -> None:
-            answers.append((await d.note(word))["word"])
+            results.append((await d.note(word))["word"])
 
         async with anyio.create_task_group() as tasks:
             for number in range(6):
                 tasks.start_soon(note, f"w{number}")
-        assert answers == await words_in(url) == [f"w{number}" for number in range(6)]
+        assert results == await words_in(url) == [f"w{number}" for number in range(6)]
         assert proxy.has_cut.is_set()
 
 

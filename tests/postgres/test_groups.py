@@ -199,9 +199,9 @@ def by_column(tables: Tables, rows: Rows) -> dict[str, tuple[list[str], list[str
 @given(items=items_of(None, add_one))
 def test_verbs_have_the_same_results_and_effects_on_both_databases(scene: Scene, items: list[Item]) -> None:
     """No function raises: one that does is called before anything is sent, so no other refusal is found first."""
-    answers, rows = scene.runner.run(scene.visited(partial(one_by_one, claims=scene.claims, items=items)))
+    results, rows = scene.runner.run(scene.visited(partial(one_by_one, claims=scene.claims, items=items)))
     expected, tables = on_sqlite(items)
-    assert list(map(str, answers)) == list(map(str, expected))
+    assert list(map(str, results)) == list(map(str, expected))
     for name, found in by_column(tables, rows).items():
         assert found[1] == found[0], name
 
@@ -219,8 +219,8 @@ def test_a_verb_that_is_refused_or_fails_leaves_no_trace(scene: Scene) -> None:
         lambda store, claims: store.commit_tick(commit_of(claims["held-a"], Ok(), refused)),
         lambda store, claims: store.commit_tick(commit_of(claims["held-b"], Done())),
     ]
-    answers = compare(scene, items)
-    names = [str(found).split("(")[0] for found in answers]
+    results = compare(scene, items)
+    names = [str(found).split("(")[0] for found in results]
     assert names == ["SignalReceipt", "ZeroDivisionError", "LockLost", "RunExists", "SignalRefused", "Committed"]
 
     async def without() -> bool:
@@ -238,9 +238,9 @@ def test_a_verb_that_the_database_cannot_store_fails_alone(scene: Scene, place: 
 
     def say(number: int) -> Item:
         # An event type that is null violates a constraint of the log, after a row was written.
-        said: Any = None if number == place else "said"
+        event_type: Any = None if number == place else "said"
         effects = Effects(writes=[RowWrite(SESSION, 0, f'"{number}"')] if number == place else [])
-        effects.events.append(NewEvent(said, f"{number}", CLOG))
+        effects.events.append(NewEvent(event_type, f"{number}", CLOG))
 
         async def item(store: Store, claims: Claims) -> object:
             with suppress(StoreFailed):
@@ -253,8 +253,8 @@ def test_a_verb_that_the_database_cannot_store_fails_alone(scene: Scene, place: 
 
         return item
 
-    answers = compare(scene, [say(number) for number in range(5)])
-    assert [found == "failed" for found in answers] == [number == place for number in range(5)]
+    results = compare(scene, [say(number) for number in range(5)])
+    assert [found == "failed" for found in results] == [number == place for number in range(5)]
 
 
 def test_forty_functions_on_one_row_are_one_group_and_each_is_applied_once() -> None:
@@ -273,13 +273,13 @@ def test_forty_functions_on_one_row_are_one_group_and_each_is_applied_once() -> 
     async def commit_all(store: PostgresStore) -> list[object]:
         effects = Effects(writes=[RowWrite(SESSION, 0, apply=counted)])
         commits = [store.commit_tick(commit_of(claim, Ok(), effects)) for claim in forty.claims.values()]
-        answers = await asyncio.gather(*commits)
-        return [*answers, (await row(store, SESSION)).text, store.batch_sizes.count]
+        results = await asyncio.gather(*commits)
+        return [*results, (await row(store, SESSION)).text, store.batch_sizes.count]
 
     forty = Scene()
     forty.arrange(hold_forty)
-    (*answers, text, groups), _ = forty.runner.run(forty.visited(commit_all))
-    assert all(isinstance(found, Committed) for found in answers)
+    (*results, text, groups), _ = forty.runner.run(forty.visited(commit_all))
+    assert all(isinstance(found, Committed) for found in results)
     assert (text, groups) == ("40", 1)
     assert calls == [None, *(str(number) for number in range(1, 40))]
     forty.close()

@@ -39,16 +39,16 @@ async def notifications(url: str, probe_ms: int = NEVER_MS) -> AsyncIterator[Not
         await pool.close()
 
 
-async def commit(url: str, *, is_told: bool = True) -> None:
+async def commit(url: str, *, is_notified: bool = True) -> None:
     db = await asyncpg.connect(url)
     async with db.transaction():
         await db.execute(EVENT)
-        if is_told:
+        if is_notified:
             await db.execute("NOTIFY ocean")
     await db.close()
 
 
-async def someone_listens(notifications: Notifications, url: str, times: int = 1) -> None:
+async def wait_for_listener(notifications: Notifications, url: str, times: int = 1) -> None:
     """Wait until `times` listeners have started, and the poll of the last one is done."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifications.next_commit, NEVER_MS, NEVER_MS)
@@ -58,25 +58,25 @@ async def someone_listens(notifications: Notifications, url: str, times: int = 1
         tasks.cancel_scope.cancel()
 
 
-async def hears(notifications: Notifications, url: str, *, is_told: bool = True) -> None:
+async def check_commit_is_noticed(notifications: Notifications, url: str, *, is_notified: bool = True) -> None:
     seen = notifications.commits_seen()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifications.next_commit, seen, NEVER_MS)
         await anyio.wait_all_tasks_blocked()
-        await commit(url, is_told=is_told)
+        await commit(url, is_notified=is_notified)
 
 
 async def test_a_notified_commit_is_noticed_at_once(real_database: str) -> None:
     async with notifications(real_database) as w:
-        await someone_listens(w, real_database)
+        await wait_for_listener(w, real_database)
         with anyio.fail_after(20):
-            await hears(w, real_database)
-            await hears(w, real_database)
+            await check_commit_is_noticed(w, real_database)
+            await check_commit_is_noticed(w, real_database)
 
 
 async def test_a_commit_of_this_process_causes_no_poll(real_database: str) -> None:
     async with notifications(real_database) as w:
-        await someone_listens(w, real_database)
+        await wait_for_listener(w, real_database)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.next_commit, NEVER_MS, NEVER_MS)
             await anyio.wait_all_tasks_blocked()
@@ -118,34 +118,34 @@ async def test_a_waiter_with_a_shorter_interval_shortens_the_next_poll(real_data
 
 async def test_a_listener_that_dies_silently_is_replaced_and_what_it_missed_is_found(real_database: str) -> None:
     async with proxied(real_database) as (url, proxy), notifications(url, probe_ms=100) as w:
-        await someone_listens(w, real_database)
+        await wait_for_listener(w, real_database)
         proxy.freeze(b"LISTEN")
         with anyio.fail_after(20):
             # The notification goes to the dead listener. The poll uses another connection.
-            await hears(w, real_database)
-            await someone_listens(w, real_database, 2)
-            await hears(w, real_database)
+            await check_commit_is_noticed(w, real_database)
+            await wait_for_listener(w, real_database, 2)
+            await check_commit_is_noticed(w, real_database)
         assert w.listeners == 2
 
 
 async def test_polls_use_the_listener(real_database: str) -> None:
     async with notifications(real_database) as w:
-        await someone_listens(w, real_database)
+        await wait_for_listener(w, real_database)
         pooled, looks = w._pool.round_trips, w.polls
         with anyio.fail_after(20):
-            await hears(w, real_database)
+            await check_commit_is_noticed(w, real_database)
         assert (w._pool.round_trips, w.polls > looks) == (pooled, True)
 
 
 async def test_a_listener_whose_connection_is_closed_is_replaced_at_once(real_database: str) -> None:
     db = await asyncpg.connect(real_database)
     async with notifications(real_database) as w:
-        await someone_listens(w, real_database)
+        await wait_for_listener(w, real_database)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.next_commit, w.commits_seen(), NEVER_MS)
                 await db.execute(END_LISTENERS)
-                await commit(real_database, is_told=False)
+                await commit(real_database, is_notified=False)
     await db.close()
 
 

@@ -23,9 +23,9 @@ def url() -> str:
 
 
 async def test_it_writes_while_the_loop_is_blocked_and_sends_no_notification(url: str) -> None:
-    heard: list[object] = []
+    notifications: list[object] = []
     db = await asyncpg.connect(url)
-    await db.add_listener("ocean", lambda *facts: heard.append(facts))
+    await db.add_listener("ocean", lambda *facts: notifications.append(facts))
     lock_thread = LockThread(options_from(url), SystemClock())
     # No await: the event loop of this test is blocked until the lock thread returns.
     assert lock_thread.write("note", {"word": "a"})["word"] == "a"
@@ -33,7 +33,7 @@ async def test_it_writes_while_the_loop_is_blocked_and_sends_no_notification(url
         lock_thread.write("fail", {"word": "b"})
     lock_thread.close()
     await db.execute("SELECT 1")
-    assert heard == []
+    assert notifications == []
     await db.close()
     assert await words_in(url) == ["a"]
 
@@ -42,14 +42,14 @@ def test_many_threads_may_write_at_once(url: str) -> None:
     lock_thread = LockThread(options_from(url), SystemClock())
     words = [f"w{number}" for number in range(40)]
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda word: lock_thread.write("note", {"word": word})["word"], words))
-    assert answers == words
+        results = list(threads.map(lambda word: lock_thread.write("note", {"word": word})["word"], words))
+    assert results == words
     assert sorted(lock_thread.write("look", {})) == sorted(words)
     lock_thread.close()
 
 
 def test_it_starts_when_needed_and_stays_closed(url: str) -> None:
-    unused = LockThread(options_from("postgresql://nobody@127.0.0.1:1/nothing"), SystemClock())
+    unused = LockThread(options_from("postgresql://user@127.0.0.1:1/nothing"), SystemClock())
     unused.close()
     lock_thread = LockThread(options_from(url), SystemClock())
     lock_thread.write("note", {"word": "a"})

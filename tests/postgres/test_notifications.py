@@ -34,40 +34,40 @@ async def test_a_follower_gets_an_event_of_another_instance(real_database: str) 
         assert seen == ["run.created", "run.signalled"]
 
 
-class Ear:
+class NotificationCounter:
     def __init__(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._db = db
-        self._heard: list[object] = []
+        self._received: list[object] = []
 
     async def listen(self) -> None:
-        await self._db.add_listener("ocean", lambda *facts: self._heard.append(facts))
+        await self._db.add_listener("ocean", lambda *facts: self._received.append(facts))
 
-    async def heard(self) -> int:
+    async def count(self) -> int:
         """The number of notifications since the last call: they arrive before the result of any later statement."""
         await self._db.execute("SELECT 1")
-        heard, self._heard = self._heard, []
-        return len(heard)
+        received, self._received = self._received, []
+        return len(received)
 
 
 @asynccontextmanager
-async def listening(url: str) -> AsyncIterator[Ear]:
+async def listening(url: str) -> AsyncIterator[NotificationCounter]:
     db = await asyncpg.connect(url)
-    ear = Ear(db)
-    await ear.listen()
+    counter = NotificationCounter(db)
+    await counter.listen()
     try:
-        yield ear
+        yield counter
     finally:
         await db.close()
 
 
 async def test_a_group_notifies_once_however_much_is_in_it(real_database: str) -> None:
     async with (
-        listening(real_database) as ear,
+        listening(real_database) as counter,
         proxied(real_database) as (url, proxy),
         Ocean.open(url, clogs=[Clog("c")]) as ocean,
     ):
         run = await ocean.create_run(session_id="s", clog_id="c")
-        await ear.heard()
+        await counter.count()
         proxy.arm("held", b"first")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ocean.signal, run.run_id, "first")
@@ -76,7 +76,7 @@ async def test_a_group_notifies_once_however_much_is_in_it(real_database: str) -
                 tasks.start_soon(ocean.signal, run.run_id, number)
             await anyio.wait_all_tasks_blocked()
             proxy.lets_go.set()
-        assert await ear.heard() == 2
+        assert await counter.count() == 2
         found = await ocean.get_run(run.run_id)
         assert found is not None
         assert found.pending_count == 21
@@ -89,20 +89,20 @@ async def test_a_claim_a_read_or_a_refusal_sends_no_notification(real_database: 
 
     @clog.on_advance
     async def advance(tick: Tick) -> Ok:
-        claimed.append(await ear.heard())
+        claimed.append(await counter.count())
         for number in range(10):
             await tick.emit("said", number)
         return Ok()
 
-    async with listening(real_database) as ear, Ocean.open(real_database, clogs=[clog]) as ocean:
+    async with listening(real_database) as counter, Ocean.open(real_database, clogs=[clog]) as ocean:
         run = await ocean.create_run(session_id="s", clog_id="c")
-        await ear.heard()
+        await counter.count()
         await ocean.advance()
         with pytest.raises(RunNotFound):
             await ocean.signal("nobody", {})
         await ocean.read_events(run.run_id)
-        assert await ear.heard() == 0
+        assert await counter.count() == 0
         await ocean.signal(run.run_id, {})
-        assert await ear.heard() == 1
+        assert await counter.count() == 1
         await ocean.advance()
-        assert (claimed, await ear.heard()) == ([0], 1)
+        assert (claimed, await counter.count()) == ([0], 1)

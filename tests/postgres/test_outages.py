@@ -126,9 +126,9 @@ async def bear(load: Load, ocean: Ocean, trouble: Callable[[], Coroutine[Any, An
     while (await ocean.advance(budget_ms=5_000)).advanced:
         pass
     events = await ocean.read_events(run.run_id, limit=1_000)
-    heard = Counter(event.payload for event in events if event.type == "heard")
-    assert set(heard.values()) == {1}
-    assert set(load.acknowledged) <= heard.keys() <= {*load.acknowledged, *load.unsure}
+    words = Counter(event.payload for event in events if event.type == "heard")
+    assert set(words.values()) == {1}
+    assert set(load.acknowledged) <= words.keys() <= {*load.acknowledged, *load.unsure}
     assert len(load.acknowledged) + len(load.unsure) == SENDERS * EACH
     assert [event.run_seq for event in events] == list(range(1, len(events) + 1))
 

@@ -36,13 +36,13 @@ def clogs() -> list[Clog]:
     actor, polite, outside = Clog("actor"), Clog("polite"), Clog("outside", external=True)
 
     async def act(tick: Tick) -> Outcome:
-        asked = tick.input if isinstance(tick.input, dict) else {}
+        request = tick.input if isinstance(tick.input, dict) else {}
         rows = await tick.read(run=True, session=True, global_=True)
-        await tick.emit("did", {"what": asked.get("do"), "number": tick.number})
+        await tick.emit("did", {"what": request.get("do"), "number": tick.number})
         await tick.write(run={"n": tick.number}, session=(rows.session or 0) + 1, global_=lambda old: (old or 0) + 1)
-        match asked.get("do"):
+        match request.get("do"):
             case "done":
-                return Done(asked)
+                return Done(request)
             case "fail":
                 return Failed("as told")
             case "retry":
@@ -56,7 +56,7 @@ def clogs() -> list[Clog]:
             case "child":
                 await tick.create_run(clog_id="actor", input={"do": "done"}, notify_parent=True)
             case "signal":
-                await tick.signal(asked["to"], {"do": "done"}, signal_id="from-inside")
+                await tick.signal(request["to"], {"do": "done"}, signal_id="from-inside")
             case "take":
                 await tick.take("cap", 2, limit=3)
             case "attributes":
@@ -86,13 +86,13 @@ class Script:
 
     def __init__(self, ocean: Ocean, clock: ManualClock) -> None:
         self.ocean, self.clock = ocean, clock
-        self.answers: list[Any] = []
+        self.results: list[Any] = []
 
     async def say(self, work: Awaitable[Any]) -> None:
         try:
-            self.answers.append(await work)
+            self.results.append(await work)
         except OceanError as error:
-            self.answers.append((error.code, str(error)))
+            self.results.append((error.code, str(error)))
 
     async def run(self, run_id: str, do: str | None = None, clog_id: str = "actor", **options: Any) -> None:
         input = UNSET if do is None else {"do": do, **options.pop("more", {})}
@@ -102,8 +102,8 @@ class Script:
         self.clock.advance(ms)
         # One after another: what a commit's transaction also claims differs between the stores.
         while (poked := await self.ocean.advance(budget_ms=10_000, max_ticks=1)).outcomes:
-            self.answers.append([(each.run_id, each.outcome, each.status) for each in poked.outcomes])
-        self.answers.append((poked.due_now, poked.next_wake_at, poked.unclaimable))
+            self.results.append([(each.run_id, each.outcome, each.status) for each in poked.outcomes])
+        self.results.append((poked.due_now, poked.next_wake_at, poked.unclaimable))
 
 
 async def lives(s: Script) -> None:
@@ -177,7 +177,7 @@ async def played(url: str, script: Callable[[Script], Awaitable[None]], tables: 
         await ocean.start()
         s = Script(ocean, clock)
         await script(s)
-        return s.answers, await tables(store)
+        return s.results, await tables(store)
     finally:
         await ocean.close()
 

@@ -181,9 +181,9 @@ def test_a_claim_sent_with_a_group_equals_a_claim_after_it(scene: Scene, items: 
         claims: list[Claim] = []
         order = store.order_claims(ask, claims.extend)
         assert order is not None
-        answers = await done(store)
+        results = await done(store)
         await order.withdraw()
-        return [answers, claims or await store.claim_due(ask)]
+        return [results, claims or await store.claim_due(ask)]
 
     async def after(store: PostgresStore) -> list[object]:
         return [await done(store), await store.claim_due(ask)]

@@ -95,9 +95,9 @@ OUTCOMES: list[Outcome] = [Ok(), Done({"n": 1}), Continue(2), Wait(for_ms=50), W
 
 
 def commits(run_ids: list[str]) -> st.SearchStrategy[Item]:
-    def item(run_id: str, outcome: Outcome, said: int, written: int, apply: bool) -> Item:
+    def item(run_id: str, outcome: Outcome, events_count: int, written: int, apply: bool) -> Item:
         def effects() -> Effects:
-            events = [NewEvent("said", f'{{"n": {n}}}', CLOG) for n in range(said)]
+            events = [NewEvent("said", f'{{"n": {n}}}', CLOG) for n in range(events_count)]
             write = RowWrite(
                 run_row(run_id if run_id != "stale" else "returned"),
                 written,
@@ -178,13 +178,13 @@ def test_among_plain_verbs_every_other_verb_has_the_effect_that_it_has_alone(
     scene: Scene, run_id: str, outcome: Outcome
 ) -> None:
     """`p-1` is in it twice."""
-    items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
+    items = commit_each([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
     effects = Effects(writes=[RowWrite(run_row(run_id), 0, "1")] if run_id == "contested" else [])
     items.insert(2, lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects)))
     compare(scene, items)
 
 
-def everybody(outcomes: list[Outcome]) -> list[Item]:
+def commit_each(outcomes: list[Outcome]) -> list[Item]:
     def item(run_id: str, outcome: Outcome) -> Item:
         effects = Effects(events=[NewEvent("said", "1", CLOG)], writes=[RowWrite(run_row(run_id), 0, apply=add_one)])
         return lambda store, claims: store.commit_tick(commit_of(claims[run_id], outcome, effects))
@@ -206,7 +206,7 @@ async def calls_of(scene: Scene, items: list[Item], name: str) -> int:
 
 
 def test_plain_commits_are_made_in_bulk(scene: Scene) -> None:
-    items = everybody([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
+    items = commit_each([Ok(), Done(1), Continue(2), Wait(for_ms=50)])
     assert scene.runner.run(calls_of(scene, items, "ocean_commit_tick")) == 0
     assert scene.runner.run(calls_of(scene, items[:1], "ocean_commit_tick")) == 1
     compare(scene, items)
@@ -258,7 +258,7 @@ def test_among_plain_signals_every_other_signal_has_the_effect_that_it_has_alone
 
 
 def test_a_group_with_a_verb_that_is_not_plain_is_executed_one_by_one(scene: Scene) -> None:
-    items = everybody([Ok(), Ok(), Ok(), Ok()])
+    items = commit_each([Ok(), Ok(), Ok(), Ok()])
     items[2] = lambda store, claims: store.commit_tick(commit_of(claims["keyed"], Done(1)))
     assert scene.runner.run(calls_of(scene, items, "ocean_commit_tick")) == 4
     compare(scene, items)

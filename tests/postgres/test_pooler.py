@@ -55,12 +55,12 @@ async def test_a_run_completes_behind_a_transaction_pooler(real_database: str) -
 
 
 async def test_a_run_completes_without_notifications(real_database: str) -> None:
-    heard: list[object] = []
+    arrived: list[object] = []
     db = await asyncpg.connect(real_database)
-    await db.add_listener("ocean", lambda *facts: heard.append(facts))
+    await db.add_listener("ocean", lambda *facts: arrived.append(facts))
     await a_life(f"{real_database}?notify=off")
     await db.execute("SELECT 1")
-    assert heard == []
+    assert arrived == []
     await db.close()
 
 
@@ -79,14 +79,14 @@ async def test_an_option_with_an_invalid_value_is_refused(query: str) -> None:
 
 async def test_a_pooler_that_refuses_the_settings_is_named_in_the_error() -> None:
     """As PgBouncer does, whatever its mode."""
-    said = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
+    error_fields = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
 
     async def refuse(stream: SocketStream) -> None:
         async with stream:
-            while NO_TLS in (asked := await stream.receive()):
+            while NO_TLS in (received := await stream.receive()):
                 await stream.send(b"N")
-            assert b"statement_timeout" in asked
-            await stream.send(b"E" + (len(said) + 4).to_bytes(4, "big") + said)
+            assert b"statement_timeout" in received
+            await stream.send(b"E" + (len(error_fields) + 4).to_bytes(4, "big") + error_fields)
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(SocketAttribute.local_port)

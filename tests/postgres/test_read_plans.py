@@ -120,8 +120,8 @@ async def test_a_list_uses_its_index_and_costs_its_page(db: Any) -> None:
     scanned, dear = {}, {}
     for name, (query, _) in ALL.items():
         where = run_filter(**query)
-        asked = (page(where, 6, None, True), page(where, 6, None, False), count(where, 6))
-        costs = [await walk(db, *statement) for statement in asked]
+        statements = (page(where, 6, None, True), page(where, 6, None, False), count(where, 6))
+        costs = [await walk(db, *statement) for statement in statements]
         scanned[name] = sum(scans for scans, _ in costs)
         dear[name] = max(rows for _, rows in costs)
     assert {name for name, scans in scanned.items() if scans} == set()

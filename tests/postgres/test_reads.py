@@ -120,36 +120,36 @@ FILTERS: list[dict[str, Any]] = [
 
 
 def questions(run_ids: list[str]) -> list[Question]:
-    asked: list[Question] = [(verb, ()) for verb in ("has_api_keys", "list_clogs", "event_bounds")]
+    calls: list[Question] = [(verb, ()) for verb in ("has_api_keys", "list_clogs", "event_bounds")]
     for run_id in [*run_ids, "nobody"]:
-        asked += [(verb, (run_id,)) for verb in ("get_run", "standing")]
-        asked += [("survey", (run_id, clog_ids)) for clog_ids in ((), CLOGS)]
-        asked += [("list_ticks", (run_id, 0, 2)), ("list_inputs", (run_id, 1, 2))]
-        asked += [("due_inputs", (run_id, limit)) for limit in (1, 5)]
-        asked += [("preview_claim", (an_ask(*CLOGS, run_id=run_id),))]
-        asked += [("preview_claim", (ClaimAsk(ALL_INPUTS, "i", 1, run_id=run_id),))]
-        asked += [("read_events", (FeedFilter(run_id=run_id), 0, 5)), ("read_step", (run_id, 0, "once2"))]
+        calls += [(verb, (run_id,)) for verb in ("get_run", "standing")]
+        calls += [("survey", (run_id, clog_ids)) for clog_ids in ((), CLOGS)]
+        calls += [("list_ticks", (run_id, 0, 2)), ("list_inputs", (run_id, 1, 2))]
+        calls += [("due_inputs", (run_id, limit)) for limit in (1, 5)]
+        calls += [("preview_claim", (an_ask(*CLOGS, run_id=run_id),))]
+        calls += [("preview_claim", (ClaimAsk(ALL_INPUTS, "i", 1, run_id=run_id),))]
+        calls += [("read_events", (FeedFilter(run_id=run_id), 0, 5)), ("read_step", (run_id, 0, "once2"))]
     for query in FILTERS:
         where = run_filter(**query)
-        asked += [("list_runs", (where, 2, None, is_descending)) for is_descending in (True, False)]
-        asked += [("count_runs", (where, cap)) for cap in (1, 100)]
+        calls += [("list_runs", (where, 2, None, is_descending)) for is_descending in (True, False)]
+        calls += [("count_runs", (where, cap)) for cap in (1, 100)]
     for name in ("a", "b", "c", "d"):
-        asked += [("find_api_key", (name,)), ("find_web_session", (f"web-{name}",)), ("list_api_keys", (name, 1))]
+        calls += [("find_api_key", (name,)), ("find_web_session", (f"web-{name}",)), ("list_api_keys", (name, 1))]
     for dedupe_key in ("one", "two", "three", "four"):
-        asked += [("find_run", (clog_id, session, dedupe_key)) for clog_id in CLOGS for session in ("s", "t")]
+        calls += [("find_run", (clog_id, session, dedupe_key)) for clog_id in CLOGS for session in ("s", "t")]
     for feed in (FeedFilter(), FeedFilter(session_id="t"), FeedFilter(clog_id=CLOG, types=("run.created",))):
-        asked += [("read_events", (feed, after, 7)) for after in (0, 10)]
-    asked += [("agenda", (clog_ids,)) for clog_ids in ((), CLOGS, (POLITE,))]
-    asked += [("get_key", (key,)) for key in ("narrow", "wide", "none")]
-    asked += [("list_keys", (after, 1)) for after in ("", "narrow", "wide")]
-    asked += [("look_at_counter", (TAKES[:most],)) for most in (1, 2)]
-    asked += [("stored_answer", (Request(key, "hash"),)) for key in ("took", "another")]
-    asked += [("stored_answer", (Request("took", "other"),)), ("look_at_counter", ((Take("steady"),),))]
-    asked += [("standing_of_lease", (lease,)) for lease in ("lease", "lost")]
+        calls += [("read_events", (feed, after, 7)) for after in (0, 10)]
+    calls += [("agenda", (clog_ids,)) for clog_ids in ((), CLOGS, (POLITE,))]
+    calls += [("get_key", (key,)) for key in ("narrow", "wide", "none")]
+    calls += [("list_keys", (after, 1)) for after in ("", "narrow", "wide")]
+    calls += [("look_at_counter", (TAKES[:most],)) for most in (1, 2)]
+    calls += [("stored_answer", (Request(key, "hash"),)) for key in ("took", "another")]
+    calls += [("stored_answer", (Request("took", "other"),)), ("look_at_counter", ((Take("steady"),),))]
+    calls += [("standing_of_lease", (lease,)) for lease in ("lease", "lost")]
     rows = (GLOBAL, SESSION, run_row("r"), run_row("idle"), tick_row(2, "a"), tick_row(9, "a"))
-    asked += [("read_rows", (RowsAsk(CLOG, "s", "r", rows, ("two", "one", "none"), (1, 3), 2),))]
-    asked += [("read_rows", (RowsAsk(CLOG, "t", "idle", dedupe_keys=("three",), history=5),))]
-    return asked
+    calls += [("read_rows", (RowsAsk(CLOG, "s", "r", rows, ("two", "one", "none"), (1, 3), 2),))]
+    calls += [("read_rows", (RowsAsk(CLOG, "t", "idle", dedupe_keys=("three",), history=5),))]
+    return calls
 
 
 async def answer(store: Store, question: Question) -> Any:
@@ -165,14 +165,14 @@ async def test_both_stores_return_the_same_for_the_same_rows(database: str, late
     clock = ManualClock()
     ours, theirs = await open_test_store("sqlite://:memory:", clock), await open_test_store(database, clock)
     try:
-        asked = questions(await lives(ours, clock))
+        calls = questions(await lives(ours, clock))
         clock.advance(later_ms)
         if later_ms > 100:
             await ours.sweep(SweepAsk(clock.now() - 5_000, None, None, 3))
         await fill(database, await of_sqlite(ours).read(dump))
         runs = (await theirs.list_runs(run_filter(), 100, None, False)).runs
         assert {run.status for run in runs} == set(RunStatus)
-        for question in asked:
+        for question in calls:
             before = of_postgres(theirs).pool.round_trips
             assert await answer(theirs, question) == await answer(ours, question), question
             assert of_postgres(theirs).pool.round_trips == before + 1, question

@@ -61,15 +61,15 @@ async def a_tick(store: Store, run_id: str | None = None) -> None:
 
 
 async def at_once(*deeds: Any) -> list[Any]:
-    answers: list[Any] = [None] * len(deeds)
+    results: list[Any] = [None] * len(deeds)
 
     async def do(place: int, deed: Any) -> None:
-        answers[place] = await deed
+        results[place] = await deed
 
     async with anyio.create_task_group() as tasks:
         for place, deed in enumerate(deeds):
             tasks.start_soon(do, place, deed)
-    return answers
+    return results
 
 
 async def test_a_claim_that_finds_nothing_is_one(real_database: str) -> None:
@@ -116,8 +116,8 @@ async def test_a_batch_is_claimed_in_one_and_committed_in_one(real_database: str
         proxy.requests = 0
         claims = await store.claim_due(an_ask(limit=MANY))
         assert (len(claims), proxy.requests) == (MANY, 1)
-        answers = await at_once(*(store.commit_tick(commit_of(held, Done(1))) for held in claims))
-        assert all(isinstance(answer, Committed) for answer in answers)
+        results = await at_once(*(store.commit_tick(commit_of(held, Done(1))) for held in claims))
+        assert all(isinstance(answer, Committed) for answer in results)
         assert proxy.requests == 2
 
 
@@ -148,7 +148,7 @@ async def poked(url: str, clog: Clog) -> AsyncIterator[tuple[Ocean, Proxy]]:
         yield ocean, proxy
 
 
-async def spoken(ocean: Ocean, proxy: Proxy) -> int:
+async def round_trips_of_tick(ocean: Ocean, proxy: Proxy) -> int:
     """The round trips of one tick; and one to find out when to poke again, which is not part of the tick."""
     await ocean.create_run(session_id="s", clog_id="c", input={})
     proxy.requests = 0
@@ -169,7 +169,7 @@ async def test_a_lone_tick_is_at_most_three(real_database: str, reads: bool) -> 
         return Done()
 
     async with poked(real_database, clog) as (ocean, proxy):
-        assert await spoken(ocean, proxy) == (3 if reads else 2)
+        assert await round_trips_of_tick(ocean, proxy) == (3 if reads else 2)
 
 
 async def test_a_step_is_one_more(real_database: str) -> None:
@@ -183,7 +183,7 @@ async def test_a_step_is_one_more(real_database: str) -> None:
         return Done()
 
     async with poked(real_database, clog) as (ocean, proxy):
-        assert await spoken(ocean, proxy) == 4
+        assert await round_trips_of_tick(ocean, proxy) == 4
 
 
 async def test_a_streamed_batch_is_one_more(real_database: str) -> None:
@@ -198,7 +198,7 @@ async def test_a_streamed_batch_is_one_more(real_database: str) -> None:
         return Done()
 
     async with poked(real_database, clog) as (ocean, proxy):
-        assert await spoken(ocean, proxy) == 4
+        assert await round_trips_of_tick(ocean, proxy) == 4
 
 
 async def test_a_function_whose_row_has_changed_is_one_more_and_no_second_call(real_database: str) -> None:
@@ -222,7 +222,7 @@ async def test_a_function_whose_row_has_changed_is_one_more_and_no_second_call(r
 
     async with poked(real_database, clog) as (ocean, proxy), Ocean.open(real_database, clogs=[clog]) as other:
         calls[:] = [0]
-        assert await spoken(ocean, proxy) == 4
+        assert await round_trips_of_tick(ocean, proxy) == 4
         assert len(calls) == 2
         assert (await ocean.call_clog(clog_id="c", session_id="s", method="add", payload=0)) == 1 + 10 + 1
 
@@ -272,8 +272,8 @@ async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real
     async with counted(real_database) as (store, proxy):
         ocean = Ocean(store, [clog], store.clock)
         await ocean.start()
-        told = Counting(proxy)
-        ocean.observed.add_listener(told)
+        counting = Counting(proxy)
+        ocean.observed.add_listener(counting)
         await store.create_run(a_run("r", clog_id="quick"), None)
         async with ticker(ocean):
             for number in range(3):
@@ -281,6 +281,6 @@ async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real
                     await anyio.lowlevel.checkpoint()
                 proxy.requests = 0
                 await store.deliver_signal(a_signal("r"), None)
-                while len(told.counts) <= number:
+                while len(counting.counts) <= number:
                     await anyio.lowlevel.checkpoint()
-        assert told.counts[1:] == [2, 2]
+        assert counting.counts[1:] == [2, 2]

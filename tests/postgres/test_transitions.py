@@ -120,7 +120,7 @@ def cases(dice: Random, **parts: Callable[[Random], Any]) -> list[Case]:
     return [{name: make(dice) for name, make in made.items()} for _ in range(MANY)]
 
 
-def answers(ask: SqlCalls, wanted: str, given: list[Case]) -> list[Any]:
+def evaluate(ask: SqlCalls, wanted: str, given: list[Case]) -> list[Any]:
     """The value of the expression `wanted` for each case: `r` is its run, `now` its time, `c` the whole case."""
     sent = [case | {"run": case["run"]._asdict()} for case in given]
     statement = (
@@ -133,7 +133,7 @@ def answers(ask: SqlCalls, wanted: str, given: list[Case]) -> list[Any]:
 
 
 def following(ask: SqlCalls, wanted: str, given: list[Case]) -> list[Run | None]:
-    return [None if row is None else run_from(row) for row in answers(ask, wanted, given)]
+    return [None if row is None else run_from(row) for row in evaluate(ask, wanted, given)]
 
 
 def test_predicates_of_a_run(ask: SqlCalls, dice: Random) -> None:
@@ -141,7 +141,7 @@ def test_predicates_of_a_run(ask: SqlCalls, dice: Random) -> None:
     wanted = """jsonb_build_array(ocean_due_at(r), ocean_next_call_at(r), ocean_wants_slots(r, now),
         ocean_is_last_call(r), ocean_kernel_end(r, now), ocean_is_lapsed_lease(r, now),
         ocean_is_ended(r), ocean_is_held(r, 2))"""
-    for case, found in zip(given, answers(ask, wanted, given), strict=True):
+    for case, found in zip(given, evaluate(ask, wanted, given), strict=True):
         run, now = case["run"], case["now"]
         assert found == [
             t.due_at(run),
@@ -192,7 +192,7 @@ def test_a_retry_and_how_long_it_waits(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, policy=a_policy, after_ms=sometimes)
     sent = [case | {"policy": case["policy"].as_json()} for case in given]
     delay = "ocean_delay_for(c->'policy', r.run_id, r.tick, r.attempt + 1)"
-    delays = answers(ask, delay, sent)
+    delays = evaluate(ask, delay, sent)
     retried = following(ask, f"to_jsonb(ocean_retried(r, coalesce((c->>'after_ms')::bigint, {delay}), now))", sent)
     for case, waits, found in zip(given, delays, retried, strict=True):
         run, attempt = case["run"], case["run"].attempt + 1
@@ -203,9 +203,9 @@ def test_a_retry_and_how_long_it_waits(ask: SqlCalls, dice: Random) -> None:
 
 def test_a_delay_after_many_attempts(ask: SqlCalls, dice: Random) -> None:
     given = [(a_policy(dice), dice.choice([dice.randint(30, 50), dice.randint(1, 10**6)])) for _ in range(MANY)]
-    asked = """SELECT jsonb_agg(ocean_delay_for(c->0, 'r', 7, (c->>1)::bigint) ORDER BY place)::text
+    query = """SELECT jsonb_agg(ocean_delay_for(c->0, 'r', 7, (c->>1)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
-    found = ask((asked, [(policy.as_json(), attempt) for policy, attempt in given]))
+    found = ask((query, [(policy.as_json(), attempt) for policy, attempt in given]))
     assert found == [delay_for(policy, attempt, even_roll("r", 7, attempt)) for policy, attempt in given]
 
 
@@ -279,9 +279,9 @@ def test_the_order_of_claims(ask: SqlCalls, dice: Random) -> None:
         sent.append([[run.run_id for run in by_urgency], [run.run_id for run in by_age], limit, slot])
         expected.append([run.run_id for run in pick(runs, limit, slot)])
     lines = ", ".join(f"ARRAY(SELECT jsonb_array_elements_text(c->{place}))" for place in (0, 1))
-    asked = f"""SELECT jsonb_agg(ocean_pick({lines}, (c->>2)::bigint, (c->>3)::bigint) ORDER BY place)::text
+    query = f"""SELECT jsonb_agg(ocean_pick({lines}, (c->>2)::bigint, (c->>3)::bigint) ORDER BY place)::text
         FROM jsonb_array_elements($1::text::jsonb) WITH ORDINALITY e(c, place)"""
-    assert ask((asked, sent)) == expected
+    assert ask((query, sent)) == expected
 
 
 ODD: dict[str, Any] = {
@@ -297,9 +297,9 @@ ODD |= {"max_attempts": 0, "pending_count": -1, "parked_on": "k", "delay_key": "
 
 def spoiled(dice: Random) -> Run:
     """A run with some fields of another, or with values that no run has."""
-    said = {name: getattr(a_run(dice), name) for name in dice.sample(Run._fields, dice.randint(0, 2))}
-    said |= {name: ODD[name] for name in dice.sample(sorted(ODD), dice.choice([0, 0, 1]))}
-    return changed(a_run(dice), **said)
+    replaced = {name: getattr(a_run(dice), name) for name in dice.sample(Run._fields, dice.randint(0, 2))}
+    replaced |= {name: ODD[name] for name in dice.sample(sorted(ODD), dice.choice([0, 0, 1]))}
+    return changed(a_run(dice), **replaced)
 
 
 def test_both_databases_refuse_the_same_rows(ask: SqlCalls, dice: Random) -> None:
@@ -320,5 +320,5 @@ def test_both_databases_refuse_the_same_rows(ask: SqlCalls, dice: Random) -> Non
     db.close()
     arguments = ask(("SELECT to_json(proargnames)::text FROM pg_proc WHERE proname = 'ocean_makes_sense'", None))
     named = ", ".join("(c->>'due_at')::bigint" if name == "due_at" else f"r.{name}" for name in arguments)
-    assert answers(ask, f"ocean_makes_sense({named})", given) == taken
+    assert evaluate(ask, f"ocean_makes_sense({named})", given) == taken
     assert 200 < sum(taken) < MANY - 200

@@ -1,4 +1,4 @@
-"""docs/reference.md, made from the public names: their signatures, and what they say of themselves."""
+"""Generate docs/reference.md from the public names, their signatures and their docstrings."""
 
 import dataclasses
 import enum
@@ -57,7 +57,7 @@ def _grouped(public: ModuleType) -> dict[str, list[str]]:
 
 
 def _home(name: str, public: ModuleType) -> str:
-    """The module it is imported from, also for values that do not know."""
+    """Return the module that a name is imported from, also for values without `__module__`."""
     source = inspect.getsource(public)
     for match in re.finditer(r"^from (\S+) import (\([^)]*\)|.*)$", source, re.MULTILINE):
         if re.search(rf"\b{name}\b", match[2]):
@@ -160,9 +160,9 @@ def _signature(value: Any) -> list[str]:
     return [*member, f" -> {_plain(shown)}" if is_shown else ""]
 
 
-def _options(asked: Any) -> list[str]:
-    """What is taken by name, as a `TypedDict` lists it. All of it may be left out."""
-    hints = typing.get_type_hints(asked)
+def _options(options_type: Any) -> list[str]:
+    """Return the keyword options that a `TypedDict` lists. All are optional."""
+    hints = typing.get_type_hints(options_type)
     return ["*", *(f"{name}: {_plain(inspect.formatannotation(hint))} = …" for name, hint in hints.items())]
 
 

@@ -1,6 +1,7 @@
 """Runs each program named on the command line in a fork of one process that has imported Ocean.
 
-Importing would otherwise be most of the time. `name.out`, `name.err` and `name.code` beside it tell how it went.
+Importing would otherwise take most of the time. `name.out`, `name.err` and `name.code` next to a program contain its
+output and its exit code.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the documents say is run: their programs, what these print, their types, their links."""
+"""The documents are checked: their programs run, print what is shown and have correct types; their links work."""
 
 import ast
 import os
@@ -81,7 +81,7 @@ def place(block: Block) -> str:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every program of the documents, and what came of it."""
+    """Return a folder with every program of the documents, and its output."""
     folder = tmp_path_factory.mktemp("programs")
     for program in PROGRAMS:
         (folder / program.file_name).write_text(program.body)

@@ -4,7 +4,7 @@ import pytest
 
 
 @pytest.mark.xdist_group("kept together")
-def test_a_group_is_known_to_whoever_shares_out_the_tests(request: pytest.FixtureRequest) -> None:
-    """It goes by the test's name: a pytest that hides it there would share them out like all others, without a word."""
+def test_the_group_of_a_test_is_in_its_name(request: pytest.FixtureRequest) -> None:
+    """xdist reads the group from the name: without it, these tests would silently be distributed like all others."""
     if hasattr(request.config, "workerinput"):
         assert request.node.nodeid.endswith("@kept together")

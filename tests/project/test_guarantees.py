@@ -60,7 +60,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
     assert missing == []
 
 
-def test_a_judgement_that_the_page_names_is_made_of_every_seed() -> None:
+def test_a_check_that_the_page_names_is_made_for_every_seed() -> None:
     files = ("tests/simulation/final_checks.py", "tests/simulation/run_checks.py")
     named = {name for path, name in NAMED.findall(PAGE) if path in files}
     made = {check.__name__ for check in (*final_checks.CHECKS, *run_checks.CHECKS)}

@@ -24,7 +24,7 @@ def test_it_is_the_same_on_every_machine() -> None:
     assert re.findall(r"0x[0-9a-f]{6,}|<[a-z]+ object|/home/|site-packages", PAGE.read_text()) == []
 
 
-def test_every_public_name_says_what_it_is() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     assert undocumented() == []
 
 

@@ -35,14 +35,14 @@ ALLOWED = {
     "ocean/stores/postgres/client/connection.py": {"asyncio.sleep", "asyncio.timeout"},
     "ocean/stores/postgres/client/notifications.py": {"asyncio.timeout"},
 }
-"""The seams themselves, the deadline of an outgoing request, the look for other processes' commits, the pause before a
+"""The seams themselves, the deadline of an outgoing request, the poll for other processes' commits, the pause before a
 lost server is tried again, and how long a connection may take to be closed."""
 
 SLEEPING = re.compile(r"time\.sleep|(asyncio|anyio|trio)\.(sleep|sleep_until)")
 SKIPPING = re.compile(r"pytest\.(skip|xfail|importorskip|mark\.(skip|skipif|xfail))|unittest\.(skip.*|mock.*)")
 
 MAY_SKIP = ROOT / "tests" / "browser" / "conftest.py"
-"""A browser is no package of Python's: where there is none, its tests say how to get one. In CI that is a failure."""
+"""A browser is not a Python package: without one, its tests are skipped with instructions. In CI that is a failure."""
 
 
 def names_used(source: str) -> Iterator[tuple[str, int]]:
@@ -116,7 +116,7 @@ def test_the_rule_sees_through_every_way_to_import(source: str) -> None:
 
 
 def test_no_test_sleeps_skips_or_mocks() -> None:
-    # Programs that a test starts as processes of their own live in real time.
+    # Programs that a test starts as separate processes use real time.
     own = [file for file in TESTS if file.name.startswith(("test_", "conftest"))]
     assert [offence for file in own for offence in offences(file, SLEEPING)] == []
     assert [offence for file in TESTS if file != MAY_SKIP for offence in offences(file, SKIPPING)] == []
@@ -137,7 +137,7 @@ def test_the_document_on_tables_names_every_table_and_index() -> None:
     assert [name for name in names if f"`{name}`" not in document] == []
 
 
-def test_the_public_names_are_there_when_asked_for_and_no_others() -> None:
+def test_the_public_names_are_importable_and_no_others() -> None:
     assert [name for name in ocean.public.__all__ if getattr(ocean, name) is not getattr(ocean.public, name)] == []
     named: dict[str, object] = {}
     exec("from ocean import *", named)

@@ -22,17 +22,17 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, help="this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: show what happened")
-    asked = parser.parse_args()
-    if asked.seed is not None:
-        result = simulate(asked.seed, mode_of(asked.seed, asked.mode), backend_of(asked.seed, asked.backend))
-        lines = result.trace if asked.trace else []
+    args = parser.parse_args()
+    if args.seed is not None:
+        result = simulate(args.seed, mode_of(args.seed, args.mode), backend_of(args.seed, args.backend))
+        lines = result.trace if args.trace else []
         lines.append(
             f"seed {result.seed} ({result.mode}, {result.backend}): {result.failure or 'nothing found'}; "
             f"trace {result.digest}"
         )
         sys.stdout.write("\n".join(lines) + "\n")
         return int(result.failure is not None)
-    batch = run_batch(range(asked.first, asked.first + asked.seeds), asked.mode, asked.backend, asked.jobs)
+    batch = run_batch(range(args.first, args.first + args.seeds), args.mode, args.backend, args.jobs)
     sys.stdout.write(show(batch) + "\n")
     return int(bool(batch.failures or batch.missing))
 

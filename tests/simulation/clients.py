@@ -9,7 +9,7 @@ from ocean import BulkStopped, Ocean, OceanError, StoreBusy, StoreFailed
 from ocean.state.clock import sleep
 from ocean.ticker import Ticker
 from tests.simulation import verbs
-from tests.simulation.history import Asked
+from tests.simulation.history import SentRequest
 from tests.simulation.instances import Instance, Unreachable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_POKES = 3
 
 @dataclass
 class Request:
-    asked: Asked
+    sent: SentRequest
     work: Work
     is_repeatable: bool
 
@@ -40,8 +40,8 @@ async def client(world: "World", number: int) -> None:
 
 
 async def ask(world: "World", who: str, request: Request) -> None:
-    world.history.asked.append(request.asked)
-    world.record(f"{who} asks {request.asked.verb} {request.asked.run_id or ''} {request.asked.token or ''}")
+    world.history.requests.append(request.sent)
+    world.record(f"{who} asks {request.sent.verb} {request.sent.run_id or ''} {request.sent.token or ''}")
     if request.is_repeatable and world.happens("duplicate"):
         world.start(send(world, request))
     for _ in range(TRIES):
@@ -51,32 +51,32 @@ async def ask(world: "World", who: str, request: Request) -> None:
 
 async def send(world: "World", request: Request) -> bool:
     """Send a request. Returns whether there was a response, of any kind."""
-    asked, chance = request.asked, world.chance
+    sent, chance = request.sent, world.chance
     if world.happens("late_request"):
         await sleep(world.clock, chance.randint(1, 3_000))
     cancel_at = chance.randint(1, MOST_AWAITS) if world.happens("cancel_request") else None
     try:
         answer = await world.instance().ask(request.work, cancel_at=cancel_at)
     except (Unreachable, StoreBusy, StoreFailed, BulkStopped) as error:
-        asked.is_unknown = True
-        world.record(f"no answer to {asked.verb} {asked.token or ''}: {error}")
+        sent.is_unknown = True
+        world.record(f"no answer to {sent.verb} {sent.token or ''}: {error}")
         await sleep(world.clock, chance.choice((0, 20, 300)))
         return False
     except OceanError as error:
-        asked.refusals.append(error.code)
+        sent.refusals.append(error.code)
         world.count_event(f"refused {error.code}")
-        world.record(f"refused {asked.verb} {asked.token or ''}: {error.code}")
+        world.record(f"refused {sent.verb} {sent.token or ''}: {error.code}")
         return True
     except Exception as error:
-        world.fail("unexpected error", f"{asked.verb} raised {error!r}")
+        world.fail("unexpected error", f"{sent.verb} raised {error!r}")
         return True
     if world.happens("lost_answer"):
-        asked.is_unknown = True
+        sent.is_unknown = True
         return False
-    asked.results.append(answer)
-    world.count_event(f"verb {asked.verb}")
-    world.record(f"answer to {asked.verb} {asked.token or ''}: {verbs.shown(answer)}")
-    if asked.verb.startswith("create") or asked.verb == "retry":
+    sent.results.append(answer)
+    world.count_event(f"verb {sent.verb}")
+    world.record(f"answer to {sent.verb} {sent.token or ''}: {verbs.shown(answer)}")
+    if sent.verb.startswith("create") or sent.verb == "retry":
         world.history.knows(answer.run_id)
     return True
 

@@ -170,7 +170,7 @@ class Watcher:
             has_last_tick = run.clog_id == "gatherer"
             assert run.attempt <= run.max_attempts + has_last_tick, f"attempt budget: {run}"
         if not is_alone or run.event_count > before.event_count + (run.tick == before.tick):
-            # Something else has befallen it in the same transaction, perhaps in the same unit.
+            # Something else has happened to it in the same transaction, perhaps in the same unit.
             return
         if run.lock_epoch != before.lock_epoch:
             self._check_claim(before, run, now)

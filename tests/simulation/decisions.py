@@ -14,7 +14,7 @@ from tests.linearizability.clients import History, drawn, random_person
 from tests.linearizability.decisions import decision
 from tests.simulation.actions import delay
 from tests.simulation.clients import Request, ask
-from tests.simulation.history import Asked
+from tests.simulation.history import SentRequest
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
@@ -47,9 +47,9 @@ class Contest:
         world, chance = self._world, self._chance
         for run_id in self.runs:
             open_it = partial(Ocean.create_run, session_id="decisions", clog_id="decision", run_id=run_id)
-            asked = Asked("open_decision", None, run_id)
-            while not asked.results and not asked.refusals:
-                await ask(world, f"d{number}", Request(asked, open_it, is_repeatable=True))
+            sent = SentRequest("open_decision", None, run_id)
+            while not sent.results and not sent.refusals:
+                await ask(world, f"d{number}", Request(sent, open_it, is_repeatable=True))
         for call in range(self._calls):
             await sleep(world.clock, chance.choice((0, 0, 0, 3, 30)))
             # All clients work on the same one or two decisions, and then on the next.
@@ -60,14 +60,14 @@ class Contest:
         world, (name, *payload) = self._world, what
         token = world.history.token()
         key = f"key-{token}" if self._chance.random() < 0.5 else None
-        asked = Asked(f"decide_{name}", key, run_id, token)
+        sent = SentRequest(f"decide_{name}", key, run_id, token)
         options: dict[str, Any] = {"run_id": run_id, "method": name, "payload": payload[0] if payload else None}
         place = self.history.record_request(run_id, what)
-        await ask(world, who, Request(asked, partial(Ocean.call_clog, **options, request_key=key), key is not None))
-        if asked.results:
-            self.history.record_response(run_id, place, asked.results[0])
-            world.count_event(f"decision {asked.results[0][0]} {name}")
-        elif asked.refusals and key is None:
+        await ask(world, who, Request(sent, partial(Ocean.call_clog, **options, request_key=key), key is not None))
+        if sent.results:
+            self.history.record_response(run_id, place, sent.results[0])
+            world.count_event(f"decision {sent.results[0][0]} {name}")
+        elif sent.refusals and key is None:
             # Nothing was done. With a key this is not certain: the request may have been sent twice.
             self.history.record_undone(run_id, place)
         else:

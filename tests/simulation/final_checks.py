@@ -32,19 +32,19 @@ def acknowledged_signals_are_there_once(final: FinalState) -> None:
     rows: Counter[str] = Counter()
     for row in final.db.execute("SELECT run_id, body FROM ocean_inbox WHERE kind = 'signal'").fetchall():
         rows[json.loads(row["body"])["t"]] += 1
-    for asked in final.history.asked:
-        if asked.verb in SIGNALS and asked.run_id not in final.deleted:
-            count = rows[str(asked.token)]
-            assert count <= 1, f"{asked} is there {count} times"
-            assert count == 1 or not asked.results, f"{asked} is gone"
-            assert count == 0 or asked.results or asked.is_unknown, f"{asked} was refused, and is there"
+    for sent in final.history.requests:
+        if sent.verb in SIGNALS and sent.run_id not in final.deleted:
+            count = rows[str(sent.token)]
+            assert count <= 1, f"{sent} is there {count} times"
+            assert count == 1 or not sent.results, f"{sent} is gone"
+            assert count == 0 or sent.results or sent.is_unknown, f"{sent} was refused, and is there"
 
 
 def a_repeated_request_has_the_same_result(final: FinalState) -> None:
-    for asked in final.history.asked:
-        if asked.key is not None and asked.verb not in NOT_KEPT:
-            first = asked.results[:1] * len(asked.results)
-            assert asked.results == first, f"{asked.verb} {asked.key} has different results: {asked.results}"
+    for sent in final.history.requests:
+        if sent.key is not None and sent.verb not in NOT_KEPT:
+            first = sent.results[:1] * len(sent.results)
+            assert sent.results == first, f"{sent.verb} {sent.key} has different results: {sent.results}"
 
 
 def signal_ids_count_once(final: FinalState) -> None:
@@ -116,9 +116,9 @@ def counters_admit_what_their_limits_allow(final: FinalState) -> None:
             granted[key] += is_granted
             assert is_granted or used == CAP, f"refused although it was not empty: {event}"
     for key in COUNTERS:
-        takes = [asked for asked in final.history.asked if asked.verb == "take" and asked.run_id == key]
-        sure = granted[key] + sum(any(taken.ok for taken in asked.results) for asked in takes)
-        perhaps = sum(asked.is_unknown and not asked.results for asked in takes)
+        takes = [sent for sent in final.history.requests if sent.verb == "take" and sent.run_id == key]
+        sure = granted[key] + sum(any(taken.ok for taken in sent.results) for sent in takes)
+        perhaps = sum(sent.is_unknown and not sent.results for sent in takes)
         used = final.one("SELECT used FROM ocean_counters WHERE key = ?", key) or 0
         assert sure <= used <= min(CAP, sure + perhaps), f"{key}: {used} taken, {sure} (+{perhaps}) granted"
 

@@ -78,23 +78,23 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="this mutant; may be given several times")
     parser.add_argument("--why", action="store_true", help="show the message of the check")
     parser.add_argument("--record", action="store_true", help="search again, and record the seeds that CI tries first")
-    asked = parser.parse_args()
-    for name in asked.only or ():
+    arguments = parser.parse_args()
+    for name in arguments.only or ():
         if name not in MUTANTS:
             parser.error(f"there is no mutant {name!r}; there are {', '.join(MUTANTS)}")
     survivors, seeds = 0, recorded()
     sys.stdout.write(f"{'mutant':40}{'seed':>6}{'seconds':>9}  killed by\n")
-    for name in asked.only or MUTANTS:
+    for name in arguments.only or MUTANTS:
         began = time.perf_counter()
-        death = (quickest if asked.record else killed)(name, asked.seeds)
+        death = (quickest if arguments.record else killed)(name, arguments.seeds)
         survivors += death is None
         seeds |= {name: death.seed} if death else {}
         seconds = death.seconds if death else time.perf_counter() - began
         by = f"{death.seed:>6}{seconds:>9.1f}  {death.check}" if death else f"{'–':>6}{seconds:>9.1f}  SURVIVED"
-        sys.stdout.write(f"{name:40}{by}\n" + (f"    {death.message[:400]}\n" if death and asked.why else ""))
+        sys.stdout.write(f"{name:40}{by}\n" + (f"    {death.message[:400]}\n" if death and arguments.why else ""))
         sys.stdout.flush()
-    sys.stdout.write(f"{len(asked.only or MUTANTS)} mutants, {survivors} survived\n")
-    if asked.record:
+    sys.stdout.write(f"{len(arguments.only or MUTANTS)} mutants, {survivors} survived\n")
+    if arguments.record:
         RECORD.write_text(json.dumps({name: seeds[name] for name in MUTANTS if name in seeds}, indent=1) + "\n")
     return int(survivors > 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass
-class Asked:
+class SentRequest:
     """One request, however often it was sent. `results` are the responses; `is_unknown` if one may have been lost."""
 
     verb: str
@@ -41,7 +41,7 @@ class Feed:
 
 class History:
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.requests: list[SentRequest] = []
         self.runs: list[str] = []
         self.sessions = ("s1", "s2")
         self.calls: dict[tuple[str, int], list[Called]] = defaultdict(list)

@@ -64,7 +64,7 @@ _text("takes not counted", "effects", "PERFORM ocean_take(each, o.now);", "NULL;
 _text("locks not renewed", "verbs", "until := now + (lock->>2)::bigint;", "until := now;")
 _text("crashed runs left", "choosing", "coalesce(bool_and(d.is_plain), true)", "true")
 _text("deadline ignored", "transitions", "ELSIF r.deadline_at <= now AND", "ELSIF false AND")
-_text("parent not told", "ending", "IF child.parent_run_id IS NULL\n    OR NOT", "IF true OR NOT")
+_text("parent not notified", "ending", "IF child.parent_run_id IS NULL\n    OR NOT", "IF true OR NOT")
 _text("parent not woken", "ending", "parent := ocean_input_arrived(parent, now, now);", "")
 _text("children outlive", "ending", "d.run_id = c.run_id) = 'cancel'", "d.run_id = c.run_id) = 'never'")
 _text("timers not dropped at the end", "ending", "WHERE u.timer IS NOT NULL", "WHERE false")

@@ -72,26 +72,26 @@ def same_keys_make_the_same_runs(final: FinalState) -> None:
 
 def acknowledged_creations_are_there(final: FinalState) -> None:
     created = {event["run_id"] for event in final.of("run.created")}
-    for asked in final.history.asked:
-        if asked.verb.startswith("create") and asked.results:
-            assert all(answer.run_id in created for answer in asked.results), f"durable ack: {asked}"
+    for sent in final.history.requests:
+        if sent.verb.startswith("create") and sent.results:
+            assert all(answer.run_id in created for answer in sent.results), f"durable ack: {sent}"
 
 
 def a_dedupe_key_makes_one_run(final: FinalState) -> None:
     """A dedupe key makes one run until that is deleted: it does not expire, and no tick of these seeds releases it."""
     if "release" in final.world.plan.deeds:
         return
-    made = [asked.results[0].run_id for asked in final.history.asked if asked.verb == "create_kept" and asked.results]
+    made = [sent.results[0].run_id for sent in final.history.requests if sent.verb == "create_kept" and sent.results]
     alive = dict.fromkeys(run_id for run_id in made if run_id not in final.deleted)
     assert len(alive) <= 1, f"one dedupe key, and {list(alive)}"
 
 
 def signals_are_not_early(final: FinalState) -> None:
-    for asked in final.history.asked:
-        if asked.deliver_at is not None:
+    for sent in final.history.requests:
+        if sent.deliver_at is not None:
             sql = "SELECT available_at FROM ocean_inbox WHERE body = ?"
-            at = final.one(sql, f'{{"t":"{asked.token}"}}')
-            assert at is None or at >= asked.deliver_at, f"{asked} is available at {at}"
+            at = final.one(sql, f'{{"t":"{sent.token}"}}')
+            assert at is None or at >= sent.deliver_at, f"{sent} is available at {at}"
 
 
 def a_continuation_comes_first(final: FinalState) -> None:
@@ -172,9 +172,9 @@ def a_commit_that_stood_is_known(final: FinalState) -> None:
 
 
 def completed_work_stays_completed(final: FinalState) -> None:
-    for asked in final.history.asked:
-        if asked.verb == "complete_work" and asked.results:
-            assert "lease_lost" not in asked.refusals, f"a repeated completion was refused: {asked}"
+    for sent in final.history.requests:
+        if sent.verb == "complete_work" and sent.results:
+            assert "lease_lost" not in sent.refusals, f"a repeated completion was refused: {sent}"
 
 
 def rates_are_kept(final: FinalState) -> None:
@@ -195,25 +195,25 @@ def verbs_for_many_reach_all(final: FinalState) -> None:
     """A verb for many runs reaches all runs that existed when it was called and still exist."""
     rows, db = final.world.watcher.rows, final.db
     created = Counter(event["run_id"] for event in final.of("run.created"))
-    for asked in final.history.asked:
-        for answer in asked.results if asked.verb in VERBS_FOR_MANY else ():
+    for sent in final.history.requests:
+        for answer in sent.results if sent.verb in VERBS_FOR_MANY else ():
             refused = sum(answer.errors.values())
-            assert (answer.refused, answer.seen) == (refused, answer.done + refused), f"{asked.verb} counts {answer}"
-            runs = [rows[run_id] for run_id in asked.meant if run_id in rows and created[run_id] == 1]
+            assert (answer.refused, answer.seen) == (refused, answer.done + refused), f"{sent.verb} counts {answer}"
+            runs = [rows[run_id] for run_id in sent.meant if run_id in rows and created[run_id] == 1]
             for run in [] if answer.more else runs:
-                match asked.verb:
+                match sent.verb:
                     case "cancel_runs":
                         is_reached = run.is_ended or run.ending is not None
                     case "signal_runs":
                         sql = "SELECT 1 FROM ocean_inbox WHERE run_id = ? AND signal_id = ?"
-                        is_there = db.execute(sql, (run.run_id, f"id-{asked.token}")).fetchone()
+                        is_there = db.execute(sql, (run.run_id, f"id-{sent.token}")).fetchone()
                         # A run that is ending takes no more signals.
                         is_reached = run.is_ended or run.ending is not None or is_there is not None
                     case "retry_runs":
                         is_reached = bool(refused or created[retry_id(run)])
                     case _:
                         is_reached = bool(refused)
-                assert is_reached, f"{asked.verb} has skipped {run}: {answer}"
+                assert is_reached, f"{sent.verb} has skipped {run}: {answer}"
 
 
 CHECKS = (

@@ -25,22 +25,22 @@ def test_a_seed_has_the_same_trace_again_on_postgres() -> None:
     assert first.trace == again.trace
 
 
-def test_the_hashes_of_a_process_decide_nothing() -> None:
-    notified = {_told_by_a_process_with("1"), _told_by_a_process_with("2")}
+def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
+    digests = {_digests_of_a_process_with("1"), _digests_of_a_process_with("2")}
     here = "".join(f"{simulate(seed, mode_of(seed, 'both')).digest}\n" for seed in SEEDS)
-    assert notified == {here}
+    assert digests == {here}
 
 
 def test_seeds_differ() -> None:
     assert len({simulate(seed).digest for seed in range(5)}) == 5
 
 
-def _told_by_a_process_with(hash_seed: str) -> str:
+def _digests_of_a_process_with(hash_seed: str) -> str:
     program = (
         "from tests.simulation.test_same_trace import SEEDS, mode_of, simulate\n"
         "for seed in SEEDS: print(simulate(seed, mode_of(seed, 'both')).digest)"
     )
-    notified = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
@@ -48,4 +48,4 @@ def _told_by_a_process_with(hash_seed: str) -> str:
         text=True,
         check=True,
     )
-    return notified.stdout
+    return done.stdout

@@ -42,13 +42,13 @@ def run(seed: int, main: Callable[[], Awaitable[str]]) -> str:
         return runner.run(main())  # type: ignore[arg-type]
 
 
-def test_the_seed_decides_which_thread_goes_on() -> None:
+def test_the_seed_decides_which_thread_continues() -> None:
     traces = [run(seed, _story) for seed in range(20)]
     assert traces == [run(seed, _story) for seed in range(20)]
     assert len(set(traces)) > 10
 
 
-def test_an_abandoned_thread_goes_on_to_its_next_tool_and_ends_there() -> None:
+def test_an_abandoned_thread_continues_to_its_next_tool_and_ends_there() -> None:
     log: list[str] = []
 
     def work() -> None:

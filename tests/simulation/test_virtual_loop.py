@@ -44,7 +44,7 @@ def test_hours_pass_at_once() -> None:
     assert run(1, main()) == 5 * HOUR
 
 
-def test_the_seed_decides_who_goes_first() -> None:
+def test_the_seed_decides_which_task_runs_first() -> None:
     assert run(1, order_of("abcdef")) == run(1, order_of("abcdef"))
     assert len({run(seed, order_of("abcdef")) for seed in range(20)}) > 10
 
@@ -57,7 +57,7 @@ def test_a_lost_wake_up_is_reported() -> None:
         run(1, main())
 
 
-def test_nothing_of_a_killed_process_runs_any_more() -> None:
+def test_no_task_of_a_killed_process_continues() -> None:
     log: list[str] = []
 
     async def work(clock: VirtualClock) -> None:
@@ -82,7 +82,7 @@ def test_nothing_of_a_killed_process_runs_any_more() -> None:
     assert run(1, main()) == ["begins"]
 
 
-def test_the_beat_of_a_blocked_process_goes_on_and_that_of_a_paused_one_does_not() -> None:
+def test_the_heartbeat_of_a_blocked_process_continues_and_that_of_a_paused_one_does_not() -> None:
     async def main() -> tuple[int, int, int]:
         process, outside = Process(here(), "p"), VirtualClock(here())
         clock = VirtualClock(here(), process)
@@ -107,7 +107,7 @@ def test_the_beat_of_a_blocked_process_goes_on_and_that_of_a_paused_one_does_not
     assert run(1, main()) == (99, 0, 0)
 
 
-def test_a_clock_that_is_set_moves_no_timer() -> None:
+def test_setting_a_clock_moves_no_timer() -> None:
     async def main() -> float:
         clock = VirtualClock(here(), ahead_ms=500)
         before = here().time()

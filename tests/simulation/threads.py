@@ -1,8 +1,8 @@
 """Threads of plain `def` handlers, one at a time: the loop stands still while a thread runs, until the thread waits.
 
-So a thread takes no virtual time, and nothing runs beside it: what it does between two of its tools is one step. It is
-anyio's own thread, changed so that a task that gives it work, or the result of a tool, continues only when the thread
-uses the next tool or is idle again. `ocean.testing.VirtualLoop` is not involved.
+So a thread takes no virtual time, and nothing else runs meanwhile: what it does between two of its tools is one step.
+It is anyio's own thread, changed so that a task that gives it work, or the result of a tool, continues only when the
+thread uses the next tool or is idle again. `ocean.testing.VirtualLoop` is not involved.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def one_at_a_time() -> Iterator[None]:
             super().__init__(*args)
             self.queue = _Work(waits)
 
-    def asked(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> "concurrent.futures.Future[Any]":
+    def submit(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> "concurrent.futures.Future[Any]":
         answer = ask(work, loop)
         if isinstance(loop, VirtualLoop):
             answer.add_done_callback(lambda _: waits.wait_for_thread())
@@ -69,5 +69,5 @@ def one_at_a_time() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_asyncio, "WorkerThread", Thread)
-        patch.setattr(asyncio, "run_coroutine_threadsafe", asked)
+        patch.setattr(asyncio, "run_coroutine_threadsafe", submit)
         yield

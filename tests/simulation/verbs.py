@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ocean import Key, Ocean, RetryPolicy, RunInfo
 from ocean.state.records import Run, RunStatus
 from tests.simulation.actions import CAP, COUNTERS
-from tests.simulation.history import Asked
+from tests.simulation.history import SentRequest
 from tests.simulation.instances import is_dry_run
 from tests.simulation.plan import VERBS_FOR_MANY
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Work = Callable[[Ocean], Coroutine[Any, Any, Any]]
-Drawn = tuple[Asked, Work, bool]
+Drawn = tuple[SentRequest, Work, bool]
 
 CROWD = 4
 REST_MS, LONGEST_REST_MS = 600, 1_500
@@ -41,20 +41,20 @@ def shown(answer: Any) -> str:
     return f"{answer.run_id} {answer.status}" if isinstance(answer, RunInfo) else str(answer)[:120]
 
 
-def _ask(world: "World", verb: str, *, is_keyed: bool | None = None, **facts: Any) -> tuple[Asked, str | None]:
+def _ask(world: "World", verb: str, *, is_keyed: bool | None = None, **facts: Any) -> tuple[SentRequest, str | None]:
     token = world.history.token()
     is_keyed = world.chance.random() < 0.7 if is_keyed is None else is_keyed
     key = f"key-{token}" if is_keyed else None
-    return Asked(verb, key, token=token, **facts), key
+    return SentRequest(verb, key, token=token, **facts), key
 
 
 def _create(world: "World", verb: str) -> Drawn:
     chance, now = world.chance, world.clock.now()
-    asked, key = _ask(world, verb)
+    sent, key = _ask(world, verb)
     options: dict[str, Any] = {
         "session_id": chance.choice(world.history.sessions),
         "clog_id": chance.choice(("actor", "actor", "gatherer")),
-        "input": {"t": asked.token},
+        "input": {"t": sent.token},
         "priority": chance.choice((0, 5, 5, 9)),
         "retry": chance.choice(POLICIES),
     }
@@ -63,7 +63,7 @@ def _create(world: "World", verb: str) -> Drawn:
             same = chance.choice(("same-1", "same-2"))
             options = {"session_id": "s1", "clog_id": "actor", "input": {"t": same}}
             options |= chance.choice(({"run_id": same}, {"dedupe_key": same, "dedupe_ms": 900}))
-            asked.run_id = options.get("run_id")
+            sent.run_id = options.get("run_id")
         case "create_kept":
             options = {"session_id": "s1", "clog_id": "actor", "input": {"t": "kept"}, "dedupe_key": "kept"}
         case "create_idle":
@@ -84,18 +84,18 @@ def _create(world: "World", verb: str) -> Drawn:
                 "concurrency_keys": chance.choice(((), ("k1",))),
             }
     is_repeatable = key is not None or verb in ("create_same", "create_kept")
-    return asked, lambda ocean: ocean.create_run(**options, request_key=key), is_repeatable
+    return sent, lambda ocean: ocean.create_run(**options, request_key=key), is_repeatable
 
 
 def _signal(world: "World", verb: str, more: dict[str, Any]) -> Drawn | None:
     if not world.history.runs:
         return None
     run_id = world.chance.choice(world.history.runs)
-    asked, key = _ask(world, verb, run_id=run_id, deliver_at=more.get("deliver_at"))
-    signal_id = f"id-{asked.token}" if world.chance.random() < 0.5 else None
+    sent, key = _ask(world, verb, run_id=run_id, deliver_at=more.get("deliver_at"))
+    signal_id = f"id-{sent.token}" if world.chance.random() < 0.5 else None
     options = {"signal_id": signal_id, "request_key": key, **more}
     is_repeatable = key is not None or (signal_id is not None and not more)
-    return asked, lambda ocean: ocean.signal(run_id, {"t": asked.token}, **options), is_repeatable
+    return sent, lambda ocean: ocean.signal(run_id, {"t": sent.token}, **options), is_repeatable
 
 
 def _signal_later(world: "World") -> Drawn | None:
@@ -107,8 +107,8 @@ def _on_a_run(world: "World", verb: str) -> Drawn | None:
     if not world.history.runs:
         return None
     run_id = world.chance.choice(world.history.runs)
-    asked, key = _ask(world, verb, run_id=run_id)
-    payload = {"t": asked.token}
+    sent, key = _ask(world, verb, run_id=run_id)
+    payload = {"t": sent.token}
     works: dict[str, Work] = {
         "call": lambda ocean: ocean.call_clog(run_id=run_id, method="note", payload=payload, request_key=key),
         "remind": lambda ocean: ocean.call_clog(run_id=run_id, method="remind", payload=payload, request_key=key),
@@ -123,7 +123,7 @@ def _on_a_run(world: "World", verb: str) -> Drawn | None:
         "explain": lambda ocean: ocean.explain(run_id),
         "advance_run": lambda ocean: ocean.advance(run_id=run_id, budget_ms=500),
     }
-    return asked, works[verb], key is not None
+    return sent, works[verb], key is not None
 
 
 async def _rehearse(ocean: Ocean, run_id: str) -> Any:
@@ -132,30 +132,30 @@ async def _rehearse(ocean: Ocean, run_id: str) -> Any:
 
 
 def _call_clog(world: "World") -> Drawn:
-    asked, key = _ask(world, "call_clog")
+    sent, key = _ask(world, "call_clog")
     session_id = world.chance.choice(world.history.sessions)
     options: dict[str, Any] = {"clog_id": "actor", "session_id": session_id, "method": "add"}
-    work: Work = lambda ocean: ocean.call_clog(**options, payload={"t": asked.token}, request_key=key)  # noqa: E731
-    return asked, work, key is not None
+    work: Work = lambda ocean: ocean.call_clog(**options, payload={"t": sent.token}, request_key=key)  # noqa: E731
+    return sent, work, key is not None
 
 
 def _take(world: "World") -> Drawn:
     counter = world.chance.choice(COUNTERS)
-    asked, key = _ask(world, "take", run_id=counter)
-    return asked, lambda ocean: ocean.take(counter, limit=CAP, request_key=key), key is not None
+    sent, key = _ask(world, "take", run_id=counter)
+    return sent, lambda ocean: ocean.take(counter, limit=CAP, request_key=key), key is not None
 
 
 def _set_limit(world: "World") -> Drawn:
-    asked, key = _ask(world, "set_limit")
+    sent, key = _ask(world, "set_limit")
     name, limit = world.chance.choice(("k1", "k2", "k3")), world.chance.randint(0, 3)
-    return asked, lambda ocean: ocean.set_limit(name, limit, request_key=key), key is not None
+    return sent, lambda ocean: ocean.set_limit(name, limit, request_key=key), key is not None
 
 
 def _clog(verb: str) -> Callable[["World"], Drawn]:
     def drawn(world: "World") -> Drawn:
-        asked, key = _ask(world, verb)
+        sent, key = _ask(world, verb)
         clog_id = world.chance.choice(("actor", "gatherer", "errand"))
-        return asked, lambda ocean: getattr(ocean, verb)(clog_id, request_key=key), key is not None
+        return sent, lambda ocean: getattr(ocean, verb)(clog_id, request_key=key), key is not None
 
     return drawn
 
@@ -163,8 +163,8 @@ def _clog(verb: str) -> Callable[["World"], Drawn]:
 def _delete_session(world: "World") -> Drawn | None:
     if world.chance.random() < 0.8:
         return None
-    asked, key = _ask(world, "delete_session")
-    return asked, lambda ocean: ocean.delete_session("s2", request_key=key), key is not None
+    sent, key = _ask(world, "delete_session")
+    return sent, lambda ocean: ocean.delete_session("s2", request_key=key), key is not None
 
 
 def _many(verb: str) -> Callable[["World"], Drawn]:
@@ -175,10 +175,10 @@ def _many(verb: str) -> Callable[["World"], Drawn]:
         how["most"] = chance.choice((2, 2, None)) if verb == "delete_runs" else chance.choice((None, None, 2))
         runs = [run for run in world.watcher.rows.values() if all(getattr(run, name) == where[name] for name in where)]
         meant = [run for run in runs if _is_meant(verb, run)]
-        asked, _ = _ask(world, verb, is_keyed=False, meant=tuple(run.run_id for run in meant))
+        sent, _ = _ask(world, verb, is_keyed=False, meant=tuple(run.run_id for run in meant))
         if verb == "signal_runs":
-            how |= {"input": {"t": asked.token}, "signal_id": f"id-{asked.token}"}
-        return asked, lambda ocean: getattr(ocean, verb)(**where, **how), True
+            how |= {"input": {"t": sent.token}, "signal_id": f"id-{sent.token}"}
+        return sent, lambda ocean: getattr(ocean, verb)(**where, **how), True
 
     return drawn
 
@@ -194,12 +194,12 @@ def _is_meant(verb: str, run: Run) -> bool:
 
 
 def _sweep(world: "World") -> Drawn:
-    asked, _ = _ask(world, "sweep", is_keyed=False)
+    sent, _ = _ask(world, "sweep", is_keyed=False)
     ages = {
         "events_older_than_ms": world.chance.choice((None, 1_000, 5_000)),
         "runs_older_than_ms": world.chance.choice((None, 1_000, 5_000)),
     }
-    return asked, lambda ocean: ocean.sweep(**ages, batch=world.chance.choice((2, 100))), True
+    return sent, lambda ocean: ocean.sweep(**ages, batch=world.chance.choice((2, 100))), True
 
 
 OTHERS: dict[str, Callable[["World"], Drawn | None]] = {

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from ocean import Done, Failed, LeaseLost, Ocean, OceanError, Ok, Outcome, Retry, StoreBusy, StoreFailed, Wait
 from ocean.kernel.verbs.leases import Lease
 from ocean.state.clock import sleep
-from tests.simulation.history import Asked
+from tests.simulation.history import SentRequest
 from tests.simulation.instances import Instance, Unreachable
 
 if TYPE_CHECKING:
@@ -65,17 +65,17 @@ async def _work(world: "World", lease: Lease) -> None:
 
 async def _ask(world: "World", verb: str, work: Any, tries: int) -> None:
     """Send a request, perhaps several times. A repeated `complete_work` must have the result of the first."""
-    asked = Asked(verb, "lease" if verb == "complete_work" else None)
-    world.history.asked.append(asked)
+    sent = SentRequest(verb, "lease" if verb == "complete_work" else None)
+    world.history.requests.append(sent)
     for _ in range(tries):
         try:
-            asked.results.append(await world.instance().ask(work))
+            sent.results.append(await world.instance().ask(work))
             world.count_event(f"verb {verb}")
         except NO_ANSWER:
-            asked.is_unknown = True
+            sent.is_unknown = True
         except LeaseLost as error:
-            asked.refusals.append(error.code)
+            sent.refusals.append(error.code)
             world.count_event(f"refused {error.code}")
         except OceanError as error:
-            asked.refusals.append(error.code)
+            sent.refusals.append(error.code)
             world.count_event(f"refused {error.code}")

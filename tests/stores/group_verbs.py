@@ -122,7 +122,7 @@ def _effects(functions: Functions) -> st.SearchStrategy[Effects]:
 
     def build(
         writes: list[RowWrite],
-        says: bool,
+        emits: bool,
         signals: list[str],
         requires: bool,
         births: bool,
@@ -130,7 +130,7 @@ def _effects(functions: Functions) -> st.SearchStrategy[Effects]:
         takes: list[int],
     ) -> Effects:
         effects = Effects(writes=writes, takes=[Take("cap", n, limit=4) for n in takes])
-        if says:
+        if emits:
             effects.events.append(NewEvent("said", '{"n":1}', CLOG))
             effects.timers += [SetTimer("t", 1_900_000_000_000, None), CancelTimer("u")]
             effects.attributes["a"] = "b"
@@ -171,8 +171,8 @@ def _commits(functions: Functions) -> st.SearchStrategy[Item]:
 
 def _calls(functions: Functions) -> st.SearchStrategy[Item]:
     def item(run_id: str | None, effects: Effects, request: str | None) -> Item:
-        asked = Request(request, "h") if request else None
-        return lambda store, _: store.commit_call(a_call(_copied(effects), run_id=run_id, request=asked))
+        repeatable = Request(request, "h") if request else None
+        return lambda store, _: store.commit_call(a_call(_copied(effects), run_id=run_id, request=repeatable))
 
     where = st.sampled_from([None, "idle", "held-b", "ended"])
     return st.builds(item, where, _effects(functions).filter(lambda e: not e.timers), st.sampled_from([None, "call"]))
@@ -180,12 +180,12 @@ def _calls(functions: Functions) -> st.SearchStrategy[Item]:
 
 def _others() -> st.SearchStrategy[Item]:
     held = st.sampled_from([*BUFFERED, *(f"stale {run_id}" for run_id in BUFFERED)])
-    said = [NewEvent("token", '"t"', CLOG)]
+    streamed = [NewEvent("token", '"t"', CLOG)]
     return st.one_of(
         st.builds(lambda run_id: lambda s, _: s.cancel_run(run_id, None, None, None), st.sampled_from(RUNS)),
         st.builds(lambda run_id: lambda s, _: s.delete_run(run_id, None, None), st.sampled_from(RUNS)),
         st.builds(lambda run_id, on: lambda s, _: s.set_run_paused(run_id, on, None, None), *_pause()),
-        st.builds(lambda name: lambda s, c: s.append_streamed(c[name].lock, 1, 2, said), held),
+        st.builds(lambda name: lambda s, c: s.append_streamed(c[name].lock, 1, 2, streamed), held),
         st.builds(lambda name: lambda s, c: s.store_step(c[name].lock, 1, "pay", f'"{name}"'), held),
         st.builds(lambda name: lambda s, c: s.take_turn(c[name].lock, [SESSION]), held),
         st.builds(lambda name: lambda s, c: s.give_back(c[name].lock, 1), held),

@@ -122,7 +122,7 @@ async def test_runs_of_a_burst_are_parked_once_and_then_claims_cost_as_before() 
     assert len(await store.claim_due(an_ask(limit=32))) == 1
     assert await store.claim_due(an_ask(limit=32)) == [], "one slot, and it is taken"
     assert (await store.agenda([CLOG])).due_now == 0
-    assert await store.database.read(_parked) == (MANY - 1, MANY - 1), "each is parked, and has said so once"
+    assert await store.database.read(_parked) == (MANY - 1, MANY - 1), "each is parked, with one event"
 
     for name, act in OTHERS.items():
         assert await _steps(store, act) <= 1.1 * await _steps(quiet, act), name

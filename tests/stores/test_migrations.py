@@ -169,8 +169,8 @@ def test_processes_that_race_to_migrate_a_fresh_file_all_succeed(tmp_path: Path)
         assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    told = [racer.communicate()[1] for racer in racers]
-    assert [racer.returncode for racer in racers] == [0, 0, 0, 0], told
+    errors = [racer.communicate()[1] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0, 0, 0], errors
     db = _opened(path)
     assert set(table_names(db)) >= TABLES
     assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"

@@ -170,12 +170,12 @@ BOUNDED_SCANS = {
     "SCAN ocean_clogs": "as many rows as clogs",
     "SCAN ocean_turns USING COVERING INDEX ocean_turns_run": "whether there is any: LIMIT 1",
     "SCAN sqlite_sequence": "one row",
-    "SCAN json_each VIRTUAL TABLE INDEX 1:": "the types asked for",
+    "SCAN json_each VIRTUAL TABLE INDEX 1:": "the requested types",
     "SCAN lanes": "as many rows as lanes",
     "SCAN below": "a run's descendants",
     "SCAN CONSTANT ROW": "one row",
     "SCAN n CONSTANT ROWS": "what is inserted",
-    "SCAN n-ROW VALUES CLAUSE": "the same, as a newer SQLite says it",
+    "SCAN n-ROW VALUES CLAUSE": "the same, as a newer SQLite shows it",
     "SCAN (subquery-1)": "the first lane",
 }
 

@@ -77,11 +77,11 @@ async def test_a_cancelled_read_does_not_disturb_others(database: Database) -> N
 async def test_reads_that_wait_while_the_database_closes_are_finished(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "ocean.db"))
     await database.open()
-    asked = asyncio.ensure_future(database.read(count_sessions))
+    reading = asyncio.ensure_future(database.read(count_sessions))
     await anyio.lowlevel.checkpoint()
     await database.close()
     with anyio.fail_after(PATIENCE_S):
-        [answer] = await asyncio.gather(asked, return_exceptions=True)
+        [answer] = await asyncio.gather(reading, return_exceptions=True)
     assert answer == 0 or isinstance(answer, StoreUnusable)
     with pytest.raises(StoreUnusable):
         await database.read(count_sessions)

@@ -14,13 +14,13 @@ PATIENCE_S = 20
 
 
 async def test_a_waiter_in_a_cancelled_scope_waits_and_is_cancelled_afterwards() -> None:
-    waiter, heard = Waiter(), []
+    waiter, steps = Waiter(), []
 
     async def wait() -> None:
         await waiter.wait()
-        heard.append("told")
+        steps.append("told")
         await anyio.lowlevel.checkpoint()
-        heard.append("not cancelled")
+        steps.append("not cancelled")
 
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
@@ -29,17 +29,17 @@ async def test_a_waiter_in_a_cancelled_scope_waits_and_is_cancelled_afterwards()
             tasks.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await anyio.wait_all_tasks_blocked()
-            assert heard == []
+            assert steps == []
             waiter.set()
-    assert heard == ["told"]
+    assert steps == ["told"]
 
 
 async def test_a_waiter_set_in_the_round_of_its_cancellation_returns() -> None:
-    waiter, heard = Waiter(), []
+    waiter, steps = Waiter(), []
 
     async def wait() -> None:
         await waiter.wait()
-        heard.append("told")
+        steps.append("told")
 
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
@@ -47,7 +47,7 @@ async def test_a_waiter_set_in_the_round_of_its_cancellation_returns() -> None:
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
             waiter.set()
-    assert heard == ["told"]
+    assert steps == ["told"]
 
 
 async def test_cancelling_the_task_itself_raises_at_once() -> None:

@@ -114,9 +114,9 @@ class Story:
 
     async def grouped(self) -> tuple[Any, Tables]:
         store, claims = await copy_of_the_scene()
-        asked: list[Callable[[], Any]] = [partial(answer, item, store, claims) for item in self.items]
-        asked.append(lambda: store.claim_due(an_ask(limit=self.limit, slot=self.slot)))
-        *results, got = await together(store.database, asked)
+        calls: list[Callable[[], Any]] = [partial(answer, item, store, claims) for item in self.items]
+        calls.append(lambda: store.claim_due(an_ask(limit=self.limit, slot=self.slot)))
+        *results, got = await together(store.database, calls)
         results += [await answer(item, store, claims) for item in self.later]
         commits: list[Callable[[], Any]] = [
             partial(answer, item, store, claims) for item in _commits(got, self.outcomes)

@@ -12,7 +12,7 @@ CHARGE = f"POST {URL}"
 
 
 def clog_of(handler: Any, **options: Any) -> Clog:
-    """A clog called c with this handler, which may reach out."""
+    """Return a clog `c` with this handler, which may make outgoing requests."""
     clog = Clog("c", tools=list(TOOLS), **options)
     clog.on_advance(handler)
     return clog
@@ -30,7 +30,7 @@ async def one_run(w: World) -> None:
 
 
 class Renewed:
-    """The world outside of the play that is on."""
+    """Creates an `Outside` for each replay; `now` is that of the current one."""
 
     now: Outside
 
@@ -40,7 +40,7 @@ class Renewed:
 
 
 async def report_of(clogs: Any, scenario: Any = one_run, **options: Any) -> CrashReport:
-    """What it found; and nothing is left running after it."""
+    """Return the report; check that no task is left running."""
     before = asyncio.all_tasks()
     try:
         report = await crash_everywhere(clogs, scenario, **options)

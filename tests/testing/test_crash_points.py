@@ -91,7 +91,7 @@ async def somebody_elses() -> None:
     await lowlevel.checkpoint()
 
 
-async def test_a_wait_of_the_clogs_own_is_a_point_in_the_handler_in_a_step_and_in_a_method() -> None:
+async def test_a_wait_in_a_clog_is_a_crash_point_in_the_handler_in_a_step_and_in_a_method() -> None:
     async def waits(tick: Tick) -> Outcome:
         await somebody_elses()
         await tick.step("look", look)
@@ -122,7 +122,7 @@ async def test_a_wait_of_the_clogs_own_is_a_point_in_the_handler_in_a_step_and_i
     ]
 
 
-async def test_a_line_in_a_loop_is_one_point_for_each_pass() -> None:
+async def test_a_line_in_a_loop_is_one_crash_point_per_iteration() -> None:
     async def loops(tick: Tick) -> Outcome:
         for number in range(3):
             await tick.emit("said", number)
@@ -133,7 +133,7 @@ async def test_a_line_in_a_loop_is_one_point_for_each_pass() -> None:
     assert "before tick.emit (time 3), in tick 1 of c " in str(report.killed[2])
 
 
-async def test_a_plain_handler_is_killed_at_its_tools_and_its_mistake_found() -> None:
+async def test_a_plain_handler_is_killed_at_its_tools_and_its_mistake_is_found() -> None:
     outside = Renewed()
 
     def charges(tick: Tick) -> Outcome:
@@ -156,7 +156,7 @@ async def test_a_plain_handler_is_killed_at_its_tools_and_its_mistake_found() ->
     assert len(report.findings) == 4
 
 
-async def test_tasks_that_a_killed_handler_had_started_stand_still_with_it() -> None:
+async def test_tasks_that_a_killed_handler_had_started_stop_with_it() -> None:
     outside = Renewed()
 
     async def works_in_two_tasks(tick: Tick) -> Outcome:
@@ -176,12 +176,12 @@ async def test_tasks_that_a_killed_handler_had_started_stand_still_with_it() -> 
     report = await report_of([clog_of(works_in_two_tasks)], outside=outside)
     found = {finding.point.what for finding in report.findings}
     assert "before tick.emit" in whats(report)
-    assert "before tick.emit" not in found, "the other task went on after the process had died"
+    assert "before tick.emit" not in found, "the other task continued after the process had died"
     assert "after the outside call 'second' had its effect, before its answer was received" in found
 
 
 @pytest.mark.parametrize("kill_on_end", [False, True])
-async def test_a_last_tick_is_killed_only_if_asked_for_since_it_is_called_once(kill_on_end: bool) -> None:
+async def test_a_last_tick_is_killed_only_if_requested_since_it_is_called_once(kill_on_end: bool) -> None:
     async def rests(tick: Tick) -> Outcome:
         return Ok()
 
@@ -203,7 +203,7 @@ async def test_a_last_tick_is_killed_only_if_asked_for_since_it_is_called_once(k
     assert [finding.point.what for finding in report.findings] == killed[:-2]
 
 
-async def test_a_handler_that_overruns_its_time_is_stopped_as_ever() -> None:
+async def test_a_handler_that_exceeds_its_time_limit_is_stopped_as_usual() -> None:
     async def hangs_once(tick: Tick) -> Outcome:
         if tick.call_number == 1:
             await anyio.Event().wait()

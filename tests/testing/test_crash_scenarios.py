@@ -23,7 +23,7 @@ from tests.testing.shops import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_scenario_that_is_not_the_same_twice_is_refused_with_what_differs() -> None:
+async def test_a_scenario_that_differs_when_repeated_is_refused_with_the_difference() -> None:
     with pytest.raises(
         AssertionError, match=r"two executions without a crash.*\n.*output: first \['first', 'last'\], then"
     ):
@@ -36,7 +36,7 @@ async def test_the_same_scenario_makes_the_same_report_word_for_word() -> None:
     assert str(first) == str(second)
 
 
-async def test_more_points_than_asked_for_are_thinned_out_and_reported() -> None:
+async def test_points_beyond_the_limit_are_left_out_evenly_and_reported() -> None:
     report = await report_of([clog_of(charges_in_a_step)], outside=paying, most_points=4)
     assert (len(report.killed), len(report.left_out)) == (4, 7)
     assert str(report) == "the result is the same after a crash at each of 4 points (7 left out)"
@@ -85,7 +85,7 @@ async def test_children_timers_signals_and_retries_survive_every_crash() -> None
     assert 2 in {point.call for point in report.killed}
 
 
-async def test_a_scenario_that_pokes_tick_by_tick_goes_on_after_a_crash() -> None:
+async def test_a_scenario_that_pokes_tick_by_tick_continues_after_a_crash() -> None:
     async def counts(tick: Tick) -> Outcome:
         n = ((await tick.read(run=True)).run or 0) + 1
         await tick.write(run=n)
@@ -106,7 +106,7 @@ async def test_a_scenario_that_pokes_tick_by_tick_goes_on_after_a_crash() -> Non
     assert len(report.killed) == 3 * 5
 
 
-async def test_a_request_without_an_answer_is_an_error_of_the_test() -> None:
+async def test_a_request_without_a_defined_answer_is_an_error_of_the_test() -> None:
     with pytest.raises(AssertionError, match=f"no answer is defined for {CHARGE}"):
         await crash_everywhere([clog_of(charges_in_a_step)], one_run)
 

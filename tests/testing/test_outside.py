@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def ended(w: World, input: Any = None) -> Any:
-    """Of a run of the clog c: its output, or the code of its error."""
+    """Run the clog `c`; return its output, or the code of its error."""
     run = await w.ocean.create_run(session_id="s", clog_id="c", input=input)
     await w.wait(60_000)
     info = await w.ocean.get_run(run.run_id)
@@ -96,10 +96,10 @@ async def test_an_answer_is_a_value_a_response_a_function_or_an_error_and_the_ne
         assert await ended(w, "https://a.example/gone") == [410, "gone"]
         assert await ended(w, "https://a.example/down") == "fetch_refused"
         assert await ended(w, "https://a.example/x?y=[1]") == [200, '{"ok":true}']
-    assert outside.effects() == [], "to read changes nothing"
+    assert outside.effects() == [], "reading changes nothing"
 
 
-async def test_a_request_without_an_answer_is_refused_as_if_there_were_no_server() -> None:
+async def test_a_request_without_a_defined_answer_is_refused_as_if_there_were_no_server() -> None:
     outside = Outside()
     async with world([clog_of(fetches)], outside=outside) as w:
         assert await ended(w, "https://nobody.example/") == "fetch_refused"
@@ -108,12 +108,12 @@ async def test_a_request_without_an_answer_is_refused_as_if_there_were_no_server
 
 async def test_a_fake_client_counts_effects_by_key_too() -> None:
     outside = Outside()
-    answers = [
+    results = [
         await outside.call("charge", {"amount": 1}, key="k", answer="first"),
         await outside.call("charge", {"amount": 1}, key="k", answer="second"),
         await outside.call("charge", {"amount": 1}, answer="third"),
     ]
-    assert answers == ["first", "first", "third"]
+    assert results == ["first", "first", "third"]
     assert len(outside.effects("charge")) == 2
 
 
@@ -144,7 +144,7 @@ async def test_a_recording_repeats_its_responses_and_calls_no_function_of_a_step
     assert replayed.unanswered == ["step c/pick"] * 3
 
 
-async def test_calls_survive_a_file(tmp_path: Path) -> None:
+async def test_calls_can_be_saved_to_a_file_and_loaded(tmp_path: Path) -> None:
     outside = Outside()
     await outside.call("charge", {"ä": [1, None]}, key="k", answer={"id": 1})
     outside.save(str(tmp_path / "calls.json"))

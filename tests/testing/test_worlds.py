@@ -26,7 +26,7 @@ async def test_while_a_test_waits_each_run_is_poked_when_it_is_due() -> None:
     assert at == [began, began + 1_000, began + 2_000, began + 3_000]
 
 
-async def test_waiting_ends_also_if_a_run_stays_due_whose_clog_is_not_loaded() -> None:
+async def test_waiting_ends_although_a_run_whose_clog_is_not_loaded_stays_due() -> None:
     async def rests(tick: Tick) -> Outcome:
         return Wait(for_ms=10)
 

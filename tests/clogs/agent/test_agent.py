@@ -167,7 +167,7 @@ async def test_a_budget_that_never_comes_back_fails_the_run() -> None:
         assert (error["code"], len(j.stage.asks)) == ("budget_spent", 2)
 
 
-async def test_a_model_that_fails_is_asked_again_and_at_last_fails_the_run() -> None:
+async def test_a_model_that_fails_is_called_again_and_finally_fails_the_run() -> None:
     broken = ModelError("rate_limited", "slow down", is_passing=True, after_ms=5_000)
     stage = Stage(replying=lambda ask: ModelReply("Hm", error=broken) if len(stage.asks) < 3 else ANSWER)
     async with job(stage) as j:

@@ -20,20 +20,20 @@ async def test_a_dangerous_call_waits_and_is_shown_without_secrets() -> None:
     async with job(Stage([WIPE, DONE])) as j:
         assert (await j.look()).status == "waiting"
         assert j.stage.wiped == []
-        (asked,) = await j.payloads("approval.requested")
-        assert asked == {
+        (requested,) = await j.payloads("approval.requested")
+        assert requested == {
             "approval_id": "1.1",
             "tool": "disk.wipe",
             "description": "Delete everything there.",
             "input": {"path": "/tmp/x", "password": "[redacted]"},
-            "fingerprint": asked["fingerprint"],
+            "fingerprint": requested["fingerprint"],
             "expires_at": j.w.clock.now() + 24 * HOUR_MS,
             "on_expiry": "reject",
         }
         (turn,) = await j.payloads("agent.turn")
         assert turn["calls"][0]["input"]["password"] == "[redacted]"
         waiting = await j.w.ocean.call_clog(run_id=j.run_id, method="approvals")
-        assert waiting == [{"approval_id": "1.1", "tool": "disk.wipe", "expires_at": asked["expires_at"]}]
+        assert waiting == [{"approval_id": "1.1", "tool": "disk.wipe", "expires_at": requested["expires_at"]}]
 
 
 async def test_an_approved_call_is_made_once_in_the_name_of_the_approver() -> None:
@@ -154,7 +154,7 @@ async def test_a_decision_cancels_the_timer() -> None:
     async with job(Stage([TWO, DONE]), {"task": "x", "approval_ms": HOUR_MS, "on_expiry": "fail"}) as j:
         await j.decide("approve", "1.1")
         await j.w.drain()
-        assert (await j.look()).status == "waiting", "the other one is still asked for"
+        assert (await j.look()).status == "waiting", "the other one is still requested"
         await j.decide("approve", "1.3")
         await j.w.wait(2 * HOUR_MS)
         assert (await j.result())["status"] == "answered"

@@ -60,7 +60,7 @@ class Talk:
     async def say(self, text: str, **more: Any) -> None:
         await self.w.ocean.signal(self.run_id, {"text": text}, **more)
 
-    async def asked(self, text: str) -> Any:
+    async def turn_for(self, text: str) -> Any:
         await self.say(text)
         await self.w.drain()
         return (await self.turns())[-1]
@@ -77,7 +77,7 @@ class Talk:
 
     @asynccontextmanager
     async def during_answer(self, at_word: int) -> AsyncIterator[None]:
-        """While a poke is at work whose model has come to this word, and waits; it ends by itself when left."""
+        """Inside the block, a poke runs whose model waits before this word; on leaving, the poke finishes."""
         self.mind.holds_at = at_word
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""A conversation: streamed answers, interruptions, retries, the history, and the end."""
+"""A conversation: streamed replies, interruptions, retries, the history, and the end."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ async def test_tokens_are_visible_while_the_model_still_streams() -> None:
 async def test_the_model_gets_the_system_prompt_and_the_window_of_the_history() -> None:
     async with talking(Mind(lambda ask: ModelReply("ok")), system="be brief", window_turns=2) as talk:
         for text in ("one", "two", "three", "four"):
-            await talk.asked(text)
+            await talk.turn_for(text)
         assert talk.mind.sent_messages() == [
             ("system", "be brief"),
             ("user", "two"),
@@ -75,7 +75,7 @@ async def test_the_model_gets_the_system_prompt_and_the_window_of_the_history() 
 async def test_the_window_is_bounded_by_size_too() -> None:
     async with talking(Mind(lambda ask: ModelReply("ok")), window_chars=6) as talk:
         for text in ("one", "four", "five"):
-            await talk.asked(text)
+            await talk.turn_for(text)
         assert talk.mind.sent_messages() == [("user", "four"), ("assistant", "ok"), ("user", "five")]
 
 
@@ -131,8 +131,8 @@ async def test_stop_ends_the_answer_and_is_not_a_message() -> None:
 
 async def test_a_message_after_the_end_of_an_answer_interrupts_nothing() -> None:
     async with talking() as talk:
-        await talk.asked("hello")
-        await talk.asked("again")
+        await talk.turn_for("hello")
+        await talk.turn_for("again")
         assert [turn["is_interrupted"] for turn in await talk.turns()] == [False, False]
 
 
@@ -159,7 +159,7 @@ async def test_a_failing_model_is_reported_and_called_again_after_its_delay() ->
         assert [event.call for event in await talk.events("chat.heard")] == [1, 2]
 
 
-async def test_a_message_fails_after_all_attempts_and_the_conversation_goes_on() -> None:
+async def test_a_message_fails_after_all_attempts_and_the_conversation_continues() -> None:
     async with talking(failing(3, is_passing=True)) as talk:
         await talk.say("anybody there?")
         await talk.w.wait(10_000)
@@ -167,13 +167,13 @@ async def test_a_message_fails_after_all_attempts_and_the_conversation_goes_on()
         [turn] = await talk.turns()
         assert turn["error"] == {"code": "unavailable", "message": "the model is down", "details": None}
         assert (turn["answer"], turn["is_interrupted"]) == ("", False)
-        assert (await talk.asked("and now?"))["answer"] == "Well, here I am."
+        assert (await talk.turn_for("and now?"))["answer"] == "Well, here I am."
         assert talk.mind.sent_messages() == [("user", "anybody there?"), ("user", "and now?")]
 
 
 async def test_a_permanent_refusal_is_not_retried() -> None:
     async with talking(failing(1)) as talk:
-        turn = await talk.asked("anybody there?")
+        turn = await talk.turn_for("anybody there?")
         assert (turn["error"]["code"], len(talk.mind.asks)) == ("unavailable", 1)
         assert await talk.events("chat.error") == []
         assert await status(talk) == "waiting"
@@ -227,7 +227,7 @@ async def test_a_conversation_without_settings_gets_the_first_model() -> None:
     async with world([mind.chat()]) as w:
         run = await w.ocean.create_run(session_id="s", clog_id="chat")
         talk = Talk(w, mind, run.run_id)
-        assert (await talk.asked("hi"))["model"] == "offline"
+        assert (await talk.turn_for("hi"))["model"] == "offline"
         assert len(await talk.events("chat.opened")) == 1
 
 
@@ -250,13 +250,15 @@ async def test_invalid_settings_fail_the_run_and_name_the_field(input: Any, code
 
 
 @pytest.mark.parametrize("body", ["text", {"txt": "hi"}, {"text": 7}, None, {"text": "x" * (MOST_TEXT + 1)}])
-async def test_a_signal_that_is_not_a_message_is_refused_with_an_event_and_the_conversation_goes_on(body: Any) -> None:
+async def test_a_signal_that_is_not_a_message_is_refused_with_an_event_and_the_chat_continues(
+    body: Any,
+) -> None:
     async with talking() as talk:
         await talk.w.ocean.signal(talk.run_id, body, signal_id="odd")
         await talk.w.drain()
         [refused] = await talk.events("chat.refused")
         assert (refused.payload["code"], refused.payload["signal_id"]) == ("bad_message", "odd")
-        assert (await talk.asked("hi there"))["text"] == "hi there"
+        assert (await talk.turn_for("hi there"))["text"] == "hi there"
 
 
 async def test_an_empty_message_is_ignored() -> None:
@@ -269,7 +271,7 @@ async def test_an_empty_message_is_ignored() -> None:
 async def test_a_conversation_ends_after_its_idle_time() -> None:
     async with talking(idle_ms=DAY_MS) as talk:
         await talk.w.wait(DAY_MS - 1)
-        await talk.asked("still here")
+        await talk.turn_for("still here")
         await talk.w.wait(DAY_MS - 1)
         assert await status(talk) == "waiting"
         await talk.w.wait(1)
@@ -279,13 +281,13 @@ async def test_a_conversation_ends_after_its_idle_time() -> None:
 async def test_a_message_that_waits_when_the_idle_time_is_over_gets_an_answer() -> None:
     async with talking(idle_ms=DAY_MS) as talk:
         talk.w.clock.jump(DAY_MS + 5)  # no process poked: the timer is due, and then a message arrives
-        assert (await talk.asked("am I late?"))["answer"] == "You wrote: am I late?"
+        assert (await talk.turn_for("am I late?"))["answer"] == "You wrote: am I late?"
         assert await status(talk) == "waiting"
 
 
 async def test_without_a_limit_a_conversation_never_ends_by_itself() -> None:
     async with talking(idle_ms=None) as talk:
-        await talk.asked("hi there")
+        await talk.turn_for("hi there")
         info = await talk.w.ocean.get_run(talk.run_id)
         assert info is not None
         assert (info.status, info.due_at) == ("idle", None)
@@ -293,17 +295,17 @@ async def test_without_a_limit_a_conversation_never_ends_by_itself() -> None:
 
 async def test_an_answer_without_end_is_cut() -> None:
     async with talking(Mind(lambda ask: ModelReply("word " * 50)), answer_chars=12) as talk:
-        turn = await talk.asked("go on")
+        turn = await talk.turn_for("go on")
         assert (turn["answer"], turn["reason"], turn["is_interrupted"]) == ("word word wo", "length", False)
 
 
 async def test_the_longest_turn_of_the_widest_characters_can_be_kept() -> None:
     async with talking(Mind(lambda ask: ModelReply("\x01" * MOST_ANSWER))) as talk:
-        await talk.asked("\x01" * (MOST_TEXT - 1) + "x")
+        await talk.turn_for("\x01" * (MOST_TEXT - 1) + "x")
         assert len((await talk.turns())[0]["answer"]) == MOST_ANSWER
 
 
-async def test_a_dry_run_asks_no_model() -> None:
+async def test_a_dry_run_calls_no_model() -> None:
     async with talking() as talk:
         await talk.say("hi there")
         shown = (await talk.w.ocean.advance(dry_run=True, run_id=talk.run_id)).dry_run
@@ -316,7 +318,7 @@ async def test_a_dry_run_asks_no_model() -> None:
 async def test_turns_takes_a_limit_within_its_bounds(limit: Any) -> None:
     async with talking() as talk:
         for text in ("one", "two", "three"):
-            await talk.asked(text)
+            await talk.turn_for(text)
         newest = await talk.w.ocean.call_clog(run_id=talk.run_id, method="turns", payload={"limit": 2})
         assert [turn["text"] for turn in newest] == ["two", "three"]
         with pytest.raises(InvalidValue, match="limit must be between 1 and 50"):
@@ -342,14 +344,14 @@ async def test_the_chat_that_ships_needs_no_network(monkeypatch: pytest.MonkeyPa
         assert turn["answer"].startswith("Hello!")
 
 
-async def test_a_script_of_the_offline_model_goes_by_the_conversation() -> None:
+async def test_a_script_of_the_offline_model_depends_on_the_conversation() -> None:
     replies: Any = by_script(ModelReply("one"), ModelReply("two"))
-    asked: list[Ask] = []
+    requests: list[Ask] = []
 
     def replying(ask: Ask) -> ModelReply:
-        asked.append(ask)
+        requests.append(ask)
         reply: ModelReply = replies(ask)
         return reply
 
     async with talking(Mind(replying)) as talk:
-        assert [(await talk.asked(text))["answer"] for text in ("a", "b", "c")] == ["one", "two", "two"]
+        assert [(await talk.turn_for(text))["answer"] for text in ("a", "b", "c")] == ["one", "two", "two"]

@@ -17,7 +17,7 @@ from tests.clogs.models.speaking import DONE, speaking, sse_chunk
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_delay_that_an_endpoint_asks_for_is_kept() -> None:
+async def test_the_delay_that_an_endpoint_requests_is_kept() -> None:
     async with speaking() as speaker, world([make_chat(Models([speaker.endpoint()]))]) as w:
         speaker.respond_with(429, '{"error": {"message": "slow down"}}', Retry_After="20")
         run = await w.ocean.create_run(session_id="s", clog_id="chat", input={"text": "hi", "system": "be brief"})
@@ -32,20 +32,20 @@ async def test_the_delay_that_an_endpoint_asks_for_is_kept() -> None:
         await w.drain()
         [turn] = await w.ocean.call_clog(run_id=run.run_id, method="turns")
         assert (turn["answer"], turn["model"], turn["error"]) == ("Hello there.", "m-1", None)
-        bodies = [body["messages"] for body, _ in speaker.heard]
+        bodies = [body["messages"] for body, _ in speaker.requests]
         assert bodies == [[{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]] * 2
-        keys = {headers["idempotency-key"] for _, headers in speaker.heard}
+        keys = {headers["idempotency-key"] for _, headers in speaker.requests}
         assert len(keys) == 1
 
 
 async def test_an_interrupted_answer_closes_the_connection() -> None:
-    spoken, gone = anyio.Event(), anyio.Event()
+    started, gone = anyio.Event(), anyio.Event()
 
     async def say() -> Response:
         async def body() -> AsyncIterator[str]:
             try:
                 yield sse_chunk("Once upon ")
-                spoken.set()
+                started.set()
                 await anyio.sleep_forever()
             finally:
                 gone.set()
@@ -58,7 +58,7 @@ async def test_an_interrupted_answer_closes_the_connection() -> None:
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.drain)
-                await spoken.wait()
+                await started.wait()
                 async for event in w.ocean.follow(run.run_id):
                     if event.type == "chat.token":
                         break

@@ -87,7 +87,7 @@ async def test_an_empty_digest_is_written_only_with_when_empty() -> None:
             assert len(await written(w)) == int(when_empty)
 
 
-async def test_what_is_too_much_is_counted_and_what_is_too_long_is_cut() -> None:
+async def test_excess_items_are_counted_and_long_ones_are_cut() -> None:
     async with collecting() as w:
         await say(w, "é" * 5_000, *range(MOST_ITEMS + 4), {"write": True})
         (made,) = await written(w)
@@ -104,9 +104,9 @@ async def test_a_webhook_gets_each_digest_and_one_that_is_down_stops_nothing() -
             assert run.status is RunStatus.IDLE
             await w.wait(HOUR)
             (delivery,) = (await w.ocean.list_runs(parent_run_id="d")).runs
-            assert (delivery.output, len(site.asked)) == ({"status": 200}, 3)
-    assert json.loads(site.asked[2].body)["text"] == "Digest\n- one"
-    assert len({asked.headers["idempotency-key"] for asked in site.asked}) == 1
+            assert (delivery.output, len(site.requests)) == ({"status": 200}, 3)
+    assert json.loads(site.requests[2].body)["text"] == "Digest\n- one"
+    assert len({request.headers["idempotency-key"] for request in site.requests}) == 1
 
 
 async def test_a_digest_with_invalid_settings_fails_with_the_reason() -> None:

@@ -9,7 +9,7 @@ import pytest
 from clogs.http_poller import http_poller
 from ocean import Clog, Done, Ok, Outcome, RunInfo, RunStatus, Tick
 from ocean.testing import Outside, World, crash_everywhere, world
-from tests.clogs.sites import Asked, Reply, Site, a_site
+from tests.clogs.sites import Reply, Site, SiteRequest, a_site
 from tests.invariants import check
 
 pytestmark = pytest.mark.anyio
@@ -49,8 +49,8 @@ async def emitted(w: World, type: str) -> list[Any]:
 
 
 def with_etag(body: bytes, etag: str) -> Any:
-    def answer(asked: Asked) -> Reply:
-        is_known = asked.headers.get("if-none-match") == etag
+    def answer(request: SiteRequest) -> Reply:
+        is_known = request.headers.get("if-none-match") == etag
         return Reply(304) if is_known else Reply(200, body, {"ETag": etag, "Last-Modified": "yesterday"})
 
     return answer
@@ -62,8 +62,8 @@ async def test_a_change_makes_an_event_and_a_run_and_an_unchanged_page_makes_non
         async with polling(site.host) as w:
             run_id = await start(w, site, clog_id="reader")
             await w.wait(3 * EVERY)
-            assert [asked.headers.get("if-none-match") for asked in site.asked] == [None, '"1"', '"1"', '"1"']
-            assert site.asked[1].headers["if-modified-since"] == "yesterday"
+            assert [request.headers.get("if-none-match") for request in site.requests] == [None, '"1"', '"1"', '"1"']
+            assert site.requests[1].headers["if-modified-since"] == "yesterday"
             assert await emitted(w, "poller.changed") == []
             site.answer = with_etag(b"two", '"2"')
             await w.wait(2 * EVERY)
@@ -115,7 +115,7 @@ async def test_a_signal_requests_the_page_at_once() -> None:
             run_id = await start(w, site)
             await w.ocean.signal(run_id)
             await w.drain()
-            assert len(site.asked) == 2
+            assert len(site.requests) == 2
 
 
 async def test_a_run_is_signalled_and_when_it_has_ended_so_does_the_poller() -> None:
@@ -150,7 +150,7 @@ async def test_a_permanent_error_fails_the_poller_at_once_with_the_reason() -> N
                 error = (await look(w, await start(w, site, **fields))).error
                 assert error is not None
                 assert (error["code"], message in error["message"]) == (code, True)
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.sqlite

@@ -29,7 +29,7 @@ class Workbench(OnPaper):
     """Merge and prepare like an idempotent service: a repeated key has no second effect."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.merge_calls: list[tuple[str, str]] = []
         self.merged: dict[str, str] = {}
         self.troubles: list[Exception] = []
         self.troubles_after: list[Exception] = []
@@ -38,7 +38,7 @@ class Workbench(OnPaper):
         self.is_held = False
 
     def hold(self) -> None:
-        """The next merge stands still until `go_on`."""
+        """The next merge blocks until `go_on`."""
         self.is_held, self.at_work, self.go_on = True, anyio.Event(), anyio.Event()
 
     async def review(self, sight: Sight) -> Any:
@@ -47,7 +47,7 @@ class Workbench(OnPaper):
         return await super().review(sight)
 
     async def merge(self, sight: Sight, key: str) -> Facts:
-        self.asked.append((sight.issue_id, key))
+        self.merge_calls.append((sight.issue_id, key))
         if self.is_held:
             self.is_held = False
             self.at_work.set()

@@ -13,7 +13,7 @@ from tests.lifecycle.acting import dump, let_others_go_on
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_blocked_click_is_paused_with_its_reason_and_the_next_asks_the_gate_again() -> None:
+async def test_a_blocked_click_is_paused_with_its_reason_and_the_next_checks_the_gate_again() -> None:
     async with town(spec=None) as t:
         await t.click()
         for _ in range(2):
@@ -54,7 +54,7 @@ async def test_a_step_that_fails_permanently_is_200_failed_and_its_remedy_is_nex
             "completedAt": 0,
             "durationMs": 0,
         }
-        keys = [key for _, key in t.desk.asked]
+        keys = [key for _, key in t.desk.merge_calls]
         assert len({*keys}) == 2, "a merge that was refused permanently is retried under a new key"
 
 
@@ -73,7 +73,7 @@ async def test_an_effect_that_raises_is_retried_under_the_same_key_and_the_step_
             await wait_for_back_off(t.w)
             t.w.clock.advance(1_000)
         assert t.responses[-1].json()["stepExecuted"]["status"] == "completed"
-        assert len(t.desk.asked) == 2
+        assert len(t.desk.merge_calls) == 2
         assert len(t.desk.merged) == 1
 
 
@@ -96,7 +96,7 @@ async def test_an_effect_that_keeps_raising_fails_the_step_and_a_later_click_use
         assert content["nextStep"] == {"stepNumber": 5, "stepType": "S5_MERGE"}
         assert "Traceback" not in t.responses[-1].body.decode()
         assert (await t.click()).json()["stepExecuted"]["status"] == "completed"
-        assert len({key for _, key in t.desk.asked}) == 1
+        assert len({key for _, key in t.desk.merge_calls}) == 1
         assert len(t.desk.merged) == 1
 
 
@@ -147,7 +147,7 @@ async def test_a_dry_run_does_not_call_the_effect() -> None:
         await t.until_merge()
         content = (await t.click({"mode": "dryRun"})).json()
         assert (content["loopStatus"], content["message"]) == ("active", "would execute step 5, S5_MERGE")
-        assert t.desk.asked == []
+        assert t.desk.merge_calls == []
         error_of(await t.click({"mode": "dryRun"}, if_match="99"), 409, "LOOP_CONFLICT")
 
 

@@ -273,7 +273,7 @@ async def _concurrent_execution(t: Town) -> None:
     assert set(statuses) <= {200, 409}
     steps = [answer.json()["stepExecuted"]["stepNumber"] for answer in t.responses[4:] if answer.status == 200]
     assert steps == [*range(5, 5 + len(steps))]
-    assert len(t.desk.asked) == 1
+    assert len(t.desk.merge_calls) == 1
 
 
 async def _run_is_persisted(t: Town) -> None:

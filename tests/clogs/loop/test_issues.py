@@ -112,7 +112,7 @@ async def test_an_issue_that_was_deleted_and_made_again_acts_under_other_keys() 
         await t.issue()
         await t.until_merge()
         await t.click()
-        assert len({key for _, key in t.desk.asked}) == len(t.desk.merged) == 2
+        assert len({key for _, key in t.desk.merge_calls}) == len(t.desk.merged) == 2
 
 
 def a_step(number: int = 1, state: str = "A", to: str = "B", **more: Any) -> Step:
@@ -149,7 +149,7 @@ def test_what_is_next_is_a_pure_function_of_plan_state_and_number() -> None:
         assert next_of(plan, step.state, step.number) is step
     assert next_of(plan, "DONE", 9) is plan.remedy
     assert next_of(plan, "CLOSED", None) == PlanFinished()
-    codes = [next_of(*asked) for asked in ((plan, HOLD, None), (None, "CREATED", 1), (plan, "CREATED", 44))]
+    codes = [next_of(*arguments) for arguments in ((plan, HOLD, None), (None, "CREATED", 1), (plan, "CREATED", 44))]
     assert [found.code for found in codes if isinstance(found, Blocked)] == [
         "ISSUE_ON_HOLD", "PLAN_UNKNOWN", "STEP_UNKNOWN",
     ]  # fmt: skip

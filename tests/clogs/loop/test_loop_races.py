@@ -32,7 +32,7 @@ async def test_a_double_click_has_one_effect() -> None:
         refused, done = t.responses[4:]
         assert error_of(refused, 409, "LOOP_CONFLICT")["details"]["runId"] == done.json()["runId"]
         assert done.json()["stepExecuted"]["stepNumber"] == 5
-        assert len(t.desk.asked) == 1
+        assert len(t.desk.merge_calls) == 1
         assert len((await t.seen(f"/api/loop/issues/{ISSUE}/runs"))["runs"]) == 5
 
 
@@ -54,7 +54,7 @@ async def test_a_worker_that_dies_keeps_the_lock_until_another_has_finished_its_
         assert ended["status"] == "completed"
         assert (await t.seen())["issue"]["state"] == "DONE"
         assert (await t.click()).json()["stepExecuted"]["stepNumber"] == 6
-        assert len({key for _, key in t.desk.asked}) == len(t.desk.merged) == 1
+        assert len({key for _, key in t.desk.merge_calls}) == len(t.desk.merged) == 1
 
 
 async def other_click(t: Town) -> Any:
@@ -80,7 +80,7 @@ async def test_an_expired_lock_is_taken_over_and_its_execution_has_ended() -> No
         runs = (await t.seen(f"/api/loop/issues/{ISSUE}/runs?limit=2"))["runs"]
         assert [run["status"] for run in runs] == ["completed", "failed"]
         assert (await t.seen())["issue"]["state"] == "DONE"
-        assert len({key for _, key in t.desk.asked}) == len(t.desk.merged) == 1
+        assert len({key for _, key in t.desk.merge_calls}) == len(t.desk.merged) == 1
 
 
 async def test_a_click_before_the_issue_has_taken_the_result_is_the_next_step() -> None:

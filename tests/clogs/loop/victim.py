@@ -1,4 +1,4 @@
-"""A process that is asked for the next step, merges, and is killed before it can write that down."""
+"""A process that executes the next step: it merges, and is killed before it can record that."""
 
 import os
 import signal
@@ -20,9 +20,9 @@ class Ledger(OnPaper):
         self._file, self._is_fatal = file, is_fatal
 
     async def merge(self, sight: Sight, key: str) -> Facts:
-        asked = self._file.read_text().splitlines() if self._file.exists() else []
+        earlier = self._file.read_text().splitlines() if self._file.exists() else []
         with self._file.open("a") as out:
-            out.write(f"{'again' if any(key in line for line in asked) else 'merged'} {key}\n")
+            out.write(f"{'again' if any(key in line for line in earlier) else 'merged'} {key}\n")
         if self._is_fatal:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"mergedUnder": key}

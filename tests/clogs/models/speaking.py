@@ -22,11 +22,11 @@ DONE = "data: [DONE]\n\n"
 
 @dataclass
 class Speaker:
-    """`say` makes the next responses; `heard` has the bodies and headers of the requests."""
+    """`say` makes the next responses; `requests` has the bodies and headers of the requests."""
 
     port: int = 0
     say: Say | None = None
-    heard: list[tuple[dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[dict[str, Any], dict[str, str]]] = field(default_factory=list)
 
     def endpoint(self, **options: Any) -> Endpoint:
         return Endpoint("m-1", base_url=f"http://127.0.0.1:{self.port}/v1", **options)
@@ -54,7 +54,7 @@ async def speaking() -> AsyncIterator[Speaker]:
     speaker = Speaker()
 
     async def completions(request: Request) -> Response:
-        speaker.heard.append((await request.json(), dict(request.headers)))
+        speaker.requests.append((await request.json(), dict(request.headers)))
         assert speaker.say is not None
         return await speaker.say()
 

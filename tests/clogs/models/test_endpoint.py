@@ -36,14 +36,14 @@ async def refused(endpoint: Endpoint, ask: Ask = HELLO) -> ModelError:
     return raised.value
 
 
-async def test_an_answer_arrives_while_the_endpoint_still_speaks(speaker: Speaker) -> None:
-    heard, gone = anyio.Event(), anyio.Event()
+async def test_an_answer_arrives_while_the_endpoint_still_streams(speaker: Speaker) -> None:
+    received, gone = anyio.Event(), anyio.Event()
 
     async def say() -> Response:
         async def body() -> AsyncIterator[str]:
             try:
                 yield sse_chunk("one ")
-                await heard.wait()
+                await received.wait()
                 yield sse_chunk("two")
                 await anyio.sleep_forever()
             finally:
@@ -55,7 +55,7 @@ async def test_an_answer_arrives_while_the_endpoint_still_speaks(speaker: Speake
     with anyio.fail_after(PATIENCE_S):
         async with speaker.endpoint().answer(HELLO) as pieces:
             assert await anext(aiter(pieces)) == Text(text="one ")
-            heard.set()
+            received.set()
             assert await anext(aiter(pieces)) == Text(text="two")
         await gone.wait()  # leaving the context closes the connection
 
@@ -82,7 +82,7 @@ async def test_the_request_contains_every_field_of_the_ask(speaker: Speaker, mon
     assert answer == ModelAnswer(
         text="fine", tool_calls=(), reason="stop", usage=Usage(input_tokens=7, output_tokens=2)
     )
-    [(body, headers)] = speaker.heard
+    [(body, headers)] = speaker.requests
     assert body == {
         "model": "m-1",
         "stream": True,
@@ -110,7 +110,7 @@ async def test_the_request_contains_every_field_of_the_ask(speaker: Speaker, mon
 async def test_without_a_key_none_is_sent(speaker: Speaker) -> None:
     speaker.streams(sse_chunk("fine", "stop"))
     await whole_answer(speaker.endpoint(asks_usage=False), HELLO)
-    [(body, headers)] = speaker.heard
+    [(body, headers)] = speaker.requests
     assert "authorization" not in headers
     assert body.keys() == {"model", "messages", "stream"}
 
@@ -301,7 +301,7 @@ async def test_a_missing_key_names_its_variable_and_sends_no_request(
     monkeypatch.delenv("SOME_KEY", raising=False)
     error = await refused(speaker.endpoint(key="env:SOME_KEY"))
     assert (error.code, error.is_passing, "SOME_KEY" in error.message) == ("no_credential", False, True)
-    assert speaker.heard == []
+    assert speaker.requests == []
 
 
 def test_a_key_itself_is_not_taken() -> None:

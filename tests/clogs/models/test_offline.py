@@ -31,13 +31,13 @@ from clogs.models.offline import words
 pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
 
 
-def asked(*texts: str) -> Ask:
+def ask_of(*texts: str) -> Ask:
     """A conversation: the user's words, the model's, and so on."""
     return Ask(messages=tuple(Message(role=("user", "assistant")[n % 2], content=text) for n, text in enumerate(texts)))
 
 
 async def test_it_streams_word_by_word_and_its_words_are_the_text() -> None:
-    async with OfflineModel().answer(asked("two  words\n")) as pieces:
+    async with OfflineModel().answer(ask_of("two  words\n")) as pieces:
         got = [piece async for piece in pieces]
     assert got == [Text(text="You "), Text(text="wrote: "), Text(text="two  "), Text(text="words\n"), got[-1]]
     assert got[-1] == ModelEnd(reason="stop", usage=Usage(input_tokens=2, output_tokens=4))
@@ -50,8 +50,8 @@ def test_words_joined_are_the_text(text: str) -> None:
 
 async def test_equal_conversations_get_equal_answers_and_earlier_messages_count() -> None:
     model = OfflineModel()
-    first = await whole_answer(model, asked("tea", "ok", "cake"))
-    assert first == await whole_answer(model, asked("tea", "ok", "cake"))
+    first = await whole_answer(model, ask_of("tea", "ok", "cake"))
+    assert first == await whole_answer(model, ask_of("tea", "ok", "cake"))
     assert first.text == "You wrote: cake I remember 1 earlier message from you."
 
 
@@ -65,37 +65,37 @@ async def test_rules_reply_by_the_last_message_and_may_call_tools() -> None:
             Rule("rain", ModelReply("It is wet.")),
         )
     )
-    answer = await whole_answer(model, asked("The WEATHER in Oslo?"))
+    answer = await whole_answer(model, ask_of("The WEATHER in Oslo?"))
     assert (answer.text, answer.reason) == ("Let me look.", "tool_calls")
     assert answer.tool_calls[0].parsed() == {"city": "Oslo", "days": [1, "WEATHER in Oslo"]}
-    assert (await whole_answer(model, asked("rain"))).text == "It is wet."
-    assert (await whole_answer(model, asked("snow"))).text == "You wrote: snow"
-    tool = Ask(messages=(*asked("?").messages, answer.message, Message(role="tool", content="sun", tool_call_id="x")))
+    assert (await whole_answer(model, ask_of("rain"))).text == "It is wet."
+    assert (await whole_answer(model, ask_of("snow"))).text == "You wrote: snow"
+    tool = Ask(messages=(*ask_of("?").messages, answer.message, Message(role="tool", content="sun", tool_call_id="x")))
     assert (await whole_answer(model, tool)).text == "The tool returned: sun"
 
 
 async def test_a_script_replies_by_the_number_of_earlier_answers() -> None:
     model = OfflineModel(by_script(ModelReply("one", calls=[("clock", {})]), ModelReply("two")))
-    first = await whole_answer(model, asked("a"))
+    first = await whole_answer(model, ask_of("a"))
     assert first.tool_calls == (ModelToolCall(id="call_1_1", name="clock", arguments="{}"),)
-    assert [(await whole_answer(model, asked("a", "one", "b"))).text for _ in range(2)] == ["two", "two"]
-    assert (await whole_answer(model, asked("a", "one", "b", "two", "c"))).text == "two"
+    assert [(await whole_answer(model, ask_of("a", "one", "b"))).text for _ in range(2)] == ["two", "two"]
+    assert (await whole_answer(model, ask_of("a", "one", "b", "two", "c"))).text == "two"
     with pytest.raises(ValueError, match="at least one"):
         by_script()
 
 
 async def test_a_reply_may_break_after_its_words() -> None:
     error = ModelError("unavailable", "down", is_passing=True)
-    heard = []
+    pieces_received = []
 
     async def hear() -> None:
-        async with OfflineModel(by_script(ModelReply("half an", error=error))).answer(asked("?")) as pieces:
+        async with OfflineModel(by_script(ModelReply("half an", error=error))).answer(ask_of("?")) as pieces:
             async for piece in pieces:
-                heard.append(piece)
+                pieces_received.append(piece)
 
     with pytest.raises(ModelError, match="down"):
         await hear()
-    assert heard == [Text(text="half "), Text(text="an")]
+    assert pieces_received == [Text(text="half "), Text(text="an")]
 
 
 async def test_a_pause_is_taken_before_every_word() -> None:
@@ -106,7 +106,7 @@ async def test_a_pause_is_taken_before_every_word() -> None:
         pauses += 1
         await anyio.lowlevel.checkpoint()
 
-    async with OfflineModel(by_script(ModelReply("one two")), pause=pause).answer(asked("?")) as pieces:
+    async with OfflineModel(by_script(ModelReply("one two")), pause=pause).answer(ask_of("?")) as pieces:
         await anext(aiter(pieces))
         assert pauses == 1
 

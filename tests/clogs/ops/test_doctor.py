@@ -179,10 +179,10 @@ def test_an_unknown_command_opens_no_database(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("asked", [["ops"], ["ops", "--help"]])
-def test_a_clog_alone_lists_its_commands(asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [["ops"], ["ops", "--help"]])
+def test_a_clog_alone_lists_its_commands(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, content, _ = typed(*asked)
+    code, content, _ = typed(*words)
     assert (code, [line.split("  ")[0] for line in content.splitlines()[1:]]) == (
         0,
         ["ocean ops doctor", "ocean ops heartbeat", "ocean ops work"],

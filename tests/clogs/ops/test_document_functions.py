@@ -24,11 +24,11 @@ ANONYMOUS = "123e4567-e89b-12d3-a456-426614174000"
 
 async def test_ops_create_proposal_and_maybe_autoapprove() -> None:
     async with loop() as ops:
-        asked = {"p_dedupe_key": "test-proposal-001", "p_source": "manual", "p_template": DEPLOY}
-        (made,) = await ops.rpc(PROPOSE, **asked)
+        params = {"p_dedupe_key": "test-proposal-001", "p_source": "manual", "p_template": DEPLOY}
+        (made,) = await ops.rpc(PROPOSE, **params)
         assert made.keys() == {"proposal_id", "status", "mission_id", "reason"}
         assert (made["status"], made["mission_id"], made["reason"]) == ("pending", None, None)
-        assert await ops.rpc(PROPOSE, **asked) == [made]
+        assert await ops.rpc(PROPOSE, **params) == [made]
         await ops.put(*POLICY)
         (safe,) = await ops.rpc(PROPOSE, p_dedupe_key=None, p_source="api", p_template=SAFE)
         assert safe["status"] == "auto_approved"
@@ -40,15 +40,15 @@ async def test_ops_create_proposal_and_maybe_autoapprove() -> None:
 
 async def test_ops_gate_proposal() -> None:
     async with loop() as ops:
-        asked = {"p_template": {"title": "test"}}
-        assert await ops.rpc("ops_gate_proposal", **asked) == [{"ok": True, "reason": None}]
+        params = {"p_template": {"title": "test"}}
+        assert await ops.rpc("ops_gate_proposal", **params) == [{"ok": True, "reason": None}]
         await ops.put({"key": "proposal_caps", "value": {"daily_limit": 1, "per_source_limits": {"api": 0}}})
         for _ in range(3):
-            assert await ops.rpc("ops_gate_proposal", **asked) == [{"ok": True, "reason": None}], "it consumes nothing"
+            assert await ops.rpc("ops_gate_proposal", **params) == [{"ok": True, "reason": None}], "it consumes nothing"
         of_api = {"ok": False, "reason": "Daily proposal cap reached for source api"}
-        assert await ops.rpc("ops_gate_proposal", **asked, p_source="api") == [of_api]
+        assert await ops.rpc("ops_gate_proposal", **params, p_source="api") == [of_api]
         await ops.propose()
-        assert await ops.rpc("ops_gate_proposal", **asked) == [{"ok": False, "reason": "Daily proposal cap reached"}]
+        assert await ops.rpc("ops_gate_proposal", **params) == [{"ok": False, "reason": "Daily proposal cap reached"}]
 
 
 async def test_ops_is_auto_approvable() -> None:

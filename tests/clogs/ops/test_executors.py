@@ -166,7 +166,7 @@ async def test_a_worker_that_dies_between_effect_and_record_has_one_effect() -> 
         again = await Worker(ops.ops).work_once()
         assert again is not None
         assert (again["status"], again["failure_count"]) == ("succeeded", 1)
-        assert (len(outside.calls), len(outside.effects())) == (2, 1), "asked twice, under one key"
+        assert (len(outside.calls), len(outside.effects())) == (2, 1), "requested twice, under one key"
         assert await ops.mission_status(mission) == "succeeded"
 
 

@@ -218,7 +218,7 @@ async def dead(ops: Loop, *steps: Any) -> tuple[str, Any]:
     return mission, letter
 
 
-async def test_a_dead_letter_is_redriven_once_and_the_same_mission_goes_on() -> None:
+async def test_a_dead_letter_is_redriven_once_and_the_same_mission_continues() -> None:
     async with loop() as ops:
         mission, letter = await dead(ops, noop(), noop())
         path = f"ops_step_dead_letters/{letter['id']}/redrive"

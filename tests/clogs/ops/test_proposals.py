@@ -37,9 +37,9 @@ async def test_a_thousand_proposals_at_once_against_a_cap_of_a_hundred_give_exac
         statuses: list[str] = []
 
         async def propose(number: int) -> None:
-            asked = {"dedupe_key": f"p-{number}", "source": "api", "template": template}
+            request = {"dedupe_key": f"p-{number}", "source": "api", "template": template}
             made = await ops.w.ocean.call_clog(
-                clog_id="ops-proposals", session_id="ops", method="create", payload=asked
+                clog_id="ops-proposals", session_id="ops", method="create", payload=request
             )
             statuses.append(made["status"])
 
@@ -160,7 +160,7 @@ async def voters(ops: Loop, *roles: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize(("risk", "needed"), [("low", 1), ("medium", 2), ("high", 3), (None, 3)])
-async def test_so_many_approvals_are_needed_for_a_risk(risk: str | None, needed: int) -> None:
+async def test_the_number_of_approvals_depends_on_the_risk(risk: str | None, needed: int) -> None:
     async with loop() as ops:
         await ops.put(VOTING)
         more = {} if risk is None else {"risk_level": risk}
@@ -168,8 +168,8 @@ async def test_so_many_approvals_are_needed_for_a_risk(risk: str | None, needed:
         keys = await voters(ops, "a", "b", "c")
         ops.headers = await ops.key()
         assert made["status"] == "pending"
-        (asked,) = await ops.rows("ops_agent_events?type=eq.proposal:vote_requested")
-        assert asked["data"]["approvals_needed"] == needed
+        (request,) = await ops.rows("ops_agent_events?type=eq.proposal:vote_requested")
+        assert request["data"]["approvals_needed"] == needed
         for number, key in enumerate(list(keys.values())[:needed], 1):
             path = f"ops_mission_proposals/{made['proposal_id']}/vote"
             voted = (await ops.ask("POST", path, {"vote": "approve"}, key)).json()
@@ -180,19 +180,19 @@ async def test_so_many_approvals_are_needed_for_a_risk(risk: str | None, needed:
         assert len(await ops.rows("ops_missions")) == 1
 
 
-async def test_any_reject_vetoes_a_role_has_one_vote_and_the_role_is_the_keys() -> None:
+async def test_any_reject_vetoes_a_role_has_one_vote_and_the_role_is_that_of_the_key() -> None:
     async with loop() as ops:
         await ops.put(VOTING)
         id = (await ops.propose())["proposal_id"]
         keys = await voters(ops, "dev", "qa")
         both = await ops.key("dev", "qa", scopes=("signal",))
-        nobody = await ops.key(scopes=("signal",))
+        without_role = await ops.key(scopes=("signal",))
 
         async def vote(key: dict[str, str], vote: str, **more: str) -> tuple[int, str]:
             content = await ops.ask("POST", f"ops_mission_proposals/{id}/vote", {"vote": vote, **more}, key)
             return content.status, content.json().get("status", content.json().get("code"))
 
-        assert await vote(nobody, "approve") == (403, "no_role")
+        assert await vote(without_role, "approve") == (403, "no_role")
         assert await vote(keys["dev"], "approve", role="qa") == (403, "no_role")
         assert await vote(both, "approve") == (400, "22023")
         assert await vote(both, "maybe", role="dev") == (400, "22023")
@@ -237,7 +237,7 @@ async def test_without_voting_there_is_no_vote() -> None:
 async def test_the_generic_routes_cannot_create_a_mission_or_approve() -> None:
     async with loop() as ops:
         id = (await ops.propose())["proposal_id"]
-        asked = [
+        requests = [
             ("/v1/runs", {"sessionId": "ops", "clogId": "ops-missions", "input": {}}),
             ("/v1/runs", {"sessionId": "ops", "clogId": "ops-proposals", "input": {"status": "auto_approved"}}),
             (f"/v1/runs/{id}/call/approve", {"payload": {"reason": None}}),
@@ -247,7 +247,7 @@ async def test_the_generic_routes_cannot_create_a_mission_or_approve() -> None:
             ("/v1/clogs/ops-policy/call/put", {"sessionId": "ops", "payload": []}),
             ("/v1/leases", {"clogId": "ops-attempts", "workerId": "w"}),
         ]
-        for path, body in asked:
+        for path, body in requests:
             answer = await ops.w.request("POST", path, json=body)
             assert (answer.status, answer.json()["error"]["code"]) == (403, "not_generic"), path
         (row,) = await ops.rows("ops_mission_proposals")
@@ -264,8 +264,8 @@ async def test_every_clog_of_the_system_keeps_its_runs_to_itself() -> None:
 @pytest.mark.sqlite
 async def test_a_proposal_is_shown_whole_from_the_moment_it_exists() -> None:
     async with loop() as ops:
-        asked = {"dedupe_key": "k", "source": "api", "template": {"steps": [NOOP]}}
-        await ops.w.ocean.call_clog(clog_id="ops-proposals", session_id="ops", method="create", payload=asked)
+        request = {"dedupe_key": "k", "source": "api", "template": {"steps": [NOOP]}}
+        await ops.w.ocean.call_clog(clog_id="ops-proposals", session_id="ops", method="create", payload=request)
         before = await ops.rows("ops_mission_proposals")
         again = await ops.rpc(PROPOSE, p_dedupe_key="k", p_source="api", p_template={"steps": [NOOP]})
         assert again[0]["proposal_id"] == before[0]["id"]

@@ -128,7 +128,7 @@ async def test_heartbeats_get_past_any_number_of_unmatched_events() -> None:
         noise: list[Any] = [{"type": "noise", "data": {}, "mission_id": None, "dedupe_key": None}] * 35
         await ops.w.ocean.call_clog(clog_id="ops-events", session_id="ops", method="insert", payload=noise)
         beats = [(await ops.answer("POST", "heartbeat"))["triggerResult"]["events"] for _ in range(5)]
-        assert beats == [10, 10, 10, 5, 0], "each is looked at once, so many at a beat"
+        assert beats == [10, 10, 10, 5, 0], "each is examined once, a limited number per heartbeat"
         assert await ops.rows("ops_agent_events?processed_at=is.null") == []
 
 
@@ -149,7 +149,7 @@ async def test_a_heartbeat_reports_the_work_of_all_processes_since_the_last_one(
             {"events": 0, "queued": 0},
             {"processed": 0, "created": 0},
         )
-        assert len(await ops.rows("ops_agent_events?type=eq.agent:thought")) == 1, "an idle beat thinks of nothing"
+        assert len(await ops.rows("ops_agent_events?type=eq.agent:thought")) == 1, "an idle heartbeat finds no work"
 
 
 async def test_concurrent_heartbeats_count_no_work_twice() -> None:

@@ -94,7 +94,7 @@ async def study(mind: Mind, input: Any = None, *, drains: bool = True, **options
         await check(w)
 
 
-async def test_it_plans_asks_a_child_each_and_reports() -> None:
+async def test_it_plans_creates_a_child_for_each_question_and_reports() -> None:
     async with study(Mind()) as s:
         output = (await s.look()).output
         assert output["report"] == "A report of 3 answers."
@@ -116,8 +116,8 @@ async def test_it_plans_asks_a_child_each_and_reports() -> None:
 async def test_given_questions_are_not_planned() -> None:
     async with study(Mind(), {"questions": SIX[:2]}) as s:
         assert len((await s.look()).output["answers"]) == 2
-        asked = sorted(ask for ask in s.mind.asks if "Answer: " not in ask)
-        assert asked == [f"Topic: tea\n\nQuestion: {question}" for question in SIX[:2]]
+        sent = sorted(ask for ask in s.mind.asks if "Answer: " not in ask)
+        assert sent == [f"Topic: tea\n\nQuestion: {question}" for question in SIX[:2]]
 
 
 @pytest.mark.parametrize("width", [1, 2])
@@ -275,7 +275,7 @@ async def test_the_same_after_a_crash_at_any_place() -> None:
     def clogs() -> list[Clog]:
         return make_research(Models([OfflineModel(in_a_word)]))
 
-    # How many ends of children come to one tick depends on who is claimed first, which is not promised.
+    # How many ends of children come to one tick depends on which is claimed first, which is not promised.
     report = await crash_everywhere(clogs, scenario, most_points=30, ignore=["*: ticks"])
     assert {point.clog_id for point in report.killed} == {"research", "research-question"}
 

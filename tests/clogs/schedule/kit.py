@@ -51,7 +51,7 @@ async def add(w: World, **fields: Any) -> str:
 
 
 def _spec_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """None takes a word back."""
+    """Return the spec with these fields; None removes one."""
     return {name: value for name, value in (HOURLY | fields).items() if value is not None}
 
 

@@ -160,8 +160,8 @@ async def test_a_clock_that_jumps_ahead_is_as_if_no_process_had_poked() -> None:
 async def test_a_schedule_ends_with_its_last_time(bounds: dict[str, Any], reason: str, expected: list[int]) -> None:
     async with hours() as w:
         begin = w.clock.now()
-        asked = {name: begin + at * HOUR if name.endswith("_at") else at for name, at in bounds.items()}
-        run_id = await add(w, name="short", **asked)
+        options = {name: begin + at * HOUR if name.endswith("_at") else at for name, at in bounds.items()}
+        run_id = await add(w, name="short", **options)
         if "missed" in bounds:
             w.clock.advance(4 * HOUR)
         await w.wait(5 * HOUR)

@@ -79,9 +79,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 async def test_an_invalid_spec_is_refused_before_anything_is_stored() -> None:
     async with hours() as w:
         for changes, content in WRONG:
-            asked = {name: value for name, value in (HOURLY | changes).items() if value is not None}
+            request = {name: value for name, value in (HOURLY | changes).items() if value is not None}
             with pytest.raises(OceanError) as refused:
-                await ask_clog(w, "add", asked)
+                await ask_clog(w, "add", request)
             assert content in refused.value.message
         with pytest.raises(InvalidValue, match="session_id must be given"):
             await w.ocean.call_clog(clog_id="schedule", method="add", payload=HOURLY)
@@ -99,10 +99,10 @@ async def test_an_invalid_run_created_without_add_fails_with_the_reason() -> Non
             assert error["code"] == "invalid_value"
 
 
-async def test_strangers_create_no_schedule_but_by_add() -> None:
+async def test_external_callers_create_schedules_only_by_add() -> None:
     async with hours() as w:
-        asked = {"sessionId": "s", "clogId": "schedule", "input": HOURLY}
-        refused = await w.request("POST", "/v1/runs", json=asked)
+        request = {"sessionId": "s", "clogId": "schedule", "input": HOURLY}
+        refused = await w.request("POST", "/v1/runs", json=request)
         assert (refused.status, refused.json()["error"]["code"]) == (403, "not_generic")
         made = await w.request("POST", "/v1/clogs/schedule/call/add", json={"sessionId": "s", "payload": HOURLY})
         run_id = made.json()["answer"]["run_id"]
@@ -120,8 +120,8 @@ async def test_a_key_for_one_session_reaches_no_other_by_a_schedule() -> None:
         as_ada = {"Authorization": f"Bearer {key}"}
 
         async def add_in(session_id: str, fields: dict[str, Any]) -> int:
-            asked = {"sessionId": session_id, "payload": HOURLY | fields}
-            return (await w.request("POST", "/v1/clogs/schedule/call/add", json=asked, headers=as_ada)).status
+            request = {"sessionId": session_id, "payload": HOURLY | fields}
+            return (await w.request("POST", "/v1/clogs/schedule/call/add", json=request, headers=as_ada)).status
 
         assert await add_in("s", {}) == 200
         assert await add_in("other", {}) == 404
@@ -131,7 +131,7 @@ async def test_a_key_for_one_session_reaches_no_other_by_a_schedule() -> None:
         assert (await w.request("POST", path, json={}, headers=as_ada)).status == 404
 
 
-async def test_upcoming_times_are_shown_where_they_are() -> None:
+async def test_upcoming_times_are_shown_in_their_zone() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, cron="30 9 * * *", zone="Asia/Kolkata", limit=2)
@@ -215,7 +215,7 @@ async def test_an_update_during_a_firing_is_not_lost() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_trigger_fires_now_beside_pause_limit_and_times() -> None:
+async def test_trigger_fires_now_regardless_of_pause_limit_and_times() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, limit=1, target={"clog_id": "job", "input": {"a": 1}, "times_as": "when"})

@@ -14,14 +14,14 @@ HOURLY = Timetable(read_cron("0 * * * *", "UTC"))
 EVERY = Timetable(every_ms=HOUR, anchor_at=10 * HOUR + 5)
 
 
-def test_an_interval_keeps_its_anchor_whenever_it_is_looked_at() -> None:
+def test_an_interval_keeps_its_anchor_whenever_it_is_computed() -> None:
     assert list(islice(EVERY.after(0), 2)) == [5, HOUR + 5]
     assert EVERY.next_after(12 * HOUR) == 12 * HOUR + 5
     assert EVERY.next_after(12 * HOUR + 5) == 13 * HOUR + 5
 
 
 @pytest.mark.parametrize("plan", [HOURLY, Timetable(every_ms=HOUR)], ids=["cron", "interval"])
-def test_a_start_is_within_and_an_end_is_not(plan: Timetable) -> None:
+def test_a_start_is_inclusive_and_an_end_is_exclusive(plan: Timetable) -> None:
     bounded = Timetable(plan.cron, plan.every_ms, 0, start_at=2 * HOUR, end_at=4 * HOUR)
     assert list(bounded.after(0)) == [2 * HOUR, 3 * HOUR]
     assert bounded.next_after(3 * HOUR) is None

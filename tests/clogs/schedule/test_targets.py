@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 SLOW = {"clog_id": "slow"}
 
 
-async def test_allow_starts_a_run_beside_the_last() -> None:
+async def test_allow_starts_a_run_although_the_last_has_not_ended() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, target=SLOW)

@@ -67,11 +67,11 @@ async def test_each_target_gets_a_webhook_once_with_a_new_signature_whatever_is_
             await wait_long(w)
             assert sorted(run.output["status"] for run in await runs(w)) == [200, 201]
     for site in (one, two):
-        (asked,) = site.asked
-        assert json.loads(asked.body) == BODY
-        assert (asked.headers["webhook-id"], asked.headers["idempotency-key"]) == ("msg_1", "msg_1")
-        sent_at = datetime.fromtimestamp(int(asked.headers["webhook-timestamp"]), UTC)
-        assert asked.headers["webhook-signature"] == Webhook(OUT).sign("msg_1", sent_at, asked.body.decode())
+        (request,) = site.requests
+        assert json.loads(request.body) == BODY
+        assert (request.headers["webhook-id"], request.headers["idempotency-key"]) == ("msg_1", "msg_1")
+        sent_at = datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
+        assert request.headers["webhook-signature"] == Webhook(OUT).sign("msg_1", sent_at, request.body.decode())
 
 
 async def test_a_target_that_is_down_is_tried_again_and_the_other_does_not_wait(
@@ -82,16 +82,16 @@ async def test_a_target_that_is_down_is_tried_again_and_the_other_does_not_wait(
         async with relay(fine.host, weak.host) as w:
             await send(w)
             await w.drain()
-            assert (len(fine.asked), len(weak.asked)) == (1, 1)
+            assert (len(fine.requests), len(weak.requests)) == (1, 1)
             await w.wait(6_000)
-            assert len(weak.asked) == 2
+            assert len(weak.requests) == 2
             await w.wait(89_000)
-            assert len(weak.asked) == 2
+            assert len(weak.requests) == 2
             await w.wait(1_000)
-            assert (len(fine.asked), len(weak.asked)) == (1, 3)
+            assert (len(fine.requests), len(weak.requests)) == (1, 3)
             assert {run.status for run in await runs(w)} == {"done"}
-    assert {asked.headers["webhook-id"] for asked in weak.asked} == {"msg_1"}
-    assert len({asked.headers["webhook-signature"] for asked in weak.asked}) == 3
+    assert {request.headers["webhook-id"] for request in weak.requests} == {"msg_1"}
+    assert len({request.headers["webhook-signature"] for request in weak.requests}) == 3
 
 
 async def test_what_was_never_acknowledged_is_a_dead_letter_and_can_be_sent_once_more(
@@ -102,7 +102,7 @@ async def test_what_was_never_acknowledged_is_a_dead_letter_and_can_be_sent_once
         async with relay(site.host) as w:
             await send(w)
             await wait_long(w)
-            assert len(site.asked) == ATTEMPTS.max_attempts
+            assert len(site.requests) == ATTEMPTS.max_attempts
             (dead,) = (await w.ocean.list_runs(clog_id="webhook-relay", attributes={"dead": True})).runs
             assert dead.error == {
                 "code": "not_acknowledged",
@@ -118,7 +118,7 @@ async def test_what_was_never_acknowledged_is_a_dead_letter_and_can_be_sent_once
             assert await w.ocean.result(again.run_id) == {"status": 200}
             assert (await send(w)).json()["replayed"] is True
             await wait_long(w)
-            assert len(site.asked) == ATTEMPTS.max_attempts + 1
+            assert len(site.requests) == ATTEMPTS.max_attempts + 1
 
 
 @pytest.mark.parametrize(("status", "allowed", "code"), [(410, True, "gone"), (200, False, "fetch_refused")])
@@ -133,7 +133,7 @@ async def test_a_permanent_error_is_a_dead_letter_at_once(
             (run,) = await runs(w)
             assert run.error is not None
             assert (run.status, run.error["code"], run.attributes["dead"]) == ("failed", code, True)
-    assert len(site.asked) == int(allowed)
+    assert len(site.requests) == int(allowed)
 
 
 async def test_an_unsigned_webhook_or_one_without_targets_is_refused(
@@ -174,4 +174,4 @@ async def test_a_crash_at_any_place_loses_nothing_and_delivers_nothing_twice(mon
 
     report = await crash_everywhere([webhook_relay], scenario, outside=outside, check=count)
     after_the_answer = [n for point, n in zip(report.killed, requests[2:], strict=True) if "emit" in point.what]
-    assert after_the_answer == [2, 2], "an answer that was stored was asked for again"
+    assert after_the_answer == [2, 2], "an answer that was stored was requested again"
