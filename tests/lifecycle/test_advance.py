@@ -23,8 +23,8 @@ async def test_a_poke_reports_what_it_did_and_when_the_next_is_needed() -> None:
         first, second = await start(w), await start(w)
         await start_idle(w)
         advanced = await w.ocean.advance()
-        told = {(result.run_id, result.tick, result.outcome, result.status) for result in advanced.outcomes}
-        assert told == {(first, 1, "wait", "waiting"), (second, 1, "done", "done")}
+        results_seen = {(result.run_id, result.tick, result.outcome, result.status) for result in advanced.outcomes}
+        assert results_seen == {(first, 1, "wait", "waiting"), (second, 1, "done", "done")}
         assert (advanced.advanced, advanced.due_now, advanced.next_wake_at) == (2, 0, w.clock.now() + 700)
         w.clock.advance(1_000)
         idle = await w.ocean.advance(budget_ms=0)
@@ -162,7 +162,7 @@ async def test_the_urgent_go_first_and_one_slot_in_eight_goes_to_the_longest_due
         for _ in range(20):
             await start(w, priority=0)
         await w.ocean.advance(max_ticks=8, concurrency=1)
-        assert (await look(w, patient)).status == "done", "nobody starves"
+        assert (await look(w, patient)).status == "done", "no run starves"
         assert order.count(0) == 7
 
 

@@ -80,7 +80,7 @@ async def test_a_web_session_lasts_for_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ({"actor": ""}, "actor must be"),
         ({"scopes": []}, "scopes must be one or more of read, signal, advance, work, admin"),
@@ -94,10 +94,10 @@ async def test_a_web_session_lasts_for_its_time() -> None:
         ({"expires_at": True}, "milliseconds"),
     ],
 )
-async def test_a_key_that_makes_no_sense_is_refused(args: dict[str, Any], said: str) -> None:
+async def test_a_key_that_makes_no_sense_is_refused(args: dict[str, Any], message: str) -> None:
     async with world() as w:
         before = await stored(w)
-        with pytest.raises(InvalidValue, match=said):
+        with pytest.raises(InvalidValue, match=message):
             await w.ocean.create_api_key(**({"actor": "ann", "scopes": ["read"]} | args))
         assert await stored(w) == before
 

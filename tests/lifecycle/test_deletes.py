@@ -47,11 +47,11 @@ async def test_deleting_a_run_leaves_no_row_behind_but_its_events(kind: str, tmp
 
 
 async def test_children_go_with_their_run() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="c", session_id="elsewhere")
         return Ok()
 
-    async with stage(Script(bear)) as w:
+    async with stage(Script(create_child)) as w:
         run_id = await start(w)
         other = await start_idle(w)
         await w.drain()

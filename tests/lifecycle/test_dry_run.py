@@ -183,7 +183,7 @@ async def swallow_everything(tick: Tick) -> Outcome:
     return Done()
 
 
-async def swallow_and_answer(tick: Tick) -> Outcome:
+async def swallow_and_return(tick: Tick) -> Outcome:
     try:
         await tick.step("pay", forbidden)
     except BaseException:
@@ -212,7 +212,7 @@ async def stop_then_another(tick: Tick) -> Outcome:
 
 @pytest.mark.parametrize(
     "act",
-    [swallow_errors, swallow_everything, swallow_and_answer, gather_results, in_a_task_group, stop_then_another],
+    [swallow_errors, swallow_everything, swallow_and_return, gather_results, in_a_task_group, stop_then_another],
     ids=lambda act: act.__name__,
 )
 async def test_no_handler_can_swallow_the_stop(act: Act) -> None:
@@ -462,7 +462,7 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("arguments", "message"),
     [
         ({"dry_run": True}, "name it with run_id"),
         ({"dry_run": 1, "run_id": "one"}, "dry_run must be True or False, got 1"),
@@ -471,10 +471,10 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
         ({"dry_run": True, "run_id": "one", "hard_ms": -1}, "hard_ms"),
     ],
 )
-async def test_a_dry_run_asked_for_wrongly_is_refused(asked: dict[str, Any], message: str) -> None:
+async def test_a_dry_run_asked_for_wrongly_is_refused(arguments: dict[str, Any], message: str) -> None:
     async with stage(Script(must_not_be)) as w:
         await start(w, run_id="one")
         with pytest.raises(InvalidValue, match=message):
-            await w.ocean.advance(**asked)
+            await w.ocean.advance(**arguments)
         with pytest.raises(RunNotFound):
             await w.ocean.advance(dry_run=True, run_id="nobody")

@@ -65,9 +65,9 @@ async def test_a_cancelled_run_with_on_end_gets_one_last_tick_to_clean_up() -> N
         assert tail == ["tick.committed", "run.ending", "cleaned", "tick.committed", "run.failed"]
 
 
-@pytest.mark.parametrize("answer", [Ok(), Done("ignored"), Failed("ignored"), Wait(for_ms=5)], ids=lambda a: str(a))
-async def test_whatever_the_last_tick_returns_the_run_ends_with_the_first_error(answer: Outcome) -> None:
-    script = Script(Ok(), ends=(answer,))
+@pytest.mark.parametrize("outcome", [Ok(), Done("ignored"), Failed("ignored"), Wait(for_ms=5)], ids=lambda a: str(a))
+async def test_whatever_the_last_tick_returns_the_run_ends_with_the_first_error(outcome: Outcome) -> None:
+    script = Script(Ok(), ends=(outcome,))
     async with stage(script) as w:
         run_id = await start_idle(w)
         await w.ocean.cancel_run(run_id, reason="stop")

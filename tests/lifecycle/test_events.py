@@ -83,11 +83,11 @@ async def test_a_committed_tick_records_its_instance_and_claim() -> None:
 
 
 async def test_a_chain_of_runs_shares_its_correlation_and_names_its_causes() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="child", input=None)
         return Done()
 
-    async with stage(Script(bear), Script(Done(), clog_id="child")) as w:
+    async with stage(Script(create_child), Script(Done(), clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         chain = await w.ocean.read_events(correlation_id=run_id)

@@ -137,22 +137,24 @@ async def test_a_clog_may_say_what_its_sleeping_runs_wait_for() -> None:
     script = Script(keep)
 
     @script.explains
-    def tell(row: str) -> str | None:
+    def explain_row(row: str) -> str | None:
         if row == "nonsense":
             raise ValueError("no such thing")
         return f"it waits for {row}" if row else None
 
     async with stage(script) as w:
         unwritten = await start_idle(w)
-        runs = [await start(w, said) for said in ("the post", "nonsense", "")]
+        runs = [await start(w, input) for input in ("the post", "nonsense", "")]
         due = (await w.ocean.explain(runs[0])).holds
         await w.drain()
-        said = [(await w.ocean.explain(run_id)).holds[0].message for run_id in (unwritten, *runs)]
+        messages = [(await w.ocean.explain(run_id)).holds[0].message for run_id in (unwritten, *runs)]
         idle, asleep = "the inbox is empty; a signal makes the run pending", "its next timer or a signal"
         assert due == ()
-        assert said[:2] == [idle, f"{idle}; it waits for the post"]
-        assert said[2].endswith(f"{asleep}; its clog could not explain what it waits for (ValueError: no such thing)")
-        assert said[3].endswith(asleep)
+        assert messages[:2] == [idle, f"{idle}; it waits for the post"]
+        assert messages[2].endswith(
+            f"{asleep}; its clog could not explain what it waits for (ValueError: no such thing)"
+        )
+        assert messages[3].endswith(asleep)
         elsewhere = await w.instance([])
         assert "the post" not in " ".join(hold.message for hold in (await elsewhere.explain(runs[0])).holds)
 

@@ -59,7 +59,7 @@ def adder() -> Script:
     return script
 
 
-async def _answer(verb: Verb, ocean: Ocean, run_id: str, other: bool = False) -> Any:
+async def _result(verb: Verb, ocean: Ocean, run_id: str, other: bool = False) -> Any:
     try:
         return await verb(ocean, run_id, other)
     except CallRefused as refusal:
@@ -71,10 +71,10 @@ async def test_a_repeated_request_gets_the_first_answer_and_has_no_new_effect(na
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")
         await start_idle(w, run_id="other", session_id="t")
-        first = await _answer(VERBS[name], w.ocean, run_id)
+        first = await _result(VERBS[name], w.ocean, run_id)
         before = await dump(w)
         w.clock.advance(10)
-        assert await _answer(VERBS[name], w.ocean, run_id) == first
+        assert await _result(VERBS[name], w.ocean, run_id) == first
         assert await dump(w) == before
 
 
@@ -82,10 +82,10 @@ async def test_a_repeated_request_gets_the_first_answer_and_has_no_new_effect(na
 async def test_a_repeated_request_gets_the_first_answer_also_when_its_run_is_gone(name: str) -> None:
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")
-        first = await _answer(VERBS[name], w.ocean, run_id)
+        first = await _result(VERBS[name], w.ocean, run_id)
         await w.ocean.delete_session("s")
         before = await dump(w)
-        assert await _answer(VERBS[name], w.ocean, run_id) == first
+        assert await _result(VERBS[name], w.ocean, run_id) == first
         assert await dump(w) == before
 
 
@@ -94,7 +94,7 @@ async def test_a_request_key_with_another_body_is_refused(name: str) -> None:
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")
         await start_idle(w, run_id="other", session_id="t")
-        await _answer(VERBS[name], w.ocean, run_id)
+        await _result(VERBS[name], w.ocean, run_id)
         before = await dump(w)
         with pytest.raises(RequestKeyReused) as refusal:
             await VERBS[name](w.ocean, run_id, True)

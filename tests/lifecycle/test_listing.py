@@ -48,11 +48,11 @@ async def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
 
 
 async def test_filters_narrow_by_clog_status_session_and_parent() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="d")
         return Done()
 
-    async with stage(Script(bear), Script(clog_id="d")) as w:
+    async with stage(Script(create_child), Script(clog_id="d")) as w:
         one = await start(w, session_id="s1")
         two = await start_idle(w, session_id="s2")
         await w.drain()
@@ -152,8 +152,10 @@ async def test_clogs_are_listed_with_what_instances_say_of_them() -> None:
     async with stage(Script(version="2", ends=(Ok(),))) as w:
         await w.instance([Script(clog_id="elsewhere")])
         await w.ocean.pause_clog("c")
-        told = [(clog.clog_id, clog.version, clog.has_on_end, clog.paused) for clog in await w.ocean.list_clogs()]
-        assert told == [("c", "2", True, True), ("elsewhere", "1", False, False)]
+        listed_clogs = [
+            (clog.clog_id, clog.version, clog.has_on_end, clog.paused) for clog in await w.ocean.list_clogs()
+        ]
+        assert listed_clogs == [("c", "2", True, True), ("elsewhere", "1", False, False)]
 
 
 async def test_a_range_of_an_attribute_sets_the_order() -> None:

@@ -83,15 +83,14 @@ async def test_waiting_for_a_signal_ends_when_it_comes_and_no_timer_ends_it() ->
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.drain)
                 await waiting.wait()
-                await say_more(w, run.run_id)
+                await send_more(w, run.run_id)
         assert seen == ["stop"]
         assert script.bodies == ["zero", "begin", None, "stop"]
 
 
-async def say_more(w: World, run_id: str) -> None:
-    await w.ocean.create_run(
-        session_id="s", clog_id="c", run_id="bystander"
-    )  # another run's commit wakes nobody for good
+async def send_more(w: World, run_id: str) -> None:
+    # The commit of another run does not end the wait.
+    await w.ocean.create_run(session_id="s", clog_id="c", run_id="bystander")
     await w.ocean.signal(run_id, "stop")
 
 

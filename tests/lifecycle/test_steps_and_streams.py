@@ -112,8 +112,8 @@ async def test_streamed_events_stay_and_carry_the_number_of_their_call() -> None
         await w.drain()
         w.clock.advance(1_000)
         await w.drain()
-        told = [(event.type, event.tick, event.call) for event in await log(w, run_id) if event.call]
-        assert told == [
+        call_events = [(event.type, event.tick, event.call) for event in await log(w, run_id) if event.call]
+        assert call_events == [
             ("token", 1, 1),
             ("run.retrying", 1, 1),
             ("tick.restarted", 1, 2),
@@ -152,8 +152,8 @@ async def test_a_handler_that_lost_its_lock_changes_nothing_any_more() -> None:
             tasks.start_soon(w.ocean.advance)
             await began.wait()
             w.clock.jump(LOCK_MS)
-            heir = await w.instance([script])
-            await heir.advance()
+            successor = await w.instance([script])
+            await successor.advance()
             go_on.set()
         assert (await look(w, run_id)).output == "heir"
         assert "zombie" not in str(await log(w, run_id))

@@ -82,11 +82,11 @@ async def test_finished_runs_go_after_their_time_and_live_ones_stay() -> None:
 
 
 async def test_a_live_child_keeps_its_finished_parent() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="child")
         return Done()
 
-    async with stage(Script(bear), Script(clog_id="child")) as w:
+    async with stage(Script(create_child), Script(clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
@@ -153,12 +153,12 @@ async def test_a_sweep_with_wrong_arguments_is_refused(wrong: dict[str, Any]) ->
 
 
 async def test_the_sum_so_far_is_reported_after_each_batch() -> None:
-    told: list[tuple[int, bool]] = []
+    reports: list[tuple[int, bool]] = []
     async with stage(Script()) as w:
         for _ in range(5):
             await start_idle(w)
         w.clock.advance(1_000)
         swept = await w.ocean.sweep(
-            events_older_than_ms=500, batch=2, on_progress=lambda so_far: told.append((so_far.events, so_far.more))
+            events_older_than_ms=500, batch=2, on_progress=lambda so_far: reports.append((so_far.events, so_far.more))
         )
-    assert (swept.events, told) == (5, [(2, True), (4, True), (5, False)])
+    assert (swept.events, reports) == (5, [(2, True), (4, True), (5, False)])

@@ -95,11 +95,11 @@ FEEDS: list[dict[str, Any]] = [
 
 
 async def test_live_events_equal_those_in_the_database() -> None:
-    async def tell(tick: Tick) -> Outcome:
+    async def emit_events(tick: Tick) -> Outcome:
         await tick.emit("mine", 1)
         return Done()
 
-    async with stage(Script(tell), Script(Done(), clog_id="d")) as w:
+    async with stage(Script(emit_events), Script(Done(), clog_id="d")) as w:
         readers = [Reader(w.ocean.follow(**each)) for each in FEEDS]
         await level(w, len(FEEDS))
         for session_id in ("s1", "s2"):
@@ -353,8 +353,8 @@ async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_h
     taken: list[Event] = []
     is_willing = False
 
-    def take(told: Sequence[Event]) -> bool:
-        taken.extend(told if is_willing else ())
+    def take(offered: Sequence[Event]) -> bool:
+        taken.extend(offered if is_willing else ())
         return is_willing
 
     async with stage(Script()) as w:
@@ -381,15 +381,15 @@ async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_h
 async def test_a_follower_that_cannot_take_events_at_once_gets_them_later_and_harms_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail(told: Sequence[Event]) -> bool:
+    def fail(offered: Sequence[Event]) -> bool:
         raise ValueError("not now")
 
     async with stage(Script()) as w:
         seen: list[int] = []
 
         async def follow() -> None:
-            async for told in w.ocean.follow_in_parts(FeedFilter(), 0, fail):
-                seen.extend(event.seq for event in told)
+            async for offered in w.ocean.follow_in_parts(FeedFilter(), 0, fail):
+                seen.extend(event.seq for event in offered)
 
         failing, other = asyncio.create_task(follow()), Reader(w.ocean.follow())
         await level(w, 2)

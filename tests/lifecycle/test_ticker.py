@@ -225,10 +225,10 @@ async def test_an_unexpected_error_is_logged_and_does_not_end_the_ticker(caplog:
             await let_others_go_on(w)
             w.clock.advance(1_000)
             await until_ticks(w, one, 1)
-    (told,) = [record for record in caplog.records if record.name == "ocean.ticker"]
-    assert told.getMessage() == "a poke failed; the next one follows by itself"
-    assert told.exc_info is not None
-    assert "no such column" in str(told.exc_info[1])
+    (record,) = [record for record in caplog.records if record.name == "ocean.ticker"]
+    assert record.getMessage() == "a poke failed; the next one follows by itself"
+    assert record.exc_info is not None
+    assert "no such column" in str(record.exc_info[1])
 
 
 class Napping(Ocean):

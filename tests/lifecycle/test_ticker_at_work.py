@@ -87,7 +87,7 @@ async def until_quick(w: World, one: Ticker) -> None:
 async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    entered, release, asked = anyio.Event(), anyio.Event(), list[ClaimAsk]()
+    entered, release, claims = anyio.Event(), anyio.Event(), list[ClaimAsk]()
 
     async def slow(tick: Tick) -> Outcome:
         entered.set()
@@ -98,7 +98,7 @@ async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_
         claim_due = w.store.claim_due
 
         async def claim(ask: ClaimAsk) -> list[Claim]:
-            asked.append(ask)
+            claims.append(ask)
             return await claim_due(ask)
 
         monkeypatch.setattr(w.store, "claim_due", claim)
@@ -109,7 +109,7 @@ async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_
             w.clock.advance(LOOK_MS)
             await let_others_go_on(w)
         # The first, which found it; one for that claim's own commit; then by the time, until the budget is spent.
-        assert 3 <= len(asked) <= 5
+        assert 3 <= len(claims) <= 5
         release.set()
 
 
@@ -154,7 +154,7 @@ async def test_no_more_handlers_are_at_work_than_a_poke_may_have(monkeypatch: py
             assert (entered, most) == (MOST_AT_WORK, MOST_AT_WORK)
         finally:
             release.set()
-        # No time passes: those who end make room for the others.
+        # No time passes: handlers that end free their slots for the others.
         await until_ticks(w, one, MOST_AT_WORK + 8)
 
 
@@ -231,19 +231,19 @@ async def test_a_cancelled_grace_period_gives_the_run_back() -> None:
 
 
 async def test_what_a_sleeping_ticker_claims_is_called_before_its_maker_goes_on_and_in_the_tickers_context() -> None:
-    who = ContextVar[str]("who", default="nobody")
-    told: list[str] = []
+    caller = ContextVar[str]("caller", default="none")
+    order: list[str] = []
 
     async def advance(tick: Tick) -> Outcome:
-        told.append(f"handler of the {who.get()}")
+        order.append(f"handler of the {caller.get()}")
         return Done()
 
     async with stage(Script(advance)) as w:
-        who.set("ticker")
+        caller.set("ticker")
         async with ticker(w.ocean) as one:
             await until_asleep(w)
-            who.set("maker")
+            caller.set("maker")
             await start(w)
-            told.append("maker")
+            order.append("maker")
             await until_ticks(w, one, 1)
-        assert told == ["handler of the ticker", "maker"]
+        assert order == ["handler of the ticker", "maker"]

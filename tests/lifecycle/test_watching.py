@@ -117,11 +117,11 @@ async def test_a_due_run_that_is_not_to_be_had_is_tried_again_less_and_less_ofte
         tried = _counted(w)
         with w.ocean.watching(run_id):
             await until(lambda: tried() == 1)
-            for ms, tries in ((999, 1), (1, 2), (1_999, 2), (1, 3), (4_000, 4)):
+            for ms, attempts in ((999, 1), (1, 2), (1_999, 2), (1, 3), (4_000, 4)):
                 await let_others_go_on(w)
                 w.clock.advance(ms)
                 await let_others_go_on(w)
-                assert tried() == tries
+                assert tried() == attempts
             await w.ocean.resume_clog("c")
             w.clock.advance(30_000)
             await reaches(w, run_id, RunStatus.DONE)
