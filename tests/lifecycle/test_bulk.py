@@ -36,7 +36,7 @@ async def all_runs(w: World, **where: Any) -> list[RunInfo]:
     return list((await w.ocean.list_runs(order="oldest", limit=1_000, **where)).runs)
 
 
-async def test_cancel_ends_those_that_live_and_does_not_look_at_the_others() -> None:
+async def test_cancel_ends_live_runs_and_ignores_ended_ones() -> None:
     async with stage(Script(Done(), Wait(for_ms=5), Ok()), Script(clog_id="d")) as w:
         ids = [await start(w), await start(w), await start(w), await start(w, clog_id="d")]
         for run_id in ids[:3]:
@@ -64,7 +64,7 @@ async def test_refusals_are_counted_by_their_code() -> None:
         assert retried == BulkResult(3, 1, 2, {"run_not_failed": 1, "run_has_no_input": 1})
 
 
-async def test_signal_reaches_each_live_run_once_however_often_it_is_asked_for() -> None:
+async def test_signal_reaches_each_live_run_once_over_repeated_calls() -> None:
     script = Script()
     async with stage(script) as w:
         for n in range(5):
@@ -106,14 +106,14 @@ async def test_delete_runs_deletes_and_counts_children_too() -> None:
 
     async with stage(Script(create_child), Script(clog_id="d")) as w:
         await start(w)
-        w.clock.advance(1)  # Within one millisecond a child's derived id may come before its mother's.
+        w.clock.advance(1)  # Within one millisecond a child's derived id may sort before its parent's.
         await w.drain()
         assert len(await all_runs(w)) == 3
         assert await w.ocean.delete_runs(everything=True) == BulkResult(3, 1, 2, {"run_not_found": 2})
         assert await all_runs(w) == []
 
 
-async def test_only_runs_that_were_there_at_the_beginning_are_meant() -> None:
+async def test_only_runs_that_existed_at_the_beginning_are_selected() -> None:
     async with stage(Script()) as w:
         for _ in range(3):
             await start_idle(w)
@@ -215,7 +215,7 @@ async def _start_six(w: World, verb: str) -> None:
 
 
 async def _check_each_done_once(w: World, verb: str) -> None:
-    """Every run was done once, none twice."""
+    """Check that the verb was applied to each run exactly once."""
     runs = [run for run in await all_runs(w) if run.retry_of is None]
     match verb:
         case "cancel":
@@ -230,7 +230,7 @@ async def _check_each_done_once(w: World, verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_doubles_nothing(verb: str) -> None:
+async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_repeats_nothing(verb: str) -> None:
     class Crash(Exception):
         pass
 
@@ -250,7 +250,7 @@ async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_doubles_no
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_cancelled_between_batches_it_has_done_whole_batches(verb: str) -> None:
+async def test_a_call_cancelled_between_batches_has_done_whole_batches(verb: str) -> None:
     async with stage(Script(Failed("no"))) as w:
         await _start_six(w, verb)
         reports: list[BulkProgress] = []
@@ -280,7 +280,7 @@ class Fragile(SqliteStore):
         return await super().cancel_run(run_id, reason, actor, request)
 
 
-async def test_an_error_that_is_not_one_runs_stops_it_with_the_progress_known() -> None:
+async def test_an_error_that_is_no_refusal_stops_the_call_with_its_progress() -> None:
     store = Fragile(":memory:", ManualClock())
     await store.open()
     ocean = Ocean(store, [Script(Done())], store._clock)
@@ -299,7 +299,7 @@ async def test_an_error_that_is_not_one_runs_stops_it_with_the_progress_known() 
     await ocean.close()
 
 
-async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
+async def test_closing_the_database_meanwhile_stops_the_call_too() -> None:
     store = SqliteStore(":memory:", ManualClock())
     await store.open()
     ocean = Ocean(store, [Script()], store._clock)
@@ -314,7 +314,7 @@ async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
         await ocean.cancel_runs(clog_id="c")
 
 
-async def test_the_statuses_that_a_verb_means_are_not_counted_among_the_callers_combinations() -> None:
+async def test_the_statuses_that_a_verb_selects_do_not_count_as_the_callers_combinations() -> None:
     async with stage(Script()) as w:
         for number in range(2):
             await w.ocean.create_run(session_id=f"s{number}", clog_id="c")

@@ -31,7 +31,7 @@ async def test_a_child_appears_with_the_commit_and_belongs_to_its_parent() -> No
         assert (created.causation_id, created.payload["parent_run_id"]) == (f"{run_id}:1", run_id)
 
 
-async def test_fan_out_and_fan_in_need_no_loop_outside() -> None:
+async def test_fan_out_and_fan_in_need_no_external_loop() -> None:
     """O8: a clog creates runs and is notified of their ends, without an external loop."""
 
     async def plan(tick: Tick) -> Outcome:
@@ -117,7 +117,7 @@ async def test_a_child_without_notify_parent_ends_quietly() -> None:
         assert len(script.seen) == 1
 
 
-async def test_a_child_whose_parent_has_ended_notes_it_in_its_own_log() -> None:
+async def test_a_child_whose_parent_has_ended_records_it_in_its_own_log() -> None:
     async with stage(
         Script(create_children("x", notify_parent=True, outcome=Done())), Script(Done("late"), clog_id="child")
     ) as w:
@@ -165,7 +165,7 @@ async def test_a_grandchild_is_cancelled_too_and_on_end_gets_its_tick() -> None:
         assert [seen.reason for seen in leaf.ends] == ["cancel"]
 
 
-async def test_a_tick_hands_out_the_same_ids_in_every_call() -> None:
+async def test_a_tick_generates_the_same_ids_in_every_call() -> None:
     ids: list[str] = []
 
     async def bear_two(tick: Tick) -> Outcome:

@@ -1,4 +1,4 @@
-"""A clock that is set back, or behind another instance's: a run is late by that much, and never without its input."""
+"""A clock that is set back or lags another instance's delays a run by that much, and never loses its input."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 BACK_MS = 500
 
 
-async def test_a_run_that_is_unparked_by_a_clock_behind_is_not_called_without_its_input() -> None:
+async def test_a_run_unparked_by_a_lagging_clock_is_not_called_without_its_input() -> None:
     async with world(clogs=[Clog("errand", external=True)]) as w:
         options: dict[str, Any] = {"session_id": "s", "clog_id": "errand", "concurrency_keys": ["k"]}
         await w.ocean.create_run(**options, input="first")
@@ -29,7 +29,7 @@ async def test_a_run_that_is_unparked_by_a_clock_behind_is_not_called_without_it
         assert (lease.run_id, lease.reason, lease.input) == (second.run_id, "created", "second")
 
 
-async def test_a_run_that_is_debounced_by_a_clock_behind_is_not_called_without_its_input() -> None:
+async def test_a_run_debounced_by_a_lagging_clock_is_not_called_without_its_input() -> None:
     async with world(clogs=[Clog("errand", external=True)]) as w:
         options: dict[str, Any] = {"session_id": "s", "clog_id": "errand", "dedupe_key": "d", "debounce_ms": 10}
         await w.ocean.create_run(**options, input="first")

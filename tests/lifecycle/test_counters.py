@@ -1,4 +1,4 @@
-"""Counters: takes of ticks, calls and other callers, and what they get when another commit was first."""
+"""Counters: takes by ticks, calls and other callers, and their results when another commit came first."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ async def test_a_tick_that_loses_a_counter_is_called_again_and_refused_without_a
         assert (again.call, again.payload) == (2, {"because": "counter", "attempt": 0, "keys": ["k"]})
 
 
-async def test_a_refusal_sticks_to_its_tick_although_the_counter_is_free_again() -> None:
+async def test_a_refusal_lasts_for_its_tick_even_if_the_counter_is_free_again() -> None:
     taken_results: list[bool] = []
 
     async def act(tick: Tick) -> Outcome:
@@ -159,7 +159,7 @@ async def test_the_next_claim_of_a_tick_takes_again() -> None:
         assert (await look(w, run_id)).output is True
 
 
-async def test_takes_of_one_call_add_up_also_beside_one_another() -> None:
+async def test_takes_of_one_call_add_up_also_when_concurrent() -> None:
     taken_results: list[bool] = []
 
     async def one(tick: Tick) -> None:
@@ -241,7 +241,7 @@ async def test_a_direct_call_takes_and_a_refused_one_returns_what_it_committed()
         assert await used(w, "k", limit=5) == 5
 
 
-async def test_a_direct_call_that_is_beaten_runs_again_however_many_keys_it_loses() -> None:
+async def test_a_direct_call_runs_again_however_many_counters_it_loses() -> None:
     keys = [f"k{i}" for i in range(8)]
     calls = 0
     clog = Clog("c")
@@ -307,7 +307,7 @@ async def test_peeks_and_refusals_write_nothing() -> None:
         assert await dump(w) == before
 
 
-async def test_a_tick_that_only_looks_is_not_called_again_when_others_take() -> None:
+async def test_a_tick_that_only_peeks_is_not_called_again_when_others_take() -> None:
     async def act(tick: Tick) -> Outcome:
         assert (await tick.take("k", 0, limit=1)).left == 1
         assert await w.ocean.take("k", limit=1)
@@ -333,7 +333,7 @@ async def test_a_request_key_takes_once() -> None:
         assert await w.ocean.take("k", 3, limit=5, request_key="b"), "a no is not kept"
 
 
-async def test_a_take_that_makes_no_sense_fails_the_attempt_with_its_reason() -> None:
+async def test_an_invalid_take_fails_the_attempt_with_its_reason() -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.take("k", 3, limit=2)
         return Done()
@@ -365,7 +365,7 @@ async def test_the_last_tick_of_a_run_takes_too() -> None:
         assert await used(w, "cleaned") == 1
 
 
-async def test_a_tick_whose_row_and_counter_are_both_contested_comes_through() -> None:
+async def test_a_tick_whose_row_and_counter_are_both_contested_commits() -> None:
     async def act(tick: Tick) -> Outcome:
         rows = await tick.read(global_=True)
         taken = await tick.take("k", limit=1)

@@ -246,7 +246,7 @@ async def _has_rows(w: World, scope: str) -> bool:
 
 
 async def assert_runs_and_signals(w: World, shown: DryRun) -> None:
-    """The runs it made, the signals it sent, the runs it deleted."""
+    """Check the runs it created, the signals it sent and the runs it deleted."""
     assert {run.run_id for run in (await w.ocean.list_runs(limit=100)).runs} == (
         {shown.run_id, "other"} | {new.run_id for new in shown.runs}
     ) - set(shown.deleted_runs)
@@ -263,7 +263,7 @@ async def assert_runs_and_signals(w: World, shown: DryRun) -> None:
 
 
 async def assert_takes(w: World, shown: DryRun) -> None:
-    """Takes from counters, and for runs that start later."""
+    """Check the takes from counters, including those of rated runs."""
     took = Counter[str]()
     for take in (*shown.takes, *(new.rate for new in shown.runs if new.rate)):
         took[take.key] += take.n
@@ -272,7 +272,7 @@ async def assert_takes(w: World, shown: DryRun) -> None:
 
 
 async def assert_run(w: World, shown: DryRun) -> None:
-    """What the run itself shows: timers, attributes, error, output, key."""
+    """Check the run itself: timers, attributes, error, output, key."""
     run = await look(w, shown.run_id)
     timers = {timer.name: (timer.at, timer.input) for timer in shown.timers}
     found = [each for each in await w.ocean.list_inputs(shown.run_id) if each.timer]
@@ -321,7 +321,7 @@ async def test_a_session_that_would_be_deleted_is_shown() -> None:
         assert await w.ocean.get_run(run_id) is None
 
 
-async def test_rows_show_what_they_were_and_whether_they_were_there() -> None:
+async def test_rows_show_their_value_before_and_whether_they_are_new() -> None:
     async def act(tick: Tick) -> Outcome:
         rows = await tick.read(run=True, session=True)
         if not rows.has_run:

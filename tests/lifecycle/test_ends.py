@@ -100,7 +100,7 @@ async def test_a_last_tick_that_fails_is_not_repeated(how: str) -> None:
         assert await log(w, run_id, "half") == []
 
 
-async def test_what_is_in_the_inbox_is_not_given_to_the_last_tick_but_named() -> None:
+async def test_undelivered_inputs_are_not_given_to_the_last_tick_but_named() -> None:
     script = Script(Ok(), ends=(Ok(),), inputs="all")
     async with stage(script) as w:
         run_id = await start(w, "first")
@@ -116,7 +116,7 @@ async def test_what_is_in_the_inbox_is_not_given_to_the_last_tick_but_named() ->
         ]
 
 
-async def test_a_deadline_ends_a_run_wherever_it_is() -> None:
+async def test_a_deadline_ends_a_run_in_any_status() -> None:
     """O7: idle, waiting and backing-off runs alike; not a millisecond early."""
     async with stage(Script(Wait(for_ms=9_999_999)), Script(Retry("no", after_ms=9_999_999), clog_id="retrying")) as w:
         at = w.clock.now() + 500

@@ -97,7 +97,7 @@ async def test_a_chain_of_runs_shares_its_correlation_and_names_its_causes() -> 
         }
 
 
-async def test_feeds_are_of_a_run_a_session_a_clog_or_all() -> None:
+async def test_a_feed_covers_a_run_a_session_a_clog_or_everything() -> None:
     async with stage(Script(Done()), Script(Done(), clog_id="d")) as w:
         one = await start(w, session_id="s1")
         two = await start(w, session_id="s2", clog_id="d")
@@ -129,7 +129,7 @@ async def test_pages_of_the_feed_join_to_the_whole_log() -> None:
 
 
 @pytest.mark.parametrize("after", [-1, 10**6, 2**70, "1", True, None, 1.0])
-async def test_a_cursor_that_is_none_of_this_log_s_is_refused(after: Any) -> None:
+async def test_a_cursor_that_is_not_in_the_log_is_refused(after: Any) -> None:
     async with stage(Script()) as w:
         await start(w)
         with pytest.raises(BadCursor):

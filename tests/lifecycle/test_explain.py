@@ -54,7 +54,7 @@ async def test_a_run_at_work_names_its_holder_and_when_the_lock_lapses() -> None
         assert (await w.ocean.explain(run_id)).is_claimable
 
 
-async def test_pauses_add_up_with_what_else_holds_the_run() -> None:
+async def test_pauses_are_listed_with_the_other_holds() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w)
         await w.ocean.pause_run(run_id)
@@ -78,7 +78,7 @@ async def test_a_run_of_a_clog_on_another_instance_is_explained() -> None:
         assert (await stranger.advance()).advanced == 0
 
 
-async def test_an_ended_run_moves_no_more() -> None:
+async def test_an_ended_run_has_the_ended_hold() -> None:
     async with stage(Script(Done())) as w:
         run_id = await start(w)
         await w.drain()
@@ -128,7 +128,7 @@ async def test_explain_agrees_with_the_claim_at_every_moment_of_a_life() -> None
         assert [result.outcome for result in calls] == ["retry", "wait", "ok", "retry", "done"]
 
 
-async def test_a_clog_may_say_what_its_sleeping_runs_wait_for() -> None:
+async def test_a_clog_may_explain_what_its_sleeping_runs_wait_for() -> None:
     async def keep(tick: Tick) -> Outcome:
         await tick.read(run=True)
         await tick.write(run=tick.input)

@@ -147,7 +147,7 @@ async def test_a_poke_never_calls_an_external_run_and_counts_it_as_unclaimable()
         assert (await look(w, outer)).status is RunStatus.PENDING
 
 
-async def test_explain_sends_for_a_worker_names_it_and_knows_a_lapsed_lease() -> None:
+async def test_explain_reports_a_missing_worker_the_lease_holder_and_a_lapsed_lease() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e", queue="gpu")
         (hold,) = (await w.ocean.explain(run_id)).holds
@@ -287,7 +287,7 @@ async def test_a_worker_needs_no_instance_that_has_the_clog() -> None:
         assert await w.ocean.result(run_id) == 1
 
 
-async def test_a_clog_that_comes_home_takes_over_what_was_leased() -> None:
+async def test_a_clog_that_is_no_longer_external_takes_over_leased_runs() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, 1, clog_id="e")
         taken = await lease(w)

@@ -151,7 +151,7 @@ async def test_a_retry_discards_the_row_so_it_cannot_conflict() -> None:
 
 
 @OUTCOMES
-async def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(
+async def test_a_repeated_completion_gets_the_first_result_and_changes_nothing(
     outcome: Outcome, name: str, status: RunStatus
 ) -> None:
     async with stage(outside()) as w:
@@ -175,7 +175,7 @@ async def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(
         assert await dump(w) == before
 
 
-async def test_the_answer_outlives_the_log_and_goes_with_the_run() -> None:
+async def test_the_result_outlives_the_log_and_is_deleted_with_the_run() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -339,7 +339,7 @@ async def test_a_completed_lease_is_over_for_renewals_too() -> None:
 
 
 @pytest.mark.parametrize("forged", ["lease_x", "r", "w1", "default", "r:1"])
-async def test_an_id_that_was_not_given_out_is_worth_nothing(forged: str) -> None:
+async def test_a_lease_id_that_was_never_issued_is_refused(forged: str) -> None:
     async with stage(outside()) as w:
         await start(w, clog_id="e", run_id="r")
         taken = await lease(w)
@@ -352,7 +352,7 @@ async def test_an_id_that_was_not_given_out_is_worth_nothing(forged: str) -> Non
         assert await dump(w) == before
 
 
-async def test_what_the_database_has_of_a_lease_completes_nothing() -> None:
+async def test_the_stored_hash_of_a_lease_completes_nothing() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -394,7 +394,7 @@ async def test_what_the_database_has_of_a_lease_completes_nothing() -> None:
     ],
     ids=lambda value: None if isinstance(value, str) else repr(value)[:40],
 )
-async def test_a_completion_that_cannot_be_stored_is_refused_by_name_and_the_lease_goes_on(
+async def test_a_completion_that_cannot_be_stored_is_refused_by_name_and_the_lease_stays_valid(
     arguments: dict[str, Any], message: str
 ) -> None:
     async with stage(outside()) as w:

@@ -146,7 +146,7 @@ async def test_a_tick_without_an_input_has_none() -> None:
         assert (taken.reason, taken.inputs, taken.input) == ("wake", (), None)
 
 
-async def test_the_idempotency_key_is_the_ticks_over_all_attempts_and_of_no_other_life() -> None:
+async def test_the_idempotency_key_is_the_same_over_all_attempts_of_a_tick_and_never_reused() -> None:
     async with stage(outside()) as w:
         await start(w, clog_id="e", run_id="r")
         keys = []

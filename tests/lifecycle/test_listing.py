@@ -29,7 +29,7 @@ async def test_pages_join_to_the_whole_list_in_either_order() -> None:
             assert found == expected
 
 
-async def test_a_page_stays_put_while_runs_are_added() -> None:
+async def test_pages_are_stable_while_runs_are_added() -> None:
     async with stage(Script()) as w:
         ids = [await start_idle(w) for _ in range(4)]
         first = await w.ocean.list_runs(limit=2)
@@ -41,7 +41,7 @@ async def test_a_page_stays_put_while_runs_are_added() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "!!!!", "bnVsbA==", "WzEsMl0=", "WzFd", "e30="])
-async def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     async with stage(Script()) as w:
         with pytest.raises(BadCursor):
             await w.ocean.list_runs(cursor=cursor)
@@ -148,7 +148,7 @@ async def test_the_input_of_a_run_reaches_its_first_tick() -> None:
         assert script.bodies == [{"state": {"n": 1}}]
 
 
-async def test_clogs_are_listed_with_what_instances_say_of_them() -> None:
+async def test_clogs_are_listed_with_what_instances_registered() -> None:
     async with stage(Script(version="2", ends=(Ok(),))) as w:
         await w.instance([Script(clog_id="elsewhere")])
         await w.ocean.pause_clog("c")

@@ -26,7 +26,7 @@ def counts(w: World) -> dict[str, int]:
     return {source: pokes.count for source, pokes in w.ocean.observed.pokes.items()}
 
 
-async def test_a_poke_is_counted_for_who_makes_it() -> None:
+async def test_a_poke_is_counted_by_its_source() -> None:
     async with stage(Script(Continue(), Done())) as w:
         await w.ocean.advance()
         await w.ocean.advance(source="http")
@@ -82,7 +82,7 @@ async def test_ticks_are_counted_by_clog_and_outcome() -> None:
         assert w.ocean.observed.tick_ms["c"].count == 5
 
 
-async def test_how_long_a_tick_took_is_counted() -> None:
+async def test_the_duration_of_a_tick_is_counted() -> None:
     async def slow(tick: Tick) -> Outcome:
         w.clock.advance(700)
         return Done()
@@ -122,7 +122,7 @@ async def test_a_lost_lock_is_counted_and_logged(caplog: pytest.LogCaptureFixtur
     assert (fields["run_id"], fields["outcome"], fields["clog_id"]) == (run_id, "lock_lost", "c")
 
 
-async def test_what_is_given_back_is_counted() -> None:
+async def test_runs_given_back_are_counted() -> None:
     began = anyio.Event()
 
     async def endless(tick: Tick) -> Outcome:
@@ -144,7 +144,7 @@ class Refusing(SqliteStore):
         raise StoreBusy("held by another process")
 
 
-async def test_what_the_database_does_not_take_is_counted() -> None:
+async def test_commits_that_the_database_refuses_are_counted() -> None:
     store = Refusing(":memory:", ManualClock())
     await store.open()
     ocean = Ocean(store, [Script(Done())], store._clock)
@@ -164,7 +164,7 @@ async def test_a_tick_and_a_call_that_are_made_again_are_conflicts() -> None:
     attempts = {"tick": 0, "call": 0}
 
     async def beaten(tick: Tick, by: str) -> None:
-        """The session's row is read here, and written by another tick before this one writes it."""
+        """Read the session's row; another tick writes it before this one does."""
         rows = await tick.read(session=True)
         attempts[by] += 1
         if attempts[by] == 1:
@@ -205,7 +205,7 @@ async def test_a_counter_that_others_emptied_is_a_conflict_too() -> None:
         assert w.ocean.observed.conflicts == {("c", "tick", "counters"): 1}
 
 
-async def test_leases_and_what_became_of_them_are_counted() -> None:
+async def test_leases_and_their_ends_are_counted() -> None:
     async with stage(outside()) as w:
         for _ in range(2):
             await start(w, clog_id="e")
@@ -255,7 +255,7 @@ class Notes(Listener):
                 raise RuntimeError("cannot end")
 
 
-async def test_a_listener_is_around_and_knows_the_end() -> None:
+async def test_a_listener_wraps_ticks_and_pokes_and_sees_their_results() -> None:
     notes = Notes()
     async with stage(Script(Retry({"code": "no_paper", "message": "secret"}))) as w:
         w.ocean.observed.add_listener(notes)
@@ -297,5 +297,5 @@ def test_a_histogram_has_each_value_under_the_first_bound_that_is_not_below_it()
         ("a\n", "other"),
     ],
 )
-def test_what_does_not_look_like_a_code_is_not_repeated(code: str, expected: str) -> None:
+def test_a_text_that_does_not_look_like_a_code_is_replaced(code: str, expected: str) -> None:
     assert plain_code(code) == expected

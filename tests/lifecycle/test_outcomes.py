@@ -232,7 +232,7 @@ async def test_abort_ends_the_run_at_once_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, {"status": "ok"}, "done", Ok, 7])
-async def test_an_answer_that_is_no_outcome_is_a_failed_attempt_and_frees_the_lock(nonsense: Any) -> None:
+async def test_a_return_value_that_is_no_outcome_is_a_failed_attempt_and_frees_the_lock(nonsense: Any) -> None:
     """O5: the run is not left locked until its TTL."""
 
     async def odd(tick: Tick) -> Outcome:

@@ -37,7 +37,7 @@ async def test_a_tool_is_invoked_by_its_name_and_by_the_models_name() -> None:
     assert [to for to, _ in mail.sent] == ["ada", "ada"]
 
 
-async def test_an_effect_outside_is_remembered_over_the_calls_of_its_tick() -> None:
+async def test_an_external_effect_is_remembered_over_the_calls_of_its_tick() -> None:
     mail, results = Mail(), list[Any]()
 
     async def advance(tick: Tick) -> Outcome:
@@ -166,7 +166,7 @@ async def test_a_failure_is_tried_again_by_invoke_and_remembered_by_attempt() ->
             assert len(await log(w, run_id, "tool.called")) == calls
 
 
-async def test_a_tool_has_so_much_time() -> None:
+async def test_a_tool_is_stopped_at_its_time_limit() -> None:
     mail, seen = Mail(), list[Any]()
 
     async def advance(tick: Tick) -> Outcome:
@@ -184,7 +184,7 @@ async def test_a_tool_has_so_much_time() -> None:
     assert (event.payload["ms"], event.payload["error"]["message"]) == (1_000, "it took longer than 1000 ms")
 
 
-async def test_a_dry_run_stops_before_an_effect_outside_and_shows_what_has_none() -> None:
+async def test_a_dry_run_stops_before_an_external_effect_and_shows_calls_without_one() -> None:
     mail = Mail()
 
     async def advance(tick: Tick) -> Outcome:
@@ -205,7 +205,7 @@ async def test_a_dry_run_stops_before_an_effect_outside_and_shows_what_has_none(
     assert (mail.sent, mail.counted) == ([], 1)
 
 
-async def test_a_dry_run_goes_on_past_a_call_that_is_remembered() -> None:
+async def test_a_dry_run_continues_past_a_call_that_is_remembered() -> None:
     mail = Mail()
 
     async def advance(tick: Tick) -> Outcome:

@@ -34,7 +34,7 @@ async def test_a_paused_run_keeps_its_signals_for_later() -> None:
         assert pause_events == ["run.paused", "run.resumed"]
 
 
-async def test_pausing_twice_is_pausing_once() -> None:
+async def test_pausing_twice_has_no_further_effect() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w)
         await w.ocean.pause_run(run_id)

@@ -18,7 +18,7 @@ def bodies(inputs: list[Input]) -> list[Any]:
     return [each.body for each in inputs]
 
 
-async def test_a_tick_sees_what_is_due_behind_it_in_the_order_of_its_delivery() -> None:
+async def test_a_tick_sees_pending_inputs_in_the_order_of_their_delivery() -> None:
     async def look(tick: Tick) -> Outcome:
         ocean = w.ocean
         assert await tick.pending() == []
@@ -94,7 +94,7 @@ async def send_more(w: World, run_id: str) -> None:
     await w.ocean.signal(run_id, "stop")
 
 
-async def test_looking_into_the_inbox_is_a_tool_that_a_clog_may_lack() -> None:
+async def test_reading_the_inbox_is_a_tool_that_a_clog_may_lack() -> None:
     clog = Clog("c", tools=["ocean.events.emit"])
 
     @clog.on_advance

@@ -148,7 +148,7 @@ async def test_a_pause_and_a_rate_both_hold() -> None:
         assert len(clog.seen) == 2
 
 
-async def test_after_its_first_claim_a_run_is_rated_no_more() -> None:
+async def test_a_run_is_not_rated_after_its_first_claim() -> None:
     async with stage(Script(Done(), Retry("no"), Continue(), Done())) as w:
         await start(w, **ONE_A_SECOND)
         run_id = await start(w, **ONE_A_SECOND)
@@ -160,7 +160,7 @@ async def test_after_its_first_claim_a_run_is_rated_no_more() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_a_creation_that_makes_no_run_takes_no_token() -> None:
+async def test_a_request_that_creates_no_run_takes_no_token() -> None:
     async with stage(finisher()) as w:
         arguments: dict[str, Any] = {"dedupe_key": "once", "request_key": "r"} | ONE_A_SECOND
         first = await start(w, **arguments)
@@ -174,7 +174,7 @@ async def test_a_creation_that_makes_no_run_takes_no_token() -> None:
         assert await holds(w, second) == [("rate_limited", w.clock.now() + 1_000, "mails")]
 
 
-async def test_who_takes_of_a_rate_is_behind_the_runs_that_wait_for_it() -> None:
+async def test_a_take_from_a_rate_comes_after_the_runs_that_wait_for_it() -> None:
     async with stage(finisher()) as w:
         for _ in range(3):
             await start(w, **ONE_A_SECOND)
@@ -239,7 +239,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
-async def test_what_makes_no_sense_is_refused_and_nothing_is_written(arguments: dict[str, Any], message: str) -> None:
+async def test_invalid_arguments_are_refused_and_nothing_is_written(arguments: dict[str, Any], message: str) -> None:
     async with stage(finisher()) as w:
         before = await dump(w)
         with pytest.raises(InvalidValue, match=message):
@@ -254,7 +254,7 @@ async def test_a_run_without_input_has_no_start_to_delay(arguments: dict[str, An
             await start_idle(w, **arguments)
 
 
-async def test_a_rate_key_kept_another_way_makes_no_run() -> None:
+async def test_a_rate_key_of_another_kind_creates_no_run() -> None:
     async with stage(finisher()) as w:
         await w.ocean.take("mails", limit=5)
         before = await dump(w)
@@ -410,7 +410,7 @@ async def delete(w: World, run_id: str) -> None:
 
 
 async def pass_the_deadline(w: World, run_id: str) -> None:
-    """There was no poke since."""
+    """Let the deadline pass without a poke."""
     w.clock.advance(300)
 
 
@@ -490,7 +490,7 @@ async def test_a_tick_cannot_debounce_what_it_creates() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_sessions_and_clogs_debounce_apart() -> None:
+async def test_each_session_and_clog_is_debounced_separately() -> None:
     async with stage(finisher(), Clog("d")) as w:
         runs = {
             await start(w, 1, **SETTLE),
@@ -500,8 +500,8 @@ async def test_sessions_and_clogs_debounce_apart() -> None:
         assert len(runs) == 3
 
 
-async def test_a_run_debounced_again_while_parked_leaves_the_line_to_others() -> None:
-    """It was woken and is then delayed: the slot goes to the next run."""
+async def test_a_run_debounced_again_while_parked_leaves_its_slot_to_others() -> None:
+    """The run was woken and is then delayed: its slot goes to the next run."""
     async with stage(Script(Done())) as w:
         await w.ocean.set_limit("a", 0)
         arguments: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}

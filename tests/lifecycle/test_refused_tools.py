@@ -1,4 +1,4 @@
-"""Authors' tools that are refused: unknown, not listed, denied, not approved; and names that are reserved."""
+"""Refused tools of authors: unknown, not listed, denied or not approved; and reserved names."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ async def test_a_denied_tool_is_refused_to_every_clog_and_named_with_its_pattern
     assert (logged["outcome"], logged["error"]["code"], mail.sent) == ("refused", "tool_denied", [])
 
 
-async def test_the_houses_tools_are_denied_by_either_way() -> None:
+async def test_a_denied_built_in_tool_is_refused_by_method_and_by_name() -> None:
     async def act(tick: Tick) -> Any:
         errors = []
         for use in (tick.emit("said"), tick.tools.invoke("ocean.events.emit", {"type": "said"})):
@@ -96,7 +96,7 @@ async def test_the_houses_tools_are_denied_by_either_way() -> None:
     assert errors == ["ocean.events.emit"] * 2
 
 
-async def test_a_tool_does_not_get_around_a_denied_fetch() -> None:
+async def test_a_tool_does_not_bypass_a_denied_fetch() -> None:
     box = ToolBox("web")
 
     @box.tool
@@ -159,7 +159,7 @@ async def test_what_a_model_is_offered_is_what_the_clog_may_use() -> None:
     assert names == ["mail__send", "mail__count"]
 
 
-async def test_a_call_on_an_ended_run_uses_no_tool_as_it_could_not_tell() -> None:
+async def test_a_call_on_an_ended_run_uses_no_tool_because_it_cannot_log_it() -> None:
     mail = Mail()
     clog = Script(Done(), toolbox=mail.box)
 

@@ -1,4 +1,4 @@
-"""Cases that once failed, found in reviews of the kernel."""
+"""Regression tests for defects found in reviews of the kernel."""
 
 import asyncio
 import sqlite3
@@ -25,7 +25,7 @@ PATIENCE_S = 20
 
 
 async def within(awaitable: Awaitable[T]) -> T:
-    """A write is shielded from anyio's own time limits: only the event loop's can end one that hangs."""
+    """Await with the event loop's time limit: a write that hangs is shielded from anyio's."""
     return await asyncio.wait_for(awaitable, PATIENCE_S)
 
 
@@ -47,7 +47,7 @@ def forgetful(*acts: Any) -> Script:
 
 
 async def test_a_direct_call_cannot_delete_a_tick_that_is_to_be_tried_again() -> None:
-    """Without its row the tick could be neither called nor committed, nor anything that shared a claim with it."""
+    """Without its row, neither the tick nor any run of the same claim could be called or committed."""
     script = forgetful(Retry("no"), Ok())
     async with stage(script) as w:
         run_id = await start(w)
@@ -91,7 +91,7 @@ ENDS_OF_LIFE: dict[str, Callable[[World], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("end", ENDS_OF_LIFE)
 async def test_a_run_id_used_again_is_another_run_to_the_outside_world(end: str) -> None:
-    """Idempotency keys of the first life must not be used again: they stand for its own effects."""
+    """The second run with the id must not reuse the first one's idempotency keys, which identify its effects."""
     keys_seen: list[tuple[int, str, str, str]] = []
 
     async def create_child(tick: Tick) -> Outcome:
@@ -121,7 +121,7 @@ async def test_a_run_id_used_again_is_another_run_to_the_outside_world(end: str)
 
 
 async def test_a_run_deleted_during_a_tick_does_not_reuse_the_key_of_that_tick() -> None:
-    """No event of that tick was committed, and yet its number is used up."""
+    """No event of that tick was committed, but its number must not be used again."""
     keys_seen: list[tuple[int, str]] = []
 
     async def act(tick: Tick) -> Outcome:
@@ -142,7 +142,7 @@ async def test_a_run_deleted_during_a_tick_does_not_reuse_the_key_of_that_tick()
 
 
 async def test_a_nested_clog_can_delete_its_own_run() -> None:
-    """Its rights are its own, not the caller's."""
+    """A nested call has the rights of its own clog, not the caller's."""
     other = Script(clog_id="o")
 
     @other.method
@@ -202,7 +202,7 @@ async def test_a_nested_clog_cannot_delete_what_is_its_caller_s(what: str, refus
 
 
 async def test_a_nested_clog_can_delete_a_session_of_its_own_runs() -> None:
-    """A call on a clog has no run in the session that would prevent it."""
+    """A call on a clog has no run in the session that would prevent the deletion."""
     caller, other = Clog("c"), Script(clog_id="o")
 
     @caller.method
@@ -240,7 +240,7 @@ async def test_one_dedupe_key_twice_in_a_tick_is_one_run() -> None:
 
 
 async def test_runs_of_a_clog_without_a_handler_are_not_due_here() -> None:
-    """A caller that pokes until nothing is due would never end."""
+    """Otherwise a caller that pokes until nothing is due would never stop."""
     async with stage(Clog("c")) as w:
         await start(w)
         w.clock.advance(10)
@@ -249,7 +249,7 @@ async def test_runs_of_a_clog_without_a_handler_are_not_due_here() -> None:
         assert await w.drain() == []
 
 
-async def test_one_sweep_takes_a_finished_family_leaf_by_leaf() -> None:
+async def test_one_sweep_deletes_a_finished_family_leaves_first() -> None:
     async def create_child(tick: Tick) -> Outcome:
         if tick.input:
             await tick.create_run(clog_id="c", input=tick.input - 1)
@@ -347,7 +347,7 @@ async def test_the_result_of_a_parent_is_reached_by_finishing_its_children() -> 
 
 
 def unbindable(db: Transaction) -> None:
-    """The driver's own error, without an SQLite code."""
+    """Raise the driver's own error, without an SQLite code."""
     with pytest.raises(sqlite3.Error) as refusal:
         db.execute("SELECT ?", ({},))
     assert not hasattr(refusal.value, "sqlite_errorcode")
@@ -419,7 +419,7 @@ async def test_a_thread_that_waits_for_a_broken_unit_gets_its_error(how: str) ->
                 database.write_blocking(breaks)
             raised.append(refusal.value)
 
-        # A daemon, so that one that hangs does not keep the tests from ending.
+        # A daemon thread does not prevent the tests from ending if it hangs.
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
         thread.join(PATIENCE_S)

@@ -37,7 +37,7 @@ runs = st.lists(
 
 
 def perhaps(what: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Rare enough that most queries select some runs."""
+    """Draw `what` in one of four examples, so that most queries select some runs."""
     return st.integers(0, 3).flatmap(lambda n: what if n == 0 else st.none())
 
 
@@ -102,7 +102,7 @@ async def populate(w: World, wanted: list[dict[str, Any]]) -> list[str]:
 
 
 def arguments_of(query: dict[str, Any], ids: list[str], start: int) -> dict[str, Any]:
-    """The query as a caller would write it, valid."""
+    """Return the drawn query as valid arguments of `list_runs`."""
     arguments = {name: query[name] for name in ("clog_id", "session_id", "status") if query[name] is not None}
     if query["parent"] is not None:
         arguments["parent_run_id"] = [ids[n] if n < len(ids) else "nobody" for n in query["parent"]]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class LoggedRun:
-    """What can be known of a run from its log alone."""
+    """The state of a run as derived from its log alone."""
 
     status: str = ""
     ticks: int = 0

@@ -174,7 +174,7 @@ async def test_a_tool_used_after_the_tick_is_over_is_refused() -> None:
             await kept[0].emit("late")
 
 
-async def test_a_step_that_does_not_look_still_keeps_the_first_result() -> None:
+async def test_a_step_that_does_not_read_first_still_keeps_the_first_result() -> None:
     done: list[str] = []
 
     def effect(key: str) -> int:

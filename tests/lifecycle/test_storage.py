@@ -91,7 +91,7 @@ async def test_a_row_that_was_not_read_exactly_cannot_be_written(written: dict[s
     assert (await _fails_with(blind))[0] == "not_read"
 
 
-async def test_what_changes_between_read_and_commit_calls_the_tick_again() -> None:
+async def test_a_row_changed_between_read_and_commit_causes_another_call() -> None:
     """R1: a value computed from an old row is not written over a newer one."""
     began, go_on = anyio.Event(), anyio.Event()
 
@@ -174,7 +174,7 @@ async def test_a_function_that_raises_at_commit_is_a_failed_attempt() -> None:
     assert await _fails_with(bad) == ("exception", "TypeError: 'NoneType' object is not subscriptable")
 
 
-async def test_the_row_of_a_run_that_does_not_exist_cannot_be_written_for_ever() -> None:
+async def test_writing_the_row_of_an_unknown_run_is_not_retried_for_ever() -> None:
     calls: list[int] = []
 
     async def write_missing_row(tick: Tick) -> Outcome:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def held_writer(w: World) -> AsyncIterator[Callable[[], None]]:
-    """The database writes nothing until the yielded function is called or the block ends."""
+    """Block the database's writer until the yielded function is called or the block ends."""
     assert isinstance(w.store, SqliteStore)
     database: Database = w.store.database
     is_held, may_write = threading.Event(), threading.Event()
@@ -122,7 +122,7 @@ async def test_events_streamed_during_a_write_share_the_next_one() -> None:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(("text", "most"), [("", MOST_BUFFERED), ("x" * (MOST_BUFFERED_CHARACTERS // 4), 4)])
-async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: int) -> None:
+async def test_a_handler_streams_a_bounded_number_of_events_ahead_of_the_database(text: str, most: int) -> None:
     streamed: list[int] = []
     stopped_at: list[int] = []
 
@@ -142,7 +142,7 @@ async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: i
     async with stage(Script(stream_words)) as w:
         run_id = await start(w)
         await w.drain()
-        assert stopped_at == [most], "the first is being written, and so many wait"
+        assert stopped_at == [most], "the first is being written, and the others wait"
         assert len(await payloads(w, run_id)) == 2 * most
 
 

@@ -154,7 +154,7 @@ async def test_a_wrong_argument_is_named_and_nothing_is_written(name: str) -> No
 
 @pytest.mark.parametrize("verb", ["create_run", "signal"])
 @pytest.mark.parametrize("name", NOT_JSON)
-async def test_what_is_not_json_is_refused_at_the_gate_with_its_place(name: str, verb: str) -> None:
+async def test_a_value_that_is_not_json_is_refused_with_its_place(name: str, verb: str) -> None:
     value, message = NOT_JSON[name]
     async with stage(clog_with_method()) as w:
         await start_idle(w, run_id="one")
@@ -164,7 +164,7 @@ async def test_what_is_not_json_is_refused_at_the_gate_with_its_place(name: str,
         assert await dump(w) == before
 
 
-async def test_the_edges_of_json_pass_the_gate_unchanged() -> None:
+async def test_edge_cases_of_json_are_stored_unchanged() -> None:
     edges = {"deep": _deep(62), "int": [2**63 - 1, -(2**63)], "text": "é\u2028\U0001f600\x01", "": None, "f": 1e308}
     script = Script()
     async with stage(script) as w:
@@ -186,7 +186,7 @@ async def test_the_edges_of_json_pass_the_gate_unchanged() -> None:
         {"jitter": -0.1},
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match=r"retry"):
         RetryPolicy(**wrong)
 
@@ -194,7 +194,7 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"clog_id": ""}, {"version": ""}, {"inputs": "some"}, {"tick_ms": 0}, {"lock_ms": 2}], ids=str
 )
-def test_a_clog_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_clog_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         Clog(**{"clog_id": "c", **wrong})
 

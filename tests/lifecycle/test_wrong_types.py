@@ -56,7 +56,7 @@ def packed(value: Any) -> str:
 
 
 NEWEST = "creation descending"
-"""What a cursor of a plain list begins with."""
+"""The beginning of a plain list's cursor."""
 
 WRONG: dict[str, Row] = {
     "create: dedupe_ms is text": create("dedupe_ms", dedupe_key="k", dedupe_ms="5"),
@@ -249,7 +249,7 @@ async def test_an_argument_of_a_wrong_type_is_named_and_nothing_is_written(name:
         assert await dump(w) == before
 
 
-async def test_a_refused_argument_leaves_the_instance_at_work() -> None:
+async def test_a_refused_argument_does_not_block_the_instance() -> None:
     """Several of these left their caller, and others in the same transaction, waiting for ever."""
     script = clog_with_method()
     async with stage(script) as w:
