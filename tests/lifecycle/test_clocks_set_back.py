@@ -1,4 +1,4 @@
-"""A clock that is set back or lags another instance's delays a run by that much, and never loses its input."""
+"""A clock set back, or behind another instance's, delays a run by that much; no run is called without its input."""
 
 from typing import Any
 

@@ -362,8 +362,8 @@ async def test_held_runs_show_what_holds_them_and_nothing_is_called() -> None:
             shown = await rehearse(w, run_id)
             assert [hold.code for hold in shown.holds] == [code]
             assert shown == DryRun(run_id, holds=(await w.ocean.explain(run_id)).holds)
-        stranger = await w.instance([Script(clog_id="d")])
-        result = await stranger.advance(dry_run=True, run_id=elsewhere)
+        other_instance = await w.instance([Script(clog_id="d")])
+        result = await other_instance.advance(dry_run=True, run_id=elsewhere)
         assert result.dry_run is not None
         assert [hold.code for hold in result.dry_run.holds] == ["clog_elsewhere"]
 

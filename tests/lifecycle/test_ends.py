@@ -154,9 +154,9 @@ async def test_a_deadline_gives_on_end_its_last_tick_with_that_reason() -> None:
 async def test_a_deadline_is_kept_by_an_instance_that_does_not_know_the_clog() -> None:
     async with stage(Script(Ok())) as w:
         run_id = await start_idle(w, deadline_at=w.clock.now() + 10)
-        stranger = await w.instance([Script(clog_id="other")])
+        other_instance = await w.instance([Script(clog_id="other")])
         w.clock.advance(10)
-        await stranger.advance()
+        await other_instance.advance()
         assert (await look(w, run_id)).status == "failed"
 
 
@@ -194,8 +194,8 @@ async def test_a_run_on_its_last_call_is_ended_by_an_instance_without_its_clog()
         run_id = await start(w, retry=RetryPolicy(max_attempts=1))
         await die_holding(w, script)
         w.clock.advance(LOCK_MS)
-        stranger = await w.instance([Script(clog_id="other")])
-        await stranger.advance()
+        other_instance = await w.instance([Script(clog_id="other")])
+        await other_instance.advance()
         assert (await look(w, run_id)).status == "failed"
 
 

@@ -21,7 +21,7 @@ async def collect(feed: AsyncIterator[Event], most: int | None = None) -> list[E
     return events
 
 
-async def test_every_transition_of_a_life_is_in_the_log() -> None:
+async def test_every_transition_of_a_run_is_in_the_log() -> None:
     """O2: the kernel writes the audit log, not only the clogs."""
     script = Script(Continue(), Retry("no"), Wait(for_ms=5), Ok(), Done("end"))
     async with stage(script) as w:

@@ -71,11 +71,11 @@ async def test_pauses_are_listed_with_the_other_holds() -> None:
 async def test_a_run_of_a_clog_on_another_instance_is_explained() -> None:
     async with stage(Script()) as w:
         run_id = await start(w)
-        stranger = await w.instance([Script(clog_id="d")])
-        (hold,) = (await stranger.explain(run_id)).holds
+        other_instance = await w.instance([Script(clog_id="d")])
+        (hold,) = (await other_instance.explain(run_id)).holds
         assert hold.code == "clog_elsewhere"
         assert "'c' is not registered here" in hold.message
-        assert (await stranger.advance()).advanced == 0
+        assert (await other_instance.advance()).advanced == 0
 
 
 async def test_an_ended_run_has_the_ended_hold() -> None:
@@ -91,9 +91,9 @@ async def test_a_deadline_that_passed_makes_any_run_claimable_for_its_end() -> N
     async with stage(Script()) as w:
         run_id = await start_idle(w, deadline_at=w.clock.now() + 5)
         await w.ocean.pause_run(run_id)
-        stranger = await w.instance([Script(clog_id="d")])
+        other_instance = await w.instance([Script(clog_id="d")])
         w.clock.advance(5)
-        assert (await stranger.explain(run_id)).is_claimable
+        assert (await other_instance.explain(run_id)).is_claimable
 
 
 async def test_a_pause_does_not_hold_a_last_tick_back() -> None:
@@ -108,7 +108,7 @@ async def test_a_pause_does_not_hold_a_last_tick_back() -> None:
         assert [seen.reason for seen in script.ends] == ["cancel"]
 
 
-async def test_explain_agrees_with_the_claim_at_every_moment_of_a_life() -> None:
+async def test_explain_agrees_with_the_claim_at_every_moment_of_a_run() -> None:
     """Before each poke: no holds exactly if the poke then calls the run."""
 
     async def arm(tick: Tick) -> Outcome:

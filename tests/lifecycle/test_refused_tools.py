@@ -148,7 +148,7 @@ async def test_a_clog_cannot_write_events_that_look_like_the_audit() -> None:
     assert logged == []
 
 
-async def test_what_a_model_is_offered_is_what_the_clog_may_use() -> None:
+async def test_a_model_is_offered_the_tools_that_the_clog_may_use() -> None:
     async def act(tick: Tick) -> Any:
         assert [tick.tools.find(name).name for name in ("mail__send", "mail.send")] == ["mail.send"] * 2
         with pytest.raises(ToolDenied):

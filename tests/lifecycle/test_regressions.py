@@ -285,7 +285,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {"value": lambda new: new, "function":
 
 
 @pytest.mark.parametrize("kind", WRITES)
-async def test_what_does_not_fit_the_state_model_fails_the_attempt_that_wrote_it(kind: str) -> None:
+async def test_a_row_that_does_not_fit_the_state_model_fails_the_attempt_that_wrote_it(kind: str) -> None:
     """Once stored, it would fail every read of the row."""
     write = WRITES[kind]
 

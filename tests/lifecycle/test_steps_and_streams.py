@@ -103,11 +103,11 @@ async def test_a_direct_call_has_neither_steps_nor_streams() -> None:
 
 
 async def test_streamed_events_stay_and_carry_the_number_of_their_call() -> None:
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_events(tick: Tick) -> Outcome:
         await tick.stream("token", tick.call_number)
         return Retry("cut off") if tick.call_number == 1 else Ok()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_events)) as w:
         run_id = await start(w)
         await w.drain()
         w.clock.advance(1_000)
