@@ -20,7 +20,7 @@ LOCK_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one call of the handler was given."""
+    """The arguments of one call of the handler."""
 
     number: int
     call: int
@@ -32,7 +32,7 @@ class Seen:
 
 
 class Script(Clog):
-    """Each call does the next act, then always the last; `seen` and `ends` record the arguments of the calls."""
+    """A clog whose n-th call performs the n-th act, or the last one; `seen` and `ends` record the calls' arguments."""
 
     def __init__(self, *acts: Act, clog_id: str = "c", ends: tuple[Act, ...] | None = None, **options: Any) -> None:
         super().__init__(clog_id, **options)
@@ -41,30 +41,30 @@ class Script(Clog):
         acts = acts or (Ok(),)
 
         async def advance(tick: Tick) -> Outcome:
-            self.seen.append(_noted(tick))
-            return await _done(acts[min(len(self.seen), len(acts)) - 1], tick)
+            self.seen.append(_seen(tick))
+            return await _perform(acts[min(len(self.seen), len(acts)) - 1], tick)
 
         self.on_advance(advance)
         if ends is not None:
 
             async def end(tick: Tick) -> Outcome:
-                self.ends.append(_noted(tick))
-                return await _done(ends[min(len(self.ends), len(ends)) - 1], tick)
+                self.ends.append(_seen(tick))
+                return await _perform(ends[min(len(self.ends), len(ends)) - 1], tick)
 
             self.on_end(end)
 
     @property
     def bodies(self) -> list[Any]:
-        """All inputs of all calls, flat."""
+        """The inputs of all calls, in one list."""
         return [body for seen in self.seen for body in seen.inputs]
 
 
-def _noted(tick: Tick) -> Seen:
+def _seen(tick: Tick) -> Seen:
     bodies = tuple(each.body for each in tick.inputs)
     return Seen(tick.number, tick.call_number, tick.attempt, tick.reason, bodies, tick.timer, tick.signal_id)
 
 
-async def _done(act: Act, tick: Tick) -> Outcome:
+async def _perform(act: Act, tick: Tick) -> Outcome:
     return await act(tick) if callable(act) else act
 
 
@@ -99,20 +99,20 @@ async def types(w: World, run_id: str) -> list[str]:
 
 
 async def die_holding(w: World, clog: Clog) -> Claim:
-    """A process claims the next due run of the clog and crashes."""
+    """Claim the next due run of the clog as a process that then crashes."""
     one = ClaimableClog(clog.clog_id, LOCK_MS, clog.version, clog.takes_all_inputs)
     (claim,) = await w.store.claim_due(ClaimAsk({clog.clog_id: one}, "i-dead", 1, 0, None))
     return claim
 
 
 async def let_others_go_on(w: World) -> None:
-    """Wait until they wait for something other than the database: each round is one trip to it, after theirs."""
+    """Wait until no other task waits for the database: each round is one query, queued behind theirs."""
     for _ in range(20):
         await w.ocean.get_run("nobody")
 
 
 async def dump(w: World) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table."""
+    """Return every row of every table."""
     if not isinstance(w.store, SqliteStore):
         return {name: rows[1:] for name, rows in (await postgres_tables(w.store)).items()}
 

@@ -34,7 +34,7 @@ class Mail:
         self.box.tool(name="fail", description="Fails.")(self._fail)
         self.box.tool(name="break", description="Breaks.")(self._break)
         self.box.tool(name="hang", description="Hangs.", timeout_ms=1_000)(self._hang)
-        self.box.tool(name="odd", description="Answers what is no JSON.")(self._odd)
+        self.box.tool(name="odd", description="Returns a value that is not JSON.")(self._odd)
         self.box.tool(name="wipe", description="Delete all mails.", dangerous=True)(self._wipe)
 
     async def _send(self, to: str, call: ToolCall) -> str:
@@ -64,13 +64,13 @@ class Mail:
 
 async def in_a_tick(act: Act, mail: Mail, **options: Any) -> tuple[Any, list[Any]]:
     """Return the result of `act` inside a tick, or its error, and the payloads of `tool.called`."""
-    answers: list[Any] = []
+    results: list[Any] = []
 
     async def advance(tick: Tick) -> Outcome:
         try:
-            answers.append(await act(tick))
+            results.append(await act(tick))
         except Exception as error:
-            answers.append(error)
+            results.append(error)
         return Done()
 
     clog = Script(advance, toolbox=options.pop("toolbox", mail.box), **options.pop("clog", {}))
@@ -79,4 +79,4 @@ async def in_a_tick(act: Act, mail: Mail, **options: Any) -> tuple[Any, list[Any
         await w.drain()
         await check(w)
         assert (await look(w, run_id)).status is RunStatus.DONE
-        return answers[0], [event.payload for event in await log(w, run_id, "tool.called")]
+        return results[0], [event.payload for event in await log(w, run_id, "tool.called")]

@@ -23,8 +23,8 @@ async def test_a_poke_reports_what_it_did_and_when_the_next_is_needed() -> None:
         first, second = await start(w), await start(w)
         await start_idle(w)
         advanced = await w.ocean.advance()
-        told = {(result.run_id, result.tick, result.outcome, result.status) for result in advanced.outcomes}
-        assert told == {(first, 1, "wait", "waiting"), (second, 1, "done", "done")}
+        results_seen = {(result.run_id, result.tick, result.outcome, result.status) for result in advanced.outcomes}
+        assert results_seen == {(first, 1, "wait", "waiting"), (second, 1, "done", "done")}
         assert (advanced.advanced, advanced.due_now, advanced.next_wake_at) == (2, 0, w.clock.now() + 700)
         w.clock.advance(1_000)
         idle = await w.ocean.advance(budget_ms=0)
@@ -77,7 +77,7 @@ async def test_a_poke_can_name_its_run() -> None:
             await w.ocean.advance(run_id="nobody")
 
 
-async def test_a_poke_for_a_run_that_another_holds_waits_for_it() -> None:
+async def test_a_poke_for_a_run_that_another_poke_holds_waits_for_it() -> None:
     began, go_on = anyio.Event(), anyio.Event()
     results: list[int] = []
 
@@ -117,7 +117,7 @@ async def test_a_poke_for_a_run_whose_holder_died_takes_it_when_the_lock_lapses(
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-async def test_concurrency_bounds_the_handlers_at_work(concurrency: int) -> None:
+async def test_concurrency_bounds_the_handlers_that_run_at_once(concurrency: int) -> None:
     at_work, most = 0, 0
 
     async def work(tick: Tick) -> Outcome:
@@ -136,7 +136,7 @@ async def test_concurrency_bounds_the_handlers_at_work(concurrency: int) -> None
 
 
 async def test_a_run_that_keeps_continuing_does_not_starve_others() -> None:
-    """L6: it goes to the back of the queue at every tick."""
+    """L6: each tick puts it at the back of the queue."""
     order: list[str] = []
 
     async def greedy(tick: Tick) -> Outcome:
@@ -149,7 +149,7 @@ async def test_a_run_that_keeps_continuing_does_not_starve_others() -> None:
         assert [order.count(run_id) for run_id in runs] == [3, 3, 3]
 
 
-async def test_the_urgent_go_first_and_one_slot_in_eight_goes_to_the_longest_due() -> None:
+async def test_urgent_runs_go_first_and_one_slot_in_eight_goes_to_the_longest_due() -> None:
     order: list[int] = []
 
     async def note(tick: Tick) -> Outcome:
@@ -162,7 +162,7 @@ async def test_the_urgent_go_first_and_one_slot_in_eight_goes_to_the_longest_due
         for _ in range(20):
             await start(w, priority=0)
         await w.ocean.advance(max_ticks=8, concurrency=1)
-        assert (await look(w, patient)).status == "done", "nobody starves"
+        assert (await look(w, patient)).status == "done", "no run starves"
         assert order.count(0) == 7
 
 
@@ -180,7 +180,7 @@ async def test_a_run_of_an_unregistered_clog_waits_and_does_not_fail() -> None:
 
 
 async def _stop_at_work(script: Script, began: list[anyio.Event], times: int, **options: Any) -> tuple[str, ...]:
-    """Poke with `hard_ms` this often, each time stopped in the middle. Returns status, attempt and events."""
+    """Poke with `hard_ms` this many times, each stopped in the middle; return status, attempt and events."""
     async with stage(script) as w:
         run_id = await start(w, "x", **options)
         for _ in range(times):
@@ -266,8 +266,8 @@ async def test_a_tick_given_back_is_called_again_with_the_same_inputs() -> None:
         assert [(seen.number, seen.call) for seen in script.seen] == [(1, 1), (1, 2)]
 
 
-async def test_of_a_tick_that_is_over_nothing_is_left_for_the_collector_to_find() -> None:
-    """A reference cycle would stay until the next collection, with everything that the tick has read and written."""
+async def test_a_finished_tick_leaves_no_reference_cycles() -> None:
+    """A cycle would keep everything that the tick read and wrote in memory until the next collection."""
     async with stage(Script(Continue(), Done())) as w:
         w.ocean.observed.add_listener(Listener())
         gc.collect()

@@ -16,7 +16,7 @@ async def stored(w: World) -> str:
     return repr(await of_sqlite(w.ocean._store).read(dump))
 
 
-async def test_a_key_speaks_for_its_actor() -> None:
+async def test_a_key_acts_as_its_actor() -> None:
     async with world() as w:
         made = await w.ocean.create_api_key("ann", ["signal", "read"], roles=["owner"], sessions=["s"])
         access = await w.ocean.access_by_key(made.key)
@@ -38,7 +38,7 @@ async def test_neither_a_key_nor_a_token_is_stored_or_shown() -> None:
         assert made.info.key_id in shown
 
 
-async def test_only_the_very_key_is_taken() -> None:
+async def test_only_the_exact_key_is_accepted() -> None:
     async with world() as w:
         made = await w.ocean.create_api_key("ann", ["read"])
         other = await w.ocean.create_api_key("bob", ["admin"])
@@ -47,7 +47,7 @@ async def test_only_the_very_key_is_taken() -> None:
             assert await w.ocean.access_by_key(wrong) is None
 
 
-async def test_a_revoked_or_expired_key_is_good_for_nothing() -> None:
+async def test_a_revoked_or_expired_key_gives_no_access() -> None:
     async with world() as w:
         made = await w.ocean.create_api_key("ann", ["read"], expires_at=w.clock.now() + 100)
         session = await w.ocean.start_web_session(made.key)
@@ -66,7 +66,7 @@ async def test_a_revoked_or_expired_key_is_good_for_nothing() -> None:
         assert await w.ocean.access_by_web_session(session.token) is None
 
 
-async def test_a_web_session_lasts_for_its_time() -> None:
+async def test_a_web_session_ends_at_its_expiry() -> None:
     async with world() as w:
         made = await w.ocean.create_api_key("ann", ["read"])
         session = await w.ocean.start_web_session(made.key, for_ms=50)
@@ -80,7 +80,7 @@ async def test_a_web_session_lasts_for_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ({"actor": ""}, "actor must be"),
         ({"scopes": []}, "scopes must be one or more of read, signal, advance, work, admin"),
@@ -94,10 +94,10 @@ async def test_a_web_session_lasts_for_its_time() -> None:
         ({"expires_at": True}, "milliseconds"),
     ],
 )
-async def test_a_key_that_makes_no_sense_is_refused(args: dict[str, Any], said: str) -> None:
+async def test_a_key_with_invalid_arguments_is_refused(args: dict[str, Any], message: str) -> None:
     async with world() as w:
         before = await stored(w)
-        with pytest.raises(InvalidValue, match=said):
+        with pytest.raises(InvalidValue, match=message):
             await w.ocean.create_api_key(**({"actor": "ann", "scopes": ["read"]} | args))
         assert await stored(w) == before
 
@@ -108,7 +108,7 @@ async def test_an_unknown_key_is_not_revoked() -> None:
             await w.ocean.revoke_api_key("nope")
 
 
-def test_admin_is_for_everything_and_the_others_for_themselves() -> None:
+def test_admin_allows_every_scope_and_the_others_only_themselves() -> None:
     for scope in KEY_SCOPES:
         access = Access(frozenset({scope}))
         assert [other for other in KEY_SCOPES if access.may(other)] == ([*KEY_SCOPES] if scope == "admin" else [scope])

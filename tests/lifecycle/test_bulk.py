@@ -32,11 +32,11 @@ from tests.lifecycle.acting import Script, dump, let_others_go_on, log, look, st
 pytestmark = pytest.mark.anyio
 
 
-async def everyone(w: World, **where: Any) -> list[RunInfo]:
+async def all_runs(w: World, **where: Any) -> list[RunInfo]:
     return list((await w.ocean.list_runs(order="oldest", limit=1_000, **where)).runs)
 
 
-async def test_cancel_ends_those_that_live_and_does_not_look_at_the_others() -> None:
+async def test_cancel_ends_live_runs_and_ignores_ended_ones() -> None:
     async with stage(Script(Done(), Wait(for_ms=5), Ok()), Script(clog_id="d")) as w:
         ids = [await start(w), await start(w), await start(w), await start(w, clog_id="d")]
         for run_id in ids[:3]:
@@ -64,7 +64,7 @@ async def test_refusals_are_counted_by_their_code() -> None:
         assert retried == BulkResult(3, 1, 2, {"run_not_failed": 1, "run_has_no_input": 1})
 
 
-async def test_signal_reaches_each_live_run_once_however_often_it_is_asked_for() -> None:
+async def test_signal_reaches_each_live_run_once_over_repeated_calls() -> None:
     script = Script()
     async with stage(script) as w:
         for n in range(5):
@@ -90,30 +90,30 @@ async def test_retry_makes_one_new_run_for_each_failed_one() -> None:
         await w.drain()
         for _ in range(2):
             assert await w.ocean.retry_runs(clog_id="c") == BulkResult(2, 2, 0, {})
-        again = [run for run in await everyone(w) if run.retry_of is not None]
+        again = [run for run in await all_runs(w) if run.retry_of is not None]
         assert sorted(str(run.retry_of) for run in again) == sorted(ids[:2])
         await w.drain()
-        assert [run.status for run in await everyone(w)].count(RunStatus.FAILED) == 2
+        assert [run.status for run in await all_runs(w)].count(RunStatus.FAILED) == 2
         assert sorted(script.bodies) == [0, 0, 1, 1, 2]
 
 
 async def test_delete_runs_deletes_and_counts_children_too() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         if tick.reason == "created":
             for _ in range(2):
                 await tick.create_run(clog_id="d")
         return Ok()
 
-    async with stage(Script(bear), Script(clog_id="d")) as w:
+    async with stage(Script(create_child), Script(clog_id="d")) as w:
         await start(w)
-        w.clock.advance(1)  # Within one millisecond a child's derived id may come before its mother's.
+        w.clock.advance(1)  # Within one millisecond a child's derived id may sort before its parent's.
         await w.drain()
-        assert len(await everyone(w)) == 3
+        assert len(await all_runs(w)) == 3
         assert await w.ocean.delete_runs(everything=True) == BulkResult(3, 1, 2, {"run_not_found": 2})
-        assert await everyone(w) == []
+        assert await all_runs(w) == []
 
 
-async def test_only_runs_that_were_there_at_the_beginning_are_meant() -> None:
+async def test_only_runs_that_existed_at_the_beginning_are_selected() -> None:
     async with stage(Script()) as w:
         for _ in range(3):
             await start_idle(w)
@@ -125,7 +125,7 @@ async def test_only_runs_that_were_there_at_the_beginning_are_meant() -> None:
 
         result = await w.ocean.delete_runs(clog_id="c", batch=1, on_progress=create)
         assert (result.seen, result.done) == (3, 3)
-        assert [run.run_id for run in await everyone(w)] == ["new1", "new2", "new3"]
+        assert [run.run_id for run in await all_runs(w)] == ["new1", "new2", "new3"]
 
 
 async def test_progress_is_reported_after_each_batch_to_plain_and_async_functions() -> None:
@@ -152,7 +152,7 @@ async def test_most_stops_after_the_oldest_and_reports_more() -> None:
             w.clock.advance(1)
         first = await w.ocean.delete_runs(clog_id="c", batch=2, most=3)
         assert (first.done, first.more) == (3, True)
-        assert [run.run_id for run in await everyone(w)] == ids[3:]
+        assert [run.run_id for run in await all_runs(w)] == ids[3:]
         rest = await w.ocean.delete_runs(clog_id="c", most=2)
         assert (rest.done, rest.more) == (2, False)
 
@@ -200,23 +200,23 @@ async def test_a_small_batch_at_a_rate_waits_for_its_share_of_a_second() -> None
 Ask = Callable[[Ocean, Callable[[BulkProgress], object] | None], Awaitable[BulkResult]]
 
 VERBS: dict[str, Ask] = {
-    "cancel": lambda o, tell: o.cancel_runs(clog_id="c", batch=2, on_progress=tell),
-    "delete": lambda o, tell: o.delete_runs(clog_id="c", batch=2, on_progress=tell),
-    "signal": lambda o, tell: o.signal_runs(clog_id="c", input=1, signal_id="x", batch=2, on_progress=tell),
-    "retry": lambda o, tell: o.retry_runs(clog_id="c", batch=2, on_progress=tell),
+    "cancel": lambda o, report: o.cancel_runs(clog_id="c", batch=2, on_progress=report),
+    "delete": lambda o, report: o.delete_runs(clog_id="c", batch=2, on_progress=report),
+    "signal": lambda o, report: o.signal_runs(clog_id="c", input=1, signal_id="x", batch=2, on_progress=report),
+    "retry": lambda o, report: o.retry_runs(clog_id="c", batch=2, on_progress=report),
 }
 
 
-async def _six(w: World, verb: str) -> None:
+async def _start_six(w: World, verb: str) -> None:
     for n in range(6):
         await (start(w, n) if verb == "retry" else start_idle(w))
     if verb == "retry":
         await w.drain()
 
 
-async def _once(w: World, verb: str) -> None:
-    """Every run was done once, none twice."""
-    runs = [run for run in await everyone(w) if run.retry_of is None]
+async def _check_each_done_once(w: World, verb: str) -> None:
+    """Check that the verb was applied to each run exactly once."""
+    runs = [run for run in await all_runs(w) if run.retry_of is None]
     match verb:
         case "cancel":
             assert [len(await log(w, run.run_id, "run.failed")) for run in runs] == [1] * 6
@@ -225,12 +225,12 @@ async def _once(w: World, verb: str) -> None:
         case "signal":
             assert [len(await log(w, run.run_id, "run.signalled")) for run in runs] == [1] * 6
         case "retry":
-            again = [run.retry_of for run in await everyone(w) if run.retry_of is not None]
+            again = [run.retry_of for run in await all_runs(w) if run.retry_of is not None]
             assert sorted(map(str, again)) == sorted(run.run_id for run in runs)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_doubles_nothing(verb: str) -> None:
+async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_repeats_nothing(verb: str) -> None:
     class Crash(Exception):
         pass
 
@@ -239,34 +239,34 @@ async def test_after_a_crash_in_the_middle_the_same_call_finishes_and_doubles_no
         raise Crash
 
     async with stage(Script(Failed("no"))) as w:
-        await _six(w, verb)
+        await _start_six(w, verb)
         with pytest.raises(Crash):
             await VERBS[verb](w.ocean, crash)
         await VERBS[verb](await w.instance(), None)
-        await _once(w, verb)
+        await _check_each_done_once(w, verb)
         before = await dump(w)
         await VERBS[verb](w.ocean, None)
         assert await dump(w) == before
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_cancelled_between_batches_it_has_done_whole_batches(verb: str) -> None:
+async def test_a_call_cancelled_between_batches_has_done_whole_batches(verb: str) -> None:
     async with stage(Script(Failed("no"))) as w:
-        await _six(w, verb)
-        told: list[BulkProgress] = []
+        await _start_six(w, verb)
+        reports: list[BulkProgress] = []
         with anyio.CancelScope() as scope:
 
             async def stop(progress: BulkProgress) -> None:
-                told.append(progress)
+                reports.append(progress)
                 if progress.seen == 4:
                     scope.cancel()
                     await anyio.lowlevel.checkpoint()
 
             await VERBS[verb](w.ocean, stop)
         assert scope.cancelled_caught
-        assert [progress.done for progress in told] == [2, 4]
+        assert [progress.done for progress in reports] == [2, 4]
         await VERBS[verb](w.ocean, None)
-        await _once(w, verb)
+        await _check_each_done_once(w, verb)
 
 
 class Fragile(SqliteStore):
@@ -280,7 +280,7 @@ class Fragile(SqliteStore):
         return await super().cancel_run(run_id, reason, actor, request)
 
 
-async def test_an_error_that_is_not_one_runs_stops_it_with_the_progress_known() -> None:
+async def test_an_error_that_is_no_refusal_stops_the_call_with_its_progress() -> None:
     store = Fragile(":memory:", ManualClock())
     await store.open()
     ocean = Ocean(store, [Script(Done())], store._clock)
@@ -299,7 +299,7 @@ async def test_an_error_that_is_not_one_runs_stops_it_with_the_progress_known() 
     await ocean.close()
 
 
-async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
+async def test_closing_the_database_meanwhile_stops_the_call_too() -> None:
     store = SqliteStore(":memory:", ManualClock())
     await store.open()
     ocean = Ocean(store, [Script()], store._clock)
@@ -314,7 +314,7 @@ async def test_a_database_that_is_closed_meanwhile_stops_it_too() -> None:
         await ocean.cancel_runs(clog_id="c")
 
 
-async def test_the_statuses_that_a_verb_means_are_not_counted_among_the_callers_combinations() -> None:
+async def test_the_statuses_that_a_verb_selects_do_not_count_as_the_callers_combinations() -> None:
     async with stage(Script()) as w:
         for number in range(2):
             await w.ocean.create_run(session_id=f"s{number}", clog_id="c")

@@ -10,19 +10,19 @@ from tests.lifecycle.acting import Act, Script, log, look, stage, start, start_i
 pytestmark = pytest.mark.anyio
 
 
-def bear(*inputs: Any, answer: Outcome | None = None, **options: Any) -> Act:
+def create_children(*inputs: Any, outcome: Outcome | None = None, **options: Any) -> Act:
     """Create a child for each input."""
 
     async def act(tick: Tick) -> Outcome:
         for input in inputs:
             await tick.create_run(clog_id="child", input=input, **options)
-        return answer or Ok()
+        return outcome or Ok()
 
     return act
 
 
 async def test_a_child_appears_with_the_commit_and_belongs_to_its_parent() -> None:
-    async with stage(Script(bear("x")), Script(clog_id="child")) as w:
+    async with stage(Script(create_children("x")), Script(clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
@@ -31,7 +31,7 @@ async def test_a_child_appears_with_the_commit_and_belongs_to_its_parent() -> No
         assert (created.causation_id, created.payload["parent_run_id"]) == (f"{run_id}:1", run_id)
 
 
-async def test_fan_out_and_fan_in_need_no_loop_outside() -> None:
+async def test_fan_out_and_fan_in_need_no_external_loop() -> None:
     """O8: a clog creates runs and is notified of their ends, without an external loop."""
 
     async def plan(tick: Tick) -> Outcome:
@@ -58,42 +58,42 @@ async def test_fan_out_and_fan_in_need_no_loop_outside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "expected"),
     [
         (Done({"n": 1}), (RunStatus.DONE, {"n": 1}, None)),
         (Failed("no"), (RunStatus.FAILED, None, {"code": "failed", "message": "no", "details": None})),
     ],
 )
-async def test_the_parent_is_notified_how_its_child_ended(end: Outcome, told: tuple[Any, ...]) -> None:
-    heard: list[ChildEnd | None] = []
+async def test_the_parent_is_notified_how_its_child_ended(end: Outcome, expected: tuple[Any, ...]) -> None:
+    child_ends: list[ChildEnd | None] = []
 
-    async def hear(tick: Tick) -> Outcome:
-        heard.append(tick.child)
+    async def record_child(tick: Tick) -> Outcome:
+        child_ends.append(tick.child)
         assert tick.inputs[0].kind == "child"
         return Ok()
 
-    async with stage(Script(bear("x", notify_parent=True), hear), Script(end, clog_id="child")) as w:
+    async with stage(Script(create_children("x", notify_parent=True), record_child), Script(end, clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
-        assert heard == [ChildEnd(child.run_id, *told)]
+        assert child_ends == [ChildEnd(child.run_id, *expected)]
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline", "delete"])
 async def test_every_end_notifies_the_parent(how: str) -> None:
-    heard: list[ChildEnd] = []
+    child_ends: list[ChildEnd] = []
 
-    async def hear(tick: Tick) -> Outcome:
+    async def record_child(tick: Tick) -> Outcome:
         assert tick.child is not None
-        heard.append(tick.child)
+        child_ends.append(tick.child)
         return Ok()
 
-    async def bear_mortal(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         at = tick.now + 10 if how == "deadline" else None
         await tick.create_run(clog_id="child", notify_parent=True, deadline_at=at)
         return Ok()
 
-    async with stage(Script(bear_mortal, hear), Script(clog_id="child")) as w:
+    async with stage(Script(create_child, record_child), Script(clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
@@ -106,19 +106,21 @@ async def test_every_end_notifies_the_parent(how: str) -> None:
                 await w.ocean.delete_run(child.run_id)
         await w.drain()
         codes = {"cancel": "cancelled", "deadline": "deadline_exceeded", "delete": "deleted"}
-        assert [end.error and end.error["code"] for end in heard] == [codes[how]]
+        assert [end.error and end.error["code"] for end in child_ends] == [codes[how]]
 
 
 async def test_a_child_without_notify_parent_ends_quietly() -> None:
-    script = Script(bear("x"))
+    script = Script(create_children("x"))
     async with stage(script, Script(Done(), clog_id="child")) as w:
         await start(w)
         await w.drain()
         assert len(script.seen) == 1
 
 
-async def test_a_child_whose_parent_has_ended_notes_it_in_its_own_log() -> None:
-    async with stage(Script(bear("x", notify_parent=True, answer=Done())), Script(Done("late"), clog_id="child")) as w:
+async def test_a_child_whose_parent_has_ended_records_it_in_its_own_log() -> None:
+    async with stage(
+        Script(create_children("x", notify_parent=True, outcome=Done())), Script(Done("late"), clog_id="child")
+    ) as w:
         run_id = await start(w)
         await w.drain()
         (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
@@ -132,7 +134,7 @@ async def test_a_child_whose_parent_has_ended_notes_it_in_its_own_log() -> None:
 async def test_children_live_on_unless_they_were_created_to_end_with_their_parent(
     on_parent_end: str, status: str, how: str
 ) -> None:
-    parent = Script(bear("x", on_parent_end=on_parent_end), Done())
+    parent = Script(create_children("x", on_parent_end=on_parent_end), Done())
     async with stage(parent, Script(Wait(for_ms=1_000), clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
@@ -147,7 +149,7 @@ async def test_children_live_on_unless_they_were_created_to_end_with_their_paren
 
 
 async def test_a_grandchild_is_cancelled_too_and_on_end_gets_its_tick() -> None:
-    middle = Script(bear("leaf", on_parent_end="cancel"), clog_id="middle")
+    middle = Script(create_children("leaf", on_parent_end="cancel"), clog_id="middle")
     leaf = Script(Wait(for_ms=1_000), clog_id="child", ends=(Ok(),))
 
     async def top(tick: Tick) -> Outcome:
@@ -163,7 +165,7 @@ async def test_a_grandchild_is_cancelled_too_and_on_end_gets_its_tick() -> None:
         assert [seen.reason for seen in leaf.ends] == ["cancel"]
 
 
-async def test_a_tick_hands_out_the_same_ids_in_every_call() -> None:
+async def test_a_tick_generates_the_same_ids_in_every_call() -> None:
     ids: list[str] = []
 
     async def bear_two(tick: Tick) -> Outcome:
@@ -229,7 +231,7 @@ async def test_a_required_signal_to_a_run_that_is_over_fails_the_attempt() -> No
 
 
 async def test_a_run_of_an_unknown_clog_cannot_be_created_from_a_tick() -> None:
-    async with stage(Script(bear("x"), clog_id="c"), Script(clog_id="chill")) as w:
+    async with stage(Script(create_children("x"), clog_id="c"), Script(clog_id="chill")) as w:
         run_id = await start(w)
         await w.drain()
         error = (await look(w, run_id)).error

@@ -1,4 +1,4 @@
-"""A clock that is set back, or behind another instance's: a run is late by that much, and never without its input."""
+"""A clock set back, or behind another instance's, delays a run by that much; no run is called without its input."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ pytestmark = pytest.mark.anyio
 BACK_MS = 500
 
 
-async def test_a_run_that_is_unparked_by_a_clock_behind_is_not_called_without_its_input() -> None:
+async def test_a_run_unparked_by_a_lagging_clock_is_not_called_without_its_input() -> None:
     async with world(clogs=[Clog("errand", external=True)]) as w:
-        errand: dict[str, Any] = {"session_id": "s", "clog_id": "errand", "concurrency_keys": ["k"]}
-        await w.ocean.create_run(**errand, input="first")
+        options: dict[str, Any] = {"session_id": "s", "clog_id": "errand", "concurrency_keys": ["k"]}
+        await w.ocean.create_run(**options, input="first")
         (first,) = await w.ocean.claim_work("errand", "worker")
-        second = await w.ocean.create_run(**errand, input="second")
+        second = await w.ocean.create_run(**options, input="second")
         assert second.parked_on == "k"
         w.clock.jump(-BACK_MS)
         await w.ocean.complete_work(first.lease_id, Done())
@@ -29,12 +29,12 @@ async def test_a_run_that_is_unparked_by_a_clock_behind_is_not_called_without_it
         assert (lease.run_id, lease.reason, lease.input) == (second.run_id, "created", "second")
 
 
-async def test_a_run_that_is_debounced_by_a_clock_behind_is_not_called_without_its_input() -> None:
+async def test_a_run_debounced_by_a_lagging_clock_is_not_called_without_its_input() -> None:
     async with world(clogs=[Clog("errand", external=True)]) as w:
-        errand: dict[str, Any] = {"session_id": "s", "clog_id": "errand", "dedupe_key": "d", "debounce_ms": 10}
-        await w.ocean.create_run(**errand, input="first")
+        options: dict[str, Any] = {"session_id": "s", "clog_id": "errand", "dedupe_key": "d", "debounce_ms": 10}
+        await w.ocean.create_run(**options, input="first")
         w.clock.jump(-BACK_MS)
-        run = await w.ocean.create_run(**errand, input="second")
+        run = await w.ocean.create_run(**options, input="second")
         w.clock.advance(BACK_MS - 1)
         assert await w.ocean.claim_work("errand", "worker") == []
         w.clock.advance(1)

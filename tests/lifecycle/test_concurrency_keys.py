@@ -1,4 +1,4 @@
-"""Concurrency keys for users: how many runs work at once, for how long, and what `explain` shows meanwhile."""
+"""Concurrency keys: how many runs are active at once, how long a key is held, and what `explain` shows meanwhile."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _hold(w: World, run_id: str) -> tuple[str, str | None]:
-    """The message and the holder of the run's only hold."""
+    """Return the message and the holder of the run's only hold."""
     (hold,) = (await w.ocean.explain(run_id)).holds
     assert hold.code == "key_full"
     assert hold.until is None
@@ -24,7 +24,7 @@ async def _hold(w: World, run_id: str) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("limit", [None, 3])
-async def test_no_more_than_the_limit_are_at_work(limit: int | None, url: str) -> None:
+async def test_no_more_runs_than_the_limit_are_active(limit: int | None, url: str) -> None:
     at_work = most = 0
 
     async def act(tick: Tick) -> Outcome:
@@ -69,7 +69,7 @@ async def test_a_limit_of_many_is_used_by_one_poke_at_once() -> None:
         assert at_work == 25
 
 
-async def test_hold_run_is_from_the_first_tick_to_the_end_over_waits_and_signals() -> None:
+async def test_hold_run_lasts_from_the_first_tick_to_the_end_over_waits_and_signals() -> None:
     clog = Script(Wait(for_ms=1_000), Ok(), Retry("later", after_ms=500), Continue(), Done())
     async with stage(clog) as w:
         first = await start_idle(w, concurrency_keys=[Key("k", hold="run")])
@@ -90,7 +90,7 @@ async def test_hold_run_is_from_the_first_tick_to_the_end_over_waits_and_signals
         assert await w.ocean.list_keys() == []
 
 
-async def test_three_keys_are_the_most_and_are_shown() -> None:
+async def test_a_run_has_at_most_three_keys_and_shows_them() -> None:
     async with stage(Script()) as w:
         keys = ["x", Key("y", "run"), Key("z")]
         run = await start(w, concurrency_keys=keys)
@@ -160,7 +160,7 @@ async def test_explain_names_the_key_its_use_and_a_holder() -> None:
         assert [result.run_id for result in await w.drain()] == [second, third]
 
 
-async def test_explain_of_a_key_whose_limit_is_nought_names_no_holder() -> None:
+async def test_explain_of_a_key_whose_limit_is_zero_names_no_holder() -> None:
     async with stage(Script()) as w:
         await w.ocean.set_limit("k", 0)
         run = await start(w, concurrency_keys=["k"])
@@ -169,7 +169,7 @@ async def test_explain_of_a_key_whose_limit_is_nought_names_no_holder() -> None:
         assert holder is None
 
 
-async def test_explain_speaks_of_keys_only_when_the_run_has_something_to_do() -> None:
+async def test_explain_names_keys_only_when_the_run_has_something_to_do() -> None:
     clog = Script(Done())
     async with stage(clog) as w:
         await start(w, concurrency_keys=["k"])
@@ -187,7 +187,7 @@ async def test_explain_speaks_of_keys_only_when_the_run_has_something_to_do() ->
         assert [hold.code for hold in (await w.ocean.explain(idle)).holds] == ["clog_paused", "key_full"]
 
 
-async def test_explain_and_the_claim_agree_on_everyone_in_line() -> None:
+async def test_explain_and_the_claim_agree_on_every_run() -> None:
     clog = Script(Continue(), Retry("no"), Ok(), Wait(for_ms=5), Done())
     async with stage(clog) as w:
         runs = [await start(w, concurrency_keys=keys) for keys in (["x"], ["x", "y"], ["y"], ["y", "x"], [])]
@@ -238,7 +238,7 @@ async def test_a_last_tick_waits_for_its_key_too() -> None:
         assert (await look(w, waiter)).status is RunStatus.FAILED
 
 
-async def test_children_and_their_parent_share_a_key_without_standing_in_each_others_way() -> None:
+async def test_children_and_their_parent_share_a_key_without_blocking_each_other() -> None:
     async def act(tick: Tick) -> Outcome:
         if tick.reason == "created" and tick.input == "parent":
             for _ in range(2):
@@ -284,7 +284,7 @@ async def test_a_rate_starts_a_run_and_its_key_lets_it_work() -> None:
         assert {(await look(w, run)).status for run in runs} == {RunStatus.DONE}
 
 
-async def test_a_whole_fleet_of_keys_comes_to_rest() -> None:
+async def test_a_poke_that_reports_nothing_due_leaves_no_callable_run() -> None:
     """After a poke that returns `due_now` = 0, no run is left that could have been called."""
     clog = Script(Continue(), Ok(), Wait(for_ms=10), Done())
     other = Clog("d")
@@ -310,7 +310,7 @@ async def test_a_whole_fleet_of_keys_comes_to_rest() -> None:
         assert [info.key for info in await w.ocean.list_keys()] == ["a"]
 
 
-async def test_all_who_were_parked_run_by_the_pokes_of_one_drain_after_the_limit_is_raised() -> None:
+async def test_all_parked_runs_are_called_in_one_drain_after_the_limit_is_raised() -> None:
     clog = Script(Done())
     async with stage(clog) as w:
         await w.ocean.set_limit("k", 0)

@@ -1,4 +1,4 @@
-"""Corners of the contract: what a caller may rely on where two rules meet, and what the log contains."""
+"""Edge cases of the contract: the result where two rules meet, and what the log contains."""
 
 import threading
 from collections.abc import Callable
@@ -91,7 +91,7 @@ async def test_the_last_failing_call_of_an_exhausted_run_is_in_the_log() -> None
         assert failed.payload["instance"] == w.ocean.instance_id
 
 
-async def test_an_answer_after_the_time_limit_is_a_retry() -> None:
+async def test_an_outcome_after_the_time_limit_is_a_retry() -> None:
     async def late(tick: Tick) -> Outcome:
         w.clock.jump(1_000)
         return Done("late")
@@ -104,7 +104,7 @@ async def test_an_answer_after_the_time_limit_is_a_retry() -> None:
         assert "tick_timeout" in repr(run.error)
 
 
-async def test_a_handler_that_swallows_its_cancellation_is_too_late_all_the_same() -> None:
+async def test_a_handler_that_swallows_its_cancellation_still_times_out() -> None:
     began = anyio.Event()
 
     async def stubborn(tick: Tick) -> Outcome:
@@ -144,7 +144,7 @@ async def test_two_runs_that_make_the_same_child_at_once_get_the_same_one() -> N
         assert (await look(w, first.output)).clog_id == "d"
 
 
-async def test_a_run_hands_its_dedupe_key_on_in_one_tick() -> None:
+async def test_a_run_passes_its_dedupe_key_to_another_run_in_one_tick() -> None:
     async def act(tick: Tick) -> Outcome:
         if tick.input == "heir":
             return Ok()
@@ -207,7 +207,7 @@ async def test_step_names_of_clogs_with_slashes_do_not_collide() -> None:
         assert (await look(w, run_id)).output == ["of a", "of a/b"]
 
 
-async def test_events_of_a_call_say_which_call_and_what_caused_it() -> None:
+async def test_events_of_a_call_contain_their_call_and_cause() -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.stream("token", 1)
         await tick.set_timer("t", after_ms=50)
@@ -288,7 +288,7 @@ async def test_draining_an_endless_run_stops(monkeypatch: pytest.MonkeyPatch) ->
             await w.drain()
 
 
-async def test_a_url_of_no_database_is_refused_with_those_that_there_are() -> None:
+async def test_the_error_for_an_unknown_database_url_names_the_supported_ones() -> None:
     with pytest.raises(OceanError, match=r"sqlite://:memory: or postgresql://"):
         async with Ocean.open("mysql://x"):
             pass
@@ -316,7 +316,7 @@ async def test_clogs_that_are_not_a_list_of_clogs_are_refused(clogs: Any) -> Non
             pass
 
 
-async def test_a_misuse_in_a_handler_is_named() -> None:
+async def test_the_error_for_a_misuse_in_a_handler_names_it() -> None:
     async def act(tick: Tick) -> Outcome:
         with pytest.raises(InvalidValue, match="runs"):
             await tick.read(runs="abc")

@@ -1,4 +1,4 @@
-"""Counters: takes of ticks, calls and other callers, and what they get when another commit was first."""
+"""Counters: takes by ticks, calls and other callers, and their results when another commit came first."""
 
 from typing import Any
 
@@ -45,10 +45,10 @@ async def test_a_tick_takes_with_its_commit_and_not_before() -> None:
 
 
 async def test_an_exhausted_quota_is_refused_in_the_first_call_with_the_time_to_retry() -> None:
-    answers: list[Taken] = []
+    taken_results: list[Taken] = []
 
     async def act(tick: Tick) -> Outcome:
-        answers.append(await tick.take("mails", limit=2, per_ms=DAY, refill="at_once"))
+        taken_results.append(await tick.take("mails", limit=2, per_ms=DAY, refill="at_once"))
         return Ok()
 
     clog = Script(act)
@@ -57,20 +57,20 @@ async def test_an_exhausted_quota_is_refused_in_the_first_call_with_the_time_to_
         for _ in range(3):
             await start(w)
             await w.drain()
-        assert [(taken.ok, taken.left) for taken in answers] == [(True, 1), (True, 0), (False, 0)]
-        assert answers[2].retry_after_ms == DAY - 1_000
+        assert [(taken.ok, taken.left) for taken in taken_results] == [(True, 1), (True, 0), (False, 0)]
+        assert taken_results[2].retry_after_ms == DAY - 1_000
         assert len(clog.seen) == 3
         w.clock.advance(DAY - 1_000)
         await start(w)
         await w.drain()
-        assert answers[3] == Taken(True, 1, 2, 1, 0)
+        assert taken_results[3] == Taken(True, 1, 2, 1, 0)
 
 
-@pytest.mark.parametrize(("answer", "left"), [(Retry("later"), 1), (Failed("never"), 0)], ids=["retry", "failed"])
-async def test_a_failed_attempt_takes_nothing_and_a_failed_run_what_it_took(answer: Outcome, left: int) -> None:
+@pytest.mark.parametrize(("outcome", "left"), [(Retry("later"), 1), (Failed("never"), 0)], ids=["retry", "failed"])
+async def test_a_failed_attempt_takes_nothing_and_a_failed_run_what_it_took(outcome: Outcome, left: int) -> None:
     async def act(tick: Tick) -> Outcome:
         assert await tick.take("k", limit=1)
-        return answer
+        return outcome
 
     async with stage(Script(act)) as w:
         await start(w)
@@ -79,19 +79,19 @@ async def test_a_failed_attempt_takes_nothing_and_a_failed_run_what_it_took(answ
 
 
 async def test_a_tick_that_loses_a_counter_is_called_again_and_refused_without_an_attempt() -> None:
-    answers: list[Taken] = []
+    taken_results: list[Taken] = []
 
     async def act(tick: Tick) -> Outcome:
-        answers.append(await tick.take("k", limit=1))
+        taken_results.append(await tick.take("k", limit=1))
         if tick.call_number == 1:
             assert await w.ocean.take("k", limit=1)
-        await tick.emit("took", answers[-1].ok)
-        return Done(answers[-1].ok)
+        await tick.emit("took", taken_results[-1].ok)
+        return Done(taken_results[-1].ok)
 
     async with stage(Script(act)) as w:
         run_id = await start(w)
         await w.drain()
-        assert answers == [Taken(True, 1, 1, 0, 0), Taken(False, 1, 1, 0, None)]
+        assert taken_results == [Taken(True, 1, 1, 0, 0), Taken(False, 1, 1, 0, None)]
         assert (await look(w, run_id)).output is False
         assert await used(w, "k", limit=1) == 1
         (tick,) = await w.ocean.list_ticks(run_id)
@@ -101,12 +101,12 @@ async def test_a_tick_that_loses_a_counter_is_called_again_and_refused_without_a
         assert (again.call, again.payload) == (2, {"because": "counter", "attempt": 0, "keys": ["k"]})
 
 
-async def test_a_refusal_sticks_to_its_tick_although_the_counter_is_free_again() -> None:
-    answers: list[bool] = []
+async def test_a_refusal_lasts_for_its_tick_even_if_the_counter_is_free_again() -> None:
+    taken_results: list[bool] = []
 
     async def act(tick: Tick) -> Outcome:
         taken = await tick.take("k", limit=1)
-        answers.append(taken.ok)
+        taken_results.append(taken.ok)
         if tick.call_number == 1:
             assert await w.ocean.take("k", limit=1)
         else:
@@ -119,7 +119,7 @@ async def test_a_refusal_sticks_to_its_tick_although_the_counter_is_free_again()
         await start(w)
         await w.drain()
         assert [(seen.number, seen.call) for seen in clog.seen] == [(1, 1), (1, 2), (2, 1), (2, 2)]
-        assert answers == [True, False, True, False], "the next tick asks anew"
+        assert taken_results == [True, False, True, False], "the next tick takes again"
 
 
 async def test_a_tick_that_takes_many_keys_is_called_once_more_for_each_that_is_lost() -> None:
@@ -159,11 +159,11 @@ async def test_the_next_claim_of_a_tick_takes_again() -> None:
         assert (await look(w, run_id)).output is True
 
 
-async def test_takes_of_one_call_add_up_also_beside_one_another() -> None:
-    answers: list[bool] = []
+async def test_takes_of_one_call_add_up_also_when_concurrent() -> None:
+    taken_results: list[bool] = []
 
     async def one(tick: Tick) -> None:
-        answers.append((await tick.take("k", limit=3)).ok)
+        taken_results.append((await tick.take("k", limit=3)).ok)
 
     async def act(tick: Tick) -> Outcome:
         async with anyio.create_task_group() as tasks:
@@ -176,7 +176,7 @@ async def test_takes_of_one_call_add_up_also_beside_one_another() -> None:
     async with stage(clog) as w:
         await start(w)
         await w.drain()
-        assert sorted(answers) == [False, False, True, True, True]
+        assert sorted(taken_results) == [False, False, True, True, True]
         assert len(clog.seen) == 1
         assert await used(w, "k", limit=3) == 3
 
@@ -241,7 +241,7 @@ async def test_a_direct_call_takes_and_a_refused_one_returns_what_it_committed()
         assert await used(w, "k", limit=5) == 5
 
 
-async def test_a_direct_call_that_is_beaten_runs_again_however_many_keys_it_loses() -> None:
+async def test_a_direct_call_runs_again_however_many_counters_it_loses() -> None:
     keys = [f"k{i}" for i in range(8)]
     calls = 0
     clog = Clog("c")
@@ -263,21 +263,21 @@ async def test_a_direct_call_that_is_beaten_runs_again_however_many_keys_it_lose
 
 
 async def test_a_direct_call_that_lost_a_counter_is_refused_although_it_is_free_again() -> None:
-    answers: list[bool] = []
+    taken_results: list[bool] = []
     clog = Clog("c")
 
     @clog.method
     async def grab(tick: Tick, payload: Any) -> None:
-        if len(answers) == 1:
+        if len(taken_results) == 1:
             await w.ocean.reset_counter("k")
-        answers.append((await tick.take("k", limit=1)).ok)
-        if len(answers) == 1:
+        taken_results.append((await tick.take("k", limit=1)).ok)
+        if len(taken_results) == 1:
             assert await w.ocean.take("k", limit=1)
 
     async with stage(clog) as w:
         await w.ocean.call_clog(clog_id="c", method="grab")
         await w.ocean.call_clog(clog_id="c", method="grab")
-        assert answers == [True, False, True], "the next call asks anew"
+        assert taken_results == [True, False, True], "the next call takes again"
 
 
 async def test_a_nested_call_knows_what_it_has_taken_itself() -> None:
@@ -307,7 +307,7 @@ async def test_peeks_and_refusals_write_nothing() -> None:
         assert await dump(w) == before
 
 
-async def test_a_tick_that_only_looks_is_not_called_again_when_others_take() -> None:
+async def test_a_tick_that_only_peeks_is_not_called_again_when_others_take() -> None:
     async def act(tick: Tick) -> Outcome:
         assert (await tick.take("k", 0, limit=1)).left == 1
         assert await w.ocean.take("k", limit=1)
@@ -333,7 +333,7 @@ async def test_a_request_key_takes_once() -> None:
         assert await w.ocean.take("k", 3, limit=5, request_key="b"), "a no is not kept"
 
 
-async def test_a_take_that_makes_no_sense_fails_the_attempt_with_its_reason() -> None:
+async def test_an_invalid_take_fails_the_attempt_with_its_reason() -> None:
     async def act(tick: Tick) -> Outcome:
         await tick.take("k", 3, limit=2)
         return Done()
@@ -365,7 +365,7 @@ async def test_the_last_tick_of_a_run_takes_too() -> None:
         assert await used(w, "cleaned") == 1
 
 
-async def test_a_tick_whose_row_and_counter_are_both_contested_comes_through() -> None:
+async def test_a_tick_whose_row_and_counter_are_both_contested_commits() -> None:
     async def act(tick: Tick) -> Outcome:
         rows = await tick.read(global_=True)
         taken = await tick.take("k", limit=1)

@@ -46,12 +46,12 @@ async def test_deleting_a_run_leaves_no_row_behind_but_its_events(kind: str, tmp
             await w.ocean.delete_run(run_id)
 
 
-async def test_children_go_with_their_run() -> None:
-    async def bear(tick: Tick) -> Outcome:
+async def test_children_are_deleted_with_their_run() -> None:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="c", session_id="elsewhere")
         return Ok()
 
-    async with stage(Script(bear)) as w:
+    async with stage(Script(create_child)) as w:
         run_id = await start(w)
         other = await start_idle(w)
         await w.drain()
@@ -60,7 +60,7 @@ async def test_children_go_with_their_run() -> None:
         assert len(await log(w, None, "run.deleted")) == 2
 
 
-async def test_deleting_a_session_takes_all_its_runs_and_rows() -> None:
+async def test_deleting_a_session_deletes_all_its_runs_and_rows() -> None:
     async def note(tick: Tick) -> Outcome:
         await tick.read(session=True)
         await tick.write(session=1)
@@ -184,7 +184,7 @@ async def test_a_tick_cannot_delete_itself() -> None:
 
 
 async def test_an_id_used_again_after_deletion_continues_its_log() -> None:
-    """Not `stage`: its check counts a tick's commits over both lives of the id."""
+    """`stage` is not used: its check would count a tick's commits over both runs with the id."""
     async with world(clogs=[Script(Done(1))]) as w:
         run_id = await start(w, run_id="fixed")
         await w.drain()

@@ -1,4 +1,4 @@
-"""Direct calls: an answer within the request, guarded by row versions, without the run's lock."""
+"""Direct calls: a result within the request, guarded by row versions, without the run's lock."""
 
 from typing import Any
 
@@ -99,7 +99,7 @@ async def test_approve_is_atomic_with_waking_the_run() -> None:
         assert (script.bodies[-1], (await look(w, run_id)).output) == ("approved", "went on")
 
 
-async def test_a_call_beside_a_live_tick_does_not_lose_either_s_writing() -> None:
+async def test_a_call_during_a_live_tick_loses_neither_s_writes() -> None:
     """D10, R1: the call takes no lock; the tick that read the row before is called again."""
     began, go_on = anyio.Event(), anyio.Event()
 
@@ -185,7 +185,7 @@ async def test_a_method_that_raises_commits_nothing() -> None:
 
 
 @pytest.mark.parametrize("method", ["put", "refuse", "approve"])
-async def test_on_an_ended_run_a_call_may_only_read(method: str) -> None:
+async def test_a_call_on_an_ended_run_may_only_read(method: str) -> None:
     async with stage(book(Done())) as w:
         run_id = await start_idle(w)
         await w.ocean.call_clog(run_id=run_id, method="put", payload="last")

@@ -51,7 +51,7 @@ def must_not_be(tick: Tick) -> Any:
     raise AssertionError("nothing was to be called")
 
 
-async def test_it_shows_what_the_call_would_be_given() -> None:
+async def test_it_shows_the_inputs_of_the_call() -> None:
     script = Script(Done({"n": 1}))
     async with stage(script) as w:
         run_id = await start(w, {"a": 1}, priority=3)
@@ -123,7 +123,7 @@ async def test_it_stops_at_the_first_step_that_has_no_result_and_names_it() -> N
 
 
 @pytest.mark.parametrize("scope", ["tick", "run"])
-async def test_it_goes_past_steps_that_a_crashed_call_has_stored(scope: Any) -> None:
+async def test_it_continues_past_steps_that_a_crashed_call_has_stored(scope: Any) -> None:
     got: list[Any] = []
 
     async def act(tick: Tick) -> Outcome:
@@ -183,7 +183,7 @@ async def swallow_everything(tick: Tick) -> Outcome:
     return Done()
 
 
-async def swallow_and_answer(tick: Tick) -> Outcome:
+async def swallow_and_return(tick: Tick) -> Outcome:
     try:
         await tick.step("pay", forbidden)
     except BaseException:
@@ -212,7 +212,7 @@ async def stop_then_another(tick: Tick) -> Outcome:
 
 @pytest.mark.parametrize(
     "act",
-    [swallow_errors, swallow_everything, swallow_and_answer, gather_results, in_a_task_group, stop_then_another],
+    [swallow_errors, swallow_everything, swallow_and_return, gather_results, in_a_task_group, stop_then_another],
     ids=lambda act: act.__name__,
 )
 async def test_no_handler_can_swallow_the_stop(act: Act) -> None:
@@ -349,7 +349,7 @@ async def test_a_rehearsal_holds_no_lock_and_a_real_call_beside_it_commits() -> 
         assert (shown.outcome, [event.type for event in shown.events]) == (Done("dry"), ["late"])
 
 
-async def test_held_runs_say_what_holds_them_and_nothing_is_called() -> None:
+async def test_held_runs_show_what_holds_them_and_nothing_is_called() -> None:
     async with stage(Script(must_not_be), Script(Wait(for_ms=5), clog_id="sleepy"), Script(clog_id="gone")) as w:
         idle = await start_idle(w)
         waiting, paused, elsewhere = await start(w, clog_id="sleepy"), await start(w), await start(w)
@@ -362,8 +362,8 @@ async def test_held_runs_say_what_holds_them_and_nothing_is_called() -> None:
             shown = await rehearse(w, run_id)
             assert [hold.code for hold in shown.holds] == [code]
             assert shown == DryRun(run_id, holds=(await w.ocean.explain(run_id)).holds)
-        stranger = await w.instance([Script(clog_id="d")])
-        result = await stranger.advance(dry_run=True, run_id=elsewhere)
+        other_instance = await w.instance([Script(clog_id="d")])
+        result = await other_instance.advance(dry_run=True, run_id=elsewhere)
         assert result.dry_run is not None
         assert [hold.code for hold in result.dry_run.holds] == ["clog_elsewhere"]
 
@@ -406,7 +406,7 @@ async def test_the_last_tick_of_an_ending_run_is_rehearsed() -> None:
         assert script.ends[0] == script.ends[1]
 
 
-async def test_an_end_that_is_owed_is_named_and_nothing_is_called() -> None:
+async def test_an_overdue_end_is_named_and_nothing_is_called() -> None:
     script = Script(must_not_be, ends=(must_not_be,))
     async with stage(script) as w:
         late = await start(w, deadline_at=w.clock.now() + 5)
@@ -415,7 +415,7 @@ async def test_an_end_that_is_owed_is_named_and_nothing_is_called() -> None:
         assert (await look(w, late)).status == "pending"
 
 
-async def test_a_run_that_crashed_on_its_last_attempt_is_owed_its_end() -> None:
+async def test_a_run_that_crashed_on_its_last_attempt_has_an_overdue_end() -> None:
     script = Script(must_not_be)
     async with stage(script) as w:
         run_id = await start(w, retry=RetryPolicy(max_attempts=1))
@@ -462,7 +462,7 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("arguments", "message"),
     [
         ({"dry_run": True}, "name it with run_id"),
         ({"dry_run": 1, "run_id": "one"}, "dry_run must be True or False, got 1"),
@@ -471,10 +471,10 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
         ({"dry_run": True, "run_id": "one", "hard_ms": -1}, "hard_ms"),
     ],
 )
-async def test_a_dry_run_asked_for_wrongly_is_refused(asked: dict[str, Any], message: str) -> None:
+async def test_a_dry_run_with_wrong_arguments_is_refused(arguments: dict[str, Any], message: str) -> None:
     async with stage(Script(must_not_be)) as w:
         await start(w, run_id="one")
         with pytest.raises(InvalidValue, match=message):
-            await w.ocean.advance(**asked)
+            await w.ocean.advance(**arguments)
         with pytest.raises(RunNotFound):
             await w.ocean.advance(dry_run=True, run_id="nobody")

@@ -60,7 +60,7 @@ async def writes_a_function_that_fails(tick: Tick) -> Outcome:
 
 
 @handler
-async def writes_a_function_that_answers_no_json(tick: Tick) -> Outcome:
+async def writes_a_function_that_returns_no_json(tick: Tick) -> Outcome:
     await tick.read(session=True)
     await tick.write(session=lambda old: object())
     return Done()
@@ -84,12 +84,12 @@ async def fails_after_it_wrote(tick: Tick) -> Outcome:
 
 
 @handler
-async def answers_nothing(tick: Tick) -> Outcome:
+async def returns_nothing(tick: Tick) -> Outcome:
     return None  # type: ignore[return-value]
 
 
 @handler
-async def asks_for_a_retry(tick: Tick) -> Outcome:
+async def returns_a_retry(tick: Tick) -> Outcome:
     await tick.emit("lost")
     return Retry({"code": "busy", "message": "come back"}, after_ms=5)
 
@@ -101,7 +101,7 @@ async def aborts(tick: Tick) -> Outcome:
 
 
 @handler
-async def fails_for_good(tick: Tick) -> Outcome:
+async def fails_permanently(tick: Tick) -> Outcome:
     await tick.set_attributes(state="lost")
     return Failed({"code": "no_funds", "message": "the account is empty"})
 
@@ -140,7 +140,7 @@ async def takes_and_creates_under_keys_and_rates(tick: Tick) -> Outcome:
 
 
 @handler
-async def takes_in_vain(tick: Tick) -> Outcome:
+async def takes_and_is_refused(tick: Tick) -> Outcome:
     await tick.take("cap")
     return Retry("not now")
 
@@ -211,14 +211,14 @@ async def test_a_real_call_does_what_the_dry_run_showed(act: Handler) -> None:
         result = await w.ocean.advance(run_id=run_id, max_ticks=1)
         assert shown.outcome is not None
         assert [each.outcome for each in result.outcomes] == [outcome_name(shown.outcome)]
-        await assert_said(w, shown)
-        await assert_wrote(w, shown)
-        await assert_told(w, shown)
-        await assert_kept(w, shown)
-        await assert_took(w, shown)
+        await assert_events(w, shown)
+        await assert_rows(w, shown)
+        await assert_runs_and_signals(w, shown)
+        await assert_run(w, shown)
+        await assert_takes(w, shown)
 
 
-async def assert_said(w: World, shown: DryRun) -> None:
+async def assert_events(w: World, shown: DryRun) -> None:
     own = [event for event in await log(w, shown.run_id) if event.type.split(".")[0] not in KERNEL_EVENTS]
     assert [(event.type, event.payload, event.clog_id) for event in own] == [
         (event.type, event.payload, event.clog_id) for event in shown.events
@@ -226,14 +226,14 @@ async def assert_said(w: World, shown: DryRun) -> None:
     assert {(event.tick, event.call) for event in own} <= {(shown.tick, shown.call)}
 
 
-async def assert_wrote(w: World, shown: DryRun) -> None:
+async def assert_rows(w: World, shown: DryRun) -> None:
     rows = [
         (RowKey(row.scope, row.clog_id, row.session_id, row.run_id, row.tick, row.row_id), row) for row in shown.rows
     ]
-    answer = await w.store.read_rows(RowsAsk("c", "s", shown.run_id, tuple(key for key, _ in rows)))
+    stored = await w.store.read_rows(RowsAsk("c", "s", shown.run_id, tuple(key for key, _ in rows)))
     for key, row in rows:
-        assert decode(answer.rows[key].text) == row.after
-        assert (answer.rows[key].version == 0) == row.is_cleared
+        assert decode(stored.rows[key].text) == row.after
+        assert (stored.rows[key].version == 0) == row.is_cleared
     tables = {row.scope for row in shown.rows if not row.is_cleared}
     assert len(tables) == sum([await _has_rows(w, scope) for scope in ("global", "session", "run", "tick")])
 
@@ -245,8 +245,8 @@ async def _has_rows(w: World, scope: str) -> bool:
     return bool(found)
 
 
-async def assert_told(w: World, shown: DryRun) -> None:
-    """The runs it made, the signals it sent, the runs it deleted."""
+async def assert_runs_and_signals(w: World, shown: DryRun) -> None:
+    """Check the runs it created, the signals it sent and the runs it deleted."""
     assert {run.run_id for run in (await w.ocean.list_runs(limit=100)).runs} == (
         {shown.run_id, "other"} | {new.run_id for new in shown.runs}
     ) - set(shown.deleted_runs)
@@ -262,8 +262,8 @@ async def assert_told(w: World, shown: DryRun) -> None:
         assert [(each.body, each.signal_id) for each in got] == [(signal.input, signal.signal_id)]
 
 
-async def assert_took(w: World, shown: DryRun) -> None:
-    """Takes from counters, and for runs that start later."""
+async def assert_takes(w: World, shown: DryRun) -> None:
+    """Check the takes from counters, including those of rated runs."""
     took = Counter[str]()
     for take in (*shown.takes, *(new.rate for new in shown.runs if new.rate)):
         took[take.key] += take.n
@@ -271,8 +271,8 @@ async def assert_took(w: World, shown: DryRun) -> None:
     assert (await w.ocean.take("rate", 0, limit=1, per_ms=1_000)).used == took["rate"]
 
 
-async def assert_kept(w: World, shown: DryRun) -> None:
-    """What the run itself shows: timers, attributes, error, output, key."""
+async def assert_run(w: World, shown: DryRun) -> None:
+    """Check the run itself: timers, attributes, error, output, key."""
     run = await look(w, shown.run_id)
     timers = {timer.name: (timer.at, timer.input) for timer in shown.timers}
     found = [each for each in await w.ocean.list_inputs(shown.run_id) if each.timer]
@@ -321,7 +321,7 @@ async def test_a_session_that_would_be_deleted_is_shown() -> None:
         assert await w.ocean.get_run(run_id) is None
 
 
-async def test_rows_show_what_they_were_and_whether_they_were_there() -> None:
+async def test_rows_show_their_value_before_and_whether_they_are_new() -> None:
     async def act(tick: Tick) -> Outcome:
         rows = await tick.read(run=True, session=True)
         if not rows.has_run:
@@ -330,17 +330,17 @@ async def test_rows_show_what_they_were_and_whether_they_were_there() -> None:
         await tick.write(run=CLEAR, session=2)
         return Done()
 
-    def told(shown: DryRun) -> Any:
+    def rows_of(shown: DryRun) -> Any:
         return {row.scope: (row.before, row.is_new, row.after, row.is_cleared) for row in shown.rows}
 
     async with stage(Script(act)) as w:
         run_id = await start(w)
-        assert told(await rehearse(w, run_id)) == {
+        assert rows_of(await rehearse(w, run_id)) == {
             "run": (None, True, {"n": 1}, False),
             "session": (None, True, None, False),
         }
         await w.ocean.advance(run_id=run_id, max_ticks=1)
-        assert told(await rehearse(w, run_id)) == {
+        assert rows_of(await rehearse(w, run_id)) == {
             "run": ({"n": 1}, False, None, True),
             "session": (None, False, 2, False),
         }

@@ -65,9 +65,9 @@ async def test_a_cancelled_run_with_on_end_gets_one_last_tick_to_clean_up() -> N
         assert tail == ["tick.committed", "run.ending", "cleaned", "tick.committed", "run.failed"]
 
 
-@pytest.mark.parametrize("answer", [Ok(), Done("ignored"), Failed("ignored"), Wait(for_ms=5)], ids=lambda a: str(a))
-async def test_whatever_the_last_tick_returns_the_run_ends_with_the_first_error(answer: Outcome) -> None:
-    script = Script(Ok(), ends=(answer,))
+@pytest.mark.parametrize("outcome", [Ok(), Done("ignored"), Failed("ignored"), Wait(for_ms=5)], ids=lambda a: str(a))
+async def test_whatever_the_last_tick_returns_the_run_ends_with_the_first_error(outcome: Outcome) -> None:
+    script = Script(Ok(), ends=(outcome,))
     async with stage(script) as w:
         run_id = await start_idle(w)
         await w.ocean.cancel_run(run_id, reason="stop")
@@ -100,7 +100,7 @@ async def test_a_last_tick_that_fails_is_not_repeated(how: str) -> None:
         assert await log(w, run_id, "half") == []
 
 
-async def test_what_is_in_the_inbox_is_not_given_to_the_last_tick_but_named() -> None:
+async def test_undelivered_inputs_are_not_given_to_the_last_tick_but_named() -> None:
     script = Script(Ok(), ends=(Ok(),), inputs="all")
     async with stage(script) as w:
         run_id = await start(w, "first")
@@ -116,7 +116,7 @@ async def test_what_is_in_the_inbox_is_not_given_to_the_last_tick_but_named() ->
         ]
 
 
-async def test_a_deadline_ends_a_run_wherever_it_is() -> None:
+async def test_a_deadline_ends_a_run_in_any_status() -> None:
     """O7: idle, waiting and backing-off runs alike; not a millisecond early."""
     async with stage(Script(Wait(for_ms=9_999_999)), Script(Retry("no", after_ms=9_999_999), clog_id="retrying")) as w:
         at = w.clock.now() + 500
@@ -154,9 +154,9 @@ async def test_a_deadline_gives_on_end_its_last_tick_with_that_reason() -> None:
 async def test_a_deadline_is_kept_by_an_instance_that_does_not_know_the_clog() -> None:
     async with stage(Script(Ok())) as w:
         run_id = await start_idle(w, deadline_at=w.clock.now() + 10)
-        stranger = await w.instance([Script(clog_id="other")])
+        other_instance = await w.instance([Script(clog_id="other")])
         w.clock.advance(10)
-        await stranger.advance()
+        await other_instance.advance()
         assert (await look(w, run_id)).status == "failed"
 
 
@@ -194,8 +194,8 @@ async def test_a_run_on_its_last_call_is_ended_by_an_instance_without_its_clog()
         run_id = await start(w, retry=RetryPolicy(max_attempts=1))
         await die_holding(w, script)
         w.clock.advance(LOCK_MS)
-        stranger = await w.instance([Script(clog_id="other")])
-        await stranger.advance()
+        other_instance = await w.instance([Script(clog_id="other")])
+        await other_instance.advance()
         assert (await look(w, run_id)).status == "failed"
 
 

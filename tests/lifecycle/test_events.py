@@ -21,7 +21,7 @@ async def collect(feed: AsyncIterator[Event], most: int | None = None) -> list[E
     return events
 
 
-async def test_every_transition_of_a_life_is_in_the_log() -> None:
+async def test_every_transition_of_a_run_is_in_the_log() -> None:
     """O2: the kernel writes the audit log, not only the clogs."""
     script = Script(Continue(), Retry("no"), Wait(for_ms=5), Ok(), Done("end"))
     async with stage(script) as w:
@@ -83,11 +83,11 @@ async def test_a_committed_tick_records_its_instance_and_claim() -> None:
 
 
 async def test_a_chain_of_runs_shares_its_correlation_and_names_its_causes() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="child", input=None)
         return Done()
 
-    async with stage(Script(bear), Script(Done(), clog_id="child")) as w:
+    async with stage(Script(create_child), Script(Done(), clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         chain = await w.ocean.read_events(correlation_id=run_id)
@@ -97,7 +97,7 @@ async def test_a_chain_of_runs_shares_its_correlation_and_names_its_causes() -> 
         }
 
 
-async def test_feeds_are_of_a_run_a_session_a_clog_or_all() -> None:
+async def test_a_feed_covers_a_run_a_session_a_clog_or_everything() -> None:
     async with stage(Script(Done()), Script(Done(), clog_id="d")) as w:
         one = await start(w, session_id="s1")
         two = await start(w, session_id="s2", clog_id="d")
@@ -129,7 +129,7 @@ async def test_pages_of_the_feed_join_to_the_whole_log() -> None:
 
 
 @pytest.mark.parametrize("after", [-1, 10**6, 2**70, "1", True, None, 1.0])
-async def test_a_cursor_that_is_none_of_this_log_s_is_refused(after: Any) -> None:
+async def test_a_cursor_that_is_not_in_the_log_is_refused(after: Any) -> None:
     async with stage(Script()) as w:
         await start(w)
         with pytest.raises(BadCursor):

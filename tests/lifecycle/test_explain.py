@@ -54,7 +54,7 @@ async def test_a_run_at_work_names_its_holder_and_when_the_lock_lapses() -> None
         assert (await w.ocean.explain(run_id)).is_claimable
 
 
-async def test_pauses_add_up_with_what_else_holds_the_run() -> None:
+async def test_pauses_are_listed_with_the_other_holds() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w)
         await w.ocean.pause_run(run_id)
@@ -71,14 +71,14 @@ async def test_pauses_add_up_with_what_else_holds_the_run() -> None:
 async def test_a_run_of_a_clog_on_another_instance_is_explained() -> None:
     async with stage(Script()) as w:
         run_id = await start(w)
-        stranger = await w.instance([Script(clog_id="d")])
-        (hold,) = (await stranger.explain(run_id)).holds
+        other_instance = await w.instance([Script(clog_id="d")])
+        (hold,) = (await other_instance.explain(run_id)).holds
         assert hold.code == "clog_elsewhere"
         assert "'c' is not registered here" in hold.message
-        assert (await stranger.advance()).advanced == 0
+        assert (await other_instance.advance()).advanced == 0
 
 
-async def test_an_ended_run_moves_no_more() -> None:
+async def test_an_ended_run_has_the_ended_hold() -> None:
     async with stage(Script(Done())) as w:
         run_id = await start(w)
         await w.drain()
@@ -91,9 +91,9 @@ async def test_a_deadline_that_passed_makes_any_run_claimable_for_its_end() -> N
     async with stage(Script()) as w:
         run_id = await start_idle(w, deadline_at=w.clock.now() + 5)
         await w.ocean.pause_run(run_id)
-        stranger = await w.instance([Script(clog_id="d")])
+        other_instance = await w.instance([Script(clog_id="d")])
         w.clock.advance(5)
-        assert (await stranger.explain(run_id)).is_claimable
+        assert (await other_instance.explain(run_id)).is_claimable
 
 
 async def test_a_pause_does_not_hold_a_last_tick_back() -> None:
@@ -108,7 +108,7 @@ async def test_a_pause_does_not_hold_a_last_tick_back() -> None:
         assert [seen.reason for seen in script.ends] == ["cancel"]
 
 
-async def test_explain_agrees_with_the_claim_at_every_moment_of_a_life() -> None:
+async def test_explain_agrees_with_the_claim_at_every_moment_of_a_run() -> None:
     """Before each poke: no holds exactly if the poke then calls the run."""
 
     async def arm(tick: Tick) -> Outcome:
@@ -128,7 +128,7 @@ async def test_explain_agrees_with_the_claim_at_every_moment_of_a_life() -> None
         assert [result.outcome for result in calls] == ["retry", "wait", "ok", "retry", "done"]
 
 
-async def test_a_clog_may_say_what_its_sleeping_runs_wait_for() -> None:
+async def test_a_clog_may_explain_what_its_sleeping_runs_wait_for() -> None:
     async def keep(tick: Tick) -> Outcome:
         await tick.read(run=True)
         await tick.write(run=tick.input)
@@ -137,22 +137,24 @@ async def test_a_clog_may_say_what_its_sleeping_runs_wait_for() -> None:
     script = Script(keep)
 
     @script.explains
-    def tell(row: str) -> str | None:
+    def explain_row(row: str) -> str | None:
         if row == "nonsense":
             raise ValueError("no such thing")
         return f"it waits for {row}" if row else None
 
     async with stage(script) as w:
         unwritten = await start_idle(w)
-        runs = [await start(w, said) for said in ("the post", "nonsense", "")]
+        runs = [await start(w, input) for input in ("the post", "nonsense", "")]
         due = (await w.ocean.explain(runs[0])).holds
         await w.drain()
-        said = [(await w.ocean.explain(run_id)).holds[0].message for run_id in (unwritten, *runs)]
+        messages = [(await w.ocean.explain(run_id)).holds[0].message for run_id in (unwritten, *runs)]
         idle, asleep = "the inbox is empty; a signal makes the run pending", "its next timer or a signal"
         assert due == ()
-        assert said[:2] == [idle, f"{idle}; it waits for the post"]
-        assert said[2].endswith(f"{asleep}; its clog could not explain what it waits for (ValueError: no such thing)")
-        assert said[3].endswith(asleep)
+        assert messages[:2] == [idle, f"{idle}; it waits for the post"]
+        assert messages[2].endswith(
+            f"{asleep}; its clog could not explain what it waits for (ValueError: no such thing)"
+        )
+        assert messages[3].endswith(asleep)
         elsewhere = await w.instance([])
         assert "the post" not in " ".join(hold.message for hold in (await elsewhere.explain(runs[0])).holds)
 

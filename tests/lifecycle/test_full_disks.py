@@ -11,18 +11,18 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_tick_that_cannot_be_committed_spends_no_attempt() -> None:
     async def fill(tick: Tick) -> Outcome:
-        await room(1)
+        await limit_pages(1)
         return Done("x" * 100_000)
 
     async with stage(Script(fill)) as w:
 
-        async def room(pages: int) -> None:
+        async def limit_pages(pages: int) -> None:
             assert isinstance(w.store, SqliteStore)
             await w.store.database.on_writer(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 
         run_id = await start(w)
         with pytest.raises(StoreFailed):
             await w.ocean.advance()
-        await room(1_000_000)
+        await limit_pages(1_000_000)
         run = await look(w, run_id)
         assert (run.status, run.attempt) == (RunStatus.PENDING, 0)

@@ -1,4 +1,4 @@
-"""Handlers of every kind: plain functions, slow ones, ones that use tools by name, ones that may not."""
+"""Handlers of every kind: plain functions, slow handlers, and handlers that may or may not use tools by name."""
 
 from typing import Any
 
@@ -180,7 +180,7 @@ async def test_two_clogs_of_one_name_are_refused() -> None:
             pass
 
 
-async def test_a_tick_knows_how_long_it_has_been_at_work() -> None:
+async def test_a_tick_reports_its_elapsed_time() -> None:
     clocks: list[Any] = []
 
     async def act(tick: Tick) -> Outcome:

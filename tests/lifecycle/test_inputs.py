@@ -39,7 +39,7 @@ async def test_a_retry_gets_the_same_inputs_under_the_same_tick_number() -> None
         ]
 
 
-async def test_an_input_available_earlier_that_arrives_later_does_not_sneak_into_a_retry() -> None:
+async def test_an_input_available_earlier_that_arrives_later_is_not_added_to_a_retry() -> None:
     keys = []
 
     async def failing(tick: Tick) -> Outcome:
@@ -62,7 +62,7 @@ async def test_an_input_available_earlier_that_arrives_later_does_not_sneak_into
         assert keys[3] != keys[0]
 
 
-async def test_a_crash_and_a_retry_restart_the_tick_and_say_so_in_the_log() -> None:
+async def test_a_crash_and_a_retry_restart_the_tick_and_are_logged() -> None:
     script = Script(Retry("no"), Ok())
     async with stage(script) as w:
         run_id = await start(w, "x")

@@ -59,7 +59,7 @@ def adder() -> Script:
     return script
 
 
-async def _answer(verb: Verb, ocean: Ocean, run_id: str, other: bool = False) -> Any:
+async def _result(verb: Verb, ocean: Ocean, run_id: str, other: bool = False) -> Any:
     try:
         return await verb(ocean, run_id, other)
     except CallRefused as refusal:
@@ -67,25 +67,25 @@ async def _answer(verb: Verb, ocean: Ocean, run_id: str, other: bool = False) ->
 
 
 @pytest.mark.parametrize("name", VERBS)
-async def test_a_repeated_request_gets_the_first_answer_and_has_no_new_effect(name: str) -> None:
+async def test_a_repeated_request_gets_the_first_result_and_has_no_new_effect(name: str) -> None:
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")
         await start_idle(w, run_id="other", session_id="t")
-        first = await _answer(VERBS[name], w.ocean, run_id)
+        first = await _result(VERBS[name], w.ocean, run_id)
         before = await dump(w)
         w.clock.advance(10)
-        assert await _answer(VERBS[name], w.ocean, run_id) == first
+        assert await _result(VERBS[name], w.ocean, run_id) == first
         assert await dump(w) == before
 
 
 @pytest.mark.parametrize("name", VERBS)
-async def test_a_repeated_request_gets_the_first_answer_also_when_its_run_is_gone(name: str) -> None:
+async def test_a_repeated_request_gets_the_first_result_also_when_its_run_is_deleted(name: str) -> None:
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")
-        first = await _answer(VERBS[name], w.ocean, run_id)
+        first = await _result(VERBS[name], w.ocean, run_id)
         await w.ocean.delete_session("s")
         before = await dump(w)
-        assert await _answer(VERBS[name], w.ocean, run_id) == first
+        assert await _result(VERBS[name], w.ocean, run_id) == first
         assert await dump(w) == before
 
 
@@ -94,7 +94,7 @@ async def test_a_request_key_with_another_body_is_refused(name: str) -> None:
     async with stage(adder(), Script(clog_id="d")) as w:
         run_id = await start_idle(w, run_id="one", session_id="s")
         await start_idle(w, run_id="other", session_id="t")
-        await _answer(VERBS[name], w.ocean, run_id)
+        await _result(VERBS[name], w.ocean, run_id)
         before = await dump(w)
         with pytest.raises(RequestKeyReused) as refusal:
             await VERBS[name](w.ocean, run_id, True)
@@ -110,7 +110,7 @@ async def test_a_request_key_of_one_verb_is_not_another_s() -> None:
             await w.ocean.resume_run(run_id, request_key="k")
 
 
-async def test_a_refused_request_does_not_burn_its_key() -> None:
+async def test_a_refused_request_does_not_use_up_its_key() -> None:
     async with stage(adder()) as w:
         with pytest.raises(Exception, match="there is no run"):
             await w.ocean.signal("later", 1, request_key="k")
@@ -118,7 +118,7 @@ async def test_a_refused_request_does_not_burn_its_key() -> None:
         assert (await w.ocean.signal("later", 1, request_key="k")).number == 1
 
 
-async def test_the_answer_to_a_request_is_what_it_was_though_the_run_has_moved_on() -> None:
+async def test_a_repeated_request_gets_the_first_result_also_when_its_run_has_advanced() -> None:
     async with stage(Script(Done(1))) as w:
         first = await w.ocean.create_run(session_id="s", clog_id="c", input=1, request_key="k")
         await w.drain()
@@ -193,7 +193,7 @@ async def test_a_tick_that_creates_by_dedupe_key_gets_the_run_that_holds_it() ->
 
 @pytest.mark.parametrize("body", ["x", "another"])
 async def test_a_key_that_a_call_has_read_as_free_is_free_for_it_until_it_commits(body: str) -> None:
-    """If another commit takes it meanwhile, the call is repeated: it never sees half of each."""
+    """If another commit takes the key meanwhile, the call is repeated: it never sees a mix of both states."""
     seen: list[tuple[str | None, str | None]] = []
 
     async def once(tick: Tick) -> Outcome:

@@ -16,12 +16,12 @@ async def test_a_lapsed_lease_is_given_back_by_any_poke_and_counts_as_an_attempt
     async with stage(outside()) as w:
         run_id = await start(w, 1, clog_id="e")
         taken = await lease(w)
-        stranger = await w.instance()
+        other_instance = await w.instance()
         w.clock.advance(LEASE_MS - 1)
-        poked = await stranger.advance()
+        poked = await other_instance.advance()
         assert (poked.next_wake_at, (await look(w, run_id)).status) == (taken.expires_at, RunStatus.ACTIVE)
         w.clock.advance(1)
-        poked = await stranger.advance(run_id=run_id if by_name else None)
+        poked = await other_instance.advance(run_id=run_id if by_name else None)
         assert (poked.outcomes, poked.due_now, poked.unclaimable, poked.next_wake_at) == ((), 0, 1, None)
         run = await look(w, run_id)
         assert (run.status, run.attempt, run.locked_by, run.wake_at) == (RunStatus.PENDING, 1, None, None)
@@ -56,8 +56,8 @@ async def test_more_lapsed_leases_than_one_round_takes_back_are_all_given_back_b
             await start(w, clog_id="e")
         assert len(await leases(w, limit=1_000)) == 250
         w.clock.advance(LEASE_MS)
-        stranger = await w.instance()
-        assert (await stranger.advance()).unclaimable == 250
+        other_instance = await w.instance()
+        assert (await other_instance.advance()).unclaimable == 250
         assert len(await leases(w, limit=1_000)) == 250
 
 
@@ -67,8 +67,8 @@ async def test_the_last_attempt_ends_the_run_without_any_worker_alive() -> None:
         for _ in range(2):
             taken = await lease(w, worker_id="w-dead")
             w.clock.advance(LEASE_MS)
-        stranger = await w.instance()
-        assert (await stranger.advance()).outcomes == ()
+        other_instance = await w.instance()
+        assert (await other_instance.advance()).outcomes == ()
         run = await look(w, run_id)
         assert (run.status, run.attempt) == (RunStatus.FAILED, 2)
         assert run.error is not None
@@ -147,7 +147,7 @@ async def test_a_poke_never_calls_an_external_run_and_counts_it_as_unclaimable()
         assert (await look(w, outer)).status is RunStatus.PENDING
 
 
-async def test_explain_sends_for_a_worker_names_it_and_knows_a_lapsed_lease() -> None:
+async def test_explain_reports_a_missing_worker_the_lease_holder_and_a_lapsed_lease() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e", queue="gpu")
         (hold,) = (await w.ocean.explain(run_id)).holds
@@ -280,14 +280,14 @@ async def test_a_retry_as_new_goes_to_the_queue_of_the_failed_one() -> None:
 async def test_a_worker_needs_no_instance_that_has_the_clog() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
-        stranger = await w.instance()
-        (taken,) = await stranger.claim_work("e", worker_id="w1")
-        await stranger.renew_work(taken.lease_id)
-        assert (await stranger.complete_work(taken.lease_id, Done(1))).status is RunStatus.DONE
+        other_instance = await w.instance()
+        (taken,) = await other_instance.claim_work("e", worker_id="w1")
+        await other_instance.renew_work(taken.lease_id)
+        assert (await other_instance.complete_work(taken.lease_id, Done(1))).status is RunStatus.DONE
         assert await w.ocean.result(run_id) == 1
 
 
-async def test_a_clog_that_comes_home_takes_over_what_was_leased() -> None:
+async def test_a_clog_that_is_no_longer_external_takes_over_leased_runs() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, 1, clog_id="e")
         taken = await lease(w)

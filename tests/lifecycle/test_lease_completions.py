@@ -94,14 +94,14 @@ async def test_a_retry_may_name_its_own_delay_and_the_last_one_ends_the_run() ->
     [({"a": [1]}, True, {"a": [1]}), (CLEAR, False, None), (None, True, None)],
     ids=["written", "cleared", "null"],
 )
-@pytest.mark.parametrize("had", [False, True], ids=["absent before", "there before"])
-async def test_a_completion_writes_clears_or_nulls_the_row(row: Any, is_there: bool, value: Any, had: bool) -> None:
+@pytest.mark.parametrize("had_row", [False, True], ids=["absent before", "there before"])
+async def test_a_completion_writes_clears_or_nulls_the_row(row: Any, is_there: bool, value: Any, had_row: bool) -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
-        if had:
+        if had_row:
             await w.ocean.call_clog(run_id=run_id, method="put", payload={"old": 1})
         taken = await lease(w)
-        assert (taken.row, taken.row_version > 0) == ({"old": 1} if had else None, had)
+        assert (taken.row, taken.row_version > 0) == ({"old": 1} if had_row else None, had_row)
         await w.ocean.complete_work(taken.lease_id, Ok(), row=row)
         assert await row_of(w, run_id) == [is_there, value]
 
@@ -151,16 +151,16 @@ async def test_a_retry_discards_the_row_so_it_cannot_conflict() -> None:
 
 
 @OUTCOMES
-async def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(
+async def test_a_repeated_completion_gets_the_first_result_and_changes_nothing(
     outcome: Outcome, name: str, status: RunStatus
 ) -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
-        said: dict[str, Any] = {"events": [("made", {"a": 1, "b": 2})], "row": {"x": 1, "y": 2}}
-        first = await w.ocean.complete_work(taken.lease_id, outcome, **said)
+        arguments: dict[str, Any] = {"events": [("made", {"a": 1, "b": 2})], "row": {"x": 1, "y": 2}}
+        first = await w.ocean.complete_work(taken.lease_id, outcome, **arguments)
         before = await dump(w)
-        assert await w.ocean.complete_work(taken.lease_id, outcome, **said) == first
+        assert await w.ocean.complete_work(taken.lease_id, outcome, **arguments) == first
         other_order: dict[str, Any] = {"events": [["made", {"b": 2, "a": 1}]], "row": {"y": 2, "x": 1}}
         assert await w.ocean.complete_work(taken.lease_id, outcome, **other_order) == first
         assert await dump(w) == before
@@ -171,11 +171,11 @@ async def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(
         if not (await look(w, run_id)).is_ended:
             await w.ocean.cancel_run(run_id)
         before = await dump(w)
-        assert await w.ocean.complete_work(taken.lease_id, outcome, **said) == first
+        assert await w.ocean.complete_work(taken.lease_id, outcome, **arguments) == first
         assert await dump(w) == before
 
 
-async def test_the_answer_outlives_the_log_and_goes_with_the_run() -> None:
+async def test_the_result_outlives_the_log_and_is_deleted_with_the_run() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -207,7 +207,7 @@ BASE: dict[str, Any] = {"outcome": Done(1), "events": [("made", 1)], "row": {"n"
         ({"outcome": Retry("a")}, {"outcome": Failed("a")}),
         ({"outcome": Wait(for_ms=5)}, {"outcome": Wait(until=5)}),
     ],
-    ids=lambda said: "-".join(f"{value}" for value in said.values()) or "base",
+    ids=lambda arguments: "-".join(f"{value}" for value in arguments.values()) or "base",
 )
 async def test_another_completion_of_the_same_lease_is_refused(first: dict[str, Any], other: dict[str, Any]) -> None:
     async with stage(outside()) as w:
@@ -339,7 +339,7 @@ async def test_a_completed_lease_is_over_for_renewals_too() -> None:
 
 
 @pytest.mark.parametrize("forged", ["lease_x", "r", "w1", "default", "r:1"])
-async def test_an_id_that_was_not_given_out_is_worth_nothing(forged: str) -> None:
+async def test_a_lease_id_that_was_never_issued_is_refused(forged: str) -> None:
     async with stage(outside()) as w:
         await start(w, clog_id="e", run_id="r")
         taken = await lease(w)
@@ -352,7 +352,7 @@ async def test_an_id_that_was_not_given_out_is_worth_nothing(forged: str) -> Non
         assert await dump(w) == before
 
 
-async def test_what_the_database_has_of_a_lease_completes_nothing() -> None:
+async def test_the_stored_hash_of_a_lease_completes_nothing() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
@@ -368,7 +368,7 @@ async def test_what_the_database_has_of_a_lease_completes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"outcome": None}, "outcome must be Ok"),
         ({"outcome": "done"}, "outcome must be Ok"),
@@ -394,14 +394,14 @@ async def test_what_the_database_has_of_a_lease_completes_nothing() -> None:
     ],
     ids=lambda value: None if isinstance(value, str) else repr(value)[:40],
 )
-async def test_a_completion_that_cannot_be_stored_is_refused_by_name_and_the_lease_goes_on(
-    said: dict[str, Any], message: str
+async def test_a_completion_that_cannot_be_stored_is_refused_by_name_and_the_lease_stays_valid(
+    arguments: dict[str, Any], message: str
 ) -> None:
     async with stage(outside()) as w:
         await start(w, clog_id="e")
         taken = await lease(w)
         before = await dump(w)
-        whole: dict[str, Any] = {"lease_id": taken.lease_id, "outcome": Done()} | said
+        whole: dict[str, Any] = {"lease_id": taken.lease_id, "outcome": Done()} | arguments
         with pytest.raises(InvalidValue, match=message):
             await w.ocean.complete_work(**whole)
         assert await dump(w) == before

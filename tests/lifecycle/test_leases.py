@@ -59,14 +59,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "message"), WRONG, ids=[f"{said}" for said, _ in WRONG])
-async def test_a_wrong_claim_is_refused_by_name_and_takes_nothing(said: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[f"{arguments}" for arguments, _ in WRONG])
+async def test_a_wrong_claim_is_refused_by_name_and_takes_nothing(arguments: dict[str, Any], message: str) -> None:
     async with stage(outside(), Script()) as w:
         await start(w, clog_id="e")
         await start(w)
         before = await dump(w)
         with pytest.raises(InvalidValue, match=message):
-            await leases(w, **said)
+            await leases(w, **arguments)
         assert await dump(w) == before
 
 
@@ -146,7 +146,7 @@ async def test_a_tick_without_an_input_has_none() -> None:
         assert (taken.reason, taken.inputs, taken.input) == ("wake", (), None)
 
 
-async def test_the_idempotency_key_is_the_ticks_over_all_attempts_and_of_no_other_life() -> None:
+async def test_the_idempotency_key_is_the_same_over_all_attempts_of_a_tick_and_never_reused() -> None:
     async with stage(outside()) as w:
         await start(w, clog_id="e", run_id="r")
         keys = []
@@ -190,13 +190,13 @@ async def test_events_of_a_renewal_are_in_the_log_at_once_and_survive_the_attemp
         run_id = await start(w, clog_id="e")
         taken = await lease(w)
         await w.ocean.renew_work(taken.lease_id, events=[("progress", {"percent": 10}), ("token", "a")])
-        said = [each for each in await log(w, run_id) if each.type in ("progress", "token")]
-        assert [(e.type, e.payload, e.tick, e.call, e.actor, e.clog_id) for e in said] == [
+        events = [each for each in await log(w, run_id) if each.type in ("progress", "token")]
+        assert [(e.type, e.payload, e.tick, e.call, e.actor, e.clog_id) for e in events] == [
             ("progress", {"percent": 10}, 1, 1, "w1", "e"),
             ("token", "a", 1, 1, "w1", "e"),
         ]
         [created] = await log(w, run_id, "run.created")
-        assert {each.causation_id for each in said} == {created.id}
+        assert {each.causation_id for each in events} == {created.id}
         w.clock.advance(LEASE_MS)
         again = await lease(w, worker_id="w2")
         await w.ocean.renew_work(again.lease_id, events=(each for each in [("progress", {"percent": 20})]))
@@ -204,7 +204,7 @@ async def test_events_of_a_renewal_are_in_the_log_at_once_and_survive_the_attemp
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"events": [("fine", 1), ("run.done", 1)]}, "must not be one of the kernel's"),
         ({"events": [("fine", 1), ("made", object())]}, "payload must be JSON, got a value of type object"),
@@ -215,10 +215,10 @@ async def test_events_of_a_renewal_are_in_the_log_at_once_and_survive_the_attemp
     ],
     ids=lambda value: None if isinstance(value, str) else repr(value)[:40],
 )
-async def test_a_wrong_renewal_is_refused_by_name_and_writes_nothing(said: dict[str, Any], message: str) -> None:
+async def test_a_wrong_renewal_is_refused_by_name_and_writes_nothing(arguments: dict[str, Any], message: str) -> None:
     async with stage(outside()) as w:
         await start(w, clog_id="e")
-        whole: dict[str, Any] = {"lease_id": (await lease(w)).lease_id} | said
+        whole: dict[str, Any] = {"lease_id": (await lease(w)).lease_id} | arguments
         w.clock.advance(5)
         before = await dump(w)
         with pytest.raises(InvalidValue, match=message):

@@ -29,7 +29,7 @@ async def test_pages_join_to_the_whole_list_in_either_order() -> None:
             assert found == expected
 
 
-async def test_a_page_stays_put_while_runs_are_added() -> None:
+async def test_pages_are_stable_while_runs_are_added() -> None:
     async with stage(Script()) as w:
         ids = [await start_idle(w) for _ in range(4)]
         first = await w.ocean.list_runs(limit=2)
@@ -41,18 +41,18 @@ async def test_a_page_stays_put_while_runs_are_added() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "!!!!", "bnVsbA==", "WzEsMl0=", "WzFd", "e30="])
-async def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     async with stage(Script()) as w:
         with pytest.raises(BadCursor):
             await w.ocean.list_runs(cursor=cursor)
 
 
 async def test_filters_narrow_by_clog_status_session_and_parent() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="d")
         return Done()
 
-    async with stage(Script(bear), Script(clog_id="d")) as w:
+    async with stage(Script(create_child), Script(clog_id="d")) as w:
         one = await start(w, session_id="s1")
         two = await start_idle(w, session_id="s2")
         await w.drain()
@@ -148,12 +148,14 @@ async def test_the_input_of_a_run_reaches_its_first_tick() -> None:
         assert script.bodies == [{"state": {"n": 1}}]
 
 
-async def test_clogs_are_listed_with_what_instances_say_of_them() -> None:
+async def test_clogs_are_listed_with_what_instances_registered() -> None:
     async with stage(Script(version="2", ends=(Ok(),))) as w:
         await w.instance([Script(clog_id="elsewhere")])
         await w.ocean.pause_clog("c")
-        told = [(clog.clog_id, clog.version, clog.has_on_end, clog.paused) for clog in await w.ocean.list_clogs()]
-        assert told == [("c", "2", True, True), ("elsewhere", "1", False, False)]
+        listed_clogs = [
+            (clog.clog_id, clog.version, clog.has_on_end, clog.paused) for clog in await w.ocean.list_clogs()
+        ]
+        assert listed_clogs == [("c", "2", True, True), ("elsewhere", "1", False, False)]
 
 
 async def test_a_range_of_an_attribute_sets_the_order() -> None:

@@ -40,7 +40,7 @@ async def test_a_slow_handler_keeps_its_run_for_as_long_as_it_works() -> None:
 async def test_a_holder_that_outlived_its_lock_commits_nothing_over_the_new_one(late: Outcome) -> None:
     """D7, L1: its outcome neither overwrites nor unlocks the run."""
     began, go_on = anyio.Event(), anyio.Event()
-    heir_began, heir_go_on = anyio.Event(), anyio.Event()
+    successor_began, successor_go_on = anyio.Event(), anyio.Event()
 
     async def frozen(tick: Tick) -> Outcome:
         began.set()
@@ -48,29 +48,31 @@ async def test_a_holder_that_outlived_its_lock_commits_nothing_over_the_new_one(
             await go_on.wait()
         return late
 
-    async def heir_works(tick: Tick) -> Outcome:
-        heir_began.set()
-        await heir_go_on.wait()
+    async def successor_works(tick: Tick) -> Outcome:
+        successor_began.set()
+        await successor_go_on.wait()
         return Done("heir")
 
-    script = Script(frozen, heir_works)
+    script = Script(frozen, successor_works)
     async with stage(script) as w:
         run_id = await start(w)
-        heir = await w.instance([script])
+        successor = await w.instance([script])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.ocean.advance)
             await began.wait()
             w.clock.jump(LOCK_MS)
-            tasks.start_soon(heir.advance)
-            await heir_began.wait()
+            tasks.start_soon(successor.advance)
+            await successor_began.wait()
             go_on.set()
             await let_others_go_on(w)
             held = await look(w, run_id)
-            assert (held.status, held.locked_by) == ("active", heir.instance_id)
-            heir_go_on.set()
+            assert (held.status, held.locked_by) == ("active", successor.instance_id)
+            successor_go_on.set()
         assert (await look(w, run_id)).output == "heir"
         committed = await log(w, run_id, "tick.committed")
-        assert [(event.payload["epoch"], event.payload["instance"]) for event in committed] == [(2, heir.instance_id)]
+        assert [(event.payload["epoch"], event.payload["instance"]) for event in committed] == [
+            (2, successor.instance_id)
+        ]
 
 
 async def test_the_epoch_distinguishes_two_pokes_of_one_instance() -> None:
@@ -154,5 +156,5 @@ async def test_every_claim_raises_the_epoch_by_one() -> None:
         await w.drain()
         w.clock.advance(1_000)
         await w.drain()
-        told = [event.payload["epoch"] for event in await log(w, run_id) if "epoch" in (event.payload or {})]
-        assert told == [1, 2, 3]
+        epochs = [event.payload["epoch"] for event in await log(w, run_id) if "epoch" in (event.payload or {})]
+        assert epochs == [1, 2, 3]

@@ -21,7 +21,7 @@ WAIT_MS = 5_000
 
 
 class Poll:
-    """A claim in progress; `found` is its result once it has one."""
+    """A claim in progress; `found` is None until it returns."""
 
     def __init__(self) -> None:
         self.found: list[Lease] | None = None
@@ -34,14 +34,14 @@ class Poll:
 
 @asynccontextmanager
 async def polling(w: World, count: int = 1, **options: Any) -> AsyncIterator[list[Poll]]:
-    """Claims that have looked, found nothing and wait. They must have ended when the block does."""
+    """Start claims that find nothing and wait; they must return before the block ends."""
     polls = [Poll() for _ in range(count)]
     before = w.clock.timers
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             for poll in polls:
                 tasks.start_soon(poll.run, w, options)
-            # One for the whole of its time, and one for the next look.
+            # Each poll sets one timer for its total time and one for the next query.
             await until(lambda: w.clock.timers == before + 2 * count)
             assert [poll.found for poll in polls] == [None] * count
             yield polls
@@ -96,7 +96,7 @@ async def test_a_completion_that_frees_a_key_wakes_a_poller() -> None:
         assert len(poll.found) == 1
 
 
-async def test_another_queues_work_is_left_alone_and_the_poll_ends_at_its_time() -> None:
+async def test_another_queues_work_is_not_claimed_and_the_poll_ends_at_its_time() -> None:
     async with stage(outside(), outside("f")) as w:
         async with polling(w, queues=["gpu"]) as [poll]:
             for clog_id in ("e", "f"):
@@ -170,7 +170,7 @@ async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("how", ["its scope", "its task"])
-async def test_who_is_cancelled_while_its_claim_commits_gives_back_what_it_leased(tmp_path: Path, how: str) -> None:
+async def test_a_poll_cancelled_while_its_claim_commits_gives_back_its_leases(tmp_path: Path, how: str) -> None:
     async with stage(outside(), url=f"sqlite:///{tmp_path / 'ocean.db'}") as w:
         run_id = await start(w, clog_id="e")
         poll = Poll()
@@ -192,7 +192,7 @@ async def test_who_is_cancelled_while_its_claim_commits_gives_back_what_it_lease
         await w.ocean.complete_work(again.lease_id, Done())
 
 
-async def test_a_poller_hears_of_what_another_process_creates(tmp_path: Path) -> None:
+async def test_a_poller_sees_runs_that_another_process_creates(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     found: list[Lease] = []
     async with Ocean.open(url, clogs=[outside()]) as here, Ocean.open(url) as there:

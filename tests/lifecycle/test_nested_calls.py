@@ -1,4 +1,4 @@
-"""Calls between clogs within one tick: one ledger per clog, one commit, no effects of what raised."""
+"""Calls between clogs within one tick: one ledger per clog, one commit, no effects of a call that raised."""
 
 from typing import Any
 
@@ -195,7 +195,7 @@ async def test_the_error_for_a_wrong_name_suggests_the_near_one(clog_id: str, me
         assert code == "unknown_clog" or "did you mean 'value'" in error["message"]
 
 
-async def test_a_clog_writes_only_into_its_own_run_s_log_and_not_in_the_kernel_s_words() -> None:
+async def test_a_clog_writes_only_into_its_own_run_s_log_and_not_with_the_kernel_s_event_types() -> None:
     """R6: `emit` takes no scope: an event belongs to the tick's run and session, with the clog's name."""
     codes: list[str] = []
 

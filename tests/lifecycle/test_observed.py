@@ -26,7 +26,7 @@ def counts(w: World) -> dict[str, int]:
     return {source: pokes.count for source, pokes in w.ocean.observed.pokes.items()}
 
 
-async def test_a_poke_is_counted_for_who_makes_it() -> None:
+async def test_a_poke_is_counted_by_its_source() -> None:
     async with stage(Script(Continue(), Done())) as w:
         await w.ocean.advance()
         await w.ocean.advance(source="http")
@@ -82,7 +82,7 @@ async def test_ticks_are_counted_by_clog_and_outcome() -> None:
         assert w.ocean.observed.tick_ms["c"].count == 5
 
 
-async def test_how_long_a_tick_took_is_counted() -> None:
+async def test_the_duration_of_a_tick_is_counted() -> None:
     async def slow(tick: Tick) -> Outcome:
         w.clock.advance(700)
         return Done()
@@ -107,22 +107,22 @@ async def test_a_lost_lock_is_counted_and_logged(caplog: pytest.LogCaptureFixtur
     async with stage(script) as w:
         assert w.ocean.observed.lock_losses == {"c": 0}
         run_id = await start(w)
-        heir = await w.instance([script])
+        successor = await w.instance([script])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(w.ocean.advance)
             await began.wait()
             w.clock.jump(LOCK_MS + 1)
-            assert (await heir.advance()).advanced == 1
+            assert (await successor.advance()).advanced == 1
             go_on.set()
-        assert (w.ocean.observed.lock_losses["c"], heir.observed.lock_losses["c"]) == (1, 0)
+        assert (w.ocean.observed.lock_losses["c"], successor.observed.lock_losses["c"]) == (1, 0)
         assert w.ocean.observed.ticks == {("c", "lock_lost"): 1}
     (record,) = [each for each in caplog.records if each.name == "ocean.tick"]
     assert record.levelno == logging.WARNING
-    said = record.__dict__["ocean_fields"]
-    assert (said["run_id"], said["outcome"], said["clog_id"]) == (run_id, "lock_lost", "c")
+    fields = record.__dict__["ocean_fields"]
+    assert (fields["run_id"], fields["outcome"], fields["clog_id"]) == (run_id, "lock_lost", "c")
 
 
-async def test_what_is_given_back_is_counted() -> None:
+async def test_runs_given_back_are_counted() -> None:
     began = anyio.Event()
 
     async def endless(tick: Tick) -> Outcome:
@@ -144,7 +144,7 @@ class Refusing(SqliteStore):
         raise StoreBusy("held by another process")
 
 
-async def test_what_the_database_does_not_take_is_counted() -> None:
+async def test_commits_that_the_database_refuses_are_counted() -> None:
     store = Refusing(":memory:", ManualClock())
     await store.open()
     ocean = Ocean(store, [Script(Done())], store._clock)
@@ -161,13 +161,13 @@ async def test_what_the_database_does_not_take_is_counted() -> None:
 
 async def test_a_tick_and_a_call_that_are_made_again_are_conflicts() -> None:
     clog = Clog("c")
-    tries = {"tick": 0, "call": 0}
+    attempts = {"tick": 0, "call": 0}
 
     async def beaten(tick: Tick, by: str) -> None:
-        """The session's row is read here, and written by another tick before this one writes it."""
+        """Read the session's row; another tick writes it before this one does."""
         rows = await tick.read(session=True)
-        tries[by] += 1
-        if tries[by] == 1:
+        attempts[by] += 1
+        if attempts[by] == 1:
             await w.ocean.call_clog(clog_id="c", session_id="s", method="add")
         await tick.write(session=(rows.session or 0) + 1)
 
@@ -205,7 +205,7 @@ async def test_a_counter_that_others_emptied_is_a_conflict_too() -> None:
         assert w.ocean.observed.conflicts == {("c", "tick", "counters"): 1}
 
 
-async def test_leases_and_what_became_of_them_are_counted() -> None:
+async def test_leases_and_their_ends_are_counted() -> None:
     async with stage(outside()) as w:
         for _ in range(2):
             await start(w, clog_id="e")
@@ -235,7 +235,7 @@ async def test_writes_that_share_a_transaction_are_counted(tmp_path: Any) -> Non
 class Notes(Listener):
     def __init__(self, fail: str = "") -> None:
         self.fail = fail
-        self.said: list[Any] = []
+        self.calls: list[Any] = []
 
     def around_poke(self, source: PokeSource, run_id: str | None) -> AbstractContextManager[None]:
         return self._around("poke", lambda: (source, run_id))
@@ -244,24 +244,24 @@ class Notes(Listener):
         return self._around("tick", lambda: (seen.outcome, seen.code, seen.call))
 
     @contextmanager
-    def _around(self, what: str, said: Any) -> Iterator[None]:
+    def _around(self, what: str, describe: Any) -> Iterator[None]:
         if self.fail == "begin":
             raise RuntimeError("cannot begin")
         try:
             yield
         finally:
-            self.said.append((what, said()))
+            self.calls.append((what, describe()))
             if self.fail == "end":
                 raise RuntimeError("cannot end")
 
 
-async def test_a_listener_is_around_and_knows_the_end() -> None:
+async def test_a_listener_wraps_ticks_and_pokes_and_sees_their_results() -> None:
     notes = Notes()
     async with stage(Script(Retry({"code": "no_paper", "message": "secret"}))) as w:
         w.ocean.observed.add_listener(notes)
         run_id = await start(w)
         await w.ocean.advance(run_id=run_id)
-        assert notes.said == [("tick", ("retry", "no_paper", 1)), ("poke", ("python", run_id))]
+        assert notes.calls == [("tick", ("retry", "no_paper", 1)), ("poke", ("python", run_id))]
 
 
 @pytest.mark.parametrize("fail", ["begin", "end"])
@@ -275,7 +275,7 @@ async def test_a_listener_that_fails_has_no_effect(
         w.ocean.observed.add_listener(notes)
         await start(w)
         assert (await w.ocean.advance()).advanced == 1
-        assert [what for what, _ in notes.said] == ["tick", "poke"]
+        assert [what for what, _ in notes.calls] == ["tick", "poke"]
     assert caplog.text.count(f"a listener failed to {'start' if fail == 'begin' else 'end'}") == 2
 
 
@@ -287,7 +287,7 @@ def test_a_histogram_has_each_value_under_the_first_bound_that_is_not_below_it()
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         ("no_paper", "no_paper"),
         ("E.42-x", "E.42-x"),
@@ -297,5 +297,5 @@ def test_a_histogram_has_each_value_under_the_first_bound_that_is_not_below_it()
         ("a\n", "other"),
     ],
 )
-def test_what_does_not_look_like_a_code_is_not_repeated(code: str, said: str) -> None:
-    assert plain_code(code) == said
+def test_a_text_that_does_not_look_like_a_code_is_replaced(code: str, expected: str) -> None:
+    assert plain_code(code) == expected

@@ -27,8 +27,8 @@ async def test_an_empty_file_becomes_a_database_that_works_at_once(tmp_path: Pat
         check_tables(db, run.created_at)
 
 
-async def test_what_was_left_is_picked_up_by_the_next_process(tmp_path: Path) -> None:
-    """Close in the middle of a life, with a timer set, and open again."""
+async def test_unfinished_runs_are_continued_by_the_next_process(tmp_path: Path) -> None:
+    """Close while a run has a timer set, and open again."""
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
 
     async def arm(tick: Tick) -> Outcome:

@@ -220,10 +220,10 @@ async def test_a_handler_that_raises_fails_the_attempt_with_that_error() -> None
 
 
 async def test_abort_ends_the_run_at_once_with_its_code() -> None:
-    async def hopeless(tick: Tick) -> Outcome:
+    async def abort(tick: Tick) -> Outcome:
         raise Abort("no such account", code="gone", details={"id": 7})
 
-    async with stage(Script(hopeless)) as w:
+    async with stage(Script(abort)) as w:
         run_id = await start(w)
         await w.drain()
         run = await look(w, run_id)
@@ -232,7 +232,7 @@ async def test_abort_ends_the_run_at_once_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, {"status": "ok"}, "done", Ok, 7])
-async def test_an_answer_that_is_no_outcome_is_a_failed_attempt_and_frees_the_lock(nonsense: Any) -> None:
+async def test_a_return_value_that_is_no_outcome_is_a_failed_attempt_and_frees_the_lock(nonsense: Any) -> None:
     """O5: the run is not left locked until its TTL."""
 
     async def odd(tick: Tick) -> Outcome:
@@ -268,17 +268,17 @@ async def test_a_run_created_without_input_is_idle_while_none_is_an_input() -> N
 
 @pytest.mark.parametrize("outcome", [Done, Continue])
 async def test_a_value_is_stored_as_it_was_when_passed_even_if_it_changes_later(outcome: Any) -> None:
-    said: list[int] = [1]
+    value: list[int] = [1]
 
-    async def answer(tick: Tick) -> Outcome:
-        asyncio.get_running_loop().call_soon(said.append, 2)
-        return cast(Outcome, outcome(said))
+    async def change_later(tick: Tick) -> Outcome:
+        asyncio.get_running_loop().call_soon(value.append, 2)
+        return cast(Outcome, outcome(value))
 
     async def repeat(tick: Tick) -> Outcome:
         return Done(tick.input)
 
-    async with stage(Script(answer, repeat)) as w:
+    async with stage(Script(change_later, repeat)) as w:
         run_id = await start(w)
         await w.drain()
-        assert said == [1, 2]
+        assert value == [1, 2]
         assert (await look(w, run_id)).output == [1]

@@ -31,18 +31,18 @@ pytestmark = pytest.mark.anyio
 async def test_a_tool_is_invoked_by_its_name_and_by_the_models_name() -> None:
     mail = Mail()
     for name in ("mail.send", "mail__send"):
-        answer, (told,) = await in_a_tick(lambda tick, name=name: tick.tools.invoke(name, {"to": "ada"}), mail)  # type: ignore[misc]
-        assert answer == f"sent {len(mail.sent)}"
-        assert told == {"tool": "mail.send", "outcome": "ok", "input": {"to": "ada"}, "ms": 0}
+        output, (logged,) = await in_a_tick(lambda tick, name=name: tick.tools.invoke(name, {"to": "ada"}), mail)  # type: ignore[misc]
+        assert output == f"sent {len(mail.sent)}"
+        assert logged == {"tool": "mail.send", "outcome": "ok", "input": {"to": "ada"}, "ms": 0}
     assert [to for to, _ in mail.sent] == ["ada", "ada"]
 
 
-async def test_an_effect_outside_is_remembered_over_the_calls_of_its_tick() -> None:
-    mail, answers = Mail(), list[Any]()
+async def test_an_external_effect_is_remembered_over_the_calls_of_its_tick() -> None:
+    mail, results = Mail(), list[Any]()
 
     async def advance(tick: Tick) -> Outcome:
         for to in ("ada", "bob", "ada"):
-            answers.append(await tick.tools.invoke("mail.send", {"to": to}))
+            results.append(await tick.tools.invoke("mail.send", {"to": to}))
         if tick.call_number < 3:
             raise RuntimeError("after the mails have gone")
         return Done()
@@ -52,18 +52,18 @@ async def test_an_effect_outside_is_remembered_over_the_calls_of_its_tick() -> N
         await w.wait(10_000)
         await check(w)
         events = await log(w, run_id, "tool.called")
-    assert answers == ["sent 1", "sent 2", "sent 3"] * 3, "the same call twice in a tick is two calls"
+    assert results == ["sent 1", "sent 2", "sent 3"] * 3, "the same call twice in a tick is two calls"
     assert [to for to, _ in mail.sent] == ["ada", "bob", "ada"]
     assert len({key for _, key in mail.sent}) == 3
-    assert [(event.tick, event.call, event.clog_id) for event in events] == [(1, 1, "c")] * 3, "told once, and kept"
+    assert [(event.tick, event.call, event.clog_id) for event in events] == [(1, 1, "c")] * 3, "logged once, and kept"
 
 
 async def test_calls_in_another_order_get_their_own_results() -> None:
-    mail, answers = Mail(), list[Any]()
+    mail, results = Mail(), list[Any]()
 
     async def advance(tick: Tick) -> Outcome:
         order = ("ada", "bob") if tick.call_number == 1 else ("bob", "ada")
-        answers.append({to: await tick.tools.invoke("mail.send", {"to": to}) for to in order})
+        results.append({to: await tick.tools.invoke("mail.send", {"to": to}) for to in order})
         if tick.call_number == 1:
             raise RuntimeError("again")
         return Done()
@@ -71,7 +71,7 @@ async def test_calls_in_another_order_get_their_own_results() -> None:
     async with world([Script(advance, toolbox=mail.box)]) as w:
         await start(w, {})
         await w.wait(10_000)
-    assert answers == [{"ada": "sent 1", "bob": "sent 2"}] * 2
+    assert results == [{"ada": "sent 1", "bob": "sent 2"}] * 2
 
 
 async def test_a_tool_without_effect_is_called_again_unless_it_is_given_a_step() -> None:
@@ -127,7 +127,7 @@ async def test_a_crash_at_any_place_sends_each_mail_once() -> None:
 FAILURES: dict[str, tuple[str, Any, str, str]] = {
     "a code of its own": ("mail.fail", {}, "mailbox_full", "the box is full"),
     "any exception": ("mail.break", {}, "tool_failed", "RuntimeError: no route to Bearer [redacted]"),
-    "an answer that is no JSON": (
+    "an output that is not JSON": (
         "mail.odd",
         {},
         "invalid_value",
@@ -138,13 +138,13 @@ FAILURES: dict[str, tuple[str, Any, str, str]] = {
 
 @pytest.mark.parametrize(("name", "input", "code", "message"), FAILURES.values(), ids=FAILURES)
 async def test_a_failure_is_structured_and_logged(name: str, input: Any, code: str, message: str) -> None:
-    error, (told,) = await in_a_tick(lambda tick: tick.tools.invoke(name, input), Mail())
+    error, (logged,) = await in_a_tick(lambda tick: tick.tools.invoke(name, input), Mail())
     assert isinstance(error, ToolFailed)
     assert (error.code, error.message, error.tool, error.details["tool"]) == (code, message, name, name)
     assert error.__cause__ is None
     assert error.__context__ is None
-    assert (told["outcome"], told["error"]) == ("failed", {"code": code, "message": message})
-    result, (told,) = await in_a_tick(lambda tick: tick.tools.attempt(name, input), Mail())
+    assert (logged["outcome"], logged["error"]) == ("failed", {"code": code, "message": message})
+    result, (logged,) = await in_a_tick(lambda tick: tick.tools.attempt(name, input), Mail())
     assert isinstance(result, ToolResult)
     assert result.error is not None
     assert (result.is_ok, result.error.code, result.error.message) == (False, code, message)
@@ -166,7 +166,7 @@ async def test_a_failure_is_tried_again_by_invoke_and_remembered_by_attempt() ->
             assert len(await log(w, run_id, "tool.called")) == calls
 
 
-async def test_a_tool_has_so_much_time() -> None:
+async def test_a_tool_is_stopped_at_its_time_limit() -> None:
     mail, seen = Mail(), list[Any]()
 
     async def advance(tick: Tick) -> Outcome:
@@ -184,7 +184,7 @@ async def test_a_tool_has_so_much_time() -> None:
     assert (event.payload["ms"], event.payload["error"]["message"]) == (1_000, "it took longer than 1000 ms")
 
 
-async def test_a_dry_run_stops_before_an_effect_outside_and_shows_what_has_none() -> None:
+async def test_a_dry_run_stops_before_an_external_effect_and_shows_calls_without_one() -> None:
     mail = Mail()
 
     async def advance(tick: Tick) -> Outcome:
@@ -205,14 +205,14 @@ async def test_a_dry_run_stops_before_an_effect_outside_and_shows_what_has_none(
     assert (mail.sent, mail.counted) == ([], 1)
 
 
-async def test_a_dry_run_goes_on_past_a_call_that_is_remembered() -> None:
+async def test_a_dry_run_continues_past_a_call_that_is_remembered() -> None:
     mail = Mail()
 
     async def advance(tick: Tick) -> Outcome:
-        answer = await tick.tools.invoke("mail.send", {"to": "ada"})
+        output = await tick.tools.invoke("mail.send", {"to": "ada"})
         if tick.call_number == 1:
             raise RuntimeError("again")
-        return Done(answer)
+        return Done(output)
 
     async with world([Script(advance, toolbox=mail.box)]) as w:
         run_id = await start(w, {})
@@ -270,14 +270,14 @@ async def test_nested_calls_of_one_clog_share_its_steps() -> None:
 async def test_a_fetch_by_name_is_logged_without_its_secrets() -> None:
     outside = Outside()
     outside.answer("GET https://x.example/*", {"token": "tok-of-the-answer"})
-    asked = {"url": "https://x.example/?api_key=hunter22", "headers": {"Authorization": "Bearer abcdef-123456"}}
+    request = {"url": "https://x.example/?api_key=hunter22", "headers": {"Authorization": "Bearer abcdef-123456"}}
 
     async def act(tick: Tick) -> Any:
-        return await tick.tools.invoke("ocean.http.fetch", asked)
+        return await tick.tools.invoke("ocean.http.fetch", request)
 
-    answer, (told,) = await in_a_tick(act, Mail(), clog={"tools": ["ocean.http.fetch"]}, outside=outside)
-    assert answer["status"] == 200
-    assert told == {
+    output, (logged,) = await in_a_tick(act, Mail(), clog={"tools": ["ocean.http.fetch"]}, outside=outside)
+    assert output["status"] == 200
+    assert logged == {
         "tool": "ocean.http.fetch",
         "outcome": "ok",
         "input": {"url": "https://x.example/?api_key=[redacted]", "headers": {"Authorization": "[redacted]"}},

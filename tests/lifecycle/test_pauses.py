@@ -30,11 +30,11 @@ async def test_a_paused_run_keeps_its_signals_for_later() -> None:
         assert (run.paused, run.status, run.pending_count) == (False, "pending", 2)
         await w.drain()
         assert script.bodies == ["first", "second"]
-        told = [kind for kind in await types(w, run_id) if kind in ("run.paused", "run.resumed")]
-        assert told == ["run.paused", "run.resumed"]
+        pause_events = [kind for kind in await types(w, run_id) if kind in ("run.paused", "run.resumed")]
+        assert pause_events == ["run.paused", "run.resumed"]
 
 
-async def test_pausing_twice_is_pausing_once() -> None:
+async def test_pausing_twice_has_no_further_effect() -> None:
     async with stage(Script()) as w:
         run_id = await start_idle(w)
         await w.ocean.pause_run(run_id)

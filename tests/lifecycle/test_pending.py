@@ -18,7 +18,7 @@ def bodies(inputs: list[Input]) -> list[Any]:
     return [each.body for each in inputs]
 
 
-async def test_a_tick_sees_what_is_due_behind_it_in_the_order_of_its_delivery() -> None:
+async def test_a_tick_sees_pending_inputs_in_the_order_of_their_delivery() -> None:
     async def look(tick: Tick) -> Outcome:
         ocean = w.ocean
         assert await tick.pending() == []
@@ -83,19 +83,18 @@ async def test_waiting_for_a_signal_ends_when_it_comes_and_no_timer_ends_it() ->
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(w.drain)
                 await waiting.wait()
-                await say_more(w, run.run_id)
+                await send_more(w, run.run_id)
         assert seen == ["stop"]
         assert script.bodies == ["zero", "begin", None, "stop"]
 
 
-async def say_more(w: World, run_id: str) -> None:
-    await w.ocean.create_run(
-        session_id="s", clog_id="c", run_id="bystander"
-    )  # another run's commit wakes nobody for good
+async def send_more(w: World, run_id: str) -> None:
+    # The commit of another run does not end the wait.
+    await w.ocean.create_run(session_id="s", clog_id="c", run_id="bystander")
     await w.ocean.signal(run_id, "stop")
 
 
-async def test_looking_into_the_inbox_is_a_tool_that_a_clog_may_lack() -> None:
+async def test_reading_the_inbox_is_a_tool_that_a_clog_may_lack() -> None:
     clog = Clog("c", tools=["ocean.events.emit"])
 
     @clog.on_advance

@@ -14,7 +14,7 @@ async def seen() -> tuple[str, int, bool]:
 
 
 @pytest.mark.parametrize(("is_there", "loop"), [(True, "uvloop"), (False, "asyncio.unix_events")])
-def test_it_runs_on_uvloop_where_there_is_one(is_there: bool, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs_on_uvloop_if_it_is_installed(is_there: bool, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_there:
         monkeypatch.setitem(sys.modules, "uvloop", None)
     before = gc.get_threshold()
@@ -23,7 +23,7 @@ def test_it_runs_on_uvloop_where_there_is_one(is_there: bool, loop: str, monkeyp
 
 
 @pytest.mark.parametrize("chosen", [0, 2 * YOUNG])
-def test_who_looks_for_garbage_even_less_often_goes_on_so(chosen: int) -> None:
+def test_a_less_frequent_garbage_collection_is_kept(chosen: int) -> None:
     before = gc.get_threshold()
     gc.set_threshold(chosen, *before[1:])
     try:
@@ -33,7 +33,7 @@ def test_who_looks_for_garbage_even_less_often_goes_on_so(chosen: int) -> None:
         gc.set_threshold(*before)
 
 
-def test_what_it_raises_is_raised_and_the_collector_is_as_before() -> None:
+def test_an_error_is_raised_and_the_collector_is_restored() -> None:
     async def fail() -> None:
         raise RuntimeError("so it is")
 

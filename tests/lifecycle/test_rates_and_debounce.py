@@ -148,7 +148,7 @@ async def test_a_pause_and_a_rate_both_hold() -> None:
         assert len(clog.seen) == 2
 
 
-async def test_after_its_first_claim_a_run_is_rated_no_more() -> None:
+async def test_a_run_is_not_rated_after_its_first_claim() -> None:
     async with stage(Script(Done(), Retry("no"), Continue(), Done())) as w:
         await start(w, **ONE_A_SECOND)
         run_id = await start(w, **ONE_A_SECOND)
@@ -160,21 +160,21 @@ async def test_after_its_first_claim_a_run_is_rated_no_more() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_a_creation_that_makes_no_run_takes_no_token() -> None:
+async def test_a_request_that_creates_no_run_takes_no_token() -> None:
     async with stage(finisher()) as w:
-        said: dict[str, Any] = {"dedupe_key": "once", "request_key": "r"} | ONE_A_SECOND
-        first = await start(w, **said)
-        assert await start(w, **said) == first
-        assert await start(w, **{**said, "request_key": None}) == first
+        arguments: dict[str, Any] = {"dedupe_key": "once", "request_key": "r"} | ONE_A_SECOND
+        first = await start(w, **arguments)
+        assert await start(w, **arguments) == first
+        assert await start(w, **{**arguments, "request_key": None}) == first
         with pytest.raises(DedupeKeyReused):
-            await start(w, "another body", **{**said, "request_key": None})
+            await start(w, "another body", **{**arguments, "request_key": None})
         assert (await w.ocean.take("mails", 0, limit=1, per_ms=1_000)).retry_after_ms == 1_000
         await w.ocean.delete_run(first)
         second = await start(w, **ONE_A_SECOND)
         assert await holds(w, second) == [("rate_limited", w.clock.now() + 1_000, "mails")]
 
 
-async def test_who_takes_of_a_rate_is_behind_the_runs_that_wait_for_it() -> None:
+async def test_a_take_from_a_rate_comes_after_the_runs_that_wait_for_it() -> None:
     async with stage(finisher()) as w:
         for _ in range(3):
             await start(w, **ONE_A_SECOND)
@@ -238,23 +238,23 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "message"), WRONG.values(), ids=WRONG)
-async def test_what_makes_no_sense_is_refused_and_nothing_is_written(said: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+async def test_invalid_arguments_are_refused_and_nothing_is_written(arguments: dict[str, Any], message: str) -> None:
     async with stage(finisher()) as w:
         before = await dump(w)
         with pytest.raises(InvalidValue, match=message):
-            await start(w, **said)
+            await start(w, **arguments)
         assert await dump(w) == before
 
 
-@pytest.mark.parametrize("said", [SETTLE, ONE_A_SECOND], ids=["debounce_ms", "rate_key"])
-async def test_a_run_without_input_has_no_start_to_delay(said: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [SETTLE, ONE_A_SECOND], ids=["debounce_ms", "rate_key"])
+async def test_a_run_without_input_has_no_start_to_delay(arguments: dict[str, Any]) -> None:
     async with stage(finisher()) as w:
         with pytest.raises(InvalidValue, match=r"needs an input: a run without one does not start"):
-            await start_idle(w, **said)
+            await start_idle(w, **arguments)
 
 
-async def test_a_rate_key_kept_another_way_makes_no_run() -> None:
+async def test_a_rate_key_of_another_kind_creates_no_run() -> None:
     async with stage(finisher()) as w:
         await w.ocean.take("mails", limit=5)
         before = await dump(w)
@@ -264,10 +264,10 @@ async def test_a_rate_key_kept_another_way_makes_no_run() -> None:
 
 
 def test_the_hash_of_a_body_without_the_new_options_is_unchanged() -> None:
-    said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "input": 1}
-    new = new_run(run_id="r", is_id_given=True, actor=None, **said)
+    arguments: dict[str, Any] = {"session_id": "s", "clog_id": "c", "input": 1}
+    new = new_run(run_id="r", is_id_given=True, actor=None, **arguments)
     stored = {
-        **said,
+        **arguments,
         "input": [1],
         "retry": RetryPolicy().as_json(),
         "priority": 5,
@@ -277,7 +277,7 @@ def test_the_hash_of_a_body_without_the_new_options_is_unchanged() -> None:
         "on_parent_end": "live",
     }
     assert new.body_hash == body_hash(stored)
-    rated = new_run(run_id="r", is_id_given=True, actor=None, **said, **ONE_A_SECOND)
+    rated = new_run(run_id="r", is_id_given=True, actor=None, **arguments, **ONE_A_SECOND)
     assert rated.body_hash == body_hash(stored | {"rate": ["mails", 1, 1_000]})
 
 
@@ -361,8 +361,8 @@ async def test_from_its_first_claim_on_the_key_is_free() -> None:
         first = await start(w, "v1", **SETTLE)
         w.clock.advance(500)
         await w.drain()
-        nobody, second = found
-        assert nobody is None
+        no_run, second = found
+        assert no_run is None
         assert second != first
         assert await start(w, "v3", **SETTLE) == second
         assert ((await look(w, first)).dedupe_key, (await look(w, second)).dedupe_key) == (None, "page-7")
@@ -410,7 +410,7 @@ async def delete(w: World, run_id: str) -> None:
 
 
 async def pass_the_deadline(w: World, run_id: str) -> None:
-    """There was no poke since."""
+    """Let the deadline pass without a poke."""
     w.clock.advance(300)
 
 
@@ -490,7 +490,7 @@ async def test_a_tick_cannot_debounce_what_it_creates() -> None:
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_sessions_and_clogs_debounce_apart() -> None:
+async def test_each_session_and_clog_is_debounced_separately() -> None:
     async with stage(finisher(), Clog("d")) as w:
         runs = {
             await start(w, 1, **SETTLE),
@@ -500,19 +500,19 @@ async def test_sessions_and_clogs_debounce_apart() -> None:
         assert len(runs) == 3
 
 
-async def test_a_run_debounced_again_while_parked_leaves_the_line_to_others() -> None:
-    """It was woken and is then delayed: the slot goes to the next run."""
+async def test_a_run_debounced_again_while_parked_leaves_its_slot_to_others() -> None:
+    """The run was woken and is then delayed: its slot goes to the next run."""
     async with stage(Script(Done())) as w:
         await w.ocean.set_limit("a", 0)
-        said: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}
-        debounced = await w.ocean.create_run(**said, input=1, concurrency_keys=["a"], priority=1)
+        arguments: dict[str, Any] = {"session_id": "s", "clog_id": "c", "dedupe_key": "k", "debounce_ms": 10}
+        debounced = await w.ocean.create_run(**arguments, input=1, concurrency_keys=["a"], priority=1)
         w.clock.advance(10)
         await w.drain()
         other = await start(w, 2, concurrency_keys=["a"])
         assert [(await look(w, each)).parked_on for each in (debounced.run_id, other)] == ["a", "a"]
         await w.ocean.set_limit("a", 1)
         assert [(await look(w, each)).parked_on for each in (debounced.run_id, other)] == [None, "a"]
-        await w.ocean.create_run(**said, input=3, concurrency_keys=["a"], priority=1)
+        await w.ocean.create_run(**arguments, input=3, concurrency_keys=["a"], priority=1)
         assert (await look(w, other)).parked_on is None
         await w.drain()
         assert (await look(w, other)).status == "done"

@@ -1,4 +1,4 @@
-"""Authors' tools that are refused: unknown, not listed, denied, not approved; and names that are reserved."""
+"""Refused tools of authors: unknown, not listed, denied or not approved; and reserved names."""
 
 from typing import Any
 
@@ -43,14 +43,14 @@ REFUSALS: dict[str, tuple[str, Any, type[Exception], str]] = {
 @pytest.mark.parametrize(("name", "input", "kind", "message"), REFUSALS.values(), ids=REFUSALS)
 async def test_a_refused_tool_is_not_called_and_is_logged(name: str, input: Any, kind: Any, message: str) -> None:
     mail = Mail()
-    error, told = await in_a_tick(lambda tick: tick.tools.invoke(name, input), mail)
+    error, logged = await in_a_tick(lambda tick: tick.tools.invoke(name, input), mail)
     assert isinstance(error, kind)
     assert message in str(error)
     assert mail.sent == []
     if kind is UnknownTool:
-        assert told == [], "there is no such tool to tell of"
+        assert logged == [], "an unknown tool is not logged"
     else:
-        assert (told[0]["tool"], told[0]["outcome"], told[0]["error"]["code"]) == (name, "refused", error.code)
+        assert (logged[0]["tool"], logged[0]["outcome"], logged[0]["error"]["code"]) == (name, "refused", error.code)
     result, _ = await in_a_tick(lambda tick: tick.tools.attempt(name, input), mail)
     assert result.error.code == error.code
 
@@ -61,12 +61,12 @@ async def test_a_tool_is_refused_to_a_clog_that_does_not_list_it() -> None:
     async def act(tick: Tick) -> Any:
         return await tick.tools.invoke("mail.send", {"to": "ada"})
 
-    error, (told,) = await in_a_tick(act, mail, toolbox=["mail.count"], tools=[mail.box])
+    error, (logged,) = await in_a_tick(act, mail, toolbox=["mail.count"], tools=[mail.box])
     assert isinstance(error, ToolNotAllowed)
     assert "clog 'c' must list mail.send" in str(error)
-    assert (told["outcome"], told["error"]["code"]) == ("refused", "tool_not_allowed")
-    answer, _ = await in_a_tick(act, mail, toolbox=(), tools=[mail.box], clog={"tools": ["mail.send"]})
-    assert answer == "sent 1"
+    assert (logged["outcome"], logged["error"]["code"]) == ("refused", "tool_not_allowed")
+    output, _ = await in_a_tick(act, mail, toolbox=(), tools=[mail.box], clog={"tools": ["mail.send"]})
+    assert output == "sent 1"
 
 
 async def test_a_denied_tool_is_refused_to_every_clog_and_named_with_its_pattern() -> None:
@@ -76,13 +76,13 @@ async def test_a_denied_tool_is_refused_to_every_clog_and_named_with_its_pattern
         assert "mail.send" not in [spec.name for spec in tick.tools.usable()]
         return await tick.tools.invoke("mail.send", {"to": "ada"})
 
-    error, (told,) = await in_a_tick(act, mail, deny_tools=["mail.s*"])
+    error, (logged,) = await in_a_tick(act, mail, deny_tools=["mail.s*"])
     assert isinstance(error, ToolDenied)
     assert str(error).startswith("tool 'mail.send' is denied on this instance, by 'mail.s*'")
-    assert (told["outcome"], told["error"]["code"], mail.sent) == ("refused", "tool_denied", [])
+    assert (logged["outcome"], logged["error"]["code"], mail.sent) == ("refused", "tool_denied", [])
 
 
-async def test_the_houses_tools_are_denied_by_either_way() -> None:
+async def test_a_denied_built_in_tool_is_refused_by_method_and_by_name() -> None:
     async def act(tick: Tick) -> Any:
         errors = []
         for use in (tick.emit("said"), tick.tools.invoke("ocean.events.emit", {"type": "said"})):
@@ -96,7 +96,7 @@ async def test_the_houses_tools_are_denied_by_either_way() -> None:
     assert errors == ["ocean.events.emit"] * 2
 
 
-async def test_a_tool_does_not_get_around_a_denied_fetch() -> None:
+async def test_a_tool_does_not_bypass_a_denied_fetch() -> None:
     box = ToolBox("web")
 
     @box.tool
@@ -133,22 +133,22 @@ async def test_an_approval_is_of_one_call_and_its_approver_is_logged() -> None:
             await tick.tools.invoke("mail.wipe", {"box": "b"}, approval=Approval("kim", fingerprint))
         return await tick.tools.invoke("mail__wipe", {"box": "a"}, approval=Approval("kim", fingerprint))
 
-    answer, (refused, told) = await in_a_tick(act, Mail())
-    assert answer == "wiped a for kim"
+    output, (refused, logged) = await in_a_tick(act, Mail())
+    assert output == "wiped a for kim"
     assert (refused["outcome"], refused["input"]) == ("refused", {"box": "b"})
-    assert (told["outcome"], told["approved_by"]) == ("ok", "kim")
+    assert (logged["outcome"], logged["approved_by"]) == ("ok", "kim")
 
 
 async def test_a_clog_cannot_write_events_that_look_like_the_audit() -> None:
     async def act(tick: Tick) -> Any:
         await tick.emit("tool.called", {"tool": "mail.send", "outcome": "ok"})
 
-    error, told = await in_a_tick(act, Mail())
+    error, logged = await in_a_tick(act, Mail())
     assert isinstance(error, InvalidValue)
-    assert told == []
+    assert logged == []
 
 
-async def test_what_a_model_is_offered_is_what_the_clog_may_use() -> None:
+async def test_a_model_is_offered_the_tools_that_the_clog_may_use() -> None:
     async def act(tick: Tick) -> Any:
         assert [tick.tools.find(name).name for name in ("mail__send", "mail.send")] == ["mail.send"] * 2
         with pytest.raises(ToolDenied):
@@ -159,7 +159,7 @@ async def test_what_a_model_is_offered_is_what_the_clog_may_use() -> None:
     assert names == ["mail__send", "mail__count"]
 
 
-async def test_a_call_on_an_ended_run_uses_no_tool_as_it_could_not_tell() -> None:
+async def test_a_call_on_an_ended_run_uses_no_tool_because_it_cannot_log_it() -> None:
     mail = Mail()
     clog = Script(Done(), toolbox=mail.box)
 

@@ -1,4 +1,4 @@
-"""Cases that once failed, found in reviews of the kernel."""
+"""Regression tests for defects found in reviews of the kernel."""
 
 import asyncio
 import sqlite3
@@ -24,9 +24,9 @@ T = TypeVar("T")
 PATIENCE_S = 20
 
 
-async def within(asked: Awaitable[T]) -> T:
-    """A write is shielded from anyio's own time limits: only the event loop's can end one that hangs."""
-    return await asyncio.wait_for(asked, PATIENCE_S)
+async def within(awaitable: Awaitable[T]) -> T:
+    """Await with the event loop's time limit: a write that hangs is shielded from anyio's."""
+    return await asyncio.wait_for(awaitable, PATIENCE_S)
 
 
 def message_of(run: RunInfo) -> str:
@@ -47,7 +47,7 @@ def forgetful(*acts: Any) -> Script:
 
 
 async def test_a_direct_call_cannot_delete_a_tick_that_is_to_be_tried_again() -> None:
-    """Without its row the tick could be neither called nor committed, nor anything that shared a claim with it."""
+    """Without its row, neither the tick nor any run of the same claim could be called or committed."""
     script = forgetful(Retry("no"), Ok())
     async with stage(script) as w:
         run_id = await start(w)
@@ -91,28 +91,28 @@ ENDS_OF_LIFE: dict[str, Callable[[World], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("end", ENDS_OF_LIFE)
 async def test_a_run_id_used_again_is_another_run_to_the_outside_world(end: str) -> None:
-    """Idempotency keys of the first life must not be used again: they stand for its own effects."""
-    told: list[tuple[int, str, str, str]] = []
+    """The second run with the id must not reuse the first one's idempotency keys, which identify its effects."""
+    keys_seen: list[tuple[int, str, str, str]] = []
 
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         if tick.input == "go":
             await tick.read(run=True)
             await tick.write(delete_runs=[tick.run_id])
             return Ok()
         step_key = await tick.step("pay", lambda key: key)
         child = await tick.create_run(clog_id="d", input=1)
-        told.append((tick.number, tick.idempotency_key, step_key, child))
+        keys_seen.append((tick.number, tick.idempotency_key, step_key, child))
         return Ok()
 
-    async with stage(Script(bear), Script(clog_id="d")) as w:
+    async with stage(Script(create_child), Script(clog_id="d")) as w:
         for _ in range(2):
             await start(w, run_id="x")
             await within(w.drain())
             assert (await look(w, "x")).status == "idle"
-            assert (await look(w, told[-1][-1])).parent_run_id == "x"
-            if len(told) == 1:
+            assert (await look(w, keys_seen[-1][-1])).parent_run_id == "x"
+            if len(keys_seen) == 1:
                 await ENDS_OF_LIFE[end](w)
-        first, second = told
+        first, second = keys_seen
         assert all(one != other for one, other in zip(first, second, strict=True))
         assert second[0] > first[0]
         events = await log(w, "x")
@@ -121,12 +121,12 @@ async def test_a_run_id_used_again_is_another_run_to_the_outside_world(end: str)
 
 
 async def test_a_run_deleted_during_a_tick_does_not_reuse_the_key_of_that_tick() -> None:
-    """No event of that tick was committed, and yet its number is used up."""
-    told: list[tuple[int, str]] = []
+    """No event of that tick was committed, but its number must not be used again."""
+    keys_seen: list[tuple[int, str]] = []
 
     async def act(tick: Tick) -> Outcome:
-        told.append((tick.number, tick.idempotency_key))
-        if len(told) == 1:
+        keys_seen.append((tick.number, tick.idempotency_key))
+        if len(keys_seen) == 1:
             await w.ocean.delete_run("x")
         return Ok()
 
@@ -136,13 +136,13 @@ async def test_a_run_deleted_during_a_tick_does_not_reuse_the_key_of_that_tick()
         await start(w, run_id="x")
         await within(w.drain())
         assert (await look(w, "x")).status == "idle"
-        assert [number for number, _ in told] == [1, 2]
-        assert told[0][1] == "x:1"
-        assert told[1][1].startswith("x~")
+        assert [number for number, _ in keys_seen] == [1, 2]
+        assert keys_seen[0][1] == "x:1"
+        assert keys_seen[1][1].startswith("x~")
 
 
 async def test_a_nested_clog_can_delete_its_own_run() -> None:
-    """Its rights are its own, not the caller's."""
+    """A nested call has the rights of its own clog, not the caller's."""
     other = Script(clog_id="o")
 
     @other.method
@@ -151,15 +151,15 @@ async def test_a_nested_clog_can_delete_its_own_run() -> None:
         await tick.write(delete_runs=[payload])
 
     async def act(tick: Tick) -> Outcome:
-        await tick.call("o", "remove", victim)
+        await tick.call("o", "remove", other_id)
         return Done()
 
     async with stage(Script(act), other) as w:
-        victim = await start_idle(w, clog_id="o")
+        other_id = await start_idle(w, clog_id="o")
         run_id = await start(w)
         await w.drain()
         assert (await look(w, run_id)).status == "done"
-        assert await w.ocean.get_run(victim) is None
+        assert await w.ocean.get_run(other_id) is None
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ async def test_a_nested_clog_cannot_delete_what_is_its_caller_s(what: str, refus
 
 
 async def test_a_nested_clog_can_delete_a_session_of_its_own_runs() -> None:
-    """A call on a clog has no run in the session that would prevent it."""
+    """A call on a clog has no run in the session that would prevent the deletion."""
     caller, other = Clog("c"), Script(clog_id="o")
 
     @caller.method
@@ -240,7 +240,7 @@ async def test_one_dedupe_key_twice_in_a_tick_is_one_run() -> None:
 
 
 async def test_runs_of_a_clog_without_a_handler_are_not_due_here() -> None:
-    """A caller that pokes until nothing is due would never end."""
+    """Otherwise a caller that pokes until nothing is due would never stop."""
     async with stage(Clog("c")) as w:
         await start(w)
         w.clock.advance(10)
@@ -249,13 +249,13 @@ async def test_runs_of_a_clog_without_a_handler_are_not_due_here() -> None:
         assert await w.drain() == []
 
 
-async def test_one_sweep_takes_a_finished_family_leaf_by_leaf() -> None:
-    async def bear(tick: Tick) -> Outcome:
+async def test_one_sweep_deletes_a_finished_family_leaves_first() -> None:
+    async def create_child(tick: Tick) -> Outcome:
         if tick.input:
             await tick.create_run(clog_id="c", input=tick.input - 1)
         return Done()
 
-    async with stage(Script(bear)) as w:
+    async with stage(Script(create_child)) as w:
         await start(w, 3)
         await w.drain()
         w.clock.advance(10)
@@ -285,7 +285,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {"value": lambda new: new, "function":
 
 
 @pytest.mark.parametrize("kind", WRITES)
-async def test_what_does_not_fit_the_state_model_fails_the_attempt_that_wrote_it(kind: str) -> None:
+async def test_a_row_that_does_not_fit_the_state_model_fails_the_attempt_that_wrote_it(kind: str) -> None:
     """Once stored, it would fail every read of the row."""
     write = WRITES[kind]
 
@@ -347,7 +347,7 @@ async def test_the_result_of_a_parent_is_reached_by_finishing_its_children() -> 
 
 
 def unbindable(db: Transaction) -> None:
-    """The driver's own error, without an SQLite code."""
+    """Raise the driver's own error, without an SQLite code."""
     with pytest.raises(sqlite3.Error) as refusal:
         db.execute("SELECT ?", ({},))
     assert not hasattr(refusal.value, "sqlite_errorcode")
@@ -371,9 +371,9 @@ def writes(name: str) -> Callable[[Transaction], None]:
     return unit
 
 
-async def outcome_of(asked: Awaitable[None]) -> BaseException | None:
+async def outcome_of(awaitable: Awaitable[None]) -> BaseException | None:
     try:
-        await asked
+        await awaitable
     except (Exception, SystemExit) as error:
         return error
     return None
@@ -419,7 +419,7 @@ async def test_a_thread_that_waits_for_a_broken_unit_gets_its_error(how: str) ->
                 database.write_blocking(breaks)
             raised.append(refusal.value)
 
-        # A daemon, so that one that hangs does not keep the tests from ending.
+        # A daemon thread does not prevent the tests from ending if it hangs.
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
         thread.join(PATIENCE_S)

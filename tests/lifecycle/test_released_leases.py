@@ -15,7 +15,7 @@ from tests.lifecycle.test_long_poll import WAIT_MS
 pytestmark = pytest.mark.anyio
 
 
-async def test_released_work_is_the_next_workers_at_once_and_costs_no_attempt() -> None:
+async def test_released_work_can_be_leased_at_once_and_costs_no_attempt() -> None:
     async with stage(outside()) as w:
         run_id = await start(w, 1, clog_id="e")
         first = await lease(w)
@@ -68,7 +68,7 @@ async def test_a_dry_run_shows_that_an_expired_lease_will_be_taken_back_and_take
 
 
 class SetBack:
-    """The world's clock as seen by a process whose own was set back: its timers continue."""
+    """A clock that was set back; its timers still follow the world's clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -102,7 +102,7 @@ async def test_a_clock_that_is_set_back_does_not_prolong_a_long_poll() -> None:
             assert found == [[]]
 
 
-async def test_no_more_queues_than_can_be_looked_at_in_a_moment() -> None:
+async def test_a_claim_names_at_most_a_hundred_queues() -> None:
     async with stage(outside()) as w:
         assert await leases(w, queues=[f"q{number}" for number in range(100)]) == []
         with pytest.raises(InvalidValue, match="queues must have at most 100 names"):

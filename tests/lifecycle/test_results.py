@@ -104,7 +104,7 @@ async def test_result_on_an_instance_without_the_clog_waits_for_another_s_work()
 
 
 @pytest.mark.parametrize("what", ["its child", "the holder of its key"])
-async def test_result_goes_on_when_what_the_run_waits_for_can_be_taken_over(what: str) -> None:
+async def test_result_continues_when_what_the_run_waits_for_can_be_taken_over(what: str) -> None:
     """The run itself is never due: it continues when the other run's lock expires, without any other commit."""
     clog = Script(Done("over"))
     async with stage(clog) as w:

@@ -65,13 +65,13 @@ async def test_history_is_the_newest_ticks_oldest_first_and_skips_failed_attempt
 
     async def turn(tick: Tick) -> Outcome:
         rows = await tick.read(tick=["b", "a"], history=3)
-        told.append([(past.tick, dict(past.rows)) for past in rows.history])
+        histories.append([(past.tick, dict(past.rows)) for past in rows.history])
         await tick.write(tick={"b": tick.input, "a": 0})
         if tick.input == 3 and tick.call_number == 1:
             raise ValueError("after the write")
         return Ok()
 
-    told: list[Any] = []
+    histories: list[Any] = []
     script = Script(turn)
     async with stage(script) as w:
         run_id = await start_idle(w)
@@ -80,8 +80,8 @@ async def test_history_is_the_newest_ticks_oldest_first_and_skips_failed_attempt
             await w.drain()
             w.clock.advance(1_000)
             await w.drain()
-        assert told[-1] == [(n, {"a": 0, "b": n}) for n in (2, 3, 4)]
-        assert told[3] == told[2] == [(n, {"a": 0, "b": n}) for n in (1, 2)]
+        assert histories[-1] == [(n, {"a": 0, "b": n}) for n in (2, 3, 4)]
+        assert histories[3] == histories[2] == [(n, {"a": 0, "b": n}) for n in (1, 2)]
 
 
 class Count(BaseModel):

@@ -37,7 +37,7 @@ runs = st.lists(
 
 
 def perhaps(what: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Rare enough that most queries select some runs."""
+    """Draw `what` in one of four examples, so that most queries select some runs."""
     return st.integers(0, 3).flatmap(lambda n: what if n == 0 else st.none())
 
 
@@ -101,27 +101,27 @@ async def populate(w: World, wanted: list[dict[str, Any]]) -> list[str]:
     return ids
 
 
-def asked(query: dict[str, Any], ids: list[str], start: int) -> dict[str, Any]:
-    """The query as a caller would write it, valid."""
-    said = {name: query[name] for name in ("clog_id", "session_id", "status") if query[name] is not None}
+def arguments_of(query: dict[str, Any], ids: list[str], start: int) -> dict[str, Any]:
+    """Return the drawn query as valid arguments of `list_runs`."""
+    arguments = {name: query[name] for name in ("clog_id", "session_id", "status") if query[name] is not None}
     if query["parent"] is not None:
-        said["parent_run_id"] = [ids[n] if n < len(ids) else "nobody" for n in query["parent"]]
+        arguments["parent_run_id"] = [ids[n] if n < len(ids) else "nobody" for n in query["parent"]]
     for name in ("created", "ended"):
         low, high = query[f"{name}_from"], query[f"{name}_until"]
         if low is not None and high is not None and low > high:
             low, high = high, low
         for side, value in (("from", low), ("until", high)):
             if value is not None:
-                said[f"{name}_{side}"] = start + value
+                arguments[f"{name}_{side}"] = start + value
     attributes = dict(query["equal"] or {}) | dict([query["within"]] if query["within"] else [])
     if attributes:
-        said["attributes"] = attributes
-        said.setdefault("clog_id", CLOGS)
-    has_end = "ended_from" in said or "ended_until" in said
-    if has_end and "status" in said and said["status"]:
-        several = said["status"] if isinstance(said["status"], list) else [said["status"]]
-        said["status"] = ["done", *several]
-    return said
+        arguments["attributes"] = attributes
+        arguments.setdefault("clog_id", CLOGS)
+    has_end = "ended_from" in arguments or "ended_until" in arguments
+    if has_end and "status" in arguments and arguments["status"]:
+        several = arguments["status"] if isinstance(arguments["status"], list) else [arguments["status"]]
+        arguments["status"] = ["done", *several]
+    return arguments
 
 
 def among(value: Any, wanted: Any) -> bool:
@@ -148,33 +148,33 @@ def fits(attributes: Mapping[str, Any], name: str, wanted: Any) -> bool:
     return any(isinstance(value, bool) == isinstance(each, bool) and value == each for each in several)
 
 
-def is_meant(run: RunInfo, said: dict[str, Any]) -> bool:
+def is_selected(run: RunInfo, arguments: dict[str, Any]) -> bool:
     named = all(
-        among(getattr(run, name), said.get(name)) for name in ("clog_id", "session_id", "status", "parent_run_id")
+        among(getattr(run, name), arguments.get(name)) for name in ("clog_id", "session_id", "status", "parent_run_id")
     )
     for name in ("created", "ended"):
-        at, low, high = getattr(run, f"{name}_at"), said.get(f"{name}_from"), said.get(f"{name}_until")
+        at, low, high = getattr(run, f"{name}_at"), arguments.get(f"{name}_from"), arguments.get(f"{name}_until")
         if (low is not None or high is not None) and at is None:
             return False
         named = named and (low is None or at >= low) and (high is None or at < high)
-    return named and all(fits(run.attributes, name, wanted) for name, wanted in said.get("attributes", {}).items())
+    return named and all(fits(run.attributes, name, wanted) for name, wanted in arguments.get("attributes", {}).items())
 
 
-def place(run: RunInfo, said: dict[str, Any]) -> tuple[Any, ...]:
-    for name, wanted in said.get("attributes", {}).items():
+def sort_position(run: RunInfo, arguments: dict[str, Any]) -> tuple[Any, ...]:
+    for name, wanted in arguments.get("attributes", {}).items():
         if isinstance(wanted, Within):
             return (sort_key(name, run.attributes[name]), run.created_at, run.run_id)
-    by_end = "ended_from" in said or "ended_until" in said
+    by_end = "ended_from" in arguments or "ended_until" in arguments
     return (run.ended_at if by_end else run.created_at, run.run_id)
 
 
-async def paged(w: World, said: dict[str, Any], order: RunOrder, limit: int) -> list[str]:
+async def paged(w: World, arguments: dict[str, Any], order: RunOrder, limit: int) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
     while True:
-        page = await w.ocean.list_runs(**said, order=order, limit=limit, cursor=cursor)
+        page = await w.ocean.list_runs(**arguments, order=order, limit=limit, cursor=cursor)
         found += [run.run_id for run in page.runs]
-        assert len(found) == len(set(found)), f"a page came twice: {said}"
+        assert len(found) == len(set(found)), f"a page came twice: {arguments}"
         cursor = page.next_cursor
         if cursor is None:
             return found
@@ -183,23 +183,23 @@ async def paged(w: World, said: dict[str, Any], order: RunOrder, limit: int) -> 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(runs, st.lists(queries, min_size=1, max_size=8), st.integers(1, 5), st.booleans())
 def test_a_list_is_a_plain_filter_and_sort(
-    wanted: list[dict[str, Any]], asks: list[dict[str, Any]], limit: int, is_descending: bool
+    wanted: list[dict[str, Any]], wanted_queries: list[dict[str, Any]], limit: int, is_descending: bool
 ) -> None:
     async def play() -> None:
         async with stage(actor("c"), actor("d")) as w:
             start = w.clock.now()
             ids = await populate(w, wanted)
-            everyone = (await w.ocean.list_runs(limit=1_000)).runs
-            for query in asks:
-                said = asked(query, ids, start)
-                meant = [run for run in everyone if is_meant(run, said)]
-                meant.sort(key=lambda run: place(run, said), reverse=is_descending)
-                is_ranged = any(isinstance(value, Within) for value in said.get("attributes", {}).values())
+            all_runs = (await w.ocean.list_runs(limit=1_000)).runs
+            for query in wanted_queries:
+                arguments = arguments_of(query, ids, start)
+                expected = [run for run in all_runs if is_selected(run, arguments)]
+                expected.sort(key=lambda run: sort_position(run, arguments), reverse=is_descending)
+                is_ranged = any(isinstance(value, Within) for value in arguments.get("attributes", {}).values())
                 orders: tuple[RunOrder, RunOrder] = ("descending", "ascending") if is_ranged else ("newest", "oldest")
                 order = orders[0] if is_descending else orders[1]
-                assert await paged(w, said, order, limit) == [run.run_id for run in meant], said
-                assert (await w.ocean.count_runs(**said)).count == len(meant)
-                capped = await w.ocean.count_runs(**said, cap=2)
-                assert (capped.count, capped.is_capped) == (min(2, len(meant)), len(meant) > 2)
+                assert await paged(w, arguments, order, limit) == [run.run_id for run in expected], arguments
+                assert (await w.ocean.count_runs(**arguments)).count == len(expected)
+                capped = await w.ocean.count_runs(**arguments, cap=2)
+                assert (capped.count, capped.is_capped) == (min(2, len(expected)), len(expected) > 2)
 
     anyio.run(play)

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.anyio
 
 
 @dataclass
-class Told:
-    """What can be known of a run from its log alone."""
+class LoggedRun:
+    """The state of a run as derived from its log alone."""
 
     status: str = ""
     ticks: int = 0
@@ -25,43 +25,45 @@ class Told:
     code: str | None = None
     is_there: bool = True
 
-    def hear(self, event: Event) -> None:
-        said = event.payload
-        if event.type.startswith(("run.", "tick.", "call.")) and "status" in said:
-            self.status = said["status"]
-            self.wake_at = said.get("wake_at")
+    def apply(self, event: Event) -> None:
+        payload = event.payload
+        if event.type.startswith(("run.", "tick.", "call.")) and "status" in payload:
+            self.status = payload["status"]
+            self.wake_at = payload.get("wake_at")
         match event.type:
             case "tick.committed":
                 self.ticks, self.attempt = self.ticks + 1, 0
             case "run.retrying":
-                self.attempt = said["attempt"]
+                self.attempt = payload["attempt"]
             case "run.waiting":
-                self.wake_at = said["wake_at"]
+                self.wake_at = payload["wake_at"]
             case "run.paused" | "run.resumed":
                 self.paused = event.type == "run.paused"
             case "run.done":
-                self.status, self.output = "done", said["output"]
+                self.status, self.output = "done", payload["output"]
             case "run.failed":
-                self.status, self.code = "failed", said["error"]["code"]
+                self.status, self.code = "failed", payload["error"]["code"]
             case "run.deleted":
                 self.is_there = False
 
 
 async def check_fold(ocean: Ocean, log: list[Event]) -> set[RunStatus]:
-    told: dict[str, Told] = {}
+    logged_runs: dict[str, LoggedRun] = {}
     for event in log:
         assert event.run_id is not None
-        told.setdefault(event.run_id, Told()).hear(event)
-    for run_id, heard in told.items():
+        logged_runs.setdefault(event.run_id, LoggedRun()).apply(event)
+    for run_id, logged in logged_runs.items():
         run = await ocean.get_run(run_id)
-        assert (run is not None) == heard.is_there, run_id
+        assert (run is not None) == logged.is_there, run_id
         if run is None:
             continue
         error = run.error["code"] if run.error and run.status is RunStatus.FAILED else None
         seen = (run.status, run.attempt, run.wake_at, run.paused, run.output, error)
-        assert seen == (heard.status, heard.attempt, heard.wake_at, heard.paused, heard.output, heard.code), run_id
-        assert sum(tick.committed_at is not None for tick in await ocean.list_ticks(run_id)) == heard.ticks, run_id
-    return {RunStatus(heard.status) for heard in told.values()}
+        assert seen == (logged.status, logged.attempt, logged.wake_at, logged.paused, logged.output, logged.code), (
+            run_id
+        )
+        assert sum(tick.committed_at is not None for tick in await ocean.list_ticks(run_id)) == logged.ticks, run_id
+    return {RunStatus(logged.status) for logged in logged_runs.values()}
 
 
 async def test_a_run_is_what_its_events_add_up_to_and_the_log_only_grows() -> None:

@@ -1,4 +1,4 @@
-"""The number of transactions of a tick on SQLite: claims share transactions that are made anyway."""
+"""The number of transactions of a tick on SQLite: claims share the transactions of other writes."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def test_a_commit_and_the_next_claim_share_one() -> None:
         run_id = await start(w)
         before = transactions(w)
         assert (await w.ocean.advance()).advanced == 5
-        # The first claim; then each commit, with the claim behind it.
+        # The first claim; then each commit together with the next claim.
         assert transactions(w) == before + 1 + 5
         assert (await look(w, run_id)).status is RunStatus.DONE
 
@@ -47,7 +47,7 @@ async def test_a_signal_and_the_claim_of_a_ticker_that_sleeps_share_one() -> Non
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_a_handler_that_has_returned_frees_its_place_before_its_commit_is_done() -> None:
+async def test_a_handler_that_has_returned_frees_its_slot_before_its_commit_is_done() -> None:
     """Otherwise the next claim would have to wait for it."""
     at_once, most = 0, 0
 
@@ -70,7 +70,7 @@ async def test_a_handler_that_has_returned_frees_its_place_before_its_commit_is_
         assert transactions(w) <= before + 1 + 6
 
 
-async def test_the_first_commits_of_several_that_were_claimed_along_share_theirs_with_the_next_claims() -> None:
+async def test_first_commits_of_runs_claimed_together_share_transactions_with_the_next_claims() -> None:
     async with stage(Script(Continue(), Continue(), Done(), Done())) as w, ticker(w.ocean) as one:
         await let_others_go_on(w)
         before = transactions(w)

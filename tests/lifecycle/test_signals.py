@@ -85,13 +85,13 @@ async def test_a_signal_wakes_a_waiting_run_at_once() -> None:
         assert script.bodies == [None, "now"]
 
 
-@pytest.mark.parametrize("answer", [Ok(), Wait(for_ms=3_600_000), Continue("more"), Retry("no", after_ms=5)])
-async def test_a_signal_during_a_tick_is_seen_after_every_outcome(answer: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Ok(), Wait(for_ms=3_600_000), Continue("more"), Retry("no", after_ms=5)])
+async def test_a_signal_during_a_tick_is_seen_after_every_outcome(outcome: Outcome) -> None:
     """D5, S6: whatever the outcome, the signal that came meanwhile is delivered."""
 
     async def meanwhile(tick: Tick) -> Outcome:
         await w.ocean.signal(tick.run_id, "meanwhile")
-        return answer
+        return outcome
 
     script = Script(meanwhile, Ok())
     async with stage(script) as w:

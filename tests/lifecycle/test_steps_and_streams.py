@@ -103,17 +103,17 @@ async def test_a_direct_call_has_neither_steps_nor_streams() -> None:
 
 
 async def test_streamed_events_stay_and_carry_the_number_of_their_call() -> None:
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_events(tick: Tick) -> Outcome:
         await tick.stream("token", tick.call_number)
         return Retry("cut off") if tick.call_number == 1 else Ok()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_events)) as w:
         run_id = await start(w)
         await w.drain()
         w.clock.advance(1_000)
         await w.drain()
-        told = [(event.type, event.tick, event.call) for event in await log(w, run_id) if event.call]
-        assert told == [
+        call_events = [(event.type, event.tick, event.call) for event in await log(w, run_id) if event.call]
+        assert call_events == [
             ("token", 1, 1),
             ("run.retrying", 1, 1),
             ("tick.restarted", 1, 2),
@@ -152,8 +152,8 @@ async def test_a_handler_that_lost_its_lock_changes_nothing_any_more() -> None:
             tasks.start_soon(w.ocean.advance)
             await began.wait()
             w.clock.jump(LOCK_MS)
-            heir = await w.instance([script])
-            await heir.advance()
+            successor = await w.instance([script])
+            await successor.advance()
             go_on.set()
         assert (await look(w, run_id)).output == "heir"
         assert "zombie" not in str(await log(w, run_id))
@@ -174,7 +174,7 @@ async def test_a_tool_used_after_the_tick_is_over_is_refused() -> None:
             await kept[0].emit("late")
 
 
-async def test_a_step_that_does_not_look_still_keeps_the_first_result() -> None:
+async def test_a_step_that_does_not_read_first_still_keeps_the_first_result() -> None:
     done: list[str] = []
 
     def effect(key: str) -> int:

@@ -28,8 +28,8 @@ async def test_ids_default_to_those_of_the_tick_in_every_scope() -> None:
     async with stage(Script(act, again)) as w:
         run_id = await start(w)
         assert await w.ocean.result(run_id) == ["r", "s", "g", "t"]
-        (said,) = await log(w, run_id, "said")
-        assert (said.run_id, said.session_id, said.clog_id, said.tick, said.call) == (run_id, "s", "c", 1, 1)
+        (event,) = await log(w, run_id, "said")
+        assert (event.run_id, event.session_id, event.clog_id, event.tick, event.call) == (run_id, "s", "c", 1, 1)
 
 
 async def test_session_and_global_rows_are_shared_and_run_rows_are_not() -> None:
@@ -91,7 +91,7 @@ async def test_a_row_that_was_not_read_exactly_cannot_be_written(written: dict[s
     assert (await _fails_with(blind))[0] == "not_read"
 
 
-async def test_what_changes_between_read_and_commit_calls_the_tick_again() -> None:
+async def test_a_row_changed_between_read_and_commit_causes_another_call() -> None:
     """R1: a value computed from an old row is not written over a newer one."""
     began, go_on = anyio.Event(), anyio.Event()
 
@@ -174,14 +174,14 @@ async def test_a_function_that_raises_at_commit_is_a_failed_attempt() -> None:
     assert await _fails_with(bad) == ("exception", "TypeError: 'NoneType' object is not subscriptable")
 
 
-async def test_the_row_of_a_run_that_does_not_exist_cannot_be_written_for_ever() -> None:
+async def test_writing_the_row_of_an_unknown_run_is_not_retried_for_ever() -> None:
     calls: list[int] = []
 
-    async def haunt(tick: Tick) -> Outcome:
+    async def write_missing_row(tick: Tick) -> Outcome:
         calls.append(tick.call_number)
         await tick.read(runs=["ghost"])
         await tick.write(runs={"ghost": 1})
         return Ok() if len(calls) < 20 else Failed("it would go on")
 
-    await _fails_with(haunt)
+    await _fails_with(write_missing_row)
     assert len(calls) <= 4

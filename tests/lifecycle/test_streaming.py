@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def held_writer(w: World) -> AsyncIterator[Callable[[], None]]:
-    """The database writes nothing until the yielded function is called or the block ends."""
+    """Block the database's writer until the yielded function is called or the block ends."""
     assert isinstance(w.store, SqliteStore)
     database: Database = w.store.database
     is_held, may_write = threading.Event(), threading.Event()
@@ -46,7 +46,7 @@ async def payloads(w: World, run_id: str, type: str = "token") -> list[Any]:
 async def test_a_streamed_event_is_visible_before_the_tick_ends() -> None:
     seen: list[Any] = []
 
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_words(tick: Tick) -> Outcome:
         await tick.emit("whole", "hello world")
         for token in ("hello", "world"):
             await tick.stream("token", token)
@@ -57,7 +57,7 @@ async def test_a_streamed_event_is_visible_before_the_tick_ends() -> None:
         assert await log(w, tick.run_id, "whole") == []
         return Ok()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_words)) as w:
         run_id = await start(w)
         await w.drain()
         assert seen == [["hello"], ["hello", "world"]]
@@ -67,13 +67,13 @@ async def test_a_streamed_event_is_visible_before_the_tick_ends() -> None:
 async def test_all_streamed_events_are_stored_in_order_before_the_commit() -> None:
     words = list(range(3 * MOST_BUFFERED + 7))
 
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_words(tick: Tick) -> Outcome:
         for word in words:
             await tick.stream("token", word)
         await tick.emit("token", "the end")
         return Done()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_words)) as w:
         run_id = await start(w)
         await w.drain()
         assert await payloads(w, run_id) == [*words, "the end"]
@@ -82,7 +82,7 @@ async def test_all_streamed_events_are_stored_in_order_before_the_commit() -> No
 
 @pytest.mark.parametrize("way", ["it raises", "it asks to be retried", "its time is over"])
 async def test_streamed_events_stay_however_the_call_ends(way: str) -> None:
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_words(tick: Tick) -> Outcome:
         for word in range(20):
             await tick.stream("token", word)
         if way == "it raises":
@@ -92,7 +92,7 @@ async def test_streamed_events_stay_however_the_call_ends(way: str) -> None:
             await anyio.sleep_forever()
         return Retry("later")
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_words)) as w:
         run_id = await start(w)
         await w.drain()
         assert (await look(w, run_id)).attempt == 1
@@ -103,7 +103,7 @@ async def test_streamed_events_stay_however_the_call_ends(way: str) -> None:
 async def test_events_streamed_during_a_write_share_the_next_one() -> None:
     writes: list[int] = []
 
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_words(tick: Tick) -> Outcome:
         before = w.store.batch_sizes.count
         async with held_writer(w) as release:
             for word in range(100):
@@ -113,7 +113,7 @@ async def test_events_streamed_during_a_write_share_the_next_one() -> None:
         writes.append(w.store.batch_sizes.count - before)
         return Done()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_words)) as w:
         run_id = await start(w)
         await w.drain()
         assert await payloads(w, run_id) == list(range(100))
@@ -122,27 +122,27 @@ async def test_events_streamed_during_a_write_share_the_next_one() -> None:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(("text", "most"), [("", MOST_BUFFERED), ("x" * (MOST_BUFFERED_CHARACTERS // 4), 4)])
-async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: int) -> None:
-    said: list[int] = []
+async def test_a_handler_streams_a_bounded_number_of_events_ahead_of_the_database(text: str, most: int) -> None:
+    streamed: list[int] = []
     stopped_at: list[int] = []
 
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_words(tick: Tick) -> Outcome:
         async def words() -> None:
             for word in range(2 * most):
                 await tick.stream("token", text)
-                said.append(word)
+                streamed.append(word)
 
-        async with anyio.create_task_group() as speaking, held_writer(w):
-            speaking.start_soon(words)
+        async with anyio.create_task_group() as tasks, held_writer(w):
+            tasks.start_soon(words)
             for _ in range(20 * most):
                 await anyio.lowlevel.checkpoint()
-            stopped_at.append(len(said))
+            stopped_at.append(len(streamed))
         return Done()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_words)) as w:
         run_id = await start(w)
         await w.drain()
-        assert stopped_at == [most], "the first is being written, and so many wait"
+        assert stopped_at == [most], "the first is being written, and the others wait"
         assert len(await payloads(w, run_id)) == 2 * most
 
 
@@ -150,13 +150,13 @@ async def test_a_handler_is_ahead_of_the_database_only_so_far(text: str, most: i
 async def test_streamed_events_are_stored_before_a_later_step() -> None:
     stored: list[Any] = []
 
-    async def speak(tick: Tick) -> Outcome:
+    async def stream_words(tick: Tick) -> Outcome:
         await tick.stream("token", "one")
         await tick.step("work", lambda key: None)
         stored.append(await payloads(w, tick.run_id))
         return Done()
 
-    async with stage(Script(speak)) as w:
+    async with stage(Script(stream_words)) as w:
         await start(w)
         await w.drain()
         assert stored == [["one"]]

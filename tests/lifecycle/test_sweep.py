@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 DAY = 86_400_000
 
 
-async def test_only_a_prefix_of_the_log_goes() -> None:
+async def test_only_a_prefix_of_the_log_is_deleted() -> None:
     """O9: old events are deleted from the front; a reader before the cut gets a reset."""
     async with stage(Script()) as w:
         first = await start_idle(w)
@@ -28,7 +28,7 @@ async def test_only_a_prefix_of_the_log_goes() -> None:
 
 
 async def test_an_old_event_behind_a_young_one_stays() -> None:
-    """O9: if the clock went back, a hole in the log would be silent."""
+    """O9: after the clock was set back, deleting by age alone would leave an unreported gap in the log."""
     async with stage(Script()) as w:
         await start_idle(w)
         w.clock.jump(10_000)
@@ -40,7 +40,7 @@ async def test_an_old_event_behind_a_young_one_stays() -> None:
         assert len(await w.ocean.read_events(after=1)) == 2
 
 
-async def test_a_follower_of_a_cut_log_is_reset_once_and_goes_on() -> None:
+async def test_a_follower_of_a_cut_log_is_reset_once_and_continues() -> None:
     """O9: an explicit reset, never a silent gap; a run younger than the cut has lost nothing."""
     async with stage(Script(Continue(), Continue(), Done())) as w:
         run_id = await start(w)
@@ -56,7 +56,7 @@ async def test_a_follower_of_a_cut_log_is_reset_once_and_goes_on() -> None:
         assert [event.type async for event in w.ocean.follow(young)] == ["run.created", "run.failed"]
 
 
-async def test_a_run_s_log_goes_on_densely_after_its_beginning_was_swept() -> None:
+async def test_a_run_s_log_continues_without_gaps_after_its_beginning_was_swept() -> None:
     async with stage(Script(Ok())) as w:
         run_id = await start(w)
         await w.drain()
@@ -66,7 +66,7 @@ async def test_a_run_s_log_goes_on_densely_after_its_beginning_was_swept() -> No
         assert [event.run_seq for event in await w.ocean.read_events(run_id, after=2)] == [3]
 
 
-async def test_finished_runs_go_after_their_time_and_live_ones_stay() -> None:
+async def test_finished_runs_are_deleted_after_their_time_and_live_ones_stay() -> None:
     async with stage(Script(Done(), Ok())) as w:
         done, idle = await start(w), await start(w)
         await w.drain()
@@ -82,11 +82,11 @@ async def test_finished_runs_go_after_their_time_and_live_ones_stay() -> None:
 
 
 async def test_a_live_child_keeps_its_finished_parent() -> None:
-    async def bear(tick: Tick) -> Outcome:
+    async def create_child(tick: Tick) -> Outcome:
         await tick.create_run(clog_id="child")
         return Done()
 
-    async with stage(Script(bear), Script(clog_id="child")) as w:
+    async with stage(Script(create_child), Script(clog_id="child")) as w:
         run_id = await start(w)
         await w.drain()
         (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
@@ -153,12 +153,12 @@ async def test_a_sweep_with_wrong_arguments_is_refused(wrong: dict[str, Any]) ->
 
 
 async def test_the_sum_so_far_is_reported_after_each_batch() -> None:
-    told: list[tuple[int, bool]] = []
+    reports: list[tuple[int, bool]] = []
     async with stage(Script()) as w:
         for _ in range(5):
             await start_idle(w)
         w.clock.advance(1_000)
         swept = await w.ocean.sweep(
-            events_older_than_ms=500, batch=2, on_progress=lambda so_far: told.append((so_far.events, so_far.more))
+            events_older_than_ms=500, batch=2, on_progress=lambda so_far: reports.append((so_far.events, so_far.more))
         )
-    assert (swept.events, told) == (5, [(2, True), (4, True), (5, False)])
+    assert (swept.events, reports) == (5, [(2, True), (4, True), (5, False)])

@@ -54,7 +54,7 @@ async def level(w: World, followers: int) -> None:
 
     with anyio.fail_after(20):
         while not are_level():
-            # Not by rounds of the loop: to look at a thousand takes so long that the database's thread has no say.
+            # Rounds of the event loop are not enough: checking a thousand followers starves the database's thread.
             await let_others_go_on(w)
     await let_others_go_on(w)
 
@@ -95,11 +95,11 @@ FEEDS: list[dict[str, Any]] = [
 
 
 async def test_live_events_equal_those_in_the_database() -> None:
-    async def tell(tick: Tick) -> Outcome:
+    async def emit_events(tick: Tick) -> Outcome:
         await tick.emit("mine", 1)
         return Done()
 
-    async with stage(Script(tell), Script(Done(), clog_id="d")) as w:
+    async with stage(Script(emit_events), Script(Done(), clog_id="d")) as w:
         readers = [Reader(w.ocean.follow(**each)) for each in FEEDS]
         await level(w, len(FEEDS))
         for session_id in ("s1", "s2"):
@@ -135,7 +135,7 @@ async def test_a_live_feed_of_a_run_ends_with_the_run_for_all_its_followers(filt
 
 @pytest.mark.sqlite
 async def test_the_tail_runs_only_while_there_are_followers() -> None:
-    """By the number of tasks; PostgreSQL's connection has its own."""
+    """Counts tasks, so it does not run on PostgreSQL, whose connection has its own."""
     async with stage(Script()) as w:
         await start_idle(w)
         before = len(asyncio.all_tasks())
@@ -149,7 +149,7 @@ async def test_the_tail_runs_only_while_there_are_followers() -> None:
             await until(lambda: len(asyncio.all_tasks()) == before)
 
 
-async def test_a_feed_that_was_left_in_the_middle_is_a_follower_no_longer() -> None:
+async def test_a_feed_closed_in_the_middle_is_no_longer_a_follower() -> None:
     async with stage(Script()) as w:
         await start_idle(w)
         async for _ in w.ocean.follow():
@@ -157,7 +157,7 @@ async def test_a_feed_that_was_left_in_the_middle_is_a_follower_no_longer() -> N
         await until(lambda: not w.ocean._tail.followers and not w.ocean._tail.is_running)
 
 
-async def test_a_follower_that_takes_too_slowly_falls_behind_alone_and_loses_nothing(
+async def test_a_slow_follower_falls_behind_alone_and_loses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tails, "PAGE", 7)
@@ -183,7 +183,7 @@ async def test_a_follower_that_takes_too_slowly_falls_behind_alone_and_loses_not
 
 
 async def _next(feed: AsyncIterator[Event], w: World) -> Event:
-    """The next event, which is made while the feed is waited for."""
+    """Return the next event, which is created while the feed is awaited."""
     made = asyncio.create_task(start_idle(w))
     event = await anext(feed)
     await made
@@ -258,7 +258,7 @@ async def test_a_page_that_is_read_while_the_log_is_cut_begins_with_a_reset_and_
         assert [f"{'reset ' if event.type == 'reset' else ''}{event.seq}" for event in page] == wanted
 
 
-async def test_an_error_of_one_read_is_got_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_tail_survives_a_failed_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage(Script()) as w:
         await start_idle(w)
         reader = Reader(w.ocean.follow())
@@ -309,7 +309,7 @@ async def _time_passes_until(w: World, condition: Any) -> None:
             w.clock.advance(100)
 
 
-async def test_commits_of_another_ocean_on_the_same_file_are_handed_out_too(tmp_path: Path) -> None:
+async def test_commits_of_another_ocean_on_the_same_file_are_delivered_too(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     async with stage(Script(), url=url) as w, Ocean.open(url, clogs=[Script()], clock=w.clock) as other:
         reader = Reader(w.ocean.follow())
@@ -321,7 +321,7 @@ async def test_commits_of_another_ocean_on_the_same_file_are_handed_out_too(tmp_
         await reader.stop()
 
 
-async def test_an_ocean_that_closes_takes_its_tail_with_it() -> None:
+async def test_closing_an_ocean_stops_its_tail() -> None:
     before = len(asyncio.all_tasks())
     async with stage(Script()) as w:
         await start_idle(w)
@@ -349,12 +349,12 @@ def events(*seqs: int) -> list[Event]:
     return [Event(seq, 0, "x", None) for seq in seqs]
 
 
-async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_has_woken() -> None:
+async def test_events_queued_for_a_follower_are_not_overtaken_before_it_wakes() -> None:
     taken: list[Event] = []
     is_willing = False
 
-    def take(told: Sequence[Event]) -> bool:
-        taken.extend(told if is_willing else ())
+    def take(offered: Sequence[Event]) -> bool:
+        taken.extend(offered if is_willing else ())
         return is_willing
 
     async with stage(Script()) as w:
@@ -381,15 +381,15 @@ async def test_events_that_were_left_to_a_follower_are_not_overtaken_before_it_h
 async def test_a_follower_that_cannot_take_events_at_once_gets_them_later_and_harms_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail(told: Sequence[Event]) -> bool:
+    def fail(offered: Sequence[Event]) -> bool:
         raise ValueError("not now")
 
     async with stage(Script()) as w:
         seen: list[int] = []
 
         async def follow() -> None:
-            async for told in w.ocean.follow_in_parts(FeedFilter(), 0, fail):
-                seen.extend(event.seq for event in told)
+            async for offered in w.ocean.follow_in_parts(FeedFilter(), 0, fail):
+                seen.extend(event.seq for event in offered)
 
         failing, other = asyncio.create_task(follow()), Reader(w.ocean.follow())
         await level(w, 2)
@@ -403,8 +403,8 @@ async def test_a_follower_that_cannot_take_events_at_once_gets_them_later_and_ha
         await asyncio.wait([failing])
 
 
-async def test_a_follower_that_falls_behind_with_something_kept_goes_on_before_that_and_not_earlier() -> None:
-    """The events between may be deleted by now, and were not of this feed."""
+async def test_a_follower_that_falls_behind_resumes_right_before_its_queued_events() -> None:
+    """Earlier events may have been deleted, and were not of this feed."""
     async with stage(Script()) as w:
         w.ocean._tail = tails.Tail(w.store, w.clock, kept=1)
         with w.ocean._tail.joined(FeedFilter()) as follower:

@@ -84,7 +84,7 @@ class Beaten(Ocean):
         return Agenda(due_now=1, next_wake_at=self.clock.now(), oldest_due_age_ms=0, unclaimable=0)
 
 
-async def test_what_is_due_and_cannot_be_had_is_tried_twice_and_then_once_a_second() -> None:
+async def test_a_due_run_that_cannot_be_claimed_is_tried_twice_and_then_once_a_second() -> None:
     async with stage(Script(Ok())) as w, ticker(Beaten(w.store, [], w.clock)) as one:
         await let_others_go_on(w)
         assert one.pokes == 2
@@ -97,7 +97,7 @@ async def test_what_is_due_and_cannot_be_had_is_tried_twice_and_then_once_a_seco
 
 
 class Early(Ocean):
-    """A run that is due a moment after its claim was made is due by the time that the agenda is read."""
+    """A run that becomes due right after the claim is due when the agenda is read."""
 
     async def agenda(self) -> Agenda:
         agenda = await super().agenda()
@@ -108,7 +108,7 @@ class Early(Ocean):
         return agenda
 
 
-async def test_what_becomes_due_just_after_a_claim_does_not_wait_for_a_second() -> None:
+async def test_a_run_due_just_after_a_claim_does_not_wait_for_a_second() -> None:
     clog = Script(Wait(for_ms=1_000), Done())
     async with stage(clog) as w:
         run_id = await start(w)
@@ -121,7 +121,7 @@ async def test_what_becomes_due_just_after_a_claim_does_not_wait_for_a_second() 
         assert (await look(w, run_id)).status is RunStatus.DONE
 
 
-async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
+async def test_a_run_held_by_another_poke_does_not_make_the_ticker_spin() -> None:
     release = anyio.Event()
     entered = anyio.Event()
 
@@ -142,14 +142,14 @@ async def test_a_run_that_another_poke_works_on_does_not_make_it_spin() -> None:
             release.set()
 
 
-async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+async def test_an_error_in_the_block_is_raised_unchanged() -> None:
     async with stage(Script(Done())) as w:
         with pytest.raises(ValueError, match="mine"):
             async with ticker(w.ocean):
                 raise ValueError("mine")
 
 
-async def test_a_ticker_outlives_its_ocean_without_a_word() -> None:
+async def test_a_ticker_can_be_closed_after_its_ocean() -> None:
     async with stage(Script(Done())) as w:
         async with Ocean.open("sqlite://:memory:") as other:
             held = ticker(other)
@@ -161,7 +161,7 @@ async def test_a_ticker_outlives_its_ocean_without_a_word() -> None:
 
 
 class Failing(Coordinator):
-    """Pokes that fail with these errors before one succeeds; those that have begun with a claim go on."""
+    """Fails pokes with these errors until none is left; pokes that begin with a claim succeed."""
 
     def __init__(self, ocean: Ocean, *errors: Exception) -> None:
         super().__init__(ocean._runtime, 0)
@@ -182,7 +182,7 @@ def failing(w: World, clog: Clog, *errors: Exception) -> tuple[Ocean, Failing]:
     return ocean, coordinator
 
 
-async def test_a_busy_database_is_asked_again_later_and_later() -> None:
+async def test_a_busy_database_is_retried_with_growing_pauses() -> None:
     async with stage(Script(Done())) as w:
         busy, _ = failing(w, Script(Done()), BUSY, BUSY, BUSY)
         run_id = await start(w)
@@ -225,10 +225,10 @@ async def test_an_unexpected_error_is_logged_and_does_not_end_the_ticker(caplog:
             await let_others_go_on(w)
             w.clock.advance(1_000)
             await until_ticks(w, one, 1)
-    (told,) = [record for record in caplog.records if record.name == "ocean.ticker"]
-    assert told.getMessage() == "a poke failed; the next one follows by itself"
-    assert told.exc_info is not None
-    assert "no such column" in str(told.exc_info[1])
+    (record,) = [record for record in caplog.records if record.name == "ocean.ticker"]
+    assert record.getMessage() == "a poke failed; the next one follows by itself"
+    assert record.exc_info is not None
+    assert "no such column" in str(record.exc_info[1])
 
 
 class Napping(Ocean):
@@ -243,7 +243,7 @@ class Napping(Ocean):
         return await super().next_change(seen, wait_ms=wait_ms, look_ms=look_ms)
 
 
-async def test_a_clock_that_was_set_is_looked_at_within_a_minute() -> None:
+async def test_a_clock_that_was_set_is_noticed_within_a_minute() -> None:
     async with stage() as w:
         napping = Napping(w.store, [Script(Wait(for_ms=3_600_000))], w.clock)
         await napping.start()
@@ -255,7 +255,7 @@ async def test_a_clock_that_was_set_is_looked_at_within_a_minute() -> None:
         assert max(napping.naps) == 60_000
 
 
-async def test_a_database_that_stays_busy_is_asked_every_thirty_seconds() -> None:
+async def test_a_database_that_stays_busy_is_retried_every_thirty_seconds() -> None:
     async with stage(Script(Done())) as w:
         busy, _ = failing(w, Script(Done()), *[BUSY] * 100)
         async with ticker(busy) as one:
@@ -285,7 +285,7 @@ async def test_another_process_s_commit_is_seen(tmp_path: Path) -> None:
                 await elsewhere.get_run(run.run_id)
 
 
-async def test_other_processes_commits_are_looked_for_as_often_as_the_hastiest_asks(tmp_path: Path) -> None:
+async def test_other_processes_commits_are_polled_at_the_shortest_requested_interval(tmp_path: Path) -> None:
     async with Ocean.open(f"sqlite:///{tmp_path / 'ocean.db'}") as ocean, anyio.create_task_group() as tasks:
         looks: list[str] = []
         assert isinstance(ocean._store, SqliteStore)

@@ -19,7 +19,7 @@ from tests.races.arranging import until
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_slow_handler_does_not_hold_up_what_becomes_due_meanwhile() -> None:
+async def test_a_slow_handler_does_not_delay_runs_that_become_due_meanwhile() -> None:
     entered, release = anyio.Event(), anyio.Event()
 
     async def slow(tick: Tick) -> Outcome:
@@ -46,7 +46,7 @@ async def test_a_slow_handler_does_not_hold_up_what_becomes_due_meanwhile() -> N
 
 
 @pytest.mark.parametrize("comes", ["by a commit", "by its time"])
-async def test_what_becomes_due_beside_a_slow_handler_need_not_wait_for_the_end_of_its_poke(comes: str) -> None:
+async def test_a_run_due_during_a_slow_handler_does_not_wait_for_the_end_of_its_poke(comes: str) -> None:
     entered, release = anyio.Event(), anyio.Event()
 
     async def slow(tick: Tick) -> Outcome:
@@ -63,7 +63,7 @@ async def test_what_becomes_due_beside_a_slow_handler_need_not_wait_for_the_end_
             await entered.wait()
             await let_others_go_on(w)
             try:
-                # The claim itself was a commit: it is looked behind that once.
+                # The claim was itself a commit, which causes one more look for due runs.
                 w.clock.advance(LOOK_MS)
                 await let_others_go_on(w)
                 if comes == "by a commit":
@@ -77,17 +77,17 @@ async def test_what_becomes_due_beside_a_slow_handler_need_not_wait_for_the_end_
 
 
 async def until_quick(w: World, one: Ticker) -> None:
-    """The ticks of a poke are counted when it ends, and the slow one has not ended."""
+    """Wait for the quick run: a poke's ticks are counted when it ends, and the slow one has not ended."""
     with anyio.fail_after(PATIENCE_S):
         while (await w.ocean.count_runs(clog_id="quick", status="done")).count < 1:
             await let_others_go_on(w)
     assert one.ticks == 0
 
 
-async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_long(
+async def test_a_poke_claims_nothing_after_its_budget_while_its_handlers_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    entered, release, asked = anyio.Event(), anyio.Event(), list[ClaimAsk]()
+    entered, release, claims = anyio.Event(), anyio.Event(), list[ClaimAsk]()
 
     async def slow(tick: Tick) -> Outcome:
         entered.set()
@@ -98,7 +98,7 @@ async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_
         claim_due = w.store.claim_due
 
         async def claim(ask: ClaimAsk) -> list[Claim]:
-            asked.append(ask)
+            claims.append(ask)
             return await claim_due(ask)
 
         monkeypatch.setattr(w.store, "claim_due", claim)
@@ -108,14 +108,14 @@ async def test_after_its_budget_a_poke_asks_for_nothing_while_its_handlers_take_
         for _ in range(30 * LOOKS):
             w.clock.advance(LOOK_MS)
             await let_others_go_on(w)
-        # The first, which found it; one for that claim's own commit; then by the time, until the budget is spent.
-        assert 3 <= len(asked) <= 5
+        # One that found the run, one after that claim's own commit, then one per interval until the budget is spent.
+        assert 3 <= len(claims) <= 5
         release.set()
 
 
 @pytest.mark.sqlite
-async def test_no_more_handlers_are_at_work_than_a_poke_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim may be in flight when its poke's budget ends, unknown to the next poke. There is none here."""
+async def test_no_more_handlers_run_at_once_than_a_poke_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim in flight when its poke's budget ends is unknown to the next poke; this test has none."""
     entered, most, release = 0, 0, anyio.Event()
     claiming = 0
 
@@ -154,11 +154,11 @@ async def test_no_more_handlers_are_at_work_than_a_poke_may_have(monkeypatch: py
             assert (entered, most) == (MOST_AT_WORK, MOST_AT_WORK)
         finally:
             release.set()
-        # No time passes: those who end make room for the others.
+        # No time passes: handlers that end free their slots for the others.
         await until_ticks(w, one, MOST_AT_WORK + 8)
 
 
-async def test_a_handler_at_work_is_waited_for_when_it_stops() -> None:
+async def test_a_stopping_ticker_waits_for_its_running_handler() -> None:
     entered, release = anyio.Event(), anyio.Event()
 
     async def slow(tick: Tick) -> Outcome:
@@ -180,7 +180,7 @@ async def test_a_handler_at_work_is_waited_for_when_it_stops() -> None:
         assert (await look(w, run_id)).output == "finished"
 
 
-async def test_a_handler_that_outlasts_the_grace_is_given_back() -> None:
+async def test_the_run_of_a_handler_that_outlasts_the_grace_is_given_back() -> None:
     entered = anyio.Event()
 
     async def endless(tick: Tick) -> Outcome:
@@ -230,20 +230,20 @@ async def test_a_cancelled_grace_period_gives_the_run_back() -> None:
         assert (run.status, run.locked_by, run.attempt) == (RunStatus.PENDING, None, 0)
 
 
-async def test_what_a_sleeping_ticker_claims_is_called_before_its_maker_goes_on_and_in_the_tickers_context() -> None:
-    who = ContextVar[str]("who", default="nobody")
-    told: list[str] = []
+async def test_a_sleeping_tickers_claim_is_called_before_its_creator_continues_and_in_the_tickers_context() -> None:
+    caller = ContextVar[str]("caller", default="none")
+    order: list[str] = []
 
     async def advance(tick: Tick) -> Outcome:
-        told.append(f"handler of the {who.get()}")
+        order.append(f"handler of the {caller.get()}")
         return Done()
 
     async with stage(Script(advance)) as w:
-        who.set("ticker")
+        caller.set("ticker")
         async with ticker(w.ocean) as one:
             await until_asleep(w)
-            who.set("maker")
+            caller.set("maker")
             await start(w)
-            told.append("maker")
+            order.append("maker")
             await until_ticks(w, one, 1)
-        assert told == ["handler of the ticker", "maker"]
+        assert order == ["handler of the ticker", "maker"]

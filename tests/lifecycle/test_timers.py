@@ -78,7 +78,7 @@ async def test_setting_a_timer_twice_in_one_tick_keeps_the_second() -> None:
         assert script.bodies == [None, 2]
 
 
-async def test_two_timers_ring_each_at_its_time() -> None:
+async def test_two_timers_fire_each_at_its_time() -> None:
     async def two(tick: Tick) -> Outcome:
         await tick.set_timer("late", after_ms=200)
         await tick.set_timer("early", after_ms=100)
@@ -94,7 +94,7 @@ async def test_two_timers_ring_each_at_its_time() -> None:
         assert [seen.timer for seen in script.seen] == [None, "early", "late"]
 
 
-async def test_a_cancelled_timer_never_rings_and_the_run_is_idle() -> None:
+async def test_a_cancelled_timer_never_fires_and_the_run_is_idle() -> None:
     script = Script(arm("t", 100), disarm("t"))
     async with stage(script) as w:
         run_id = await start(w)
@@ -132,7 +132,7 @@ async def test_a_timer_can_be_set_again_by_the_tick_it_woke() -> None:
         assert script.bodies == [None, 1, 2, 3]
 
 
-async def test_a_timer_in_the_past_rings_at_once() -> None:
+async def test_a_timer_in_the_past_fires_at_once() -> None:
     async def late(tick: Tick) -> Outcome:
         await tick.set_timer("t", at=tick.now - 5)
         return Wait(for_ms=10_000) if tick.number == 1 else Ok()
@@ -144,7 +144,7 @@ async def test_a_timer_in_the_past_rings_at_once() -> None:
         assert [seen.reason for seen in script.seen] == ["created", "timer"]
 
 
-async def test_timers_go_with_the_end_of_their_run() -> None:
+async def test_timers_are_deleted_at_the_end_of_their_run() -> None:
     async def last(tick: Tick) -> Outcome:
         await tick.set_timer("t", after_ms=10)
         return Done()

@@ -75,15 +75,15 @@ def service() -> ToolBox:
 NAMES = ["leaky.echo", "leaky.crash", "leaky.refuse", "leaky.odd"]
 
 
-async def tell_everything(tick: Tick) -> Outcome:
-    """What the tools return or raise is written to rows, events, attributes, steps, other runs and the error."""
+async def leak_everywhere(tick: Tick) -> Outcome:
+    """Write what the tools return or raise to rows, events, attributes, steps, other runs and the error."""
     results = [await tick.tools.attempt(name, {"key": "service"}) for name in NAMES]
-    said = [[result.output, result.error.as_json() if result.error else None] for result in results]
+    leaked = [[result.output, result.error.as_json() if result.error else None] for result in results]
     await tick.read(run=True, session=True, global_=True)
-    await tick.write(run=said, session=said, global_=said)
-    await tick.emit("told", said)
-    await tick.stream("streamed", said)
-    await tick.step("kept", lambda key: said)
+    await tick.write(run=leaked, session=leaked, global_=leaked)
+    await tick.emit("told", leaked)
+    await tick.stream("streamed", leaked)
+    await tick.step("kept", lambda key: leaked)
     try:
         await tick.tools.invoke("leaky.crash", {"key": "service"}, step="again")
     except ToolFailed as error:
@@ -111,7 +111,7 @@ def secrets_in(text: str) -> list[str]:
 
 
 async def test_no_table_and_no_line_of_the_log_has_the_value(logged: io.StringIO) -> None:
-    clog = Script(tell_everything, raise_it, toolbox=service())
+    clog = Script(leak_everywhere, raise_it, toolbox=service())
     async with world([clog], credentials={"service": SECRET}) as w:
         first = await start(w, {})
         second = await start(w, {}, retry=RetryPolicy(max_attempts=2))
@@ -131,9 +131,9 @@ async def test_no_table_and_no_line_of_the_log_has_the_value(logged: io.StringIO
 async def test_no_byte_of_the_sqlite_file_has_the_value(
     logged: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opened as a user does: with the environment, on a file with a write-ahead log."""
+    """Open the database as users do: from the environment, on a file with a write-ahead log."""
     monkeypatch.setenv("OCEAN_CREDENTIAL_SERVICE", SECRET)
-    clog = Script(tell_everything, raise_it, toolbox=service())
+    clog = Script(leak_everywhere, raise_it, toolbox=service())
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     async with Ocean.open(url, clogs=[clog]) as ocean:
         for session in ("a", "b"):
@@ -171,12 +171,12 @@ def raising(name: str) -> str:
     raise OSError(f"the vault is closed, {SECRET}")
 
 
-async def asked_later(name: str) -> str | None:
+async def resolve_later(name: str) -> str | None:
     return SECRET if name == "service" else None
 
 
-async def test_a_function_may_look_values_up() -> None:
-    for resolver in (asked_later, lambda name: SECRET):
+async def test_credentials_may_be_a_function() -> None:
+    for resolver in (resolve_later, lambda name: SECRET):
         result = await outcome_of({"key": "service"}, credentials=resolver)
         assert result.output["plain"] == "[credential service]"
 
@@ -192,7 +192,7 @@ MISSING: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("credentials", "message"), MISSING.values(), ids=MISSING)
-async def test_a_credential_that_is_not_there_is_named(credentials: Any, message: str) -> None:
+async def test_the_error_for_a_missing_credential_names_it(credentials: Any, message: str) -> None:
     result = await outcome_of({"key": "service"}, credentials=credentials)
     assert result.error.code == "credential_missing"
     assert message in result.error.message
@@ -246,7 +246,7 @@ async def test_references_are_found_in_models_lists_and_defaults_and_others_are_
     assert result.output == [len(SECRET), len("own-secret")]
 
 
-async def test_wrong_credentials_are_refused_at_the_door() -> None:
+async def test_wrong_credentials_are_refused_when_opening() -> None:
     with pytest.raises(InvalidValue, match="credentials must be a mapping or a function of a name, got 7"):
         async with world([Clog("c")], credentials=7):  # type: ignore[arg-type]
             pass

@@ -1,4 +1,4 @@
-"""A run is advanced when it is due while it is watched, and no longer."""
+"""A watched run is advanced when it is due; an unwatched one is not."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def reaches(w: World, run_id: str, status: RunStatus) -> None:
-    """Wait until the run has the status, which another task causes."""
+    """Wait until another task has brought the run to the status."""
     with anyio.fail_after(20):
         while (await look(w, run_id)).status is not status:
             pass
@@ -49,7 +49,7 @@ async def test_a_watched_run_is_advanced_when_its_time_comes_or_a_signal() -> No
             await reaches(w, run_id, RunStatus.DONE)
 
 
-async def test_all_watchers_of_a_run_are_one_poker() -> None:
+async def test_all_watchers_of_a_run_share_one_poker() -> None:
     async with stage(Script(Ok())) as w:
         one, two = await start_idle(w), await start_idle(w)
         with w.ocean.watching(one), w.ocean.watching(two), w.ocean.watching(one):
@@ -59,7 +59,7 @@ async def test_all_watchers_of_a_run_are_one_poker() -> None:
         assert (w.ocean._watches.watched_runs, w.ocean._tail.followers, w.ocean._tail.is_running) == (0, 0, False)
 
 
-async def test_a_run_that_is_no_longer_watched_is_left_alone() -> None:
+async def test_a_run_that_is_no_longer_watched_is_not_advanced() -> None:
     async with stage(Script(Ok())) as w:
         run_id = await start_idle(w)
         with w.ocean.watching(run_id):
@@ -110,24 +110,24 @@ async def test_an_ocean_that_closes_gives_back_what_it_advances_for_watchers() -
     assert len(asyncio.all_tasks()) == before
 
 
-async def test_a_due_run_that_is_not_to_be_had_is_tried_again_less_and_less_often() -> None:
+async def test_a_due_run_that_cannot_be_claimed_is_retried_less_and_less_often() -> None:
     async with stage(Script(Done())) as w:
         run_id = await start(w)
         await w.ocean.pause_clog("c")
         tried = _counted(w)
         with w.ocean.watching(run_id):
             await until(lambda: tried() == 1)
-            for ms, tries in ((999, 1), (1, 2), (1_999, 2), (1, 3), (4_000, 4)):
+            for ms, attempts in ((999, 1), (1, 2), (1_999, 2), (1, 3), (4_000, 4)):
                 await let_others_go_on(w)
                 w.clock.advance(ms)
                 await let_others_go_on(w)
-                assert tried() == tries
+                assert tried() == attempts
             await w.ocean.resume_clog("c")
             w.clock.advance(30_000)
             await reaches(w, run_id, RunStatus.DONE)
 
 
-async def test_an_error_of_one_poke_is_got_over() -> None:
+async def test_a_watcher_survives_a_failed_poke() -> None:
     async with stage(Script(Done())) as w:
         run_id = await start(w)
         tried = _counted(w, StoreBusy("busy"))
@@ -178,7 +178,7 @@ async def test_result_leaves_its_run_to_a_ticker() -> None:
         assert list(w.ocean.observed.pokes) == ["ticker"]
 
 
-async def test_watching_what_is_not_there_or_has_ended_or_has_no_clog_here_does_no_harm() -> None:
+async def test_watching_an_unknown_run_an_ended_run_or_one_without_its_clog_does_no_harm() -> None:
     async with stage(Script(Done()), Clog("outside", external=True)) as w:
         done, outside = await start(w), await start(w, clog_id="outside")
         await w.drain()
@@ -189,7 +189,7 @@ async def test_watching_what_is_not_there_or_has_ended_or_has_no_clog_here_does_
 
 
 def _counted(w: World, *errors: Exception) -> Callable[[], int]:
-    """Counts the pokes of watchers; the first ones fail."""
+    """Count the pokes of watchers and let the first ones fail with these errors."""
     pokes, left = 0, list(errors)
 
     class Counting(Coordinator):

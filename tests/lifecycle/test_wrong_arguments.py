@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[Ask, str, str]] = {
     "too many attributes": (create(attributes={f"a{n}": n for n in range(17)}), "invalid_value", "at most 16"),
     "actor": (create(actor=""), "invalid_value", "actor must be a non-empty string"),
     "request key": (create(request_key=""), "invalid_value", "request_key must be a non-empty string"),
-    "signal to nobody": (lambda o: o.signal("nobody"), "run_not_found", "there is no run 'nobody'"),
+    "signal to an unknown run": (lambda o: o.signal("nobody"), "run_not_found", "there is no run 'nobody'"),
     "empty signal id": (signal(1, signal_id=""), "invalid_value", "signal_id must be a non-empty string"),
     "deliver_at": (signal(1, deliver_at=-1), "invalid_value", "deliver_at must be milliseconds"),
     "if_idle later": (signal(1, deliver_at=1, if_idle=True), "invalid_value", "must not be combined with deliver_at"),
@@ -86,16 +86,16 @@ WRONG: dict[str, tuple[Ask, str, str]] = {
         "invalid_value",
         "concurrency must be an integer of at least 1",
     ),
-    "advance of nobody": (lambda o: o.advance(run_id="nobody"), "run_not_found", "there is no run"),
+    "advance of an unknown run": (lambda o: o.advance(run_id="nobody"), "run_not_found", "there is no run"),
     "advance of an unknown clog": (lambda o: o.advance(clog_ids=["x"]), "unknown_clog", "not registered here"),
-    "result of nobody": (lambda o: o.result("nobody"), "run_not_found", "there is no run"),
+    "result of an unknown run": (lambda o: o.result("nobody"), "run_not_found", "there is no run"),
     "call of nothing": (lambda o: o.call_clog(method="m"), "invalid_value", "needs a run_id, or a clog_id"),
     "call on a run with a session": (
         lambda o: o.call_clog(run_id="one", session_id="s", method="m"),
         "invalid_value",
         "session_id must be left out",
     ),
-    "call on nobody": (lambda o: o.call_clog(run_id="nobody", method="m"), "run_not_found", "there is no run"),
+    "call on an unknown run": (lambda o: o.call_clog(run_id="nobody", method="m"), "run_not_found", "there is no run"),
     "call of an unknown method": (lambda o: o.call_clog(clog_id="c", method="mm"), "unknown_method", "did you mean"),
     "payload": (
         lambda o: o.call_clog(clog_id="c", method="m", payload=[float("nan")]),
@@ -111,25 +111,25 @@ WRONG: dict[str, tuple[Ask, str, str]] = {
         "limit must be an integer from 1 to 1000",
     ),
     "count cap": (lambda o: o.count_runs(cap=0), "invalid_value", "cap must be an integer from 1 to 1000000"),
-    "ticks of nobody": (lambda o: o.list_ticks("nobody"), "run_not_found", "there is no run"),
+    "ticks of an unknown run": (lambda o: o.list_ticks("nobody"), "run_not_found", "there is no run"),
     "ticks limit": (
         lambda o: o.list_ticks("one", limit=1_001),
         "invalid_value",
         "limit must be an integer from 1 to 1000",
     ),
     "events limit": (lambda o: o.read_events(limit=0), "invalid_value", "limit must be an integer from 1 to 1000"),
-    "explain nobody": (lambda o: o.explain("nobody"), "run_not_found", "there is no run"),
-    "cancel nobody": (lambda o: o.cancel_run("nobody"), "run_not_found", "there is no run"),
+    "explain an unknown run": (lambda o: o.explain("nobody"), "run_not_found", "there is no run"),
+    "cancel an unknown run": (lambda o: o.cancel_run("nobody"), "run_not_found", "there is no run"),
     "cancel with a NUL": (lambda o: o.cancel_run("one", reason="a\x00"), "invalid_value", "must not contain a NUL"),
-    "pause nobody": (lambda o: o.pause_run("nobody"), "run_not_found", "there is no run"),
-    "resume nobody": (lambda o: o.resume_run("nobody"), "run_not_found", "there is no run"),
+    "pause an unknown run": (lambda o: o.pause_run("nobody"), "run_not_found", "there is no run"),
+    "resume an unknown run": (lambda o: o.resume_run("nobody"), "run_not_found", "there is no run"),
     "pause an unknown clog": (lambda o: o.pause_clog("cc"), "unknown_clog", "did you mean 'c'"),
     "resume an unknown clog": (lambda o: o.resume_clog("cc"), "unknown_clog", "did you mean 'c'"),
-    "delete nobody": (lambda o: o.delete_run("nobody"), "run_not_found", "there is no run"),
+    "delete an unknown run": (lambda o: o.delete_run("nobody"), "run_not_found", "there is no run"),
 }
 
 
-def named() -> Script:
+def clog_with_method() -> Script:
     script = Script()
 
     @script.method
@@ -142,7 +142,7 @@ def named() -> Script:
 @pytest.mark.parametrize("name", WRONG)
 async def test_a_wrong_argument_is_named_and_nothing_is_written(name: str) -> None:
     ask, code, message = WRONG[name]
-    async with stage(named()) as w:
+    async with stage(clog_with_method()) as w:
         await start_idle(w, run_id="one")
         before = await dump(w)
         with pytest.raises(OceanError, match=message) as refusal:
@@ -154,9 +154,9 @@ async def test_a_wrong_argument_is_named_and_nothing_is_written(name: str) -> No
 
 @pytest.mark.parametrize("verb", ["create_run", "signal"])
 @pytest.mark.parametrize("name", NOT_JSON)
-async def test_what_is_not_json_is_refused_at_the_gate_with_its_place(name: str, verb: str) -> None:
+async def test_a_value_that_is_not_json_is_refused_with_its_place(name: str, verb: str) -> None:
     value, message = NOT_JSON[name]
-    async with stage(named()) as w:
+    async with stage(clog_with_method()) as w:
         await start_idle(w, run_id="one")
         before = await dump(w)
         with pytest.raises(InvalidValue, match=message):
@@ -164,7 +164,7 @@ async def test_what_is_not_json_is_refused_at_the_gate_with_its_place(name: str,
         assert await dump(w) == before
 
 
-async def test_the_edges_of_json_pass_the_gate_unchanged() -> None:
+async def test_edge_cases_of_json_are_stored_unchanged() -> None:
     edges = {"deep": _deep(62), "int": [2**63 - 1, -(2**63)], "text": "é\u2028\U0001f600\x01", "": None, "f": 1e308}
     script = Script()
     async with stage(script) as w:
@@ -186,7 +186,7 @@ async def test_the_edges_of_json_pass_the_gate_unchanged() -> None:
         {"jitter": -0.1},
     ],
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue, match=r"retry"):
         RetryPolicy(**wrong)
 
@@ -194,7 +194,7 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"clog_id": ""}, {"version": ""}, {"inputs": "some"}, {"tick_ms": 0}, {"lock_ms": 2}], ids=str
 )
-def test_a_clog_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_clog_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         Clog(**{"clog_id": "c", **wrong})
 
@@ -207,5 +207,5 @@ async def test_a_caller_s_roles_reach_the_method() -> None:
         return [tick.caller.actor, list(tick.caller.roles)]
 
     async with stage(script) as w:
-        answer = await w.ocean.call_clog(clog_id="c", method="who", caller=Caller("ada", ("admin", "viewer")))
-        assert answer == ["ada", ["admin", "viewer"]]
+        result = await w.ocean.call_clog(clog_id="c", method="who", caller=Caller("ada", ("admin", "viewer")))
+        assert result == ["ada", ["admin", "viewer"]]

@@ -56,7 +56,7 @@ def packed(value: Any) -> str:
 
 
 NEWEST = "creation descending"
-"""What a cursor of a plain list begins with."""
+"""The beginning of a plain list's cursor."""
 
 WRONG: dict[str, Row] = {
     "create: dedupe_ms is text": create("dedupe_ms", dedupe_key="k", dedupe_ms="5"),
@@ -174,7 +174,7 @@ WRONG: dict[str, Row] = {
     "bulk: signal without a time": wrong("deliver_at", "signal_runs", clog_id="c", signal_id="x", deliver_at="now"),
     "retry: run is a mapping": wrong("run_id", "retry_run", {}),
     "retry: actor is a number": wrong("actor", "retry_run", "one", actor=5),
-    "retry: nobody": (ask("retry_run", "nobody"), RunNotFound, "no run 'nobody'"),
+    "retry: an unknown run": (ask("retry_run", "nobody"), RunNotFound, "no run 'nobody'"),
     "list: cursor is a number": cursor(5),
     "list: cursor is empty": cursor(""),
     "list: cursor is no storable text": cursor(SURROGATE),
@@ -227,7 +227,7 @@ WRONG: dict[str, Row] = {
 }
 
 
-def speaking() -> Script:
+def clog_with_method() -> Script:
     script = Script()
 
     @script.method
@@ -239,19 +239,19 @@ def speaking() -> Script:
 
 @pytest.mark.parametrize("name", WRONG)
 async def test_an_argument_of_a_wrong_type_is_named_and_nothing_is_written(name: str) -> None:
-    asked, refusal, message = WRONG[name]
-    async with stage(speaking()) as w:
+    verb, refusal, message = WRONG[name]
+    async with stage(clog_with_method()) as w:
         await start_idle(w, run_id="one")
         before = await dump(w)
         with pytest.raises(refusal, match=message):
             # A write is shielded from anyio's own time limits: only the event loop's can end one that hangs.
-            await asyncio.wait_for(asked(w.ocean), PATIENCE_S)
+            await asyncio.wait_for(verb(w.ocean), PATIENCE_S)
         assert await dump(w) == before
 
 
-async def test_a_refused_argument_leaves_the_instance_at_work() -> None:
+async def test_a_refused_argument_does_not_block_the_instance() -> None:
     """Several of these left their caller, and others in the same transaction, waiting for ever."""
-    script = speaking()
+    script = clog_with_method()
     async with stage(script) as w:
         run_id = await start_idle(w)
         hung = [
@@ -260,8 +260,8 @@ async def test_a_refused_argument_leaves_the_instance_at_work() -> None:
             ask("pause_run", {}),
             ask("delete_session", None),
         ]
-        asked = [each(w.ocean) for each in hung] + [w.ocean.signal(run_id, n) for n in range(3)]
-        answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), PATIENCE_S)
-        assert [isinstance(answer, InvalidValue) for answer in answers] == [True] * 4 + [False] * 3
+        calls = [each(w.ocean) for each in hung] + [w.ocean.signal(run_id, n) for n in range(3)]
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
+        assert [isinstance(result, InvalidValue) for result in results] == [True] * 4 + [False] * 3
         await w.drain()
         assert script.bodies == [0, 1, 2]

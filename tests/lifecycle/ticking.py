@@ -19,7 +19,7 @@ async def until_ticks(w: World, one: Ticker, count: int) -> None:
 
 
 async def until_asleep(w: World) -> None:
-    """Wait until a ticker has ordered the claims of the next transaction."""
+    """Wait until a ticker has registered its claims to share the next transaction."""
     await until(lambda: _is_ordered(w))
 
 
