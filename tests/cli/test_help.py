@@ -45,7 +45,7 @@ def commands() -> dict[str, list[str]]:
 COMMANDS = commands()
 
 
-def test_all_commands_of_the_design_are_there() -> None:
+def test_all_commands_of_the_design_exist() -> None:
     names = "serve advance create signal call show ps tail explain cancel pause resume retry delete sweep migrate clogs"
     assert set(names.split()) | OTHERS == set(COMMANDS)
 

@@ -295,7 +295,7 @@ async def test_a_claim_whose_token_is_void_takes_nothing_when_it_arrives_late(st
     assert await claimed_ids(store) == ["r"]
 
 
-async def test_a_claim_that_only_made_ends_is_repeated_if_its_result_is_lost(
+async def test_a_claim_that_only_ended_runs_is_repeated_if_its_result_is_lost(
     store: Store, database: str, clock: ManualClock
 ) -> None:
     await past_its_deadline(store, clock)

@@ -44,7 +44,7 @@ OUTSIDE, POLITE = "outside", "polite"
 CLOGS = (CLOG, OTHER_CLOG, POLITE)
 ALL_INPUTS = {clog_id: ClaimableClog(clog_id, 1_000, "2", True) for clog_id in CLOGS}
 TAKES = (Take("steady", 2, limit=3, per_ms=1_000), Take("steady", 1, limit=3, per_ms=1_000))
-Question = tuple[str, tuple[Any, ...]]
+Call = tuple[str, tuple[Any, ...]]
 
 
 async def lives(store: Store, clock: ManualClock) -> list[str]:
@@ -119,8 +119,8 @@ FILTERS: list[dict[str, Any]] = [
 ]
 
 
-def questions(run_ids: list[str]) -> list[Question]:
-    calls: list[Question] = [(verb, ()) for verb in ("has_api_keys", "list_clogs", "event_bounds")]
+def all_calls(run_ids: list[str]) -> list[Call]:
+    calls: list[Call] = [(verb, ()) for verb in ("has_api_keys", "list_clogs", "event_bounds")]
     for run_id in [*run_ids, "nobody"]:
         calls += [(verb, (run_id,)) for verb in ("get_run", "standing")]
         calls += [("survey", (run_id, clog_ids)) for clog_ids in ((), CLOGS)]
@@ -152,8 +152,8 @@ def questions(run_ids: list[str]) -> list[Question]:
     return calls
 
 
-async def answer(store: Store, question: Question) -> Any:
-    verb, given = question
+async def result_of(store: Store, call: Call) -> Any:
+    verb, given = call
     try:
         return await getattr(store, verb)(*given)
     except OceanError as error:
@@ -165,17 +165,17 @@ async def test_both_stores_return_the_same_for_the_same_rows(database: str, late
     clock = ManualClock()
     ours, theirs = await open_test_store("sqlite://:memory:", clock), await open_test_store(database, clock)
     try:
-        calls = questions(await lives(ours, clock))
+        calls = all_calls(await lives(ours, clock))
         clock.advance(later_ms)
         if later_ms > 100:
             await ours.sweep(SweepAsk(clock.now() - 5_000, None, None, 3))
         await fill(database, await of_sqlite(ours).read(dump))
         runs = (await theirs.list_runs(run_filter(), 100, None, False)).runs
         assert {run.status for run in runs} == set(RunStatus)
-        for question in calls:
+        for call in calls:
             before = of_postgres(theirs).pool.round_trips
-            assert await answer(theirs, question) == await answer(ours, question), question
-            assert of_postgres(theirs).pool.round_trips == before + 1, question
+            assert await result_of(theirs, call) == await result_of(ours, call), call
+            assert of_postgres(theirs).pool.round_trips == before + 1, call
     finally:
         await ours.close()
         await theirs.close()

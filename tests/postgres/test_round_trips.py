@@ -261,7 +261,7 @@ class Counting(Listener):
         self.counts.append(self._proxy.requests)
 
 
-async def test_from_a_signal_to_an_idle_run_to_its_committed_tick_it_is_two(real_database: str) -> None:
+async def test_a_signal_to_an_idle_run_and_its_committed_tick_are_two(real_database: str) -> None:
     """No search for other due runs happens before that."""
     clog = Clog("quick")
 

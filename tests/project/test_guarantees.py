@@ -55,7 +55,7 @@ def test_a_guarantee_for_both_stores_has_tests_on_both(number: str, text: str) -
     assert is_on_both or "Both" not in text, f"guarantee {number} has tests in {folders} only"
 
 
-def test_every_test_that_the_page_names_is_there() -> None:
+def test_every_test_that_the_page_names_exists() -> None:
     missing = [f"{path}::{name}" for path, name in NAMED.findall(PAGE) if name not in names_in(path)]
     assert missing == []
 

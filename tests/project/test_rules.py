@@ -123,7 +123,7 @@ def test_no_test_sleeps_skips_or_mocks() -> None:
     assert len(offences(MAY_SKIP, SKIPPING)) == 1
 
 
-def test_nothing_is_left_to_be_done_later() -> None:
+def test_no_file_contains_a_marker_for_unfinished_work() -> None:
     later = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK")))
     files = [*SOURCES, *TESTS, *(ROOT / "ocean").rglob("*.sql"), *(ROOT / "docs").rglob("*.md")]
     assert [str(file.relative_to(ROOT)) for file in files if later.search(file.read_text())] == []

@@ -41,7 +41,7 @@ def test_a_mutant_of_postgres_leaves_nothing_behind() -> None:
 
 
 async def _left() -> tuple[list[str], str]:
-    """The databases of this process, and the functions in the one that is lent next."""
+    """The databases of this process, and the functions in the one that is used next."""
     url = fresh_database()
     db = await asyncpg.connect(url)
     try:

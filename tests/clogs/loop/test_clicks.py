@@ -151,7 +151,7 @@ async def test_a_dry_run_does_not_call_the_effect() -> None:
         error_of(await t.click({"mode": "dryRun"}, if_match="99"), 409, "LOOP_CONFLICT")
 
 
-async def test_the_verbs_are_there_in_python_with_the_same_refusals() -> None:
+async def test_the_verbs_are_available_in_python_with_the_same_refusals() -> None:
     async with town() as t:
         answer = await t.loop.run_next_step(t.w.ocean, ISSUE, actor=ANN)
         assert (answer.step_executed and answer.step_executed.step_type, answer.loop_status) == ("S1_PICK", "active")

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 NAMED = re.compile(r"`(tests/clogs/loop/test_\w+\.py)::(test_\w+)`")
 
 
-def test_every_test_that_the_page_names_is_there_and_every_section_has_one() -> None:
+def test_every_test_that_the_page_names_exists_and_every_section_has_one() -> None:
     named = NAMED.findall((ROOT / "docs" / "loop-api.md").read_text())
     there = {path: names_in(path) for path, _ in named}
     assert [name for path, name in named if name not in there[path]] == []

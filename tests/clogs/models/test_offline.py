@@ -160,7 +160,7 @@ except ModelError as error:
 """
 
 
-def test_without_the_extra_everything_but_endpoints_is_there() -> None:
+def test_without_the_extra_everything_except_endpoints_is_available() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT_A_CLIENT], capture_output=True, text=True, timeout=60)
     assert (done.stderr, done.stdout) == (
         "",

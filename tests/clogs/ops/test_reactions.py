@@ -208,7 +208,7 @@ async def test_probability_uses_the_given_chance_and_a_lost_draw_starts_no_coold
         assert counts == [0, 1, 1], "0.3 is not below it; 0.29 is, and cools down; 0.0 comes too early"
 
 
-def test_chance_is_even_and_the_same_for_the_same_event() -> None:
+def test_chance_is_uniform_and_the_same_for_the_same_event() -> None:
     rolls = [even_chance(f"event-{n}:p") for n in range(2_000)]
     assert 0.45 < sum(rolls) / len(rolls) < 0.55
     assert 0 <= min(rolls) <= max(rolls) < 1

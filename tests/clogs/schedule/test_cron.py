@@ -107,7 +107,7 @@ def test_a_sixth_field_in_front_is_seconds() -> None:
     assert list(found) == [20_000, 40_000, 60_000]
 
 
-def test_the_rarest_of_days_come_too_and_an_end_as_well() -> None:
+def test_rare_days_are_found_and_the_search_ends() -> None:
     found = list(read_cron("0 0 * 2 MON#5", "UTC").after(ms("2026-01-01", "UTC")))
     assert datetime.fromtimestamp(found[0] / 1_000, UTC).isoformat() == "2044-02-29T00:00:00+00:00"
     assert datetime.fromtimestamp(found[-1] / 1_000, UTC).year < 3_000

@@ -171,7 +171,7 @@ async def test_a_schedule_ends_with_its_last_time(bounds: dict[str, Any], reason
         assert await add(w, name="short", every_ms=HOUR, cron=None) != run_id
 
 
-async def test_an_interval_keeps_its_beat_over_a_long_absence() -> None:
+async def test_an_interval_keeps_its_times_after_a_long_absence() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, cron=None, every_ms=HOUR, anchor_at=begin + HOUR // 4)

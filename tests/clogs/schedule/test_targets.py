@@ -50,7 +50,7 @@ async def test_queue_starts_one_when_the_last_has_ended_and_ends_when_all_have()
         assert (await look(w, run_id)).output["reason"] == "limit"
 
 
-async def test_a_tick_under_a_clock_that_was_set_back_brings_no_time_back() -> None:
+async def test_a_tick_under_a_clock_that_was_set_back_repeats_no_time() -> None:
     async with hours() as w:
         begin = w.clock.now()
         run_id = await add(w, target=SLOW, overlap="skip")
