@@ -12,8 +12,8 @@ The path of a request, in reading order:
   `authorization` (keys, cookies, scopes), `idempotency` (the Idempotency-Key), `parsing` (query string and body),
   and at last the handler with a `HandlerCall` of `call`. After the response `poker` advances due runs.
 - `handlers/`: one file per group of routes. A handler calls one verb and returns a `JsonResponse` of `responses`.
-- `streaming/`: Server-Sent Events. `sse` follows a feed of `ocean.events`, `frames` encodes events, and `direct_write`
-  writes to many connections without the cost of ASGI.
+- `streaming/`: Server-Sent Events. `sse` follows a feed of `ocean.events`, `frames` encodes events, and writes
+  them to many connections without the cost of ASGI.
 - `framework/clog_routes` and `handlers/webhooks`: the same path for the routes and webhooks that clogs mount.
 - `openapi`: the OpenAPI document, from the same table.
 

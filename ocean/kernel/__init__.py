@@ -24,7 +24,7 @@ Read the files in this order:
 3. `coordinator`: when this process pokes. `advance`: the loop of a poke. `tick_run`: one claimed tick, from its call to
    its commit. `locks`: renewing locks.
 4. `tick`, with `tick_facts` and `run_tools`: what a handler is called with. `call_context`: what its calls share.
-   `invoke`: calling the handler. `rows` and `ledger`: reading and writing rows. `steps`, `streaming`: what is stored
+   `invoke`: calling the handler. `rows`: reading and writing rows. `steps`, `streaming`: what is stored
    before the commit.
 5. `direct_calls`: calls without a tick. `dry_run`: a call without a commit.
 6. `metrics` and `poke_sources`: what is counted.

@@ -8,7 +8,7 @@ from typing import NoReturn
 import anyio
 
 from ocean.clog.clog import Registry
-from ocean.kernel.ledger import Ledger
+from ocean.kernel.rows import Ledger
 from ocean.kernel.store import Store
 from ocean.kernel.streaming import StreamBuffer
 from ocean.state.clock import Clock

@@ -14,7 +14,7 @@ import uvicorn
 
 from ocean import Clog
 from ocean.http.app import make_app
-from ocean.http.streaming.direct_write import DirectWriteProtocol
+from ocean.http.streaming.frames import DirectWriteProtocol
 from ocean.http.streaming.sse import sse_response
 from ocean.testing import World, world
 from tests.http.kit import listening

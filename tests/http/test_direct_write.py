@@ -6,7 +6,7 @@ import pytest
 
 from ocean import Event, Ok, Outcome, Tick
 from ocean.http.streaming import frames as framing
-from ocean.http.streaming.direct_write import LAST_CHUNK, DirectWriteProtocol, DirectWriter
+from ocean.http.streaming.frames import LAST_CHUNK, DirectWriteProtocol, DirectWriter
 from tests.http.stream_client import StreamServer, Watcher, stream_server
 from tests.lifecycle.acting import Script, let_others_go_on
 from tests.races.arranging import until

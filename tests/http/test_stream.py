@@ -14,7 +14,7 @@ from ocean import Done, Event, Ok, Outcome, RunStatus, Tick
 from ocean.http.framework.responses import record
 from ocean.http.streaming import frames as framing
 from ocean.http.streaming import sse as streams
-from ocean.http.streaming.direct_write import DirectWriteProtocol
+from ocean.http.streaming.frames import DirectWriteProtocol
 from ocean.state.filters import FeedFilter
 from tests.http import stream_client
 from tests.http.stream_client import StreamServer, Watcher, stream_server

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ocean.kernel.ledger import Ledger
+from ocean.kernel.rows import Ledger
 from ocean.kernel.store.claims import RowsAnswer, RowsAsk
 from ocean.state.effects import ABSENT, RowKey, StoredRow
 from ocean.state.errors import NotRead, ReadSpent, WriteSpent

@@ -464,10 +464,10 @@ async def _stopped_by_time(ms: int, **more: Any) -> DryRun:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"dry_run": True}, "name it with run_id"),
+        ({"dry_run": True}, "must name its run with run_id"),
         ({"dry_run": 1, "run_id": "one"}, "dry_run must be True or False, got 1"),
-        ({"dry_run": True, "run_id": "one", "max_ticks": 1}, "leave them out"),
-        ({"dry_run": True, "run_id": "one", "clog_ids": ["c"]}, "leave them out"),
+        ({"dry_run": True, "run_id": "one", "max_ticks": 1}, "must not be given for a dry run"),
+        ({"dry_run": True, "run_id": "one", "clog_ids": ["c"]}, "must not be given for a dry run"),
         ({"dry_run": True, "run_id": "one", "hard_ms": -1}, "hard_ms"),
     ],
 )

@@ -17,7 +17,7 @@ import httpx2
 
 from ocean import Clog, Ocean, Ok, Outcome, Tick
 from ocean.http.app import make_app
-from ocean.http.streaming.direct_write import DirectWriteProtocol
+from ocean.http.streaming.frames import DirectWriteProtocol
 from tests.http.kit import listening
 from tests.http.stream_client import Watcher
 

@@ -22,9 +22,9 @@ from ocean.stores.sqlite import (
     event_log,
     inbox,
     keys,
-    requests,
     storage,
 )
+from ocean.stores.sqlite.engine import executor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.store import SqliteStore
@@ -118,7 +118,7 @@ _function("timers not dropped at the end", inbox.drop_timers, lambda old: _nothi
 _function("parent notified twice", ending._notify_parent, lambda old: lambda u, *args: old(u, *args) and old(u, *args))
 _function("parent not notified", ending._notify_parent, lambda old: lambda *args: True)
 _function("dedupe not checked", creating.holder_of_key, lambda old: _nothing)
-_function("request key not stored", requests.keep_answer, lambda old: _nothing)
+_function("request key not stored", executor.keep_answer, lambda old: _nothing)
 _query("signal id not checked", "get_signal", "signal_id = :signal_id", "signal_id = :signal_id AND 0")
 _function(
     "deliver_at ignored",

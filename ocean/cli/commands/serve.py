@@ -20,7 +20,7 @@ from ocean.config import BadSettings, load_clogs
 from ocean.http.app import POKE_MS, make_app
 from ocean.http.framework.authorization import is_loopback
 from ocean.http.framework.call import Stopping
-from ocean.http.streaming.direct_write import DirectWriteProtocol
+from ocean.http.streaming.frames import DirectWriteProtocol
 from ocean.logs import log_kind, log_to
 from ocean.state.values import shown
 from ocean.ticker import ticker

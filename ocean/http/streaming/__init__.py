@@ -1,1 +1,1 @@
-"""Server-Sent Events: `sse` is one stream, `frames` encodes events, `direct_write` bypasses ASGI for many readers."""
+"""Server-Sent Events: `sse` is one stream, `frames` encodes events, and writes them past ASGI for many readers."""

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from ocean.http.framework.call import StillAllowed
-from ocean.http.streaming.direct_write import DirectWriter, direct_writer_of
-from ocean.http.streaming.frames import batches
+from ocean.http.streaming.frames import DirectWriter, batches, direct_writer_of
 from ocean.state.clock import Clock, SystemClock, sleep
 from ocean.state.errors import OceanError
 from ocean.state.filters import FeedFilter

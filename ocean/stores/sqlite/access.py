@@ -7,7 +7,7 @@ from ocean.state.records import ApiKey, RunOwner
 from ocean.state.values import encode
 from ocean.stores.shared.row_rules import is_live
 from ocean.stores.shared.rows import api_key_from, standing_from
-from ocean.stores.sqlite import requests
+from ocean.stores.sqlite.engine import executor
 from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
@@ -90,13 +90,13 @@ class SqliteAccessStore(UnitExecutor):
         return None if row is None else standing_from(row)
 
     async def stored_answer(self, request: Request) -> str | None:
-        return await self._read(lambda u: requests.stored_answer(u, request))
+        return await self._read(lambda u: executor.stored_answer(u, request))
 
     async def keep_answer(self, request: Request, answer: str) -> str:
         def act(u: Unit) -> str:
-            stored = requests.stored_answer(u, request)
+            stored = executor.stored_answer(u, request)
             if stored is None:
-                requests.keep_answer(u, request, answer)
+                executor.keep_answer(u, request, answer)
             return answer if stored is None else stored
 
         return await self._write(act)

@@ -12,7 +12,8 @@ from ocean.state.records import Agenda, Claim, Lock, RunStatus
 from ocean.state.transitions import refuse_unless_held, renewed
 from ocean.state.values import decode, encode
 from ocean.stores.shared import claim_plan
-from ocean.stores.sqlite import claiming, committing, counters, requests, storage
+from ocean.stores.sqlite import claiming, committing, counters, storage
+from ocean.stores.sqlite.engine import executor
 from ocean.stores.sqlite.engine.executor import SqliteClaimOrder, UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
@@ -112,12 +113,12 @@ class SqliteClaimStore(UnitExecutor):
     async def commit_call(self, commit: CallCommit) -> CallDone | CallConflict | Behind:
         def act(u: Unit) -> CallDone | CallConflict | Behind:
             request = commit.request
-            stored = requests.stored_answer(u, request) if request else None
+            stored = executor.stored_answer(u, request) if request else None
             if stored is not None:
                 return CallDone(stored, is_repeated=True)
             answer = committing.commit_call(u, commit)
             if request is not None and isinstance(answer, CallDone):
-                requests.keep_answer(u, request, answer.answer)
+                executor.keep_answer(u, request, answer.answer)
             return answer
 
         return await self._write(act)
@@ -127,18 +128,18 @@ class SqliteClaimStore(UnitExecutor):
 
     async def take(self, take: Take, request: Request | None) -> Taken:
         def act(u: Unit) -> Taken:
-            stored = requests.stored_answer(u, request) if request else None
+            stored = executor.stored_answer(u, request) if request else None
             if stored is not None:
                 return Taken(**decode(stored))
             taken = counters.take(u, take)
             if request is not None and taken:
-                requests.keep_answer(u, request, encode(asdict(taken)))
+                executor.keep_answer(u, request, encode(asdict(taken)))
             return taken
 
         return await self._write(act)
 
     async def reset_counter(self, key: str, request: Request | None) -> bool:
         def act(u: Unit) -> bool:
-            return requests.once(u, request, bool, lambda: u.do("reset_counter", key=key) > 0)
+            return executor.once(u, request, bool, lambda: u.do("reset_counter", key=key) > 0)
 
         return await self._write(act)

@@ -65,7 +65,7 @@ def _obstacle(u: Unit, run: Run, c: TickCommit, tick: Row, origin: Origin) -> Ti
             retry = Retry(ErrorInfo("conflict", f"its rows had moved on {tick['conflicts'] + 1} times"))
             return replace(_commit_retry(u, run, c, retry, tick), instead=retry)
         return _restart(u, run, c, tick)
-    refused = counters.refused(u, c.effects.takes)
+    refused = counters.refused(u, c.effects.takes) if c.effects.takes else {}
     return _call_again(u, run, c, tick, refused) if refused else None
 
 

@@ -25,9 +25,8 @@ from ocean.stores.shared.claim_plan import MOST_ROUNDS
 from ocean.stores.sqlite.claiming import claim_due, has_work
 from ocean.stores.sqlite.committing import commit_tick, give_back
 from ocean.stores.sqlite.creating import unknown_clog
-from ocean.stores.sqlite.engine.executor import UnitExecutor
+from ocean.stores.sqlite.engine.executor import UnitExecutor, once
 from ocean.stores.sqlite.engine.unit_of_work import Unit
-from ocean.stores.sqlite.requests import once
 from ocean.stores.sqlite.storage import read_row
 
 

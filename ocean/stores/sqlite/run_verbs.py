@@ -25,8 +25,9 @@ from ocean.state.records import (
 from ocean.state.transitions import paused, refuse_if_ended, resumed
 from ocean.state.values import encode
 from ocean.stores.shared.rows import clog_from, input_from, tick_from
-from ocean.stores.sqlite import claiming, creating, deleting, inbox, keys, listing, requests, retry_as_new
+from ocean.stores.sqlite import claiming, creating, deleting, inbox, keys, listing, retry_as_new
 from ocean.stores.sqlite.ending import request_end
+from ocean.stores.sqlite.engine import executor
 from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.run_info import info
@@ -60,13 +61,13 @@ class SqliteRunStore(UnitExecutor):
 
     async def create_run(self, new: NewRun, request: Request | None) -> RunInfo:
         def act(u: Unit) -> RunInfo:
-            return requests.once(u, request, RunInfo, lambda: creating.create_and_show(u, new))
+            return executor.once(u, request, RunInfo, lambda: creating.create_and_show(u, new))
 
         return await self._write(act)
 
     async def retry_run(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
         def act(u: Unit) -> RunInfo:
-            return requests.once(u, request, RunInfo, lambda: info(u, retry_as_new.retry_as_new(u, run_id, actor)))
+            return executor.once(u, request, RunInfo, lambda: info(u, retry_as_new.retry_as_new(u, run_id, actor)))
 
         return await self._write(act)
 
@@ -75,7 +76,7 @@ class SqliteRunStore(UnitExecutor):
 
     async def deliver_signal(self, signal: NewSignal, request: Request | None) -> SignalReceipt:
         def act(u: Unit) -> SignalReceipt:
-            return requests.once(u, request, SignalReceipt, lambda: inbox.deliver(u, signal))
+            return executor.once(u, request, SignalReceipt, lambda: inbox.deliver(u, signal))
 
         return await self._write(act)
 
@@ -121,7 +122,7 @@ class SqliteRunStore(UnitExecutor):
 
     async def set_limit(self, key: str, limit: int, actor: str | None, request: Request | None) -> KeyInfo:
         def change(u: Unit) -> KeyInfo:
-            return requests.once(u, request, KeyInfo, lambda: keys.set_limit(u, key, limit, actor))
+            return executor.once(u, request, KeyInfo, lambda: keys.set_limit(u, key, limit, actor))
 
         return await self._write(change)
 
@@ -140,7 +141,7 @@ class SqliteRunStore(UnitExecutor):
             u.flush()
             return info(u, u.run(run_id))
 
-        return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: cancel(u)))
+        return await self._write(lambda u: executor.once(u, request, RunInfo, lambda: cancel(u)))
 
     async def set_run_paused(self, run_id: str, is_paused: bool, actor: str | None, request: Request | None) -> RunInfo:
         def change(u: Unit) -> RunInfo:
@@ -153,7 +154,7 @@ class SqliteRunStore(UnitExecutor):
             u.flush()
             return info(u, u.run(run_id))
 
-        return await self._write(lambda u: requests.once(u, request, RunInfo, lambda: change(u)))
+        return await self._write(lambda u: executor.once(u, request, RunInfo, lambda: change(u)))
 
     async def set_clog_paused(
         self, clog_id: str, is_paused: bool, actor: str | None, request: Request | None
@@ -168,17 +169,17 @@ class SqliteRunStore(UnitExecutor):
                 u.event_without_run(type=type, payload="{}", clog_id=clog_id, actor=actor)
             return replace(clog, paused=is_paused)
 
-        return await self._write(lambda u: requests.once(u, request, ClogRecord, lambda: change(u)))
+        return await self._write(lambda u: executor.once(u, request, ClogRecord, lambda: change(u)))
 
     async def delete_run(self, run_id: str, actor: str | None, request: Request | None) -> int:
         def delete(u: Unit) -> int:
             u.run(run_id)
             return deleting.delete_run(u, run_id, actor)
 
-        return await self._write(lambda u: requests.once(u, request, int, lambda: delete(u)))
+        return await self._write(lambda u: executor.once(u, request, int, lambda: delete(u)))
 
     async def delete_session(self, session_id: str, actor: str | None, request: Request | None) -> int:
         def delete(u: Unit) -> int:
             return deleting.delete_session(u, session_id, actor)
 
-        return await self._write(lambda u: requests.once(u, request, int, lambda: delete(u)))
+        return await self._write(lambda u: executor.once(u, request, int, lambda: delete(u)))
