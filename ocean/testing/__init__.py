@@ -5,9 +5,10 @@ async with world(clogs=[counter]) as w:
     await w.drain()
     await w.wait(60_000)
 
-Read `worlds` first. `outside` stands for the services that ticks call, with a record of each call (`outside_calls`);
-`requests` sends requests to routes and webhooks; `manual_clock` is the clock; `pytest_plugin` has the fixture
-`ocean_world`, which also checks that a test leaves nothing running (`leaks`).
+Read `worlds` first; `world_ocean` is the Ocean of a world, whose `result` lets virtual time pass. `outside` stands for
+the services that ticks call, with a record of each call (`outside_calls`); `requests` sends requests to routes and
+webhooks; `manual_clock` is the clock; `pytest_plugin` has the fixture `ocean_world`, which also checks that a test
+leaves nothing running (`leaks`).
 
 `crashes` is `crash_everywhere`: it kills the process at every await of a scenario's ticks and compares the results.
 `crash_points` are the points and one call that can be killed, `crashable` is an Ocean made of such calls, and `results`
@@ -25,6 +26,7 @@ from ocean.testing.simulation.inline_database import InlineDatabase, Weather
 from ocean.testing.simulation.processes import Process
 from ocean.testing.simulation.virtual_clock import VirtualClock
 from ocean.testing.simulation.virtual_loop import LostWakeUp, VirtualLoop
+from ocean.testing.world_ocean import RunStuck
 from ocean.testing.worlds import World, world
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Outside",
     "OutsideCall",
     "Process",
+    "RunStuck",
     "SourceLine",
     "VirtualClock",
     "VirtualLoop",

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ocean.clog.clog import Clog
@@ -15,13 +15,12 @@ from ocean.state.errors import InvalidValue
 from ocean.state.records import TickResult
 from ocean.testing.manual_clock import ManualClock
 from ocean.testing.outside import Outside
+from ocean.testing.world_ocean import MOST_TICKS, WorldOcean
 from ocean.tools.author import Tool, ToolBox
 from ocean.tools.credentials import Credentials
 
 if TYPE_CHECKING:
     from ocean.testing.requests import WorldResponse
-
-MOST_TICKS = 20_000
 
 
 def in_memory() -> str:
@@ -42,6 +41,7 @@ class World:
     store: Store
     _outside: Outside | None = None
     _app: Any = None
+    _instances: list[WorldOcean] = field(default_factory=list)
 
     @property
     def outside(self) -> Outside:
@@ -98,7 +98,9 @@ class World:
         self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None
     ) -> Ocean:
         """Return another instance on the same database. To locks it is a second process."""
-        other = Ocean(self.store, clogs, clock or self.clock, lock_ms=lock_ms, reach=self._outside)
+        other = WorldOcean(self.store, clogs, clock or self.clock, lock_ms=lock_ms, reach=self._outside)
+        if self._instances and (clock is None or clock is self.clock):
+            other.let_time_pass(self.clock, self._instances)
         await other.start()
         return other
 
@@ -115,17 +117,23 @@ async def world(
     tools: Iterable[Tool | ToolBox] = (),
     deny_tools: Collection[str] = (),
     credentials: Credentials | None = None,
+    moves_time: bool = True,
 ) -> AsyncIterator[World]:
     """Open a world. A PostgreSQL database must be one for tests: from then on its time is the world's.
 
     With an `outside`, that object responds to what ticks fetch, and keeps every call. Credentials and denied tools of
     the environment are not used here.
+
+    `result` and `settle` of its instances move the clock when a run can move only by time, and `result` raises
+    `RunStuck` when it cannot move at all. With `moves_time=False` they wait for other tasks of the test to act.
     """
     if outside is not None and private_hosts:
         raise InvalidValue("private_hosts must not be used with outside: use Outside(live=True, private_hosts=…)")
 
+    instances: list[WorldOcean] = []
+
     def make(store: Store, clock: ManualClock) -> Ocean:
-        return Ocean(
+        ocean = WorldOcean(
             store,
             clogs,
             clock,
@@ -137,8 +145,12 @@ async def world(
             deny_tools=deny_tools,
             credentials=credentials,
         )
+        if moves_time:
+            ocean.let_time_pass(clock, instances)
+        return ocean
 
     async with open_world(make, url, outside) as made:
+        made._instances = instances
         yield made
 
 

@@ -70,7 +70,7 @@ async def _perform(act: Act, tick: Tick) -> Outcome:
 
 @asynccontextmanager
 async def stage(*clogs: Clog, url: str | None = None) -> AsyncIterator[World]:
-    async with world(clogs=clogs, url=url, lock_ms=LOCK_MS) as w:
+    async with world(clogs=clogs, url=url, lock_ms=LOCK_MS, moves_time=False) as w:
         yield w
         await check(w)
 
