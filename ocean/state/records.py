@@ -72,6 +72,10 @@ class Run(NamedTuple):
     concurrency key that the run waits for; `parked_at` keeps its place in line until it is claimed. `queue` is where
     workers find a run of an external clog; `leased` means that one has it. `delay_key` is the rate key or dedupe key
     by which the run is `delayed_by` something until `wake_at`, or until it is claimed after that.
+
+    `end_attempt` counts the failed calls of the last tick, of at most `end_max_attempts`; `end_incomplete` means that
+    they were all used up. `stop_by` is until when the call in progress may still store a step, although the run is
+    ending. `crash_company` is how many runs were at work in the process when it crashed, under `crash_epoch` of this run.
     """
 
     run_id: str
@@ -108,6 +112,12 @@ class Run(NamedTuple):
     leased: bool = False
     delayed_by: Delay | None = None
     delay_key: str | None = None
+    end_attempt: int = 0
+    end_max_attempts: int | None = None
+    end_incomplete: bool = False
+    stop_by: int | None = None
+    crash_company: int | None = None
+    crash_epoch: int | None = None
 
     @property
     def is_ended(self) -> bool:

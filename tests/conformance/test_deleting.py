@@ -52,6 +52,7 @@ async def test_deleting_a_session_leaves_nothing_but_the_log(
     elsewhere = [
         "ocean_api_keys",
         "ocean_counters",
+        "ocean_instances",
         "ocean_leases",
         "ocean_requests",
         "ocean_storage_global",

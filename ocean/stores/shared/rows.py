@@ -70,7 +70,7 @@ _DECODERS: list[tuple[int, Mapping[Any, Any]]] = [
     (Run._fields.index("status"), {each.value: each for each in RunStatus}),
     (Run._fields.index("ending"), {each.value: each for each in Ending}),
     (Run._fields.index("delayed_by"), {each.value: each for each in Delay}),
-    *((Run._fields.index(name), _FLAG) for name in ("paused", "tick_open", "leased")),
+    *((Run._fields.index(name), _FLAG) for name in ("paused", "tick_open", "leased", "end_incomplete")),
 ]
 """For the columns at these positions, the meaning of each stored value."""
 

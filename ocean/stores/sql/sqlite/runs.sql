@@ -12,11 +12,13 @@ SELECT {run} FROM runs WHERE run_id IN (SELECT value FROM json_each(:run_ids));
 INSERT INTO runs (run_id, session_id, clog_id, parent_run_id, correlation_id, priority, status, attempt, max_attempts,
   due_at, last_call, ready_at, wake_at, wait_until, deadline_at, locked_by, lock_expires_at, lock_epoch, life, tick, tick_open, paused, ending,
   event_count, inbox_count, pending_count, created_at, updated_at, ended_at,
-  key_count, parked_on, parked_at, queue, leased, delayed_by, delay_key)
+  key_count, parked_on, parked_at, queue, leased, delayed_by, delay_key, end_attempt, end_max_attempts, end_incomplete,
+  stop_by, crash_company, crash_epoch)
 VALUES (:run_id, :session_id, :clog_id, :parent_run_id, :correlation_id, :priority, :status, :attempt, :max_attempts,
   :due_at, :last_call, :ready_at, :wake_at, :wait_until, :deadline_at, :locked_by, :lock_expires_at, :lock_epoch, :life, :tick, :tick_open,
   :paused, :ending, :event_count, :inbox_count, :pending_count, :created_at, :updated_at, :ended_at,
-  :key_count, :parked_on, :parked_at, :queue, :leased, :delayed_by, :delay_key);
+  :key_count, :parked_on, :parked_at, :queue, :leased, :delayed_by, :delay_key, :end_attempt, :end_max_attempts, :end_incomplete,
+  :stop_by, :crash_company, :crash_epoch);
 
 -- name: save_run
 -- Writes all columns that can change, except those of `redefine_run`.
@@ -24,7 +26,9 @@ UPDATE runs SET status = :status, attempt = :attempt, due_at = :due_at, last_cal
   wake_at = :wake_at, wait_until = :wait_until, locked_by = :locked_by, lock_expires_at = :lock_expires_at, lock_epoch = :lock_epoch, tick = :tick,
   tick_open = :tick_open, paused = :paused, ending = :ending, event_count = :event_count, inbox_count = :inbox_count,
   pending_count = :pending_count, updated_at = :updated_at, ended_at = :ended_at, parked_on = :parked_on,
-  parked_at = :parked_at, leased = :leased, delayed_by = :delayed_by, delay_key = :delay_key
+  parked_at = :parked_at, leased = :leased, delayed_by = :delayed_by, delay_key = :delay_key,
+  end_attempt = :end_attempt, end_max_attempts = :end_max_attempts, end_incomplete = :end_incomplete,
+  stop_by = :stop_by, crash_company = :crash_company, crash_epoch = :crash_epoch
 WHERE run_id = :run_id;
 
 -- name: delete_run

@@ -75,7 +75,9 @@ _ROW = (*Run._fields, "due_at", "last_call")
 _ORDER_OF_INSERT = itemgetter(*map(_ROW.index, positional(QUERIES["insert_run"]).names))
 _ORDER_OF_SAVE = itemgetter(*map(_ROW.index, positional(QUERIES["save_run"]).names))
 _ENUMS = [place for place, name in enumerate(Run._fields) if name in ("status", "ending", "delayed_by")]
-_FLAGS = [place for place, name in enumerate(Run._fields) if name in ("tick_open", "paused", "leased")]
+_FLAGS = [
+    place for place, name in enumerate(Run._fields) if name in ("tick_open", "paused", "leased", "end_incomplete")
+]
 
 
 class WriteBuffer:

@@ -193,6 +193,8 @@ BEGIN
   r.tick_open := false;
   r.paused := false;
   r.leased := false;
+  r.end_attempt := 0;
+  r.end_incomplete := false;
   r.inbox_count := 0;
   r.pending_count := 0;
   r.created_at := now;

@@ -86,7 +86,9 @@ BEGIN
     lock_expires_at = r.lock_expires_at, lock_epoch = r.lock_epoch, tick = r.tick, tick_open = r.tick_open,
     paused = r.paused, ending = r.ending, event_count = r.event_count, inbox_count = r.inbox_count,
     pending_count = r.pending_count, updated_at = r.updated_at, ended_at = r.ended_at, parked_on = r.parked_on,
-    parked_at = r.parked_at, leased = r.leased, delayed_by = r.delayed_by, delay_key = r.delay_key
+    parked_at = r.parked_at, leased = r.leased, delayed_by = r.delayed_by, delay_key = r.delay_key,
+    end_attempt = r.end_attempt, end_max_attempts = r.end_max_attempts, end_incomplete = r.end_incomplete,
+    stop_by = r.stop_by, crash_company = r.crash_company, crash_epoch = r.crash_epoch
   FROM unnest(changed, places) r WHERE q.ctid = r.unnest;
   GET DIAGNOSTICS written = ROW_COUNT;
   IF written <> cardinality(changed) THEN

@@ -49,7 +49,9 @@ BEGIN
     lock_expires_at = r.lock_expires_at, lock_epoch = r.lock_epoch, tick = r.tick, tick_open = r.tick_open,
     paused = r.paused, ending = r.ending, event_count = r.event_count, inbox_count = r.inbox_count,
     pending_count = r.pending_count, updated_at = r.updated_at, ended_at = r.ended_at, parked_on = r.parked_on,
-    parked_at = r.parked_at, leased = r.leased, delayed_by = r.delayed_by, delay_key = r.delay_key
+    parked_at = r.parked_at, leased = r.leased, delayed_by = r.delayed_by, delay_key = r.delay_key,
+    end_attempt = r.end_attempt, end_max_attempts = r.end_max_attempts, end_incomplete = r.end_incomplete,
+    stop_by = r.stop_by, crash_company = r.crash_company, crash_epoch = r.crash_epoch
   WHERE run_id = r.run_id;
 END $$;
 
@@ -80,7 +82,7 @@ CREATE OR REPLACE FUNCTION ocean_event_row(r runs, seq bigint, o ocean_origin, t
   clog_id text DEFAULT NULL) RETURNS events LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN ROW(seq, o.now, r.session_id, r.run_id, r.event_count, o.tick, o.call, coalesce(clog_id, r.clog_id), type, payload,
-    o.actor, r.correlation_id, o.caused_by)::events;
+    o.actor, r.correlation_id, o.caused_by, NULL)::events;
 END $$;
 
 -- Appends an event that belongs to no run.
