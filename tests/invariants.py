@@ -70,7 +70,9 @@ def check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
         )
         assert first is None or (run.wake_at is not None and run.wake_at <= first), f"lost wake-up: {run}"
     if run.status is RunStatus.PENDING and run.wake_at is not None:
-        assert run.attempt or run.delayed_by, f"lost wake-up: pending, and asleep without a failure: {run}"
+        assert run.attempt or run.delayed_by or run.ending, (
+            f"lost wake-up: pending, and asleep without a failure: {run}"
+        )
     if run.delayed_by is not None:
         assert (run.lock_epoch, run.tick_open) == (run.life, False), f"a run that was claimed is delayed: {run}"
     debounced = _value(db, "SELECT count(*) FROM ocean_dedupe WHERE run_id = :run_id AND debounced = 1", one)
@@ -90,6 +92,7 @@ def check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
 def _check_events(db: sqlite3.Connection) -> None:
     last: dict[str, int] = {}
     status: dict[str, str] = {}
+    incomplete: set[str] = set()
     floor = _value(db, "SELECT seq FROM ocean_log_floor", {})
     for event in db.execute("SELECT * FROM events WHERE run_id IS NOT NULL ORDER BY seq").fetchall():
         run_id, number = event["run_id"], event["run_seq"]
@@ -98,10 +101,13 @@ def _check_events(db: sqlite3.Connection) -> None:
         last[run_id] = number
         if event["type"] == "run.created":
             status.pop(run_id, None)
+        if event["type"] == "run.end_incomplete":
+            incomplete.add(run_id)
         after = _status_after(db, event)
         if after is not None:
             before = status.get(run_id)
-            assert before is None or after in ALLOWED[before], (
+            is_end_retried = event["type"] == "run.ending" and run_id in incomplete
+            assert before is None or after in ALLOWED[before] or is_end_retried, (
                 f"transitions: {run_id}: {before} → {after} at {event['seq']}"
             )
             status[run_id] = after

@@ -9,10 +9,11 @@ from pydantic import BaseModel, ValidationError
 from ocean.clog.routes import Errors, Mounts
 from ocean.clog.webhooks import Webhook
 from ocean.kernel.arguments import checked_choice, checked_count, checked_flag, checked_names
+from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Scope
 from ocean.state.errors import InvalidValue, UnknownClog, UnknownMethod, UnknownWebhook, near_name
 from ocean.state.outcomes import Outcome
-from ocean.state.records import GenericVerb
+from ocean.state.records import CANCEL_GRACE_MS, END_RETRY, GenericVerb
 from ocean.state.values import checked_id, decode, shown
 from ocean.tools.author import Tool, ToolBox
 from ocean.tools.credentials import Credentials
@@ -28,6 +29,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 F = TypeVar("F", bound="Callable[[Flow, Any], Awaitable[Any]]")
 
 DEFAULT_TICK_MS = 300_000
+MOST_GRACE_MS = 86_400_000
 
 
 class Clog(Mounts):
@@ -37,7 +39,9 @@ class Clog(Mounts):
     authors that it may use in addition, or the names of tools that `Ocean.open` gets.
 
     `inputs="all"` gives a tick all inputs that are due instead of one. `lock_ms` and `tick_ms` override the lock time
-    of the instance and the time limit of one call. The state models type the rows of a scope. The runs of an
+    of the instance and the time limit of one call. `end_retry` is the policy of last ticks (`on_end`): 10 attempts, up
+    to a minute apart. When a run at work is cancelled or its deadline passes, a step in flight has `cancel_grace_ms`
+    to finish. The state models type the rows of a scope. The runs of an
     `external` clog are not called here: external workers lease them with `claim_work`. `generic` is what the generic
     routes and commands may do with its runs: by default everything, or nothing if the clog has its own routes.
     `errors` formats the errors of its routes and webhooks.
@@ -56,6 +60,8 @@ class Clog(Mounts):
         toolbox: Iterable[Tool | ToolBox | str] = (),
         lock_ms: int | None = None,
         tick_ms: int = DEFAULT_TICK_MS,
+        end_retry: RetryPolicy = END_RETRY,
+        cancel_grace_ms: int = CANCEL_GRACE_MS,
         external: bool = False,
         generic: Collection[GenericVerb] | None = None,
         errors: Errors | None = None,
@@ -75,6 +81,10 @@ class Clog(Mounts):
         self.toolbox = frozenset(each.name if isinstance(each, Tool) else each for each in in_box)
         self.lock_ms = lock_ms
         self.tick_ms = tick_ms
+        if not isinstance(end_retry, RetryPolicy):
+            raise InvalidValue(f"end_retry must be a RetryPolicy, got {shown(end_retry)}")
+        self.end_retry = end_retry
+        self.cancel_grace_ms = checked_count(cancel_grace_ms, "cancel_grace_ms", most=MOST_GRACE_MS)
         self.models: dict[Scope, type[BaseModel] | None] = {
             "run": run_state,
             "session": session_state,

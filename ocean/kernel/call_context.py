@@ -1,6 +1,6 @@
 """The context of one call: what it was given, what it has read, and what it wants to change."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
@@ -56,6 +56,10 @@ class CallContext:
     ordinal: int = 0
     is_lost: bool = False
     is_over: bool = False
+    is_ending: bool = False
+    steps_in_flight: int = 0
+    steps_are_over: anyio.Event | None = None
+    stop_call: Callable[[], None] | None = None
     is_dry: bool = False
     stream_buffer: StreamBuffer | None = None
     streamed: list[NewEvent] = field(default_factory=list)
@@ -69,6 +73,30 @@ class CallContext:
             raise ClogError("this tick is over; tools work only while its handler runs")
         if self.stopped_at is not None:
             raise DryRunOver
+
+    def end(self) -> None:
+        """The run is ending: stop this call, or let the steps in flight finish and then stop it."""
+        self.is_ending = True
+        if self.steps_in_flight == 0 and self.stop_call is not None:
+            self.stop_call()
+
+    async def step_is_over(self) -> None:
+        """A step has finished. If the run is ending, wait for the other steps in flight, and go no further."""
+        self.steps_in_flight -= 1
+        if not self.is_ending:
+            return
+        if self.steps_are_over is None:
+            self.steps_are_over = anyio.Event()
+        if self.steps_in_flight == 0:
+            self.steps_are_over.set()
+            self.end()
+        await self.steps_are_over.wait()
+        self.refuse_if_ending()
+
+    def refuse_if_ending(self) -> None:
+        """Refuse to begin a step if the run is ending."""
+        if self.is_ending and self.run is not None:
+            raise LockLost(f"run {self.run.run_id} is ending; begin no further step")
 
     def stop(self, at: DryStop) -> NoReturn:
         """End a dry run. If the handler catches the exception, its next tool raises it again."""

@@ -119,7 +119,7 @@ def _shown(
         run_id=claim.run.run_id,
         tick=claim.tick,
         call=claim.call,
-        attempt=claim.run.attempt,
+        attempt=claim.run.attempt if claim.run.ending is None else claim.run.end_attempt,
         reason=claim.reason,
         inputs=claim.inputs,
         outcome=outcome,

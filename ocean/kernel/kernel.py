@@ -8,6 +8,7 @@ from ocean.kernel.arguments import checked_count, optional_id
 from ocean.kernel.coordinator import Coordinator
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.metrics import Observations
+from ocean.kernel.probation import Probation
 from ocean.kernel.store import Store
 from ocean.kernel.tick_run import Runtime
 from ocean.kernel.verbs.admin import AdminVerbs
@@ -69,7 +70,9 @@ class Kernel(
         keeper = LockKeeper(store, clock, shortest)
         self.observed = Observations(clock, store.batch_sizes, [clog.clog_id for clog in self._registry])
         reach = reach or RealReach(private_hosts)
-        self._runtime = Runtime(store, self._registry, clock, keeper, self.instance_id, lock_ms, reach, self.observed)
+        self._runtime = Runtime(
+            store, self._registry, clock, keeper, self.instance_id, lock_ms, reach, self.observed, Probation(store)
+        )
         # Derived from the id, so that processes that make few claims do not all begin with the urgent slots.
         self.coordinator = Coordinator(self._runtime, int(even_roll(self.instance_id) * FAIR_EVERY))
 

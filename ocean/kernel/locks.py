@@ -11,36 +11,50 @@ from ocean.state.records import Lock
 
 log = logging.getLogger("ocean.locks")
 
+LONGEST_INTERVAL_MS = 2_500
+"""A renewal also finds out that another process ends the run. That must not take up the grace time."""
+
 
 class HeldLock:
     """A lock that this instance holds until `good_until`, which only a confirmed renewal extends."""
 
-    def __init__(self, lock: Lock, good_until: int, when_lost: Callable[[], None]) -> None:
+    def __init__(
+        self, lock: Lock, good_until: int, when_lost: Callable[[], None], when_ending: Callable[[], None]
+    ) -> None:
         self.lock = lock
         self.good_until = good_until
         self.is_lost = False
         self._loop = asyncio.get_running_loop()
         self._when_lost = when_lost
+        self._when_ending: Callable[[], None] | None = when_ending
 
     def lose(self) -> None:
         if not self.is_lost:
             self.is_lost = True
             self._loop.call_soon_threadsafe(self._when_lost)
 
+    def end(self) -> None:
+        """The run is ending: its call is to stop once a step in flight has finished."""
+        callback, self._when_ending = self._when_ending, None
+        if callback is not None:
+            self._loop.call_soon_threadsafe(callback)
+
 
 class LockKeeper:
     def __init__(self, store: Store, clock: Clock, shortest_lock_ms: int) -> None:
         self._store = store
         self._clock = clock
-        self._interval_ms = max(1, shortest_lock_ms // 3)
+        self._interval_ms = max(1, min(shortest_lock_ms // 3, LONGEST_INTERVAL_MS))
         self._held: dict[Lock, HeldLock] = {}
         self._guard = threading.Lock()
         self._stop: Cancel | None = None
         self._released: asyncio.Event | None = None
 
-    def hold(self, lock: Lock, sent_at: int, when_lost: Callable[[], None]) -> HeldLock:
+    def hold(
+        self, lock: Lock, sent_at: int, when_lost: Callable[[], None], when_ending: Callable[[], None]
+    ) -> HeldLock:
         """Start renewing a lock whose claim was sent at `sent_at`."""
-        held = HeldLock(lock, sent_at + lock.lock_ms, when_lost)
+        held = HeldLock(lock, sent_at + lock.lock_ms, when_lost, when_ending)
         with self._guard:
             self._held[lock] = held
             if self._stop is None:
@@ -56,6 +70,13 @@ class LockKeeper:
     @property
     def count(self) -> int:
         return len(self._held)
+
+    def run_is_ending(self, run_id: str) -> None:
+        """Tell the call of this run, if it is made here, at once."""
+        with self._guard:
+            held = [each for lock, each in self._held.items() if lock.run_id == run_id]
+        for each in held:
+            each.end()
 
     async def fewer_than(self, most: int) -> None:
         """Wait until fewer than `most` locks are held."""
@@ -77,14 +98,16 @@ class LockKeeper:
             return
         sent_at = self._clock.now()
         try:
-            lost = self._store.renew_locks([held.lock for held in all_held])
+            renewal = self._store.renew_locks([held.lock for held in all_held])
         except Exception:
             log.warning("could not renew %d locks; will try again", len(all_held), exc_info=True)
-            lost = None
+            renewal = None
         for held in all_held:
-            if lost is not None and held.lock not in lost:
+            if renewal is not None and held.lock not in renewal.lost:
                 held.good_until = max(held.good_until, sent_at + held.lock.lock_ms)
-            elif lost is not None or self._clock.now() >= held.good_until:
+                if held.lock in renewal.ending:
+                    held.end()
+            elif renewal is not None or self._clock.now() >= held.good_until:
                 self._drop(held)
 
     def _drop(self, held: HeldLock) -> None:

@@ -43,9 +43,14 @@ async def run_step(
     if context.is_dry:
         context.check_alive()
         context.stop(stop)
+    context.refuse_if_ending()
     key = f"{context.seed if tick else context.run_key}:{quote(clog_id, safe='')}/{name}"
-    result = await context.reach.take_step(f"{clog_id}/{name}", key, fn)
-    await context.flush()
-    context.check_alive()
-    stored = await context.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
+    context.steps_in_flight += 1
+    try:
+        result = await context.reach.take_step(f"{clog_id}/{name}", key, fn)
+        await context.flush()
+        context.check_alive()
+        stored = await context.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
+    finally:
+        await context.step_is_over()
     return decode(stored)

@@ -74,8 +74,13 @@ class TickFacts:
 
     @property
     def attempt(self) -> int:
-        """How many calls of this run have failed since it last made progress."""
-        return self.run.attempt
+        """How many calls have failed since the run last made progress; in a last tick, how many of its own calls."""
+        return self.run.attempt if self.run.ending is None else self.run.end_attempt
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the run is to end while this call is at work: a step in flight may finish, no other begins."""
+        return self._context.is_ending
 
     @property
     def call_number(self) -> int:

@@ -11,6 +11,7 @@ from ocean.kernel.call_context import CallContext
 from ocean.kernel.invoke import call_handler
 from ocean.kernel.locks import HeldLock, LockKeeper
 from ocean.kernel.metrics import Observations, TickSeen, Why
+from ocean.kernel.probation import Probation
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import ClaimableClog, Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.store.runs import Behind
@@ -38,6 +39,7 @@ class Runtime:
     lock_ms: int
     reach: Reach
     observed: Observations
+    probation: Probation
 
     def claimable(self, clog_ids: Collection[str] | None) -> dict[str, ClaimableClog]:
         return {
@@ -114,6 +116,7 @@ class TickWork:
         self._scope: anyio.CancelScope | None = None
         self._is_lost = False
         self._is_stopped = False
+        self._is_ending = False
         self._sent_at = sent_at
         self._held: HeldLock | None = None
         self._context: CallContext | None = None
@@ -124,6 +127,14 @@ class TickWork:
         if self._context is not None:
             self._context.is_lost = True
         if self._scope is not None:
+            self._scope.cancel()
+
+    def _end(self) -> None:
+        """The run is ending: let steps in flight finish, then give the run back for its last tick."""
+        self._is_ending = True
+        if self._context is not None:
+            self._context.end()
+        elif self._scope is not None:
             self._scope.cancel()
 
     def stop(self) -> None:
@@ -142,24 +153,40 @@ class TickWork:
     async def run(self, seen: TickSeen) -> TickResult:
         """Run the tick to its commit. The caller gives the run back if this raises, and closes it in any case."""
         claim = self.claim
-        self._held = self._runtime.keeper.hold(claim.lock, self._sent_at, self._lose)
+        self._held = self._runtime.keeper.hold(claim.lock, self._sent_at, self._lose, self._end)
         try:
-            status, outcome = await self._call_and_commit(seen)
+            await self._begin()
+            try:
+                status, outcome = await self._call_and_commit(seen)
+            finally:
+                self._runtime.probation.leave(claim)
             return TickResult(claim.run.run_id, claim.tick, outcome, status)
         except LockLost:
-            return TickResult(claim.run.run_id, claim.tick, "lock_lost", None)
+            # If the run is ending, the lock is still held: its last tick need not wait until the grace time is over.
+            if self._is_lost or await self.give_back() is None:
+                return TickResult(claim.run.run_id, claim.tick, "lock_lost", None)
+            return TickResult(claim.run.run_id, claim.tick, "given_back", None)
         except Stopped:
             await self.give_back()
             return TickResult(claim.run.run_id, claim.tick, "given_back", None)
+
+    async def _begin(self) -> None:
+        """Wait until the call may begin: at once, unless there are suspects of a crash."""
+        with anyio.CancelScope() as self._scope:
+            await self._runtime.probation.enter(self.claim)
+        if self._scope.cancelled_caught:
+            self._check_not_stopped()
 
     def _note_called(self) -> None:
         callback, self._when_called = self._when_called, None
         if callback is not None:
             callback()
 
-    async def give_back(self) -> None:
+    async def give_back(self) -> RunStatus | None:
+        status = None
         with anyio.CancelScope(shield=True):
-            await self._runtime.store.give_back(self.claim.lock, self.claim.tick)
+            status = await self._runtime.store.give_back(self.claim.lock, self.claim.tick)
+        return status
 
     async def _call_and_commit(self, seen: TickSeen) -> tuple[RunStatus | None, str]:
         call = self.claim.call
@@ -183,6 +210,7 @@ class TickWork:
         context = self._context = context_of(self._runtime, self.claim, call)
         context.refused = self._refused
         limit = self._scope = anyio.CancelScope()
+        context.stop_call = limit.cancel
         try:
             outcome = await outcome_of(context, self._clog, limit)
         except BaseException:
@@ -197,7 +225,7 @@ class TickWork:
     def _check_not_stopped(self) -> None:
         if self._is_lost:
             raise LockLost(f"run {self.claim.run.run_id} was taken over; this call's work is discarded")
-        if self._is_stopped:
+        if self._is_stopped or self._is_ending:
             raise Stopped
 
     async def _commit(self, call: int, outcome: Outcome, effects: Effects) -> tuple[Committed | Contended, Outcome]:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple, assert_never
 
 from ocean.state.records import Delay, Ending, Run, RunStatus
-from ocean.state.transitions import due_at, is_last_call, wants_slots
+from ocean.state.transitions import attempts, due_at, is_last_call, next_call_at, wants_slots
 
 HoldCode = Literal[
     "ended",
@@ -155,14 +155,17 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
         case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now and run.delayed_by is not None:
             return [_delay_hold(run, run.delayed_by, run.wake_at)]
         case RunStatus.PENDING if run.wake_at is not None and run.wake_at > now:
-            message = f"attempt {run.attempt} failed; waiting for the next one (back-off)"
+            which = f"attempt {attempts(run)}" if run.ending is None else f"attempt {attempts(run)} of the last tick"
+            message = f"{which} failed; waiting for the next one (back-off)"
             return [Hold("backing_off", message, run.wake_at)]
         case RunStatus.PENDING if run.ready_at is not None and run.ready_at > now:
             message = "it became ready at a later time than now: the clock was set back"
             return [Hold("waiting", message, run.ready_at)]
-        case RunStatus.ACTIVE if run.lock_expires_at is not None and run.lock_expires_at > now:
+        case RunStatus.ACTIVE if (until := next_call_at(run) or run.lock_expires_at or 0) > now:
             message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock expires"
-            return [Hold("locked", message, run.lock_expires_at, run.locked_by)]
+            if run.stop_by is not None:
+                message = f"the run is ending ({run.ending}); {run.locked_by} may finish a step of tick {run.tick} first"
+            return [Hold("locked", message, until, run.locked_by)]
         case RunStatus.PENDING | RunStatus.ACTIVE | RunStatus.WAITING | RunStatus.DONE | RunStatus.FAILED:
             return []
         case _:

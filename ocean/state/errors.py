@@ -117,6 +117,13 @@ class RunNotFailed(OceanError):
     http_status = 409
 
 
+class RunNotIncomplete(OceanError):
+    """Only a run that ended without its last tick can get that again. Details: run_id, status."""
+
+    code = "run_not_incomplete"
+    http_status = 409
+
+
 class RunHasNoInput(OceanError):
     """A run that was created without input cannot be retried as new. Details: run_id."""
 

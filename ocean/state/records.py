@@ -4,8 +4,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from ocean.state.backoff import RetryPolicy
+
 if TYPE_CHECKING:
     from ocean.state.dry_run_result import DryRun
+
+END_RETRY = RetryPolicy(max_attempts=10)
+"""The default of `Clog(end_retry=…)`: up to a minute between attempts."""
+CANCEL_GRACE_MS = 10_000
+"""The default of `cancel_grace_ms`."""
 
 
 class RunStatus(StrEnum):
@@ -75,7 +82,7 @@ class Run(NamedTuple):
 
     `end_attempt` counts the failed calls of the last tick, of at most `end_max_attempts`; `end_incomplete` means that
     they were all used up. `stop_by` is until when the call in progress may still store a step, although the run is
-    ending. `crash_company` is how many runs were at work in the process when it crashed, under `crash_epoch` of this run.
+    ending. `crash_company` and `crash_epoch` are explained in `suspects`.
     """
 
     run_id: str
@@ -179,6 +186,10 @@ class RunInfo:
     queue: str | None = None
     retry_of: str | None = None
     """The failed run that this run repeats."""
+    end_attempt: int = 0
+    """The failed calls of the last tick."""
+    end_incomplete: bool = False
+    """Whether the run ended without its last tick, because the attempts of that were used up: see `retry_end`."""
 
     @property
     def is_ended(self) -> bool:
@@ -236,6 +247,8 @@ class Claim(NamedTuple):
     claimed_at: int
     lock_expires_at: int
     life: int = 0
+    crash_company: int | None = None
+    """With how many runs it was at work in a process that crashed, if that made it a suspect."""
 
     @property
     def run_key(self) -> str:
@@ -290,6 +303,13 @@ def event_id(run_id: str, run_seq: int | None) -> str:
     return f"{run_id}:{run_seq}"
 
 
+class LastTick(NamedTuple):
+    """The last tick of a run that the kernel ends: its attempts, and the time for a step in flight to finish first."""
+
+    max_attempts: int | None
+    grace_ms: int
+
+
 GenericVerb = Literal["create", "signal", "call", "cancel", "pause", "retry", "delete", "work"]
 """What the generic routes and commands can do with runs, apart from reading and advancing them."""
 
@@ -309,6 +329,15 @@ class ClogRecord:
     takes_all_inputs: bool = False
     allows: tuple[str, ...] = GENERIC_VERBS
     """What the generic routes and commands may do with its runs, apart from reading and advancing them."""
+    end_retry: RetryPolicy = END_RETRY
+    """The attempts and delays of the last tick of a run that the kernel ends."""
+    cancel_grace_ms: int = CANCEL_GRACE_MS
+    """How long a step in flight may go on when its run is to end."""
+
+    @property
+    def last_tick(self) -> LastTick | None:
+        """What a run of this clog gets before the kernel ends it; None if there is no `on_end`."""
+        return LastTick(self.end_retry.max_attempts, self.cancel_grace_ms) if self.has_on_end else None
 
 
 @dataclass(frozen=True, slots=True)

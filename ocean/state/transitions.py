@@ -13,12 +13,14 @@ twin here.
 """
 
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 from ocean.state.backoff import RetryPolicy, is_spent, next_attempt_at
-from ocean.state.errors import LockLost, RunEnded
+from ocean.state.ends import ended, refuse_if_ended, stopped, unlocked
+from ocean.state.errors import LockLost
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
 from ocean.state.records import ENDED, Delay, Ending, Run, RunStatus, changed
+from ocean.state.suspects import NOT_CALLED, counts_as_attempt
 
 GIVE_BACKS_FREE = 2
 
@@ -42,6 +44,8 @@ def next_call_at(run: Run) -> int | None:
             return run.wake_at if run.wake_at is not None else run.ready_at or 0
         case RunStatus.WAITING:
             return run.wake_at
+        case RunStatus.ACTIVE if run.stop_by is not None:
+            return min(run.stop_by, run.lock_expires_at or 0)
         case RunStatus.ACTIVE:
             return run.lock_expires_at
         case RunStatus.IDLE | RunStatus.DONE | RunStatus.FAILED:
@@ -85,9 +89,9 @@ def _out_of_line(run: Run) -> Run:
 
 def is_last_call(run: Run) -> bool:
     """Return whether the current call is the last one: if its lock expires, any `advance` ends the run."""
-    if run.status is not RunStatus.ACTIVE:
+    if run.status is not RunStatus.ACTIVE or run.stop_by is not None or not counts_as_attempt(run):
         return False
-    return run.ending is not None or (not run.paused and is_spent(run.attempt + 1, run.max_attempts))
+    return (run.ending is not None or not run.paused) and is_spent(attempts(run) + 1, most_attempts(run))
 
 
 def delayed(run: Run, by: Delay, key: str, until: int, now: int) -> Run:
@@ -125,34 +129,54 @@ def inbox_changed(run: Run, next_input_at: int | None, now: int) -> Run:
     return changed(_out_of_line(run), status=status, wake_at=wake_at, updated_at=now)
 
 
-def refuse_if_ended(run: Run) -> None:
-    """Raise `RunEnded` if the run has ended or is ending."""
-    if run.is_ended:
-        raise RunEnded(f"run {run.run_id} has ended ({run.status}); create a new one", status=run.status)
-    if run.ending:
-        raise RunEnded(f"run {run.run_id} is ending ({run.ending}); create a new one", status=run.status)
-
-
 @dataclass(frozen=True, slots=True)
 class EndNow:
-    """The run must end without a further call, for this reason and after this many failed attempts."""
+    """The run must end without a further call, for this reason and after this many failed attempts (of the last tick,
+    if that is what failed)."""
 
     reason: Ending
     attempt: int
 
 
+def attempts(run: Run) -> int:
+    """Return the failed attempts of the run, or of its last tick if it is ending."""
+    return run.attempt if run.ending is None else run.end_attempt
+
+
+def most_attempts(run: Run) -> int | None:
+    """Return how many attempts the run has, or its last tick if it is ending. None means any number."""
+    return run.max_attempts if run.ending is None else run.end_max_attempts
+
+
+def with_attempts(run: Run, count: int) -> Run:
+    """Return the run with so many failed attempts, of its last tick if it is ending."""
+    return changed(run, attempt=count) if run.ending is None else changed(run, end_attempt=count)
+
+
+def failed_once_more(run: Run) -> Run | EndNow:
+    """Count a failed attempt."""
+    count = attempts(run) + 1
+    if is_spent(count, most_attempts(run)):
+        return EndNow(run.ending or Ending.EXHAUSTED, count)
+    return with_attempts(run, count)
+
+
 def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = False) -> Run | EndNow:
-    """Lock a run that is due. An expired lock means a crash, and a crash is a failed attempt."""
-    crashed = run.status is RunStatus.ACTIVE
-    attempt = run.attempt + 1 if crashed else run.attempt
-    if crashed and run.ending:
-        return EndNow(run.ending, attempt)
-    if crashed and is_spent(attempt, run.max_attempts):
-        return EndNow(Ending.EXHAUSTED, attempt)
+    """Lock a run that is due. An expired lock means a crash, and a crash is a failed attempt if it `counts_as_attempt`.
+
+    A run whose call was to stop gets its last tick. A suspect stays one until its call ends in order.
+    """
+    if run.stop_by is not None:
+        run = stopped(run, now)
+    if run.status is RunStatus.ACTIVE and counts_as_attempt(run):
+        following = failed_once_more(run)
+        if isinstance(following, EndNow):
+            return following
+        run = following
+    was_called = run.crash_company != NOT_CALLED
     return changed(
         run,
         status=RunStatus.ACTIVE,
-        attempt=attempt,
         ready_at=None,
         wake_at=None,
         wait_until=None,
@@ -167,14 +191,26 @@ def claimed(run: Run, holder: str, lock_ms: int, now: int, *, is_lease: bool = F
         tick=run.tick if run.tick_open else run.tick + 1,
         tick_open=True,
         updated_at=now,
+        crash_company=run.crash_company if was_called else None,
+        crash_epoch=run.crash_epoch if was_called else None,
     )
 
 
-def refuse_unless_held(run: Run | None, epoch: int, run_id: str) -> Run:
-    """The fence: raise `LockLost` for a write under an old epoch, or for a run that is no longer active."""
+def refuse_unless_held(run: Run | None, epoch: int, run_id: str, *, even_if_ending: bool = False) -> Run:
+    """The fence: raise `LockLost` for a write under an old epoch, or for a run that is no longer active.
+
+    A run that is ending during a call takes only what `even_if_ending` allows: results of steps, and streamed events.
+    """
     if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != epoch:
         raise LockLost(f"run {run_id} is no longer held under epoch {epoch}; this call's work is discarded")
+    if run.stop_by is not None and not even_if_ending:
+        raise call_must_stop(run_id, run.ending)
     return run
+
+
+def call_must_stop(run_id: str, ending: str | None) -> LockLost:
+    """Return the error of a call that goes on although its run is ending."""
+    return LockLost(f"run {run_id} is ending ({ending}); the work of this call is discarded, except its steps")
 
 
 def renewed(run: Run, lock_ms: int, now: int) -> Run:
@@ -190,7 +226,7 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
         return ended(run, RunStatus.DONE, now, attempt=0)
     if isinstance(outcome, Failed):
         return ended(run, RunStatus.FAILED, now, attempt=0)
-    free = _unlocked(run, now, attempt=0, tick_open=False)
+    free = unlocked(run, now, attempt=0, tick_open=False)
     has_due_input = next_input_at is not None and next_input_at <= now
     match outcome:
         case Continue():
@@ -210,44 +246,32 @@ def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_
 
 
 def retried(run: Run, outcome: Retry, policy: RetryPolicy, tick_began_at: int, now: int) -> Run | EndNow:
-    """An attempt failed. The tick stays open, with its inputs; signals that came meanwhile queue behind it."""
-    attempt = run.attempt + 1
-    if run.ending:
-        return EndNow(run.ending, attempt)
-    seed = (run.run_id, run.tick)
-    wake_at = next_attempt_at(policy, run.max_attempts, attempt, tick_began_at, now, seed, outcome.after_ms)
+    """An attempt failed. The tick stays open, with its inputs; signals that came meanwhile queue behind it.
+
+    `policy` is the run's, or for a last tick that of its clog.
+    """
+    count, seed = attempts(run) + 1, (run.run_id, run.tick)
+    wake_at = next_attempt_at(policy, most_attempts(run), count, tick_began_at, now, seed, outcome.after_ms)
     if wake_at is None:
-        return EndNow(Ending.EXHAUSTED, attempt)
-    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, wake_at=wake_at)
+        return EndNow(run.ending or Ending.EXHAUSTED, count)
+    return changed(unlocked(with_attempts(run, count), now), status=RunStatus.PENDING, wake_at=wake_at)
 
 
 def given_back(run: Run, give_backs: int, now: int) -> Run | EndNow:
-    """A call was stopped by its poke. Two are free; from the third on each is a failed attempt."""
-    attempt = run.attempt + (give_backs > GIVE_BACKS_FREE)
-    if run.ending and give_backs > GIVE_BACKS_FREE:
-        return EndNow(run.ending, attempt)
-    if attempt > run.attempt and is_spent(attempt, run.max_attempts):
-        return EndNow(Ending.EXHAUSTED, attempt)
-    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=attempt, ready_at=now)
+    """A call was stopped by its poke. Two are free; from the third on each is a failed attempt.
+
+    It proves nothing about a suspect, which stays one.
+    """
+    following = failed_once_more(run) if give_backs > GIVE_BACKS_FREE else run
+    if isinstance(following, EndNow):
+        return following
+    suspicion = {"crash_company": run.crash_company, "crash_epoch": run.crash_epoch}
+    return changed(unlocked(following, now), status=RunStatus.PENDING, ready_at=now, **suspicion)
 
 
 def lease_lapsed(run: Run, now: int) -> Run:
     """An external worker did not renew: a failed attempt, not the last one; the tick waits for the next worker."""
-    return changed(_unlocked(run, now), status=RunStatus.PENDING, attempt=run.attempt + 1, ready_at=now)
-
-
-def end_requested(run: Run, reason: Ending, has_on_end: bool, now: int) -> Run:
-    """The kernel ends the run: at once, or after one last tick of its clog. A running handler loses its lock."""
-    refuse_if_ended(run)
-    if not has_on_end:
-        return ended(run, RunStatus.FAILED, now)
-    free = _unlocked(run, now)
-    return changed(free, status=RunStatus.PENDING, ready_at=now, ending=reason, tick_open=False)
-
-
-def ended(run: Run, status: RunStatus, now: int, **also: Any) -> Run:
-    """End the run: it never has a lock, a wake time or a due time again."""
-    return _unlocked(run, now, status=status, ending=None, tick_open=False, paused=False, ended_at=now, **also)
+    return changed(unlocked(run, now), status=RunStatus.PENDING, attempt=run.attempt + 1, ready_at=now)
 
 
 def paused(run: Run, now: int) -> Run:
@@ -260,25 +284,3 @@ def resumed(run: Run, now: int) -> Run:
     """Resume the run."""
     refuse_if_ended(run)
     return changed(run, paused=False, updated_at=now)
-
-
-_UNLOCKED: dict[str, Any] = {
-    "leased": False,
-    **dict.fromkeys(
-        (
-            "locked_by",
-            "lock_expires_at",
-            "ready_at",
-            "wake_at",
-            "wait_until",
-            "delayed_by",
-            "delay_key",
-            "parked_on",
-            "parked_at",
-        )
-    ),
-}
-
-
-def _unlocked(run: Run, now: int, **also: Any) -> Run:
-    return changed(run, **_UNLOCKED, updated_at=now, **also)

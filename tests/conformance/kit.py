@@ -106,16 +106,18 @@ async def pending(store: Store, run_id: str = "r", **given: Any) -> RunInfo:
 
 
 async def claim(store: Store, run_id: str | None = None, *, instance_id: str = "i-a") -> Claim:
-    """Claim the one run that is due, or the one named."""
+    """Claim the one run that is due, or the one named, and begin its call."""
     claims = await store.claim_due(an_ask(run_id=run_id, limit=1, instance_id=instance_id))
     assert len(claims) == 1
+    if claims[0].crash_company is not None:
+        assert await store.call_apart([claims[0].lock]) == set()
     return claims[0]
 
 
-async def claimed_run(store: Store, run_id: str = "r", **given: Any) -> Claim:
+async def claimed_run(store: Store, run_id: str = "r", *, instance_id: str = "i-a", **given: Any) -> Claim:
     """Create a run and claim it for its first tick."""
     await pending(store, run_id, **given)
-    return await claim(store, run_id)
+    return await claim(store, run_id, instance_id=instance_id)
 
 
 def commit_of(

@@ -330,18 +330,6 @@ async def test_a_clog_with_on_end_gets_one_last_tick_which_a_pause_does_not_hold
     assert run.error["code"] == "deadline_exceeded"
 
 
-async def test_a_last_tick_that_crashes_is_not_repeated(store: Store, clock: ManualClock) -> None:
-    await store.register_clogs([ClogRecord(CLOG, "1", has_on_end=True)])
-    await pending(store)
-    await store.cancel_run("r", "enough", None, None)
-    assert (await claim(store)).reason == "cancel"
-    clock.advance(LOCK_MS)
-    assert await store.claim_due(NO_CLOGS) == []
-    run = await store.get_run("r")
-    assert run is not None
-    assert (run.status, run.error and run.error["message"]) == (RunStatus.FAILED, "enough")
-
-
 async def test_a_claim_ends_every_overdue_run_and_claims_the_rest(store: Store, clock: ManualClock) -> None:
     for number in range(30):
         await pending(store, f"r{number}", deadline_at=clock.now() + 100)
@@ -401,7 +389,7 @@ async def test_a_child_that_is_ending_already_keeps_its_last_tick_when_its_paren
 async def test_parent_and_child_that_crashed_on_their_last_calls_both_end(store: Store, clock: ManualClock) -> None:
     once = RetryPolicy(max_attempts=1)
     await claimed_run(store, "mother", retry=once)
-    await claimed_run(store, "child", retry=once, parent_run_id="mother", on_parent_end="cancel")
+    await claimed_run(store, "child", instance_id="i-b", retry=once, parent_run_id="mother", on_parent_end="cancel")
     clock.advance(LOCK_MS)
     assert await store.claim_due(NO_CLOGS) == []
     assert await statuses(store, ["mother", "child"]) == ["failed", "failed"]

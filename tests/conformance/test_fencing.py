@@ -118,7 +118,7 @@ async def test_giving_back_or_renewing_a_lost_lock_changes_nothing(
     await lose(store, clock)
     before = await tables()
     assert await store.give_back(held.lock, held.tick) is None
-    assert store.renew_locks([held.lock]) == {held.lock}
+    assert store.renew_locks([held.lock]).lost == {held.lock}
     assert await tables() == before
 
 
@@ -146,7 +146,7 @@ async def test_renewal_extends_what_is_held_and_names_what_is_lost_in_one_call(
     lost = await claimed_run(store, "lost")
     await store.cancel_run("lost", None, None, None)
     clock.advance(LOCK_MS - 1)
-    assert store.renew_locks([kept.lock, lost.lock]) == {lost.lock}
+    assert store.renew_locks([kept.lock, lost.lock]).lost == {lost.lock}
     run = await the_run(store, "kept")
     assert (run.lock_expires_at, run.lock_epoch) == (clock.now() + LOCK_MS, kept.lock.epoch)
     clock.advance(LOCK_MS - 1)
@@ -156,7 +156,7 @@ async def test_renewal_extends_what_is_held_and_names_what_is_lost_in_one_call(
 async def test_renewal_never_shortens_a_lock(store: Store, clock: ManualClock) -> None:
     held = await claimed_run(store)
     clock.jump(-10_000)
-    assert store.renew_locks([held.lock]) == set()
+    assert store.renew_locks([held.lock]) == (set(), set())
     assert (await the_run(store)).lock_expires_at == held.lock_expires_at
     clock.jump(10_000)
 

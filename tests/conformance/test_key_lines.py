@@ -121,10 +121,12 @@ async def test_a_debounced_run_that_may_wait_no_longer_parks_on_its_new_key(stor
 
 async def test_a_cancelled_holder_keeps_what_it_has_for_its_life_until_its_last_tick_is_over(store: Store) -> None:
     await store.register_clogs([ClogRecord(CLOG, "1", has_on_end=True)])
-    await claimed_run(store, "r", concurrency_keys=[Key("life", "run"), "tick"])
+    held = await claimed_run(store, "r", concurrency_keys=[Key("life", "run"), "tick"])
     for key in ("life", "tick"):
         await pending(store, f"behind-{key}", clog_id=OTHER_CLOG, concurrency_keys=[key])
     await store.cancel_run("r", None, None, None)
+    assert [(await store.get_key(key)).in_use for key in ("life", "tick")] == [1, 1]
+    assert await store.give_back(held.lock, held.tick) is RunStatus.PENDING
     assert [(await store.get_key(key)).in_use for key in ("life", "tick")] == [1, 0]
     (other,) = await store.claim_due(an_ask(OTHER_CLOG))
     assert other.run.run_id == "behind-tick"

@@ -88,6 +88,7 @@ async def test_a_whole_life_of_a_run_under_odd_names(store: Store, odd: str) -> 
     (again,) = await store.claim_due(_ask(odd, odd))
     assert [each.body for each in again.inputs] == [odd, odd]
     await store.cancel_run(odd, odd, odd, None)
+    await store.give_back(again.lock, again.tick)
     await commit(store, (await store.claim_due(_ask(odd, odd)))[0], Ok())
     assert (await the_run(store, child)).ending == "cancel"
     assert await store.delete_session(odd, odd, None) == 2

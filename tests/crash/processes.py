@@ -75,6 +75,10 @@ class Victim:
         line, self._output = self._output.split(b"\n", 1)
         return line.decode()
 
+    def wait_for_end(self) -> int:
+        """The status with which it has ended by itself."""
+        return os.waitstatus_to_exitcode(self._end())
+
     def go_on(self) -> None:
         os.write(self._in, b"go on\n")
 

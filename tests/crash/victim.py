@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from ocean import Clog, Done, Lease, Ocean, Outcome, SystemClock, Tick
 from tests.crash.ferry_clog import CALLED, CLAIMED, COMMITTING, RETURNED, TICK_MS, At, ferry, note, nowhere
@@ -191,7 +192,27 @@ async def worker(db: str, lease_ms: str, limit: str, pace: str) -> None:
                 return
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers, worker, decide)}
+async def company(db: str) -> None:
+    """Advance all runs until they have ended. The one with input "poison" ends the process."""
+    clog = Clog("company", lock_ms=slower(db, LOCK_MS))
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        for _ in range(400 if tick.input == "poison" else 1_600):
+            await anyio.lowlevel.checkpoint()
+        if tick.input == "poison":
+            os._exit(137)
+        return Done()
+
+    async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance()) as ocean:
+        while (await ocean.count_runs(clog_id="company", status=["pending", "active"])).count:
+            await ocean.advance(budget_ms=5_000)
+            await anyio.sleep(POLL_MS / 1_000)
+
+
+SCENARIOS = {
+    scenario.__name__: scenario for scenario in (halt, group, together, call, crew, takers, worker, decide, company)
+}
 
 
 def live(args: list[str]) -> None:

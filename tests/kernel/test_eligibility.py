@@ -14,7 +14,7 @@ from ocean.state.transitions import due_at
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.migrate import migrate
-from tests.kernel.test_transitions import BACK, BEFORE, LAPSES, NOW, WAKES, a_run
+from tests.kernel.test_transitions import BACK, BEFORE, EPOCH, LAPSES, NOW, WAKES, a_run
 
 CANCEL, DEADLINE, EXHAUSTED = Ending.CANCEL, Ending.DEADLINE, Ending.EXHAUSTED
 
@@ -173,7 +173,22 @@ OWED: dict[str, tuple[Run, int, Ending | None]] = {
     "a lapsed lock on the last attempt": (a_run("active", attempt=2), LAPSES, EXHAUSTED),
     "a live lock on the last attempt": (a_run("active", attempt=2), LAPSES - 1, None),
     "a lapsed lock on the last attempt of a paused run": (a_run("active", attempt=2, paused=True), LAPSES, None),
-    "a lapsed lock on the last tick": (a_run("active", ending=CANCEL), LAPSES, CANCEL),
+    "a lapsed lock on the last tick": (a_run("active", ending=CANCEL, end_max_attempts=2), LAPSES, None),
+    "a lapsed lock on the last attempt of the last tick": (
+        a_run("active", ending=CANCEL, end_attempt=1, end_max_attempts=2, paused=True),
+        LAPSES,
+        CANCEL,
+    ),
+    "a lapsed lock of a call that was to stop": (
+        a_run("active", attempt=2, ending=CANCEL, end_max_attempts=1, stop_by=NOW),
+        LAPSES,
+        None,
+    ),
+    "a crash beside others on the last attempt": (
+        a_run("active", attempt=2, crash_company=2, crash_epoch=EPOCH),
+        LAPSES,
+        None,
+    ),
     "a lapsed lock without a limit": (a_run("active", attempt=999, max_attempts=None), LAPSES, None),
     "a deadline before a lapsed lock on the last attempt": (
         a_run("active", attempt=2, deadline_at=1),

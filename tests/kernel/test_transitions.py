@@ -15,18 +15,19 @@ import pytest
 
 from ocean.state.backoff import RetryPolicy
 from ocean.state.eligibility import Surroundings, holds, is_lapsed_lease, kernel_end
+from ocean.state.ends import end_requested, end_retried, stopped
 from ocean.state.errors import LockLost, OceanError, RunEnded
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait
-from ocean.state.records import Delay, Ending, Run, RunStatus, changed
+from ocean.state.records import Delay, Ending, LastTick, Run, RunStatus, changed
 from ocean.state.transitions import (
     EndNow,
     claimed,
-    end_requested,
     given_back,
     inbox_changed,
     input_arrived,
     is_last_call,
     lease_lapsed,
+    next_call_at,
     paused,
     refuse_unless_held,
     renewed,
@@ -46,6 +47,8 @@ LAPSES = NOW + 20_000
 LATER = NOW + 60_000
 LOCK_MS = 30_000
 EPOCH = 7
+LAST_TICK = LastTick(max_attempts=3, grace_ms=10_000)
+STOPS = NOW + LAST_TICK.grace_ms
 
 
 def a_run(status: str = "idle", **changes: Any) -> Run:
@@ -101,9 +104,10 @@ STATES: dict[str, Run] = {
     "pending": a_run("pending"),
     "pending (backing off)": a_run("pending", wake_at=BACK, attempt=1, tick_open=True),
     "pending (delayed)": a_run("pending", wake_at=BACK, delayed_by=Delay.RATE, delay_key="k"),
-    "pending (last tick)": a_run("pending", ending=Ending.CANCEL, attempt=1),
+    "pending (last tick)": a_run("pending", ending=Ending.CANCEL, attempt=1, end_max_attempts=3),
     "active": a_run("active", attempt=1),
-    "active (last tick)": a_run("active", attempt=1, ending=Ending.CANCEL),
+    "active (to stop)": a_run("active", attempt=1, ending=Ending.CANCEL, end_max_attempts=3, stop_by=STOPS),
+    "active (last tick)": a_run("active", attempt=1, ending=Ending.CANCEL, end_attempt=1, end_max_attempts=3),
     "waiting": a_run("waiting"),
     "waiting (for a timer)": a_run("waiting", wait_until=None),
     "done": a_run("done"),
@@ -134,10 +138,14 @@ def fail(error: str = "broken", after_ms: int | None = None) -> Event:
 
 
 def give_back(times: int) -> Event:
-    return lambda run: given_back(refuse_unless_held(run, EPOCH, run.run_id), times, NOW)
+    def stop(run: Run) -> Answer:
+        held = refuse_unless_held(run, EPOCH, run.run_id, even_if_ending=True)
+        return given_back(held, times, NOW) if held.stop_by is None else stopped(held, NOW)
+
+    return stop
 
 
-def deadline_passes(has_on_end: bool) -> Event:
+def deadline_passes(last_tick: LastTick | None) -> Event:
     """End the run as any `advance` does, whatever its clogs."""
 
     def pass_deadline(run: Run) -> Answer:
@@ -145,7 +153,7 @@ def deadline_passes(has_on_end: bool) -> Event:
         reason = kernel_end(overdue, NOW)
         if reason is None:
             return NothingOwed()
-        return changed(end_requested(overdue, reason, has_on_end, NOW), deadline_at=None)
+        return changed(end_requested(overdue, reason, last_tick, NOW), deadline_at=None)
 
     return pass_deadline
 
@@ -184,10 +192,10 @@ EVENTS: dict[str, Event] = {
     "1st give-back": give_back(1),
     "2nd give-back": give_back(2),
     "3rd give-back": give_back(3),
-    "cancel": lambda run: end_requested(run, Ending.CANCEL, False, NOW),
-    "cancel, with on_end": lambda run: end_requested(run, Ending.CANCEL, True, NOW),
-    "deadline": deadline_passes(False),
-    "deadline, with on_end": deadline_passes(True),
+    "cancel": lambda run: end_requested(run, Ending.CANCEL, None, NOW),
+    "cancel, with on_end": lambda run: end_requested(run, Ending.CANCEL, LAST_TICK, NOW),
+    "deadline": deadline_passes(None),
+    "deadline, with on_end": deadline_passes(LAST_TICK),
     "pause": lambda run: paused(run, NOW),
     "resume": lambda run: resumed(changed(run, paused=True), NOW),
 }
@@ -195,7 +203,14 @@ EVENTS: dict[str, Event] = {
 TOUCHED: dict[str, Any] = {"updated_at": NOW}
 NOT_DELAYED: dict[str, Any] = {"delayed_by": None, "delay_key": None}
 UNLOCKED = TOUCHED | NOT_DELAYED
-UNLOCKED |= {"locked_by": None, "lock_expires_at": None, "ready_at": None, "wake_at": None, "wait_until": None}
+UNLOCKED |= {
+    "stop_by": None,
+    "locked_by": None,
+    "lock_expires_at": None,
+    "ready_at": None,
+    "wake_at": None,
+    "wait_until": None,
+}
 SETTLED = UNLOCKED | {"attempt": 0, "tick_open": False}
 ENDED = UNLOCKED | {"ended_at": NOW, "ending": None, "tick_open": False}
 MADE_PENDING = {"status": "pending", "ready_at": NOW}
@@ -214,13 +229,15 @@ CLAIMED_LATER = CLAIMED | {"lock_expires_at": LATER + LOCK_MS, "updated_at": LAT
 
 REFUSED_ENDED: dict[str, Cell] = {"done": RunEnded, "failed": RunEnded}
 REFUSED_ENDING: dict[str, Cell] = {"pending (last tick)": RunEnded, "active (last tick)": RunEnded} | REFUSED_ENDED
+REFUSED_ENDING |= {"active (to stop)": RunEnded}
 OWES_NOTHING: dict[str, Cell] = dict.fromkeys(REFUSED_ENDING, NothingOwed)
 LIVE = ("idle", "pending", "pending (backing off)", "pending (delayed)", "active", "waiting", "waiting (for a timer)")
 
 
-def in_a_tick(active: Cell, last: Cell) -> dict[str, Cell]:
+def in_a_tick(active: Cell, last: Cell, to_stop: Cell = LockLost) -> dict[str, Cell]:
     """Only a run that is active, under the same epoch, can be committed or given back."""
-    return dict.fromkeys(STATES, LockLost) | {"active": active, "active (last tick)": last}
+    cells = {"active": active, "active (last tick)": last, "active (to stop)": to_stop}
+    return dict.fromkeys(STATES, LockLost) | cells
 
 
 def sleepers(idle: Cell, waiting: Cell, waiting_for_a_timer: Cell) -> dict[str, Cell]:
@@ -236,7 +253,9 @@ TO_IDLE = SETTLED | {"status": "idle"}
 TO_PENDING = SETTLED | MADE_PENDING
 TO_DONE = SETTLED | ENDED | {"status": "done"}
 TO_FAILED = SETTLED | ENDED | {"status": "failed"}
-LAST_TICK_AHEAD = UNLOCKED | MADE_PENDING | {"tick_open": False}
+TO_LAST_TICK = UNLOCKED | MADE_PENDING | {"tick_open": False}
+LAST_TICK_AHEAD = TO_LAST_TICK | {"end_max_attempts": 3}
+TO_STOP: dict[str, Any] = TOUCHED | {"stop_by": STOPS, "end_max_attempts": 3}
 
 
 def to_waiting(wake_at: int) -> dict[str, Any]:
@@ -269,6 +288,7 @@ TABLE: dict[str, dict[str, Cell]] = {
         "pending (delayed)": Held("rate_limited"),
         "pending (last tick)": CLAIMED | {"tick": 5},
         "active": Held("locked"),
+        "active (to stop)": Held("locked"),
         "active (last tick)": Held("locked"),
         "waiting": Held("waiting"),
         "waiting (for a timer)": Held("waiting"),
@@ -282,7 +302,8 @@ TABLE: dict[str, dict[str, Cell]] = {
         "pending (delayed)": CLAIMED_LATER | {"tick": 5},
         "pending (last tick)": CLAIMED_LATER | {"tick": 5},
         "active": CLAIMED_LATER | {"attempt": 2},
-        "active (last tick)": EndNow(Ending.CANCEL, 2),
+        "active (to stop)": CLAIMED_LATER | {"tick": 5, "stop_by": None},
+        "active (last tick)": CLAIMED_LATER | {"end_attempt": 2},
         "waiting": CLAIMED_LATER | {"tick": 5},
         "waiting (for a timer)": CLAIMED_LATER | {"tick": 5},
         "done": Held("ended"),
@@ -305,18 +326,26 @@ TABLE: dict[str, dict[str, Cell]] = {
     "failed, something due": in_a_tick(TO_FAILED, LAST_WORD),
     "failed, a timer ahead": in_a_tick(TO_FAILED, LAST_WORD),
     "retry(2 of 3)": in_a_tick(
-        UNLOCKED | {"status": "pending", "attempt": 2, "wake_at": NOW + 2_000}, EndNow(Ending.CANCEL, 2)
+        UNLOCKED | {"status": "pending", "attempt": 2, "wake_at": NOW + 2_000},
+        UNLOCKED | {"status": "pending", "end_attempt": 2, "wake_at": NOW + 2_000},
     ),
     "retry(2 of 3) with a time": in_a_tick(
-        UNLOCKED | {"status": "pending", "attempt": 2, "wake_at": NOW + 77}, EndNow(Ending.CANCEL, 2)
+        UNLOCKED | {"status": "pending", "attempt": 2, "wake_at": NOW + 77},
+        UNLOCKED | {"status": "pending", "end_attempt": 2, "wake_at": NOW + 77},
     ),
-    "1st give-back": in_a_tick(UNLOCKED | MADE_PENDING, UNLOCKED | MADE_PENDING),
-    "2nd give-back": in_a_tick(UNLOCKED | MADE_PENDING, UNLOCKED | MADE_PENDING),
-    "3rd give-back": in_a_tick(UNLOCKED | MADE_PENDING | {"attempt": 2}, EndNow(Ending.CANCEL, 2)),
+    "1st give-back": in_a_tick(UNLOCKED | MADE_PENDING, UNLOCKED | MADE_PENDING, TO_LAST_TICK),
+    "2nd give-back": in_a_tick(UNLOCKED | MADE_PENDING, UNLOCKED | MADE_PENDING, TO_LAST_TICK),
+    "3rd give-back": in_a_tick(
+        UNLOCKED | MADE_PENDING | {"attempt": 2}, UNLOCKED | MADE_PENDING | {"end_attempt": 2}, TO_LAST_TICK
+    ),
     "cancel": dict.fromkeys(LIVE, LAST_WORD) | REFUSED_ENDING,
-    "cancel, with on_end": dict.fromkeys(LIVE, LAST_TICK_AHEAD | {"ending": "cancel"}) | REFUSED_ENDING,
+    "cancel, with on_end": dict.fromkeys(LIVE, LAST_TICK_AHEAD | {"ending": "cancel"})
+    | {"active": TO_STOP | {"ending": "cancel"}}
+    | REFUSED_ENDING,
     "deadline": dict.fromkeys(LIVE, LAST_WORD) | OWES_NOTHING,
-    "deadline, with on_end": dict.fromkeys(LIVE, LAST_TICK_AHEAD | {"ending": "deadline"}) | OWES_NOTHING,
+    "deadline, with on_end": dict.fromkeys(LIVE, LAST_TICK_AHEAD | {"ending": "deadline"})
+    | {"active": TO_STOP | {"ending": "deadline"}}
+    | OWES_NOTHING,
     "pause": dict.fromkeys(LIVE, TOUCHED | {"paused": True}) | REFUSED_ENDING,
     "resume": dict.fromkeys(LIVE, TOUCHED | {"paused": False}) | REFUSED_ENDING,
 }
@@ -443,9 +472,25 @@ CRASHES: dict[str, tuple[dict[str, Any], dict[str, Any] | EndNow]] = {
         {"attempt": 99, "max_attempts": None},
         CLAIMED_LATER | {"attempt": 100},
     ),
-    "active (last tick) --crash--> its end": (
-        {"attempt": 0, "ending": Ending.DEADLINE},
-        EndNow(Ending.DEADLINE, 1),
+    "active (last tick) --crash(2 of 3)--> active (last tick)": (
+        {"attempt": 3, "ending": Ending.DEADLINE, "end_attempt": 1, "end_max_attempts": 3},
+        CLAIMED_LATER | {"end_attempt": 2},
+    ),
+    "active (last tick) --crash(3 of 3)--> its end": (
+        {"attempt": 0, "ending": Ending.DEADLINE, "end_attempt": 2, "end_max_attempts": 3},
+        EndNow(Ending.DEADLINE, 3),
+    ),
+    "active --crash beside 1 other--> active, suspected": (
+        {"attempt": 2, "crash_company": 2, "crash_epoch": EPOCH},
+        CLAIMED_LATER,
+    ),
+    "active --crash alone, after one beside others (3 of 3)--> its end": (
+        {"attempt": 2, "crash_company": 1, "crash_epoch": EPOCH},
+        EndNow(Ending.EXHAUSTED, 3),
+    ),
+    "active --crash before its call--> active": (
+        {"attempt": 2, "crash_company": 0, "crash_epoch": EPOCH},
+        CLAIMED_LATER | {"crash_company": None, "crash_epoch": None},
     ),
 }
 
@@ -472,7 +517,7 @@ def test_the_last_call_of_a_paused_run_is_not_lost_while_it_is_paused() -> None:
     run = a_run("active", attempt=2, paused=True)
     assert not is_last_call(run)
     assert is_last_call(resumed(run, NOW))
-    assert is_last_call(changed(run, ending=Ending.CANCEL))
+    assert is_last_call(changed(run, ending=Ending.CANCEL, end_max_attempts=1))
 
 
 GIVE_BACKS: dict[str, tuple[dict[str, Any], int, int | EndNow]] = {
@@ -483,11 +528,15 @@ GIVE_BACKS: dict[str, tuple[dict[str, Any], int, int | EndNow]] = {
     "active --5th give-back--> its end": ({"attempt": 2}, 5, EndNow(Ending.EXHAUSTED, 3)),
     "active --2nd give-back of the last attempt--> pending": ({"attempt": 2}, 2, 2),
     "active --99th give-back of any number--> pending": ({"attempt": 96, "max_attempts": None}, 99, 97),
-    "active (last tick) --2nd give-back--> pending": ({"ending": Ending.EXHAUSTED, "attempt": 3}, 2, 3),
-    "active (last tick) --3rd give-back--> its end": (
-        {"ending": Ending.EXHAUSTED, "attempt": 3},
+    "active (last tick) --2nd give-back--> pending": (
+        {"ending": Ending.EXHAUSTED, "attempt": 3, "end_max_attempts": 1},
+        2,
         3,
-        EndNow(Ending.EXHAUSTED, 4),
+    ),
+    "active (last tick) --3rd give-back(10 of 10)--> its end": (
+        {"ending": Ending.EXHAUSTED, "attempt": 3, "end_attempt": 9, "end_max_attempts": 10},
+        3,
+        EndNow(Ending.EXHAUSTED, 10),
     ),
 }
 
@@ -516,7 +565,7 @@ def test_a_claim_is_a_lease_only_if_requested_as_one() -> None:
         run = claimed(a_run("pending"), "w-1", LOCK_MS, NOW, is_lease=is_lease)
         assert isinstance(run, Run)
         assert run.leased is is_lease
-    left = end_requested(a_run("active", leased=True), Ending.CANCEL, False, NOW)
+    left = end_requested(a_run("active", leased=True), Ending.CANCEL, None, NOW)
     assert not left.leased
 
 
@@ -525,7 +574,7 @@ def test_a_claim_is_a_lease_only_if_requested_as_one() -> None:
 def test_the_fence_lets_through_the_holder_of_the_current_epoch_only(state: str, epoch: int) -> None:
     run = STATES[state]
     if run.status is RunStatus.ACTIVE and epoch == EPOCH:
-        assert refuse_unless_held(run, epoch, run.run_id) is run
+        assert refuse_unless_held(run, epoch, run.run_id, even_if_ending=True) is run
     else:
         with pytest.raises(LockLost, match=f"r-1 is no longer held under epoch {epoch}"):
             refuse_unless_held(run, epoch, run.run_id)
@@ -546,14 +595,40 @@ def test_a_taken_over_tick_keeps_its_number_and_shuts_its_old_holder_out() -> No
         refuse_unless_held(second, first.lock_epoch, first.run_id)
 
 
-def test_a_handler_at_work_loses_its_lock_when_its_run_is_cancelled() -> None:
+@pytest.mark.parametrize("grace_ms", [0, 5])
+def test_a_handler_at_work_may_only_store_steps_when_its_run_is_cancelled(grace_ms: int) -> None:
     held = a_run("active")
-    cancelled = end_requested(held, Ending.CANCEL, True, NOW)
+    cancelled = end_requested(held, Ending.CANCEL, LastTick(1, grace_ms), NOW)
     with pytest.raises(LockLost):
         refuse_unless_held(cancelled, EPOCH, held.run_id)
-    last = claimed(cancelled, "i-me", LOCK_MS, NOW)
+    if grace_ms:
+        assert refuse_unless_held(cancelled, EPOCH, held.run_id, even_if_ending=True) is cancelled
+        assert next_call_at(cancelled) == NOW + grace_ms
+    last = claimed(cancelled, "i-me", LOCK_MS, NOW + grace_ms)
     assert isinstance(last, Run)
     assert (last.tick, last.lock_epoch, last.ending) == (held.tick + 1, EPOCH + 1, "cancel")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"leased": True}, {"lock_expires_at": NOW}], ids=["a worker's", "a crashed process's"]
+)
+def test_nothing_is_waited_for_in_a_call_that_is_not_made_here_or_is_lost(changes: dict[str, Any]) -> None:
+    ending = end_requested(a_run("active", **changes), Ending.CANCEL, LAST_TICK, NOW)
+    assert (ending.status, ending.stop_by, ending.tick_open) == ("pending", None, False)
+
+
+def test_used_up_attempts_leave_no_call_to_wait_for() -> None:
+    ending = end_requested(a_run("active"), Ending.EXHAUSTED, LAST_TICK, NOW)
+    assert (ending.status, ending.stop_by) == ("pending", None)
+
+
+def test_a_last_tick_that_is_retried_after_the_end_keeps_its_number_and_has_all_attempts() -> None:
+    incomplete = a_run("failed", end_incomplete=True, end_attempt=3, end_max_attempts=3)
+    again = end_retried(incomplete, Ending.DEADLINE, LastTick(7, 0), NOW)
+    assert (again.status, again.ended_at, again.end_incomplete) == ("pending", None, False)
+    last = claimed(again, "i-me", LOCK_MS, NOW)
+    assert isinstance(last, Run)
+    assert (last.tick, last.ending, last.end_attempt, last.end_max_attempts) == (4, "deadline", 0, 7)
 
 
 def test_a_lock_is_renewed_to_its_full_time_and_never_shortened() -> None:
@@ -563,7 +638,7 @@ def test_a_lock_is_renewed_to_its_full_time_and_never_shortened() -> None:
 
 
 def test_an_ended_run_is_no_longer_paused() -> None:
-    ended = end_requested(a_run("idle", paused=True), Ending.CANCEL, False, NOW)
+    ended = end_requested(a_run("idle", paused=True), Ending.CANCEL, None, NOW)
     assert (ended.status, ended.paused) == ("failed", False)
 
 

@@ -102,6 +102,8 @@ async def die_holding(w: World, clog: Clog) -> Claim:
     """Claim the next due run of the clog as a process that then crashes."""
     one = ClaimableClog(clog.clog_id, LOCK_MS, clog.version, clog.takes_all_inputs)
     (claim,) = await w.store.claim_due(ClaimAsk({clog.clog_id: one}, "i-dead", 1, 0, None))
+    if claim.crash_company is not None:
+        await w.store.call_apart([claim.lock])
     return claim
 
 

@@ -3,7 +3,20 @@
 import anyio
 import pytest
 
-from ocean import Done, Failed, Ok, Outcome, Retry, RetryPolicy, RunEnded, RunFailed, RunNotFound, Tick, Wait
+from ocean import (
+    Done,
+    Failed,
+    Ok,
+    Outcome,
+    Retry,
+    RetryPolicy,
+    RunEnded,
+    RunFailed,
+    RunNotFound,
+    RunNotIncomplete,
+    Tick,
+    Wait,
+)
 from tests.lifecycle.acting import LOCK_MS, Script, die_holding, dump, log, look, stage, start, start_idle, types
 
 pytestmark = pytest.mark.anyio
@@ -78,26 +91,52 @@ async def test_whatever_the_last_tick_returns_the_run_ends_with_the_first_error(
 
 
 @pytest.mark.parametrize("how", ["retry", "raise", "crash"])
-async def test_a_last_tick_that_fails_is_not_repeated(how: str) -> None:
+async def test_a_last_tick_that_fails_is_called_again(how: str) -> None:
     async def fail(tick: Tick) -> Outcome:
         await tick.emit("half")
         if how == "raise":
             raise ValueError("no")
         return Retry("no")
 
-    script = Script(Ok(), ends=(fail,))
+    script = Script(Ok(), ends=(Ok(),) if how == "crash" else (fail, Ok()))
     async with stage(script) as w:
-        run_id = await start_idle(w, retry=RetryPolicy(max_attempts=None))
+        run_id = await start_idle(w, retry=RetryPolicy(max_attempts=1))
         await w.ocean.cancel_run(run_id, reason="stop")
         if how == "crash":
             await die_holding(w, script)
             w.clock.advance(LOCK_MS)
         await w.drain()
+        w.clock.advance(1_000)
+        await w.drain()
         run = await look(w, run_id)
         assert run.error is not None
-        assert (run.status, run.error["code"]) == ("failed", "cancelled")
-        assert len(script.ends) == (0 if how == "crash" else 1)
+        assert (run.status, run.error["code"], run.attempt, run.end_incomplete) == ("failed", "cancelled", 0, False)
+        last = script.ends[-1]
+        assert (last.number, last.call, last.attempt, last.reason) == (1, 2, 1, "cancel")
         assert await log(w, run_id, "half") == []
+
+
+async def test_a_run_whose_last_tick_never_succeeds_ends_incomplete_and_can_be_repeated() -> None:
+    script = Script(Ok(), ends=(Retry("no line"),) * 2 + (Ok(),), end_retry=RetryPolicy(max_attempts=2))
+    async with stage(script) as w:
+        run_id = await start_idle(w)
+        await w.ocean.cancel_run(run_id, reason="stop")
+        await w.drain()
+        w.clock.advance(1_000)
+        await w.drain()
+        run = await look(w, run_id)
+        assert (run.status, run.end_incomplete, run.end_attempt) == ("failed", True, 2)
+        (event,) = await log(w, run_id, "run.end_incomplete")
+        assert (event.payload["attempts"], event.payload["error"]["message"]) == (2, "no line")
+        again = await w.ocean.retry_end(run_id, actor="ada", request_key="once")
+        assert (again.status, again.ending) == ("pending", "cancel")
+        assert await w.ocean.retry_end(run_id, actor="ada", request_key="once") == again
+        await w.drain()
+        run = await look(w, run_id)
+        assert (run.status, run.end_incomplete) == ("failed", False)
+        assert [(seen.number, seen.call, seen.attempt) for seen in script.ends] == [(1, 1, 0), (1, 2, 1), (1, 3, 0)]
+        with pytest.raises(RunNotIncomplete):
+            await w.ocean.retry_end(run_id)
 
 
 async def test_undelivered_inputs_are_not_given_to_the_last_tick_but_named() -> None:
@@ -170,7 +209,7 @@ async def test_used_up_attempts_give_on_end_its_last_tick_and_keep_the_last_erro
         run = await look(w, run_id)
         assert (run.status, run.attempt) == ("failed", 2)
         assert run.error == {"code": "down", "message": "no line", "details": None}
-        assert [(seen.reason, seen.number, seen.attempt) for seen in script.ends] == [("exhausted", 2, 2)]
+        assert [(seen.reason, seen.number, seen.attempt) for seen in script.ends] == [("exhausted", 2, 0)]
         (undelivered,) = await log(w, run_id, "signal.undelivered")
         assert undelivered.payload["inputs"] == [{"number": 1, "kind": "created", "signal_id": None}]
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from ocean.state import ends, suspects
 from ocean.state import transitions as t
 from ocean.state.backoff import RetryPolicy, delay_for
 from ocean.state.eligibility import is_lapsed_lease, kernel_end, pick
 from ocean.state.errors import RunEnded
 from ocean.state.ids import even_roll
 from ocean.state.outcomes import Continue, Done, Failed, Ok, Retry, Wait, outcome_name
-from ocean.state.records import Delay, Ending, Run, RunStatus, changed
+from ocean.state.records import Delay, Ending, LastTick, Run, RunStatus, changed
 from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.engine.write_buffer import QUERIES
 from ocean.stores.sqlite.migrate import migrate
@@ -63,6 +64,8 @@ def a_run(dice: Random) -> Run:
         ready_at = a_time(dice) if wake_at is None else None
     is_parked = has_keys and status in (RunStatus.PENDING, RunStatus.WAITING) and is_so(dice)
     is_delayed = status is RunStatus.PENDING and wake_at is not None and is_so(dice)
+    ending = None if is_ended or is_so(dice) else dice.choice(list(Ending))
+    company = dice.choice([None, 0, 1, 2, 5])
     return Run(
         run_id=dice.choice(["r", "a b", "ü\x1f%s'\\"]),
         session_id="s",
@@ -82,7 +85,7 @@ def a_run(dice: Random) -> Run:
         tick=dice.randint(0, 9),
         tick_open=not is_ended and is_so(dice),
         paused=is_so(dice),
-        ending=None if is_ended or is_so(dice) else dice.choice(list(Ending)),
+        ending=ending,
         event_count=1,
         inbox_count=dice.randint(0, 2),
         pending_count=dice.randint(0, 2),
@@ -96,6 +99,12 @@ def a_run(dice: Random) -> Run:
         leased=is_active and is_so(dice),
         delayed_by=dice.choice(list(Delay)) if is_delayed else None,
         delay_key="d" if is_delayed else None,
+        end_attempt=dice.randint(0, 3),
+        end_max_attempts=dice.choice([None, 1, 2, 3]),
+        end_incomplete=status is RunStatus.FAILED and is_so(dice),
+        stop_by=a_time(dice) if is_active and ending is not None and is_so(dice) else None,
+        crash_company=company,
+        crash_epoch=None if company is None else dice.randint(0, 3),
     )
 
 
@@ -140,7 +149,7 @@ def test_predicates_of_a_run(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice)
     wanted = """jsonb_build_array(ocean_due_at(r), ocean_next_call_at(r), ocean_wants_slots(r, now),
         ocean_is_last_call(r), ocean_kernel_end(r, now), ocean_is_lapsed_lease(r, now),
-        ocean_is_ended(r), ocean_is_held(r, 2))"""
+        ocean_is_ended(r), ocean_is_held(r, 2), ocean_needs_note(r, now))"""
     for case, found in zip(given, evaluate(ask, wanted, given), strict=True):
         run, now = case["run"], case["now"]
         assert found == [
@@ -152,6 +161,7 @@ def test_predicates_of_a_run(ask: SqlCalls, dice: Random) -> None:
             is_lapsed_lease(run, now),
             run.is_ended,
             run.status is RunStatus.ACTIVE and run.lock_epoch == 2,
+            suspects.needs_note(run, now),
         ]
 
 
@@ -191,11 +201,11 @@ def test_a_commit(ask: SqlCalls, dice: Random) -> None:
 def test_a_retry_and_how_long_it_waits(ask: SqlCalls, dice: Random) -> None:
     given = cases(dice, policy=a_policy, after_ms=sometimes)
     sent = [case | {"policy": case["policy"].as_json()} for case in given]
-    delay = "ocean_delay_for(c->'policy', r.run_id, r.tick, r.attempt + 1)"
+    delay = "ocean_delay_for(c->'policy', r.run_id, r.tick, ocean_attempts(r) + 1)"
     delays = evaluate(ask, delay, sent)
     retried = following(ask, f"to_jsonb(ocean_retried(r, coalesce((c->>'after_ms')::bigint, {delay}), now))", sent)
     for case, waits, found in zip(given, delays, retried, strict=True):
-        run, attempt = case["run"], case["run"].attempt + 1
+        run, attempt = case["run"], t.attempts(case["run"]) + 1
         assert waits == delay_for(case["policy"], attempt, even_roll(run.run_id, run.tick, attempt))
         expected = t.retried(run, Retry("no", case["after_ms"]), case["policy"], case["now"], case["now"])
         assert isinstance(expected, t.EndNow) or found == expected
@@ -215,21 +225,29 @@ def test_a_run_is_given_back_taken_back_or_ended(ask: SqlCalls, dice: Random) ->
         give_backs=lambda dice: dice.randint(1, 4),
         reason=lambda dice: dice.choice(list(Ending)),
         ended=lambda dice: dice.choice(["done", "failed"]),
+        grace_ms=lambda dice: dice.randint(0, 2),
     )
-    attempt = "r.attempt + CASE WHEN (c->>'give_backs')::int > 2 THEN 1 ELSE 0 END"
+    attempt = "ocean_attempts(r) + CASE WHEN (c->>'give_backs')::int > 2 THEN 1 ELSE 0 END"
     given_back = following(ask, f"to_jsonb(ocean_given_back(r, {attempt}, now))", given)
-    taken_back = following(ask, "to_jsonb(ocean_given_back(r, r.attempt + 1, now))", given)
-    ending = following(ask, "to_jsonb(ocean_ending(r, c->>'reason', now))", given)
+    taken_back = following(ask, "to_jsonb(ocean_lease_lapsed(r, now))", given)
+    ending = following(ask, "to_jsonb(ocean_ending(r, c->>'reason', 4, (c->>'grace_ms')::bigint, now))", given)
+    stopped = following(ask, "to_jsonb(ocean_stopped(r, now))", given)
+    again = following(ask, "to_jsonb(ocean_end_retried(r, c->>'reason', 4, now))", given)
     ended = following(ask, "to_jsonb(ocean_ended(r, c->>'ended', now))", given)
-    for case, back, lapsed, last, end in zip(given, given_back, taken_back, ending, ended, strict=True):
+    rows = zip(given, given_back, taken_back, ending, ended, stopped, again, strict=True)
+    for case, back, lapsed, last, end, stop, retried in rows:
         run, now = case["run"], case["now"]
         expected = t.given_back(run, case["give_backs"], now)
         assert isinstance(expected, t.EndNow) or back == expected
         assert lapsed == t.lease_lapsed(run, now)
-        assert end == t.ended(run, RunStatus(case["ended"]), now)
+        assert end == ends.ended(run, RunStatus(case["ended"]), now)
+        assert stop == ends.stopped(run, now)
+        last_tick = LastTick(4, case["grace_ms"])
+        assert retried == ends.end_retried(run, case["reason"], last_tick, now)
         if not run.is_ended and run.ending is None:
-            assert last == t.end_requested(run, case["reason"], True, now)
-            assert end == changed(t.end_requested(run, case["reason"], False, now), status=RunStatus(case["ended"]))
+            assert last == ends.end_requested(run, case["reason"], last_tick, now)
+            at_once = ends.end_requested(run, case["reason"], None, now)
+            assert end == changed(at_once, status=RunStatus(case["ended"]))
 
 
 def test_a_run_is_parked_woken_or_delayed(ask: SqlCalls, dice: Random) -> None:
@@ -253,7 +271,7 @@ def test_locks_are_renewed(ask: SqlCalls, dice: Random) -> None:
     runs, now = numbered(dice, MANY), 6
     rows = [run._asdict() | {"due_at": t.due_at(run), "last_call": t.is_last_call(run)} for run in runs]
     locks = [(run.run_id, 1, a_time(dice)) for run in runs]
-    lost, stored = ask(
+    (lost, ending), stored = ask(
         ("INSERT INTO ocean_sessions VALUES ('s', 0)", None),
         (
             f"INSERT INTO runs ({COLUMNS}) SELECT {COLUMNS} FROM jsonb_populate_recordset(NULL::runs, $1::text::jsonb)",
@@ -264,6 +282,8 @@ def test_locks_are_renewed(ask: SqlCalls, dice: Random) -> None:
     )
     are_held = [run.status is RunStatus.ACTIVE and run.lock_epoch == 1 for run in runs]
     assert lost == [place for place, is_held in enumerate(are_held) if not is_held]
+    must_stop = [is_held and run.stop_by is not None for run, is_held in zip(runs, are_held, strict=True)]
+    assert ending == [place for place, is_so in enumerate(must_stop) if is_so]
     for run, row, is_held, (_, _, lock_ms) in zip(runs, stored, are_held, locks, strict=True):
         expected = t.renewed(run, lock_ms, now) if is_held else run
         assert run_from(row) == expected

@@ -97,6 +97,14 @@ class LeaseDone:
     status: RunStatus | None
 
 
+class Renewal(NamedTuple):
+    """What became of the locks that were to be renewed. Those of runs that are ending are renewed; their calls must
+    stop once a step in flight has finished."""
+
+    lost: set[Lock]
+    ending: set[Lock]
+
+
 class RowsAsk(NamedTuple):
     """One read: exact rows, run rows by dedupe key, whole earlier ticks, and the rows of the newest `history` ticks."""
 
@@ -180,11 +188,17 @@ class StoreClaims(Protocol):
         No claim has the epoch of the returned lock.
         """
 
-    def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
-        """Extend all locks in one transaction, and return the lost ones. Callable from any thread; blocks."""
+    def renew_locks(self, locks: Sequence[Lock]) -> Renewal:
+        """Extend all locks in one transaction. Callable from any thread; blocks."""
+
+    async def call_apart(self, locks: Sequence[Lock]) -> set[Lock]:
+        """Note that these suspects are called now, and no other run of this process. Returns the lost locks."""
 
     async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
-        """Unlock a run whose call was stopped. Returns None if the lock was lost before."""
+        """Unlock a run whose call was stopped. Returns None if the lock was lost before.
+
+        If the run is ending, its last tick is due then, and the give-back is not counted.
+        """
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...
 
@@ -195,7 +209,10 @@ class StoreClaims(Protocol):
         """Return a stored step result. `tick` 0 means the steps of the run."""
 
     async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
-        """Store a step result and return it, or the one stored before. Refused unless the lock is still held."""
+        """Store a step result and return it, or the one stored before. Refused unless the lock is still held.
+
+        Accepted from a call whose run is ending, as are streamed events, until its grace time is over.
+        """
 
     async def take_turn(self, lock: Lock, keys: Sequence[RowKey]) -> bool:
         """Reserve contested rows for the tick's next call. Returns False while another tick has one of them."""

@@ -128,6 +128,9 @@ class StoreRuns(Protocol):
         Refused if the run does not exist or has ended. A run that is ending already is returned unchanged.
         """
 
+    async def retry_end(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        """Make the last tick due again of a run that has ended without it. Refused for any other run."""
+
     async def delete_run(self, run_id: str, actor: str | None, request: Request | None) -> int:
         """Delete a run, its children and all their rows, whatever their status. Returns the number of runs deleted.
 

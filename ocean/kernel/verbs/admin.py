@@ -29,6 +29,8 @@ class AdminVerbs:
                     external=clog.external,
                     takes_all_inputs=clog.takes_all_inputs,
                     allows=_allowed(clog),
+                    end_retry=clog.end_retry,
+                    cancel_grace_ms=clog.cancel_grace_ms,
                 )
                 for clog in self._registry
             ]

@@ -5,6 +5,7 @@ from typing import Any, Unpack
 from ocean.kernel.arguments import UNSET, optional_id, request_of
 from ocean.kernel.new_runs import RunOptions, new_run, new_signal
 from ocean.kernel.store import Store
+from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.ids import IdSource
 from ocean.state.records import RunInfo, SignalReceipt
@@ -15,6 +16,7 @@ class RunVerbs:
     _store: Store
     _clock: Clock
     _ids: IdSource
+    _runtime: Runtime
 
     def new_id(self) -> str:
         """Return a new UUIDv7, as a run gets that is created without an id."""
@@ -72,12 +74,20 @@ class RunVerbs:
         if reason is not None:
             checked_id(reason, "reason", 4_000)
         request = request_of(request_key, "cancel_run", [checked_id(run_id, "run_id"), reason])
-        return await self._store.cancel_run(run_id, reason, optional_id(actor, "actor"), request)
+        run = await self._store.cancel_run(run_id, reason, optional_id(actor, "actor"), request)
+        if run.ending is not None:
+            self._runtime.keeper.run_is_ending(run_id)
+        return run
 
     async def retry_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
         """Create a run with the input and options of a failed one, linked by `retry_of`; a repeat returns the same."""
         request = request_of(request_key, "retry_run", checked_id(run_id, "run_id"))
         return await self._store.retry_run(run_id, optional_id(actor, "actor"), request)
+
+    async def retry_end(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
+        """Call the last tick again of a run that has ended without it (`end_incomplete`), with all its attempts."""
+        request = request_of(request_key, "retry_end", checked_id(run_id, "run_id"))
+        return await self._store.retry_end(run_id, optional_id(actor, "actor"), request)
 
     async def pause_run(self, run_id: str, *, actor: str | None = None, request_key: str | None = None) -> RunInfo:
         """Pause a run: signals queue, direct calls work, a deadline still ends it."""

@@ -80,4 +80,5 @@ def claim_from(claim: Mapping[str, Any]) -> Claim:
         claimed_at=claim["claimed_at"],
         lock_expires_at=claim["lock_expires_at"],
         life=run["life"],
+        crash_company=run["crash_company"],
     )

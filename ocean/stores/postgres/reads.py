@@ -71,7 +71,7 @@ class Reads(Lists):
         if isinstance(following, NotClaimable):
             return following
         inputs = tuple(map(input_from, found["inputs"]))
-        call = repeated_call(found["tick"], inputs) if run.tick_open else first_call(following, inputs)
+        call = repeated_call(found["tick"], inputs) if following.tick == run.tick else first_call(following, inputs)
         return claim_of(following, run_info_from(found["shown"], following), call, ask, now)
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer:

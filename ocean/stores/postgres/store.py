@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ocean.kernel.metrics import Histogram
+from ocean.kernel.store.claims import Renewal
 from ocean.kernel.store.events import SweepAsk
 from ocean.kernel.store.runs import Request
 from ocean.state.clock import Clock
@@ -112,9 +113,14 @@ class PostgresStore(Claims, Commits, Reads):
         except LockLost:
             return None
 
-    def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
+    def renew_locks(self, locks: Sequence[Lock]) -> Renewal:
         self.pool.check_open()
-        lost = self._lock_thread.write("renew_locks", [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks])
+        answer = self._lock_thread.write("renew_locks", [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks])
+        lost, ending = ({locks[place] for place in places} for places in answer)
+        return Renewal(lost, ending)
+
+    async def call_apart(self, locks: Sequence[Lock]) -> set[Lock]:
+        lost = await self.batches.write("call_apart", [[lock.run_id, lock.epoch] for lock in locks])
         return {locks[place] for place in lost}
 
     async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
@@ -147,6 +153,9 @@ class PostgresStore(Claims, Commits, Reads):
     async def cancel_run(self, run_id: str, reason: str | None, actor: str | None, request: Request | None) -> RunInfo:
         payload = {"run_id": run_id, "reason": reason or "cancelled", "actor": actor}
         return run_info_from(await self.batches.write("cancel_run", payload, request))
+
+    async def retry_end(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        return run_info_from(await self.batches.write("retry_end", {"run_id": run_id, "actor": actor}, request))
 
     async def set_run_paused(self, run_id: str, is_paused: bool, actor: str | None, request: Request | None) -> RunInfo:
         payload = {"run_id": run_id, "is_paused": is_paused, "actor": actor}

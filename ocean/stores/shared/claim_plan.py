@@ -74,6 +74,7 @@ def claim_of(following: Run, shown: RunInfo, call: TickCall, ask: ClaimAsk, now:
         claimed_at=now,
         lock_expires_at=now + lock_ms,
         life=following.life,
+        crash_company=following.crash_company,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ocean.state.attributes import MOST
 from ocean.state.counters import Take, decide, reserve
+from ocean.state.ends import refuse_if_ended
 from ocean.state.errors import (
     ClogError,
     DedupeKeyReused,
@@ -20,6 +21,7 @@ from ocean.state.errors import (
     RunEnded,
     RunExists,
     RunNotFound,
+    RunNotIncomplete,
     SignalIdReused,
     SignalRefused,
     StoreFailed,
@@ -27,7 +29,7 @@ from ocean.state.errors import (
     near_name,
 )
 from ocean.state.records import RunStatus
-from ocean.state.transitions import refuse_if_ended, refuse_unless_held
+from ocean.state.transitions import call_must_stop, refuse_unless_held
 from ocean.state.values import decode
 from ocean.stores.shared.rows import Row, counter_from, run_from
 
@@ -48,8 +50,20 @@ def run_ended(run: Row) -> OceanError:
     return _raised(lambda: refuse_if_ended(run_from(run)))
 
 
+def end_not_incomplete(run_id: str, status: str) -> OceanError:
+    return RunNotIncomplete(
+        f"run {run_id} must have ended without its last tick (end_incomplete), it is {status}",
+        run_id=run_id,
+        status=RunStatus(status),
+    )
+
+
 def lock_lost(run_id: str, epoch: int) -> OceanError:
     return _raised(lambda: refuse_unless_held(None, epoch, run_id))
+
+
+def run_is_ending(run_id: str, ending: str) -> OceanError:
+    return call_must_stop(run_id, ending)
 
 
 def run_busy(run_id: str, status: str, locked_by: str | None, lock_expires_at: int | None) -> OceanError:
@@ -183,6 +197,7 @@ _BY_CODE: dict[str, Callable[..., OceanError]] = {
         attributes_need_a_run,
         counter,
         deadline_passed,
+        end_not_incomplete,
         dedupe_key_reused,
         lease_completed,
         lease_lost,
@@ -199,6 +214,7 @@ _BY_CODE: dict[str, Callable[..., OceanError]] = {
         run_busy,
         run_ended,
         run_exists,
+        run_is_ending,
         run_not_found,
         run_of_another,
         session_of_others,

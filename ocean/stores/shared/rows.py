@@ -8,8 +8,10 @@ from dataclasses import make_dataclass
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar, cast
 
+from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Counter, CounterKind
 from ocean.state.records import (
+    END_RETRY,
     GENERIC_VERBS,
     ApiKey,
     ClogRecord,
@@ -102,7 +104,15 @@ def run_info_from(shown: Row, run: Run | None = None) -> RunInfo:
 
 def clog_from(row: Row) -> ClogRecord:
     flags = {name: bool(row[name]) for name in ("has_on_end", "paused", "external", "takes_all_inputs")}
-    return ClogRecord(row["clog_id"], row["version"], allows=_allowed(row), **flags)
+    end_retry = END_RETRY if row["end_retry"] is None else RetryPolicy(**decode(row["end_retry"]))
+    return ClogRecord(
+        row["clog_id"],
+        row["version"],
+        allows=_allowed(row),
+        end_retry=end_retry,
+        cancel_grace_ms=row["grace_ms"],
+        **flags,
+    )
 
 
 def standing_from(row: Row) -> RunOwner:

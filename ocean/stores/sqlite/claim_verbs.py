@@ -3,7 +3,16 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 
-from ocean.kernel.store.claims import ClaimAsk, ClaimOrder, NotClaimable, RowsAnswer, RowsAsk, TickAnswer, TickCommit
+from ocean.kernel.store.claims import (
+    ClaimAsk,
+    ClaimOrder,
+    NotClaimable,
+    Renewal,
+    RowsAnswer,
+    RowsAsk,
+    TickAnswer,
+    TickCommit,
+)
 from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, RowKey
@@ -12,7 +21,7 @@ from ocean.state.records import Agenda, Claim, Lock, RunStatus
 from ocean.state.transitions import refuse_unless_held, renewed
 from ocean.state.values import decode, encode
 from ocean.stores.shared import claim_plan
-from ocean.stores.sqlite import claiming, committing, counters, storage
+from ocean.stores.sqlite import claiming, committing, counters, crashes, storage
 from ocean.stores.sqlite.engine import executor
 from ocean.stores.sqlite.engine.executor import SqliteClaimOrder, UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
@@ -49,7 +58,7 @@ class SqliteClaimStore(UnitExecutor):
 
     async def take_turn(self, lock: Lock, keys: Sequence[RowKey]) -> bool:
         def act(u: Unit) -> bool:
-            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
             return storage.take_turn(u, lock.run_id, lock.epoch, keys)
 
         return await self._write(act)
@@ -60,22 +69,27 @@ class SqliteClaimStore(UnitExecutor):
         except LockLost:
             return None
 
-    def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
-        def act(u: Unit) -> set[Lock]:
-            lost = set()
+    def renew_locks(self, locks: Sequence[Lock]) -> Renewal:
+        def act(u: Unit) -> Renewal:
+            renewal = Renewal(set(), set())
             for lock in locks:
                 run = u.find(lock.run_id)
                 if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != lock.epoch:
-                    lost.add(lock)
-                else:
-                    u.save(renewed(run, lock.lock_ms, u.now))
-            return lost
+                    renewal.lost.add(lock)
+                    continue
+                u.save(renewed(run, lock.lock_ms, u.now))
+                if run.stop_by is not None:
+                    renewal.ending.add(lock)
+            return renewal
 
         return self._transactions.write_blocking(self._unit(act))
 
+    async def call_apart(self, locks: Sequence[Lock]) -> set[Lock]:
+        return await self._write(lambda u: crashes.call_apart(u, locks))
+
     async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
         def act(u: Unit) -> None:
-            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
             tick_row = u.one("get_tick", run_id=lock.run_id, tick=tick)
             caused_by = tick_row["caused_by"] if tick_row else None
             for event in events:
@@ -101,7 +115,7 @@ class SqliteClaimStore(UnitExecutor):
 
     async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
         def act(u: Unit) -> str:
-            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+            refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
             first = u.one("get_step", run_id=lock.run_id, tick=tick, name=name)
             if first is not None:
                 return str(first["result"])

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from ocean.kernel.store.claims import ClaimAsk, NotClaimable
 from ocean.state.eligibility import Surroundings, holds, pick
 from ocean.state.records import Agenda, Claim, Run, RunStatus
-from ocean.state.transitions import due_at
+from ocean.state.suspects import counts_as_attempt
+from ocean.state.transitions import attempts, due_at
 from ocean.stores.shared.claim_plan import (
     COUNT_CAP,
     DueCount,
@@ -20,6 +21,7 @@ from ocean.stores.shared.claim_plan import (
     run_after_claim,
     surroundings_of,
 )
+from ocean.stores.sqlite.crashes import as_if_noted, with_crash_noted
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import due_inputs, fix_inputs, fixed_inputs
 from ocean.stores.sqlite.keys import full_key, park_if_full
@@ -136,7 +138,7 @@ def plan_claim(u: Unit, run: Run, ask: ClaimAsk, details: RunDetails) -> ClaimPl
     following = run_after_claim(run, surroundings(u, run, ask.clogs), ask, u.now)
     if isinstance(following, NotClaimable):
         return following
-    if run.tick_open:
+    if following.tick == run.tick:
         tick = u.one("get_tick", run_id=run.run_id, tick=run.tick)
         assert tick is not None
         call = repeated_call(tick, fixed_inputs(u, run))
@@ -146,6 +148,7 @@ def plan_claim(u: Unit, run: Run, ask: ClaimAsk, details: RunDetails) -> ClaimPl
 
 
 def _claim(u: Unit, run: Run, ask: ClaimAsk, details: RunDetails) -> Claim | None:
+    run = with_crash_noted(u, run)
     plan = plan_claim(u, run, ask, details)
     if isinstance(plan, NotClaimable):
         if not plan.holds:
@@ -172,7 +175,7 @@ def _write_tick(u: Unit, plan: ClaimPlan, ask: ClaimAsk) -> None:
         "version": ask.clogs[run.clog_id].version,
         "now": u.now,
     }
-    if not before.tick_open:
+    if run.tick != before.tick:
         fix_inputs(u, run, claim.inputs)
         facts |= {"reason": claim.reason, "caused_by": plan.caused_by}
         u.later("insert_tick", run.run_id, **facts)
@@ -184,12 +187,14 @@ def _write_tick(u: Unit, plan: ClaimPlan, ask: ClaimAsk) -> None:
     u.do("reclaim_tick", **facts, call=claim.call)
     was_given_back = before.status is RunStatus.PENDING and before.wake_at is None
     because = "crash" if before.status is RunStatus.ACTIVE else "give_back" if was_given_back else "retry"
-    payload = {"because": because, "attempt": run.attempt, "previous": before.locked_by}
+    payload = {"because": because, "attempt": attempts(run), "previous": before.locked_by}
+    if because == "crash" and not counts_as_attempt(before):
+        payload["company"] = before.crash_company
     u.event(run.run_id, "tick.restarted", payload, tick=run.tick, call=claim.call, caused_by=plan.caused_by)
 
 
 def preview_claim(u: Unit, ask: ClaimAsk) -> Claim | NotClaimable:
-    run = u.run(ask.run_id or "")
+    run = as_if_noted(u, u.run(ask.run_id or ""))
     plan = plan_claim(u, run, ask, RunDetails(u, [run.run_id]))
     return plan.claim if isinstance(plan, ClaimPlan) else plan
 

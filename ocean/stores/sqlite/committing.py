@@ -8,9 +8,10 @@ from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Taken
 from ocean.state.effects import NewEvent
+from ocean.state.ends import refuse_if_ended, stopped
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Retry, Wait, error_info, outcome_name
-from ocean.state.records import InputKind, Lock, Run, RunStatus, changed
-from ocean.state.transitions import EndNow, given_back, refuse_if_ended, refuse_unless_held, retried, settled
+from ocean.state.records import InputKind, Lock, Run, RunStatus
+from ocean.state.transitions import EndNow, attempts, given_back, refuse_unless_held, retried, settled, with_attempts
 from ocean.state.values import decode, encode
 from ocean.stores.shared import refusals
 from ocean.stores.shared.rows import Row
@@ -81,7 +82,7 @@ def _settle(u: Unit, c: TickCommit, tick: Row, numbers: list[int]) -> None:
         "outcome": outcome_name(c.outcome),
         "status": following.status,
         "reason": tick["reason"],
-        "attempt": run.attempt,
+        "attempt": attempts(run),
         "inputs": numbers,
         **_provenance(c),
     }
@@ -106,11 +107,8 @@ def _settle(u: Unit, c: TickCommit, tick: Row, numbers: list[int]) -> None:
 
 
 def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -> Committed:
-    details = u.one("get_details", run_id=run.run_id)
-    assert details is not None
-    policy = RetryPolicy(**decode(details["retry"]))
     error = error_info(outcome.error)
-    following = retried(run, outcome, policy, tick["first_claimed_at"], u.now)
+    following = retried(run, outcome, _policy(u, run), tick["first_claimed_at"], u.now)
     u.do("release_turns", run_id=run.run_id)
     where: dict[str, Any] = {"tick": c.tick, "call": c.call, "caused_by": tick["caused_by"]}
     if isinstance(following, EndNow):
@@ -118,16 +116,29 @@ def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -
         u.event(run.run_id, "tick.failed", payload, **where)
         return _exhaust(u, run, following, error, **where)
     u.save(following)
-    u.do("save_error", run_id=run.run_id, error=encode(error.as_json(), "Retry.error"))
+    if run.ending is None:
+        # The error of a run that is ending is the reason for its end.
+        u.do("save_error", run_id=run.run_id, error=encode(error.as_json(), "Retry.error"))
     payload = {
         "error": error.as_json(),
-        "attempt": following.attempt,
+        "attempt": attempts(following),
         "wake_at": following.wake_at,
         "status": following.status,
         **_provenance(c),
     }
     u.event(run.run_id, "run.retrying", payload, **where)
     return Committed(following.status)
+
+
+def _policy(u: Unit, run: Run) -> RetryPolicy:
+    """The retry policy of the run, or of its clog's last ticks if it is ending."""
+    if run.ending is not None:
+        clog = u.clog(run.clog_id)
+        assert clog is not None
+        return clog.end_retry
+    details = u.one("get_details", run_id=run.run_id)
+    assert details is not None
+    return RetryPolicy(**decode(details["retry"]))
 
 
 def _provenance(c: TickCommit) -> dict[str, Any]:
@@ -141,7 +152,7 @@ def _provenance(c: TickCommit) -> dict[str, Any]:
 
 
 def _exhaust(u: Unit, run: Run, end: EndNow, error: ErrorInfo, **where: Any) -> Committed:
-    u.save(changed(u.run(run.run_id), attempt=end.attempt))
+    u.save(with_attempts(u.run(run.run_id), end.attempt))
     return Committed(request_end(u, run.run_id, end.reason, error, **where).status)
 
 
@@ -149,7 +160,7 @@ def _restart(u: Unit, run: Run, c: TickCommit, tick: Row) -> Contended:
     """Call the tick again after a conflict. The lock stays, no attempt is spent; from the second on it takes a turn."""
     again = u.one("restart_tick", run_id=run.run_id, tick=c.tick)
     assert again is not None
-    payload = {"because": "conflict", "attempt": run.attempt, "conflicts": again["conflicts"]}
+    payload = {"because": "conflict", "attempt": attempts(run), "conflicts": again["conflicts"]}
     u.event(run.run_id, "tick.restarted", payload, tick=c.tick, call=again["calls"], caused_by=tick["caused_by"])
     must_take_turn = again["conflicts"] >= CONFLICTS_BEFORE_TURN
     has_turn = must_take_turn and take_turn(u, run.run_id, run.lock_epoch, c.effects.contested_keys)
@@ -163,18 +174,18 @@ def _call_again(u: Unit, run: Run, c: TickCommit, tick: Row, refused: dict[str, 
     """
     again = u.one("call_tick_again", run_id=run.run_id, tick=c.tick)
     assert again is not None
-    payload = {"because": "counter", "attempt": run.attempt, "keys": list(refused)}
+    payload = {"because": "counter", "attempt": attempts(run), "keys": list(refused)}
     u.event(run.run_id, "tick.restarted", payload, tick=c.tick, call=again["calls"], caused_by=tick["caused_by"])
     return Contended(again["calls"], False, refused)
 
 
 def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
-    run = refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id)
+    run = refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
     row = u.one("count_give_back", run_id=run.run_id, tick=tick)
     give_backs = row["give_backs"] if row else 1
     where: dict[str, Any] = {"tick": tick, "call": row["calls"], "caused_by": row["caused_by"]} if row else {}
     u.do("release_turns", run_id=run.run_id)
-    following = given_back(run, give_backs, u.now)
+    following = given_back(run, give_backs, u.now) if run.stop_by is None else stopped(run, u.now)
     if isinstance(following, EndNow):
         error = ErrorInfo("given_back", f"its callers stopped tick {tick} {give_backs} times before it ended")
         _exhaust(u, run, following, error, **where)
@@ -182,7 +193,7 @@ def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
         u.save(following)
         payload = {
             "give_backs": give_backs,
-            "attempt": following.attempt,
+            "attempt": attempts(following),
             "status": following.status,
             "epoch": lock.epoch,
             "instance": run.locked_by,

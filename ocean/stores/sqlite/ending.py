@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from ocean.state.ends import end_requested, end_retried, ended
 from ocean.state.outcomes import ErrorInfo
-from ocean.state.records import Ending, InputKind, Run, RunStatus
-from ocean.state.transitions import end_requested, ended, input_arrived
+from ocean.state.records import Ending, InputKind, LastTick, Run, RunStatus
+from ocean.state.transitions import input_arrived
 from ocean.state.values import encode
+from ocean.stores.shared import refusals
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import append_input, drop_timers
 
@@ -56,20 +58,40 @@ def _end_children(u: Unit) -> None:
 
 
 def request_end(u: Unit, run_id: str, reason: Ending, error: ErrorInfo | None, **where: Any) -> Run:
-    """End a run for the kernel. A clog with `on_end` gets one last tick; if that fails, it is not repeated."""
+    """End a run for the kernel. A clog with `on_end` gets one last tick; if its attempts are used up, the run ends
+    without it."""
     run = u.run(run_id)
     u.do("release_turns", run_id=run_id)
-    if run.ending:
-        return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), **where)
     text = encode(error.as_json()) if error is not None else _stored_error(u, run_id)
+    if run.ending:
+        payload = f'{{"reason":"{run.ending}","error":{text or "null"},"attempts":{run.end_attempt}}}'
+        u.event(run_id, "run.end_incomplete", None, text=payload, **where)
+        u.save(ended(u.run(run_id), RunStatus.FAILED, u.now, end_incomplete=True))
+        return end_run(u, run_id, RunStatus.FAILED, error=_stored_error(u, run_id), **where)
     clog = u.clog(run.clog_id)
-    following = end_requested(run, reason, clog is not None and clog.has_on_end, u.now)
+    following = end_requested(run, reason, clog.last_tick if clog is not None else None, u.now)
     if following.is_ended:
         return end_run(u, run_id, RunStatus.FAILED, error=text, **where)
     u.save(following)
     u.do("save_error", run_id=run_id, error=text)
-    payload = f'{{"reason":"{reason}","error":{text or "null"},"status":"pending"}}'
+    stop_by = "null" if following.stop_by is None else following.stop_by
+    payload = f'{{"reason":"{reason}","error":{text or "null"},"status":"{following.status}","stop_by":{stop_by}}}'
     u.event(run_id, "run.ending", None, text=payload, **where)
+    return u.run(run_id)
+
+
+def retry_end(u: Unit, run_id: str, actor: str | None) -> Run:
+    """Call the last tick again of a run that has ended without it. Its parent is not notified a second time."""
+    run = u.run(run_id)
+    clog, tick = u.clog(run.clog_id), u.one("get_tick", run_id=run_id, tick=run.tick)
+    if not run.end_incomplete or tick is None or clog is None:
+        raise refusals.end_not_incomplete(run_id, run.status)
+    reason = Ending(tick["reason"])
+    u.save(end_retried(run, reason, LastTick(clog.end_retry.max_attempts, clog.cancel_grace_ms), u.now))
+    u.do("notify_no_parent", run_id=run_id)
+    text = f'{{"reason":"{reason}","error":{_stored_error(u, run_id) or "null"},"status":"pending","stop_by":null}}'
+    u.event(run_id, "run.ending", None, text=text, actor=actor)
+    u.flush()
     return u.run(run_id)
 
 

@@ -4,9 +4,10 @@ from operator import itemgetter
 from typing import Any
 
 from ocean.state.effects import NewSignal, SetTimer
+from ocean.state.ends import refuse_if_ended
 from ocean.state.errors import RunEnded
 from ocean.state.records import Input, InputKind, Run, RunStatus, SignalReceipt, changed
-from ocean.state.transitions import input_arrived, refuse_if_ended
+from ocean.state.transitions import input_arrived
 from ocean.stores.shared import refusals
 from ocean.stores.shared.claim_plan import MOST_INPUTS
 from ocean.stores.shared.rows import input_from

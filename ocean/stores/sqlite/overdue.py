@@ -4,22 +4,25 @@ from typing import assert_never
 
 from ocean.state.eligibility import is_lapsed_lease, kernel_end
 from ocean.state.outcomes import ErrorInfo
-from ocean.state.records import Ending, Run, changed
-from ocean.state.transitions import lease_lapsed
+from ocean.state.records import Ending, Run
+from ocean.state.transitions import attempts, lease_lapsed, with_attempts
+from ocean.stores.sqlite.crashes import with_crash_noted
 from ocean.stores.sqlite.ending import request_end
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 
 
 def settle_overdue(u: Unit, run: Run) -> None:
     """End a run whose end is due, or take back its lease if that has lapsed."""
+    run = with_crash_noted(u, run)
     end = kernel_end(run, u.now)
     match end:
         case Ending.DEADLINE:
             error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
             request_end(u, run.run_id, Ending.DEADLINE, error)
         case Ending() as reason:
-            u.save(changed(run, attempt=run.attempt + 1))
-            request_end(u, run.run_id, reason, crash_error(run))
+            error = crash_error(run)
+            u.save(with_attempts(run, error.details["attempt"]))
+            request_end(u, run.run_id, reason, error)
         case None if is_lapsed_lease(run, u.now):
             _take_back(u, run)
         case None:
@@ -44,5 +47,8 @@ def _take_back(u: Unit, run: Run) -> None:
 
 
 def crash_error(run: Run) -> ErrorInfo:
-    message = f"{run.locked_by} stopped while it worked on tick {run.tick}; its lock lapsed at {run.lock_expires_at}"
-    return ErrorInfo("crashed", message, {"attempt": run.attempt + 1})
+    message = (
+        f"{run.locked_by} stopped while it worked on tick {run.tick} of this run alone; its lock lapsed at "
+        f"{run.lock_expires_at}"
+    )
+    return ErrorInfo("crashed", message, {"attempt": attempts(run) + 1})

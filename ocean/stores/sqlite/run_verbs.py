@@ -7,6 +7,7 @@ from typing import Any
 from ocean.kernel.store.runs import Request
 from ocean.state.effects import NewRun, NewSignal
 from ocean.state.eligibility import Surroundings
+from ocean.state.ends import refuse_if_ended
 from ocean.state.filters import RunFilter
 from ocean.state.outcomes import ErrorInfo
 from ocean.state.records import (
@@ -22,11 +23,12 @@ from ocean.state.records import (
     SignalReceipt,
     TickInfo,
 )
-from ocean.state.transitions import paused, refuse_if_ended, resumed
+from ocean.state.transitions import paused, resumed
 from ocean.state.values import encode
 from ocean.stores.shared.rows import clog_from, input_from, tick_from
 from ocean.stores.sqlite import claiming, creating, deleting, inbox, keys, listing, retry_as_new
-from ocean.stores.sqlite.ending import request_end
+from ocean.stores.sqlite.crashes import as_if_noted
+from ocean.stores.sqlite.ending import request_end, retry_end
 from ocean.stores.sqlite.engine import executor
 from ocean.stores.sqlite.engine.executor import UnitExecutor
 from ocean.stores.sqlite.engine.unit_of_work import Unit
@@ -44,6 +46,8 @@ class SqliteRunStore(UnitExecutor):
                     "version": clog.version,
                     "has_on_end": clog.has_on_end,
                     "allows": encode(list(clog.allows)),
+                    "end_retry": encode(clog.end_retry.as_json()),
+                    "grace_ms": clog.cancel_grace_ms,
                     "now": u.now,
                 }
                 before = u.clog(clog.clog_id)
@@ -90,7 +94,7 @@ class SqliteRunStore(UnitExecutor):
     async def survey(self, run_id: str, clog_ids: Collection[str]) -> tuple[Run, Surroundings] | None:
         def act(u: Unit) -> tuple[Run, Surroundings] | None:
             run = u.find(run_id)
-            return None if run is None else (run, claiming.surroundings(u, run, clog_ids))
+            return None if run is None else (as_if_noted(u, run), claiming.surroundings(u, run, clog_ids))
 
         return await self._read(act)
 
@@ -142,6 +146,12 @@ class SqliteRunStore(UnitExecutor):
             return info(u, u.run(run_id))
 
         return await self._write(lambda u: executor.once(u, request, RunInfo, lambda: cancel(u)))
+
+    async def retry_end(self, run_id: str, actor: str | None, request: Request | None) -> RunInfo:
+        def act(u: Unit) -> RunInfo:
+            return executor.once(u, request, RunInfo, lambda: info(u, retry_end(u, run_id, actor)))
+
+        return await self._write(act)
 
     async def set_run_paused(self, run_id: str, is_paused: bool, actor: str | None, request: Request | None) -> RunInfo:
         def change(u: Unit) -> RunInfo:

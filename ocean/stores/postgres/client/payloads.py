@@ -220,4 +220,4 @@ def completion_payload(completion: LeaseCompletion) -> Payload:
 
 def clog_payload(clog: ClogRecord) -> Payload:
     payload: Payload = {name: getattr(clog, name) for name in ClogRecord.__slots__}
-    return payload | {"allows": encode(list(clog.allows))}
+    return payload | {"allows": encode(list(clog.allows)), "end_retry": encode(clog.end_retry.as_json())}

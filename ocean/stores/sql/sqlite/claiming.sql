@@ -57,6 +57,10 @@ ORDER BY deadline_at LIMIT :limit;
 -- Runs whose lock expired during their last call.
 SELECT {run} FROM runs WHERE last_call = 1 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
 
+-- name: active_runs_of
+-- The runs of one clog that a process has locked.
+SELECT {run} FROM runs WHERE clog_id = :clog_id AND status = 'active' AND locked_by = :locked_by AND leased = 0;
+
 -- name: lapsed_leases
 -- Runs whose external worker has stopped renewing its lease.
 SELECT {run} FROM runs WHERE leased = 1 AND paused = 0 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;

@@ -1,15 +1,16 @@
 -- Registered clogs.
 
 -- name: register_clog
-INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, allows, registered_at)
-VALUES (:clog_id, :version, :has_on_end, :external, :takes_all_inputs, :allows, :now)
+INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, allows, end_retry, grace_ms, registered_at)
+VALUES (:clog_id, :version, :has_on_end, :external, :takes_all_inputs, :allows, :end_retry, :grace_ms, :now)
 ON CONFLICT DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end, external = excluded.external,
-  takes_all_inputs = excluded.takes_all_inputs, allows = excluded.allows, registered_at = excluded.registered_at;
+  takes_all_inputs = excluded.takes_all_inputs, allows = excluded.allows, end_retry = excluded.end_retry,
+  grace_ms = excluded.grace_ms, registered_at = excluded.registered_at;
 
 -- name: register_methods
 -- An instance that has only the methods of a clog does not change what is registered about its handlers.
-INSERT INTO ocean_clogs (clog_id, version, has_on_end, allows, registered_at)
-VALUES (:clog_id, :version, :has_on_end, :allows, :now)
+INSERT INTO ocean_clogs (clog_id, version, has_on_end, allows, end_retry, grace_ms, registered_at)
+VALUES (:clog_id, :version, :has_on_end, :allows, :end_retry, :grace_ms, :now)
 ON CONFLICT DO NOTHING;
 
 -- name: queue_older_runs

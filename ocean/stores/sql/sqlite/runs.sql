@@ -31,6 +31,10 @@ UPDATE runs SET status = :status, attempt = :attempt, due_at = :due_at, last_cal
   stop_by = :stop_by, crash_company = :crash_company, crash_epoch = :crash_epoch
 WHERE run_id = :run_id;
 
+-- name: notify_no_parent
+-- The parent of a run was notified of its end; it is not again.
+UPDATE ocean_run_details SET notify_parent = 0 WHERE run_id = :run_id;
+
 -- name: delete_run
 DELETE FROM runs WHERE run_id = :run_id;
 

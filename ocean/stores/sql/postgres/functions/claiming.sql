@@ -203,6 +203,9 @@ DECLARE
   terms jsonb := ask->'clogs'->(r.clog_id);
   clog ocean_clogs;
 BEGIN
+  IF ocean_needs_note(r, now) THEN
+    r := ocean_with_crash_noted(r, now);
+  END IF;
   IF ocean_kernel_end(r, now) IS NOT NULL OR ocean_is_lapsed_lease(r, now) THEN
     PERFORM ocean_process_overdue(r, now);
     RETURN NULL;
@@ -236,9 +239,10 @@ DECLARE
   holder text := ask->>'instance_id';
   t ocean_ticks;
   because text;
+  payload jsonb;
 BEGIN
   r := ocean_claimed(r, holder, (terms->>'lock_ms')::bigint, ask ? 'lease', now);
-  IF NOT before.tick_open THEN
+  IF r.tick <> before.tick THEN
     PERFORM ocean_begin_tick(r, terms, holder, now);
     RETURN r;
   END IF;
@@ -246,8 +250,11 @@ BEGIN
     version = terms->>'version', claimed_at = now
   WHERE k.run_id = r.run_id AND k.tick = r.tick RETURNING k.* INTO t;
   because := CASE WHEN before.status = 'active' THEN 'crash' WHEN before.wake_at IS NULL THEN 'give_back' ELSE 'retry' END;
-  RETURN ocean_event(r, ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin, 'tick.restarted',
-    json_build_object('because', because, 'attempt', r.attempt, 'previous', before.locked_by)::text);
+  payload := jsonb_build_object('because', because, 'attempt', ocean_attempts(r), 'previous', before.locked_by);
+  IF because = 'crash' AND NOT ocean_counts_as_attempt(before) THEN
+    payload := payload || jsonb_build_object('company', before.crash_company);
+  END IF;
+  RETURN ocean_event(r, ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin, 'tick.restarted', payload::text);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_begin_tick(r runs, terms jsonb, holder text, now bigint) RETURNS void

@@ -15,6 +15,8 @@ BEGIN
   END IF;
   IF NOT ocean_is_held(r, (a->>'epoch')::bigint) THEN
     PERFORM ocean_refuse('lock_lost', json_build_object('run_id', a->'run_id', 'epoch', a->'epoch'));
+  ELSIF r.stop_by IS NOT NULL THEN
+    PERFORM ocean_refuse('run_is_ending', json_build_object('run_id', a->'run_id', 'ending', r.ending));
   ELSIF t.run_id IS NULL THEN
     PERFORM ocean_refuse('tick_gone', json_build_object('run_id', a->'run_id', 'tick', a->'tick'));
   END IF;
@@ -71,7 +73,7 @@ BEGIN
   WHERE k.run_id = r.run_id AND k.tick = t.tick;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   r := ocean_event(r, o, 'tick.committed',
-    ocean_commit_payload(outcome_name, r.status, t.reason, before.attempt, to_jsonb(numbers), a));
+    ocean_commit_payload(outcome_name, r.status, t.reason, ocean_attempts(before), to_jsonb(numbers), a));
   IF before.ending IS NOT NULL THEN
     -- Whatever the outcome of a last tick, the run ends with the error that began its end.
     RETURN ocean_end_run(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
@@ -105,30 +107,41 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_commit_retry(r runs, a jsonb, t ocean_ticks, error text, after_ms bigint, o ocean_origin)
 RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  policy jsonb := (SELECT d.retry::jsonb FROM ocean_run_details d WHERE d.run_id = r.run_id);
-  attempt bigint := r.attempt + 1;
-  reason text := r.ending;
+  policy jsonb := ocean_retry_policy(r);
+  attempt bigint := ocean_attempts(r) + 1;
+  reason text;
 BEGIN
-  IF reason IS NULL AND (o.now - t.first_claimed_at >= (policy->>'max_elapsed_ms')::bigint
-    OR ocean_is_spent(attempt, r.max_attempts)) THEN
-    reason := 'exhausted';
+  IF o.now - t.first_claimed_at >= (policy->>'max_elapsed_ms')::bigint
+    OR ocean_is_spent(attempt, ocean_most_attempts(r)) THEN
+    reason := coalesce(r.ending, 'exhausted');
   END IF;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
   IF reason IS NOT NULL THEN
     -- As json, not jsonb, which would change numbers and the order of keys in the clog's error.
     r := ocean_event(r, o, 'tick.failed', json_build_object('error', error::json, 'attempt', attempt,
       'claimed_at', a->'claimed_at', 'epoch', a->'epoch', 'instance', a->'instance_id', 'version', a->'version')::text);
-    r.attempt := attempt;
-    r := ocean_request_end(r, reason, error, o);
+    r := ocean_request_end(ocean_with_attempts(r, attempt), reason, error, o);
     RETURN json_build_object('committed', r.status);
   END IF;
   r := ocean_retried(r, coalesce(after_ms, ocean_delay_for(policy, r.run_id, r.tick, attempt)), o.now);
-  PERFORM ocean_save_error(r.run_id, error);
+  IF r.ending IS NULL THEN
+    -- The error of a run that is ending is the reason for its end.
+    PERFORM ocean_save_error(r.run_id, error);
+  END IF;
   r := ocean_event(r, o, 'run.retrying', json_build_object('error', error::json, 'attempt', attempt,
     'wake_at', r.wake_at, 'status', r.status, 'claimed_at', a->'claimed_at', 'epoch', a->'epoch',
     'instance', a->'instance_id', 'version', a->'version')::text);
   PERFORM ocean_save(r);
   RETURN json_build_object('committed', r.status);
+END $$;
+
+-- Returns the retry policy of the run, or of its clog's last ticks if it is ending.
+CREATE OR REPLACE FUNCTION ocean_retry_policy(r runs) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF r.ending IS NOT NULL THEN
+    RETURN (SELECT c.end_retry::jsonb FROM ocean_clogs c WHERE c.clog_id = r.clog_id);
+  END IF;
+  RETURN (SELECT d.retry::jsonb FROM ocean_run_details d WHERE d.run_id = r.run_id);
 END $$;
 
 -- Calls the tick again after a conflict with other writers: it keeps its lock, no attempt is counted, and from the
@@ -149,7 +162,7 @@ BEGIN
   WHERE k.run_id = r.run_id AND k.tick = t.tick RETURNING k.* INTO t;
   o.call := t.calls;
   r := ocean_event(r, o, 'tick.restarted',
-    json_build_object('because', 'conflict', 'attempt', r.attempt, 'conflicts', t.conflicts)::text);
+    json_build_object('because', 'conflict', 'attempt', ocean_attempts(r), 'conflicts', t.conflicts)::text);
   PERFORM ocean_save(r);
   must_take_turn := t.conflicts >= 2;
   IF must_take_turn THEN
@@ -165,7 +178,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE ocean_ticks k SET calls = k.calls + 1 WHERE k.run_id = r.run_id AND k.tick = t.tick RETURNING k.* INTO t;
   o.call := t.calls;
-  r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', r.attempt,
+  r := ocean_event(r, o, 'tick.restarted', json_build_object('because', 'counter', 'attempt', ocean_attempts(r),
     'keys', jsonb_path_query_array(refused, '$[*][0]'))::text);
   PERFORM ocean_save(r);
   RETURN json_build_object('contended', json_build_array(t.calls, false, ocean_refused_by_key(refused)));
@@ -187,18 +200,17 @@ BEGIN
   give_backs := coalesce(t.give_backs, 1);
   o := ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
-  attempt := r.attempt + CASE WHEN give_backs > 2 THEN 1 ELSE 0 END;
-  IF give_backs > 2 THEN
-    reason := coalesce(r.ending, CASE WHEN ocean_is_spent(attempt, r.max_attempts) THEN 'exhausted' END);
+  attempt := ocean_attempts(r) + CASE WHEN give_backs > 2 AND r.stop_by IS NULL THEN 1 ELSE 0 END;
+  IF attempt > ocean_attempts(r) AND ocean_is_spent(attempt, ocean_most_attempts(r)) THEN
+    reason := coalesce(r.ending, 'exhausted');
   END IF;
   IF reason IS NOT NULL THEN
-    r.attempt := attempt;
-    r := ocean_request_end(r, reason, json_build_object('code', 'given_back', 'message',
+    r := ocean_request_end(ocean_with_attempts(r, attempt), reason, json_build_object('code', 'given_back', 'message',
       format('its callers stopped tick %s %s times before it ended', a->>'tick', give_backs), 'details', NULL)::text, o);
     RETURN to_json(r.status);
   END IF;
-  r := ocean_given_back(r, attempt, now);
-  r := ocean_event(r, o, 'tick.given_back', json_build_object('give_backs', give_backs, 'attempt', r.attempt,
+  r := CASE WHEN r.stop_by IS NULL THEN ocean_given_back(r, attempt, now) ELSE ocean_stopped(r, now) END;
+  r := ocean_event(r, o, 'tick.given_back', json_build_object('give_backs', give_backs, 'attempt', ocean_attempts(r),
     'status', r.status, 'epoch', before.lock_epoch, 'instance', before.locked_by)::text);
   PERFORM ocean_save(r);
   RETURN to_json(r.status);

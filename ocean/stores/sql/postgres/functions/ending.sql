@@ -2,12 +2,13 @@
 
 -- Ends a run: drops its timers, logs undelivered inputs, notifies the parent, writes the last event. The caller ends
 -- the children.
-CREATE OR REPLACE FUNCTION ocean_end_one(r runs, status text, output text, error text, o ocean_origin) RETURNS runs
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ocean_end_one(r runs, status text, output text, error text, o ocean_origin,
+  is_incomplete boolean DEFAULT false) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   dropped bigint;
 BEGIN
   r := ocean_ended(r, status, o.now);
+  r.end_incomplete := is_incomplete;
   IF r.pending_count > 0 THEN
     DELETE FROM ocean_inbox i WHERE i.run_id = r.run_id AND i.number = ANY (ARRAY(
       SELECT u.number FROM ocean_unconsumed(r) u WHERE u.timer IS NOT NULL));
@@ -121,7 +122,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Ends a run on behalf of the kernel. A clog with `on_end` gets one last tick; a last tick that failed is not repeated.
+-- Ends a run on behalf of the kernel. A clog with `on_end` gets one last tick; if its attempts are used up, the run ends
+-- without it.
 CREATE OR REPLACE FUNCTION ocean_request_end(r runs, reason text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -134,22 +136,54 @@ END $$;
 
 CREATE OR REPLACE FUNCTION ocean_request_end_of_one(r runs, reason text, error text, o ocean_origin) RETURNS runs
 LANGUAGE plpgsql AS $$
+DECLARE
+  clog ocean_clogs;
 BEGIN
   IF r.ending IS NOT NULL THEN
-    RETURN ocean_end_one(r, 'failed', NULL, ocean_stored_error(r.run_id), o);
+    r := ocean_event(r, o, 'run.end_incomplete',
+      format('{"reason":"%s","error":%s,"attempts":%s}', r.ending, coalesce(error, 'null'), r.end_attempt));
+    RETURN ocean_end_one(r, 'failed', NULL, ocean_stored_error(r.run_id), o, true);
   END IF;
   PERFORM ocean_refuse_if_ended(r);
   error := coalesce(error, ocean_stored_error(r.run_id));
-  IF NOT coalesce((SELECT c.has_on_end FROM ocean_clogs c WHERE c.clog_id = r.clog_id), false) THEN
+  SELECT * INTO clog FROM ocean_clogs c WHERE c.clog_id = r.clog_id;
+  IF NOT coalesce(clog.has_on_end, false) THEN
     RETURN ocean_end_one(r, 'failed', NULL, error, o);
   END IF;
-  r := ocean_ending(r, reason, o.now);
+  r := ocean_ending(r, reason, ocean_end_attempts(clog), clog.grace_ms, o.now);
   DELETE FROM ocean_turns t WHERE t.run_id = r.run_id;
   PERFORM ocean_save_error(r.run_id, error);
-  r := ocean_event(r, o, 'run.ending',
-    format('{"reason":"%s","error":%s,"status":"pending"}', reason, coalesce(error, 'null')));
+  r := ocean_event(r, o, 'run.ending', format('{"reason":"%s","error":%s,"status":"%s","stop_by":%s}', reason,
+    coalesce(error, 'null'), r.status, coalesce(r.stop_by::text, 'null')));
   PERFORM ocean_save(r);
   RETURN r;
+END $$;
+
+-- Returns how many attempts the last ticks of a clog have; null means any number.
+CREATE OR REPLACE FUNCTION ocean_end_attempts(clog ocean_clogs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE WHEN clog.end_retry IS NULL THEN 10 ELSE (clog.end_retry::jsonb->>'max_attempts')::bigint END;
+END $$;
+
+-- Calls the last tick again of a run that has ended without it. Its parent is not notified a second time.
+CREATE OR REPLACE FUNCTION ocean_retry_end(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+DECLARE
+  r runs := ocean_run(a->>'run_id');
+  reason text := (SELECT t.reason FROM ocean_ticks t WHERE t.run_id = r.run_id AND t.tick = r.tick);
+  clog ocean_clogs;
+BEGIN
+  SELECT * INTO clog FROM ocean_clogs c WHERE c.clog_id = r.clog_id;
+  IF NOT r.end_incomplete OR reason IS NULL OR clog.clog_id IS NULL THEN
+    PERFORM ocean_refuse('end_not_incomplete', json_build_object('run_id', r.run_id, 'status', r.status));
+  END IF;
+  r := ocean_end_retried(r, reason, ocean_end_attempts(clog), now);
+  UPDATE ocean_run_details d SET notify_parent = false WHERE d.run_id = r.run_id;
+  r := ocean_event(r, ocean_origin(now, a->>'actor'), 'run.ending', format(
+    '{"reason":"%s","error":%s,"status":"pending","stop_by":null}', reason,
+    coalesce(ocean_stored_error(r.run_id), 'null')));
+  PERFORM ocean_save(r);
+  PERFORM ocean_settle_keys(now);
+  RETURN ocean_shown(r.run_id);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_stored_error(id text) RETURNS text LANGUAGE plpgsql AS $$
@@ -160,18 +194,21 @@ END $$;
 -- Does what any `advance` must do, whichever clogs it has: overdue ends, and taking back a lease that lapsed.
 CREATE OR REPLACE FUNCTION ocean_process_overdue(r runs, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  reason text := ocean_kernel_end(r, now);
+  reason text;
   error json;
 BEGIN
+  r := ocean_with_crash_noted(r, now);
+  reason := ocean_kernel_end(r, now);
   IF reason = 'deadline' THEN
     error := json_build_object('code', 'deadline_exceeded', 'message', format('the deadline %s passed', r.deadline_at),
       'details', NULL);
     PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));
   ELSIF reason IS NOT NULL THEN
     error := json_build_object('code', 'crashed', 'message', format(
-        '%s stopped while it worked on tick %s; its lock lapsed at %s', r.locked_by, r.tick, r.lock_expires_at),
-      'details', json_build_object('attempt', r.attempt + 1));
-    r.attempt := r.attempt + 1;
+        '%s stopped while it worked on tick %s of this run alone; its lock lapsed at %s', r.locked_by, r.tick,
+        r.lock_expires_at),
+      'details', json_build_object('attempt', ocean_attempts(r) + 1));
+    r := ocean_with_attempts(r, ocean_attempts(r) + 1);
     PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));
   ELSIF ocean_is_lapsed_lease(r, now) THEN
     PERFORM ocean_take_back_lease(r, now);
@@ -185,7 +222,7 @@ DECLARE
   t ocean_ticks;
 BEGIN
   SELECT * INTO t FROM ocean_ticks k WHERE k.run_id = r.run_id AND k.tick = r.tick;
-  r := ocean_given_back(r, r.attempt + 1, now);
+  r := ocean_lease_lapsed(r, now);
   r := ocean_event(r, ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin, 'tick.given_back',
     json_build_object('because', 'lease_lapsed', 'attempt', r.attempt, 'status', r.status, 'epoch', before.lock_epoch,
       'instance', before.locked_by)::text);

@@ -112,7 +112,7 @@ CREATE OR REPLACE FUNCTION ocean_read_survey(wanted text) RETURNS json LANGUAGE 
 BEGIN
   RETURN (
     SELECT json_build_object(
-      'run', row_to_json(r),
+      'run', row_to_json(ocean_as_if_noted(r)),
       'clog', (SELECT row_to_json(c) FROM ocean_clogs c WHERE c.clog_id = r.clog_id),
       'full_key', ocean_full_key(r))
     FROM runs r WHERE r.run_id = wanted);
@@ -129,7 +129,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  IF run.tick_open THEN
+  IF run.tick_open AND run.stop_by IS NULL THEN
     SELECT json_agg(row_to_json(f) ORDER BY f.available_at, f.number) INTO inputs FROM (
       SELECT * FROM ocean_inbox i
       WHERE i.consumed_tick IS NULL AND i.assigned_tick IS NOT NULL

@@ -15,7 +15,7 @@ BEGIN
   RETURN CASE r.status
     WHEN 'pending' THEN coalesce(r.wake_at, r.ready_at, 0)
     WHEN 'waiting' THEN r.wake_at
-    WHEN 'active' THEN r.lock_expires_at
+    WHEN 'active' THEN least(r.stop_by, r.lock_expires_at)
   END;
 END $$;
 
@@ -42,11 +42,38 @@ BEGIN
   RETURN max_attempts IS NOT NULL AND attempt >= max_attempts;
 END $$;
 
+-- The failed attempts of the run, or of its last tick if it is ending; and how many it has.
+CREATE OR REPLACE FUNCTION ocean_attempts(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE WHEN r.ending IS NULL THEN r.attempt ELSE r.end_attempt END;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_most_attempts(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN CASE WHEN r.ending IS NULL THEN r.max_attempts ELSE r.end_max_attempts END;
+END $$;
+
+CREATE OR REPLACE FUNCTION ocean_with_attempts(r runs, count bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF r.ending IS NULL THEN
+    r.attempt := count;
+  ELSE
+    r.end_attempt := count;
+  END IF;
+  RETURN r;
+END $$;
+
+-- Returns whether a crash of this active run is a failed attempt. Without a note, it was alone.
+CREATE OR REPLACE FUNCTION ocean_counts_as_attempt(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN r.crash_epoch IS DISTINCT FROM r.lock_epoch OR r.crash_company = 1;
+END $$;
+
 -- Returns whether the call in progress is the last one: if its lock lapses, any `advance` ends the run.
 CREATE OR REPLACE FUNCTION ocean_is_last_call(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN r.status = 'active'
-    AND (r.ending IS NOT NULL OR (NOT r.paused AND ocean_is_spent(r.attempt + 1, r.max_attempts)));
+  RETURN r.status = 'active' AND r.stop_by IS NULL AND (r.ending IS NOT NULL OR NOT r.paused)
+    AND ocean_is_spent(ocean_attempts(r) + 1, ocean_most_attempts(r)) AND ocean_counts_as_attempt(r);
 END $$;
 
 -- Returns why any `advance` must end this run now: a deadline, or a crash on the last call; or null.
@@ -93,6 +120,9 @@ BEGIN
   r.delay_key := NULL;
   r.parked_on := NULL;
   r.parked_at := NULL;
+  r.stop_by := NULL;
+  r.crash_company := NULL;
+  r.crash_epoch := NULL;
   r.updated_at := now;
   RETURN r;
 END $$;
@@ -169,15 +199,27 @@ BEGIN
   RETURN r;
 END $$;
 
--- Takes the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt.
+-- Takes the lock of a run that is due. A lapsed lock is a crash, and a crash is a failed attempt if it counts as one.
+-- A run whose call was to stop gets its last tick. A suspect stays one until its call ends in order.
 CREATE OR REPLACE FUNCTION ocean_claimed(r runs, holder text, lock_ms bigint, is_lease boolean, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  had_crashed boolean := r.status = 'active';
+  company bigint;
+  crashed_at bigint;
 BEGIN
+  IF r.stop_by IS NOT NULL THEN
+    r := ocean_stopped(r, now);
+  ELSIF r.status = 'active' AND ocean_counts_as_attempt(r) THEN
+    r := ocean_with_attempts(r, ocean_attempts(r) + 1);
+  END IF;
+  company := r.crash_company;
+  crashed_at := r.crash_epoch;
   r := ocean_unlocked(r, now);
+  IF company > 0 THEN
+    r.crash_company := company;
+    r.crash_epoch := crashed_at;
+  END IF;
   r.status := 'active';
-  r.attempt := r.attempt + CASE WHEN had_crashed THEN 1 ELSE 0 END;
   r.leased := is_lease;
   r.locked_by := holder;
   r.lock_expires_at := now + lock_ms;
@@ -230,32 +272,75 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_retried(r runs, delay_ms bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  r := ocean_unlocked(r, now);
+  r := ocean_with_attempts(ocean_unlocked(r, now), ocean_attempts(r) + 1);
   r.status := 'pending';
-  r.attempt := r.attempt + 1;
   r.wake_at := now + delay_ms;
   RETURN r;
 END $$;
 
--- A call was stopped by its caller, or its worker stopped renewing: the tick waits for the next call.
+-- A call was stopped by its caller: the tick waits for the next call. A suspect stays one.
 CREATE OR REPLACE FUNCTION ocean_given_back(r runs, attempt bigint, now bigint) RETURNS runs
 LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  before runs := r;
 BEGIN
-  r := ocean_unlocked(r, now);
+  r := ocean_with_attempts(ocean_unlocked(r, now), attempt);
+  r.crash_company := before.crash_company;
+  r.crash_epoch := before.crash_epoch;
   r.status := 'pending';
-  r.attempt := attempt;
   r.ready_at := now;
   RETURN r;
 END $$;
 
--- The kernel ends the run after one last tick of its clog. A call in progress loses its lock.
-CREATE OR REPLACE FUNCTION ocean_ending(r runs, reason text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+-- A worker did not renew its lease: a failed attempt, not the last one; the tick waits for the next worker.
+CREATE OR REPLACE FUNCTION ocean_lease_lapsed(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r := ocean_unlocked(r, now);
+  r.status := 'pending';
+  r.attempt := r.attempt + 1;
+  r.ready_at := now;
+  RETURN r;
+END $$;
+
+-- The kernel ends the run after one last tick of its clog. A call in progress may store the result of a step until
+-- `stop_by`; then, or when it has stopped before, the last tick begins.
+CREATE OR REPLACE FUNCTION ocean_ending(r runs, reason text, most_attempts bigint, grace_ms bigint, now bigint)
+RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.ending := reason;
+  r.end_attempt := 0;
+  r.end_max_attempts := most_attempts;
+  r.updated_at := now;
+  IF r.status = 'active' AND r.lock_expires_at > now AND NOT r.leased AND reason <> 'exhausted' AND grace_ms > 0 THEN
+    r.stop_by := now + grace_ms;
+    RETURN r;
+  END IF;
+  RETURN ocean_stopped(r, now);
+END $$;
+
+-- The run that is ending has no call any more: its last tick is due. The tick of that call keeps no outcome.
+CREATE OR REPLACE FUNCTION ocean_stopped(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   r := ocean_unlocked(r, now);
   r.status := 'pending';
   r.ready_at := now;
-  r.ending := reason;
   r.tick_open := false;
+  RETURN r;
+END $$;
+
+-- Calls the last tick of a run again that has ended without it: with the same number, and all its attempts.
+CREATE OR REPLACE FUNCTION ocean_end_retried(r runs, reason text, most_attempts bigint, now bigint) RETURNS runs
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.ending := reason;
+  r.end_attempt := 0;
+  r.end_max_attempts := most_attempts;
+  r.ended_at := NULL;
+  r.status := 'pending';
+  r.wake_at := now;
+  r.tick_open := true;
+  r.end_incomplete := false;
+  r.updated_at := now;
   RETURN r;
 END $$;
 

@@ -23,6 +23,8 @@ BEGIN
     WHEN 'take' THEN answer := ocean_take_once(a, now);
     WHEN 'reset_counter' THEN answer := ocean_reset_counter(a->>'key');
     WHEN 'retry_run' THEN answer := ocean_retry_run(a, now);
+    WHEN 'retry_end' THEN answer := ocean_retry_end(a, now);
+    WHEN 'call_apart' THEN answer := ocean_call_apart(a, now);
     WHEN 'cancel_run' THEN answer := ocean_cancel_run(a, now);
     WHEN 'pause_run' THEN answer := ocean_pause_run(a, now);
     WHEN 'pause_clog' THEN answer := ocean_pause_clog(a, now);
@@ -98,26 +100,31 @@ BEGIN
   RETURN to_json(FOUND);
 END $$;
 
--- Extends all locks, and returns the positions of those that are lost.
+-- Extends all locks, and returns the positions of those that are lost, and of those whose runs are ending.
 CREATE OR REPLACE FUNCTION ocean_renew_locks(locks jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   lock jsonb;
   until bigint;
   place bigint := 0;
   lost bigint[] := '{}';
+  ending bigint[] := '{}';
+  stop_by bigint;
 BEGIN
   FOR lock IN SELECT jsonb_array_elements(locks) LOOP
     until := now + (lock->>2)::bigint;
     UPDATE runs r SET lock_expires_at = greatest(until, r.lock_expires_at), due_at = least(
       CASE WHEN r.ending IS NULL THEN r.deadline_at END,
-      CASE WHEN NOT r.paused OR r.ending IS NOT NULL THEN greatest(until, r.lock_expires_at) END)
-    WHERE r.run_id = lock->>0 AND r.status = 'active' AND r.lock_epoch = (lock->>1)::bigint;
+      CASE WHEN NOT r.paused OR r.ending IS NOT NULL THEN least(r.stop_by, greatest(until, r.lock_expires_at)) END)
+    WHERE r.run_id = lock->>0 AND r.status = 'active' AND r.lock_epoch = (lock->>1)::bigint
+    RETURNING r.stop_by INTO stop_by;
     IF NOT FOUND THEN
       lost := lost || place;
+    ELSIF stop_by IS NOT NULL THEN
+      ending := ending || place;
     END IF;
     place := place + 1;
   END LOOP;
-  RETURN to_json(lost);
+  RETURN json_build_array(lost, ending);
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_append_streamed(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
@@ -209,12 +216,14 @@ BEGIN
       SELECT 1 FROM ocean_clogs k WHERE k.clog_id = c->>'clog_id' AND NOT k.external) THEN
       UPDATE runs SET queue = 'default' WHERE clog_id = c->>'clog_id' AND queue IS NULL AND ended_at IS NULL;
     END IF;
-    INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, allows, registered_at)
+    INSERT INTO ocean_clogs (clog_id, version, has_on_end, external, takes_all_inputs, allows, end_retry, grace_ms,
+      registered_at)
     VALUES (c->>'clog_id', c->>'version', (c->>'has_on_end')::boolean, is_authority AND (c->>'external')::boolean,
-      is_authority AND (c->>'takes_all_inputs')::boolean, c->>'allows', now)
+      is_authority AND (c->>'takes_all_inputs')::boolean, c->>'allows', c->>'end_retry',
+      (c->>'cancel_grace_ms')::bigint, now)
     ON CONFLICT (clog_id) DO UPDATE SET version = excluded.version, has_on_end = excluded.has_on_end,
       external = excluded.external, takes_all_inputs = excluded.takes_all_inputs, allows = excluded.allows,
-      registered_at = excluded.registered_at
+      end_retry = excluded.end_retry, grace_ms = excluded.grace_ms, registered_at = excluded.registered_at
     WHERE is_authority;
   END LOOP;
   RETURN NULL;
