@@ -174,8 +174,10 @@ async def test_a_file_that_fails_right_after_it_was_opened_is_refused_and_closed
 async def test_a_database_whose_creation_failed_anywhere_is_created_by_the_next_process() -> None:
     fault = Fault()
     with memory_folder() as folder:
-        await (await opened(fault, folder)).close()
-    for nth in range(1, len(fault.calls), 29):
+        store = await opened(fault, folder)
+        calls = len(fault.calls)
+        await store.close()
+    for nth in range(1, calls, 29):
         failing = Fault(nth, "until_noticed")
         with memory_folder() as folder:
             store = await opened(failing, folder)

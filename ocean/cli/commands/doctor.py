@@ -57,7 +57,8 @@ def checks_before_opening(facts: StoreFacts) -> list[DoctorCheck]:
             DoctorCheck("database", f"there is no {facts.place}", "check --db, or create it: ocean migrate"),
         ]
     if facts.schema > facts.newest_schema:
-        schema = replace(schema, advice="the database was written by a newer Ocean: upgrade ocean-runtime")
+        older = f"a newer Ocean migrated the database, this one supports up to {facts.newest_schema}"
+        schema = replace(schema, advice=f"{older}: upgrade ocean-runtime")
     elif facts.schema < facts.newest_schema:
         schema = replace(schema, advice="bring it up to date: ocean migrate")
     if facts.engine != "SQLite":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from ocean.state.errors import StoreUnusable
+from ocean.stores.shared.schema import refuse_newer_schema
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -52,17 +53,16 @@ async def migrate(db: Connection, steps: Sequence[tuple[int, str]] | None = None
         raise StoreUnusable(f"PostgreSQL {db.get_server_version().major} is too old; Ocean needs {OLDEST} or newer")
     steps = steps or migrations()
     newest = steps[-1][0]
-    if await schema_version(db) == newest:
+    version = await schema_version(db) or 0
+    refuse_newer_schema(version, newest)
+    if version == newest:
         return
     async with db.transaction():
         # No time limit, neither for the migration nor for those who wait: to give up would mean to start over.
         await db.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         await db.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING, timeout=LONGEST_S)
         version = await schema_version(db) or 0
-        if version > newest:
-            raise StoreUnusable(
-                f"the database has schema {version}, this Ocean knows up to {newest}; upgrade ocean-runtime"
-            )
+        refuse_newer_schema(version, newest)
         if version == newest:
             return
         for number, script in steps:

@@ -55,7 +55,13 @@ def constructor_of(record: type[T]) -> Callable[..., T]:
 
 
 def run_from(row: Row) -> Run:
-    return run_from_values([row[name] for name in Run._fields])
+    try:
+        values = [row[name] for name in Run._fields]
+    except KeyError:
+        # The response that is kept under a request key is of an older version, whose runs had fewer columns.
+        older = {**Run._field_defaults, **cast(Mapping[str, Any], row)}
+        values = [older[name] for name in Run._fields]
+    return run_from_values(values)
 
 
 def run_from_values(values: Iterable[Any]) -> Run:

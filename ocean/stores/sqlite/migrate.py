@@ -2,9 +2,10 @@
 
 import re
 import sqlite3
+from functools import cache
 from importlib import resources
 
-from ocean.state.errors import StoreUnusable
+from ocean.stores.shared.schema import refuse_newer_schema
 
 _NUMBERED = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -23,10 +24,7 @@ def migrate(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         version = _version(db)
-        if version > steps[-1][0]:
-            raise StoreUnusable(
-                f"the database has schema {version}, this Ocean supports up to {steps[-1][0]}; upgrade ocean-runtime"
-            )
+        refuse_newer_schema(version, steps[-1][0])
         for number, script in steps:
             if number > version:
                 _run_script(db, script)
@@ -35,6 +33,16 @@ def migrate(db: sqlite3.Connection) -> None:
         db.rollback()
         raise
     db.execute("COMMIT")
+
+
+def check_schema(db: sqlite3.Connection) -> None:
+    """Refuse a database with a newer schema. This only reads, so it comes before whatever writes or waits."""
+    refuse_newer_schema(_version(db), _newest())
+
+
+@cache
+def _newest() -> int:
+    return migrations()[-1][0]
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable
 
 from ocean.stores.sqlite.engine.group_commit import is_busy
+from ocean.stores.sqlite.migrate import check_schema
 
 BUSY_TIMEOUT_MS = 5_000
 OLDEST_SQLITE = (3, 38, 0)
@@ -23,7 +24,12 @@ def open_connection(connect: Callable[..., sqlite3.Connection], path: str) -> sq
         "trusted_schema=OFF",
     ):
         db.execute(f"PRAGMA {pragma}")
-    _use_wal(db)
+    try:
+        check_schema(db)
+        _use_wal(db)
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
