@@ -183,10 +183,9 @@ class TickWork:
             callback()
 
     async def give_back(self) -> RunStatus | None:
-        status = None
         with anyio.CancelScope(shield=True):
-            status = await self._runtime.store.give_back(self.claim.lock, self.claim.tick)
-        return status
+            return await self._runtime.store.give_back(self.claim.lock, self.claim.tick)
+        return None
 
     async def _call_and_commit(self, seen: TickSeen) -> tuple[RunStatus | None, str]:
         call = self.claim.call

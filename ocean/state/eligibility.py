@@ -164,7 +164,9 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
         case RunStatus.ACTIVE if (until := next_call_at(run) or run.lock_expires_at or 0) > now:
             message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock expires"
             if run.stop_by is not None:
-                message = f"the run is ending ({run.ending}); {run.locked_by} may finish a step of tick {run.tick} first"
+                message = (
+                    f"the run is ending ({run.ending}); {run.locked_by} may finish a step of tick {run.tick} first"
+                )
             return [Hold("locked", message, until, run.locked_by)]
         case RunStatus.PENDING | RunStatus.ACTIVE | RunStatus.WAITING | RunStatus.DONE | RunStatus.FAILED:
             return []

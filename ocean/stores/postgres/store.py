@@ -14,7 +14,18 @@ from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, NewRun, NewSignal, RowKey
 from ocean.state.errors import LockLost
-from ocean.state.records import ApiKey, ClogRecord, Key, KeyInfo, Lock, RunInfo, RunStatus, SignalReceipt, SweepResult
+from ocean.state.records import (
+    CANCEL_GRACE_MS,
+    ApiKey,
+    ClogRecord,
+    Key,
+    KeyInfo,
+    Lock,
+    RunInfo,
+    RunStatus,
+    SignalReceipt,
+    SweepResult,
+)
 from ocean.state.retry_as_new import refuse_unless_failed, retried
 from ocean.state.values import decode, encode
 from ocean.stores.postgres.claims import Claims
@@ -165,7 +176,9 @@ class PostgresStore(Claims, Commits, Reads):
         self, clog_id: str, is_paused: bool, actor: str | None, request: Request | None
     ) -> ClogRecord:
         payload = {"clog_id": clog_id, "is_paused": is_paused, "actor": actor}
-        return clog_from(await self.batches.write("pause_clog", payload, request))
+        row = await self.batches.write("pause_clog", payload, request)
+        # A result that was kept for its key before an upgrade lacks newer columns.
+        return clog_from({"end_retry": None, "grace_ms": CANCEL_GRACE_MS} | row)
 
     async def delete_run(self, run_id: str, actor: str | None, request: Request | None) -> int:
         return int(await self.batches.write("delete_run", {"run_id": run_id, "actor": actor}, request))

@@ -3,6 +3,7 @@ ALTER TABLE runs ADD COLUMN end_attempt INTEGER NOT NULL DEFAULT 0 CHECK (end_at
 ALTER TABLE runs ADD COLUMN end_max_attempts INTEGER CHECK (end_max_attempts >= 1);
 ALTER TABLE runs ADD COLUMN end_incomplete INTEGER NOT NULL DEFAULT 0
   CHECK (end_incomplete = 0 OR (end_incomplete = 1 AND status = 'failed'));
+UPDATE runs SET end_max_attempts = 10, last_call = 0 WHERE ending IS NOT NULL;
 CREATE INDEX runs_end_incomplete ON runs (created_at, run_id) WHERE end_incomplete = 1;
 
 -- Until when the call in progress may store a step, although its run is ending. Null for any other run.

@@ -2,6 +2,7 @@
 ALTER TABLE runs ADD COLUMN end_attempt BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN end_max_attempts BIGINT;
 ALTER TABLE runs ADD COLUMN end_incomplete BOOLEAN NOT NULL DEFAULT false;
+UPDATE runs SET end_max_attempts = 10, last_call = false WHERE ending IS NOT NULL;
 CREATE INDEX runs_end_incomplete ON runs (created_at, run_id) WHERE end_incomplete;
 
 -- Until when the call in progress may store a step, although its run is ending. Null for any other run.
@@ -69,3 +70,7 @@ CREATE INDEX ocean_instances_seen ON ocean_instances (seen_at);
 
 -- The step in which an event was streamed.
 ALTER TABLE events ADD COLUMN step TEXT COLLATE "C";
+
+-- Functions that have other parameters now.
+DROP FUNCTION IF EXISTS ocean_ending(runs, text, bigint);
+DROP FUNCTION IF EXISTS ocean_end_one(runs, text, text, text, ocean_origin);
