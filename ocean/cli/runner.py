@@ -1,5 +1,6 @@
 """How a command runs: read the settings, load clogs, open an Ocean, do the work, exit with a code for every error."""
 
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -88,6 +89,10 @@ def run_and_exit(act: Callable[[], int | None], is_json: bool) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    # With --json standard error has at most one line, the error's; a failed attempt is in what the command prints.
+    silence = logging.NullHandler()
+    if is_json:
+        logging.getLogger("ocean").addHandler(silence)
     try:
         code = act() or 0
     except OceanError as error:
@@ -103,6 +108,8 @@ def run_and_exit(act: Callable[[], int | None], is_json: bool) -> NoReturn:
         message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
         print_error(SystemRefused(message), is_json)
         code = REFUSED
+    finally:
+        logging.getLogger("ocean").removeHandler(silence)
     raise typer.Exit(code)
 
 

@@ -25,6 +25,7 @@ from ocean.flows.undo import (
 from ocean.kernel.tick import Tick
 from ocean.state.errors import Abort, ClogError, InvalidValue
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.tracebacks import place_of
 
 FlowFunction = Callable[[Flow, Any], Awaitable[Any]]
 
@@ -116,7 +117,7 @@ class _Failing:
     """The error that fails the flow."""
 
     def __init__(self, error: FlowError | Abort) -> None:
-        self.info = ErrorInfo(error.code, str(error) or "aborted", error.details or None)
+        self.info = ErrorInfo(error.code, str(error) or "aborted", error.details or None, place_of(error))
 
 
 async def _read(tick: Tick) -> Journal:

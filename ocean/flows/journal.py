@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, assert_never
 
 from ocean.state.errors import ClogError
+from ocean.state.outcomes import place_text
 from ocean.state.records import Input, InputKind
 from ocean.state.values import encode
 
@@ -143,8 +144,8 @@ def _wait_of(entry: Entry) -> str:
     match entry.kind:
         case "step" | "undo":
             step = f"the undo of {undone_name(entry)!r}" if entry.kind == "undo" else f"step {entry.name!r}"
-            message = (entry.error or {}).get("message")
-            return f"{step}, which is retried at {entry.until} after {message!r}"
+            message, place = (entry.error or {}).get("message"), place_text(entry.error)
+            return f"{step}, which is retried at {entry.until} after {message!r}{f' at {place}' if place else ''}"
         case "join":
             return f"child {entry.value}"
         case (

@@ -9,9 +9,11 @@ from ocean.flows.errors import FlowError, FlowMisused, StepFailed
 from ocean.flows.journal import MOST_RESULT_BYTES, Entry, Journal, undone_name
 from ocean.flows.replay import IN_STEP, MOST_STEPS_A_TICK, Operation, Replay, Undo
 from ocean.kernel.invoke import invoke
+from ocean.kernel.tick_log import log_failed_step
 from ocean.state.backoff import RetryPolicy, next_attempt_at
 from ocean.state.errors import Abort, InvalidValue, LockLost, StoreBusy, StoreFailed
-from ocean.state.outcomes import error_info
+from ocean.state.outcomes import ErrorInfo, aborted, error_info
+from ocean.state.tracebacks import carry, without_traceback
 from ocean.state.values import encode
 
 STORE_ERRORS = (LockLost, StoreBusy, StoreFailed)
@@ -138,14 +140,14 @@ async def _record_failure(
     replay: Replay, operation: Operation, entry: Entry, error: Exception, policy: RetryPolicy
 ) -> NoReturn:
     """Record a failed attempt and suspend the flow: until the next attempt, or until the final error is committed."""
-    attempts, info = entry.attempts + 1, error_info(error)
-    stored = info.as_json() | ({ABORT: True} if isinstance(error, Abort) else {})
-    if isinstance(error, Abort):
-        stored["message"] = str(error) or "aborted"
-    failed = Entry(entry.kind, entry.name, error=storable(stored), attempts=attempts, began_at=entry.began_at)
+    attempts, info = entry.attempts + 1, aborted(error) if isinstance(error, Abort) else error_info(error)
+    stored = storable(info.as_json() | ({ABORT: True} if isinstance(error, Abort) else {}))
+    failed = Entry(entry.kind, entry.name, error=stored, attempts=attempts, began_at=entry.began_at)
     payload = {"step": _step_name(failed), "attempt": attempts, "error": _public_error(failed)}
+    keep_one_traceback(replay.journal, failed)
     seed = (replay.journal.key, operation.name)
     next_at = next_attempt_at(policy, policy.max_attempts, attempts, entry.began_at, replay.now, seed)
+    _log_failure(replay, failed, info, policy, None if isinstance(error, FINAL) else next_at)
     if not isinstance(error, FINAL) and next_at is not None:
         failed.until = next_at
         await replay.emit(
@@ -162,6 +164,19 @@ async def _record_failure(
     replay.commit_first(operation.branch)
 
 
+def _log_failure(replay: Replay, failed: Entry, info: ErrorInfo, policy: RetryPolicy, next_at: int | None) -> None:
+    tick, name = replay.tick, f"undo of {_step_name(failed)}" if failed.kind == "undo" else failed.name
+    next_ms = None if next_at is None else next_at - replay.now
+    log_failed_step(tick, name, failed.attempts, policy.max_attempts, info, next_ms)
+
+
+def keep_one_traceback(journal: Journal, failed: Entry) -> None:
+    """Leave the traceback only in the entry that failed last: a journal may have a thousand of them."""
+    for each in journal.entries.values():
+        if each is not failed:
+            each.error = without_traceback(each.error)
+
+
 def storable(error: dict[str, Any]) -> dict[str, Any]:
     """Return the error, with message and details escaped and cut if they cannot be stored as JSON."""
     try:
@@ -174,8 +189,11 @@ def storable(error: dict[str, Any]) -> dict[str, Any]:
 def _failure(entry: Entry) -> Exception:
     error = entry.error or {}
     if ABORT in error:
-        return Abort(error["message"], code=error["code"], details=error["details"])
-    return StepFailed(_step_name(entry), entry.attempts, _public_error(entry))
+        failure: Exception = Abort(error["message"], code=error["code"], details=error["details"])
+    else:
+        failure = StepFailed(_step_name(entry), entry.attempts, without_traceback(_public_error(entry)) or {})
+    carry(failure, error.get("where"))
+    return failure
 
 
 def _public_error(entry: Entry) -> dict[str, Any]:

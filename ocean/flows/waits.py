@@ -9,6 +9,7 @@ from ocean.flows.errors import ChildFailed, SignalTimeout
 from ocean.flows.journal import Entry, signal_from
 from ocean.flows.replay import Operation, Replay
 from ocean.state.records import Input
+from ocean.state.tracebacks import carry
 
 Filter = str | Mapping[str, Any] | Callable[[Any], bool] | None
 """A text means `body["type"]`, a mapping means those fields of the body, a function is called with the body."""
@@ -61,7 +62,9 @@ async def join_child(replay: Replay, run_id: str) -> Any:
         entry = replay.record(operation, Entry("join", operation.name, is_done=True, value=end))
     end = copy.deepcopy(entry.value)
     if end["error"] is not None:
-        raise ChildFailed(run_id, end["error"])
+        failure = ChildFailed(run_id, end["error"])
+        carry(failure, end["error"].get("where"))
+        raise failure
     return end["output"]
 
 

@@ -8,7 +8,7 @@ import anyio
 
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.call_context import CallContext
-from ocean.kernel.invoke import call_handler
+from ocean.kernel.invoke import call_handler, storable
 from ocean.kernel.locks import HeldLock, LockKeeper
 from ocean.kernel.metrics import Observations, TickSeen, Why
 from ocean.kernel.probation import Probation
@@ -195,7 +195,7 @@ class TickWork:
             answer, outcome = await self._commit(call, outcome, effects)
             if isinstance(answer, Committed):
                 outcome = answer.instead or outcome
-                seen.failed_as(outcome)
+                seen.failed_as(outcome, answer.status, answer.next_ms)
                 return answer.status, outcome_name(outcome)
             why: Why = "counters" if answer.refused else "rows"
             self._runtime.observed.conflicted(self._clog.clog_id, "tick", why, self.claim.run.run_id, self.claim.tick)
@@ -234,11 +234,11 @@ class TickWork:
         except (LockLost, StoreBusy, StoreFailed):
             raise
         except OceanError as error:
-            failed = Retry(error_info(error))
+            failed = Retry(storable(error_info(error)))
         except Exception as error:
             if not any(write.apply for write in effects.writes):
                 raise
-            failed = Retry(error_info(error))
+            failed = Retry(storable(error_info(error)))
         return await self._commit_in_turn(call, failed, Effects()), failed
 
     async def _commit_in_turn(self, call: int, outcome: Outcome, effects: Effects) -> Committed | Contended:

@@ -7,6 +7,7 @@ import pytest
 
 from ocean import Abort, Flow, RetryPolicy, RunStatus, StepFailed
 from ocean.testing import World
+from tests.errors import bare
 from tests.flows.kit import Effects, Function, events_of, flow_clog, look, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +55,7 @@ async def test_a_flow_that_fails_is_undone_in_reverse_and_ends_with_its_own_erro
         run_id = await start(w)
         await w.drain()
         info = await look(w, run_id)
-        assert (info.status, info.error) == (
+        assert (info.status, bare(info.error)) == (
             RunStatus.FAILED,
             {"code": "no_car", "message": "no car left", "details": None},
         )

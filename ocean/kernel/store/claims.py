@@ -139,10 +139,14 @@ class TickCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`status` is None if the tick deleted its own run. A tick with too many conflicts is retried `instead`."""
+    """`status` is None if the tick deleted its own run. A tick with too many conflicts is retried `instead`.
+
+    `next_ms` is the back-off after a failed attempt, for the log.
+    """
 
     status: RunStatus | None
     instead: Retry | None = None
+    next_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -
         **_provenance(c),
     }
     u.event(run.run_id, "run.retrying", payload, **where)
-    return Committed(following.status)
+    return Committed(following.status, next_ms=(following.wake_at or u.now) - u.now)
 
 
 def _policy(u: Unit, run: Run) -> RetryPolicy:

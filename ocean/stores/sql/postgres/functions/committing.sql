@@ -132,7 +132,7 @@ BEGIN
     'wake_at', r.wake_at, 'status', r.status, 'claimed_at', a->'claimed_at', 'epoch', a->'epoch',
     'instance', a->'instance_id', 'version', a->'version')::text);
   PERFORM ocean_save(r);
-  RETURN json_build_object('committed', r.status);
+  RETURN json_build_object('committed', r.status, 'next_ms', r.wake_at - o.now);
 END $$;
 
 -- Returns the retry policy of the run, or of its clog's last ticks if it is ending.
