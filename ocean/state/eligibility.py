@@ -161,7 +161,7 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
             message = "it became ready at a later time than now: the clock was set back"
             return [Hold("waiting", message, run.ready_at)]
         case RunStatus.ACTIVE if run.lock_expires_at is not None and run.lock_expires_at > now:
-            message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock expires"
+            message = f"held by {run.locked_by} for tick {run.tick}; if it dies, the lock expires"
             return [Hold("locked", message, run.lock_expires_at, run.locked_by)]
         case RunStatus.PENDING | RunStatus.ACTIVE | RunStatus.WAITING | RunStatus.DONE | RunStatus.FAILED:
             return []

@@ -4,6 +4,7 @@ from typing import Unpack
 
 from ocean.clog.clog import Registry
 from ocean.kernel.arguments import checked_count, checked_limit, feed_filter
+from ocean.kernel.instances import Instances
 from ocean.kernel.run_query import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import RowsAsk
@@ -12,6 +13,7 @@ from ocean.state.clock import Clock
 from ocean.state.effects import RowKey
 from ocean.state.eligibility import Explanation, Hold, holds, is_asleep, with_explanation
 from ocean.state.errors import RunNotFound
+from ocean.state.instances import with_holder
 from ocean.state.records import Input, Run, RunCount, RunInfo, RunOwner, RunPage, TickInfo
 from ocean.state.transitions import due_at
 from ocean.state.values import checked_id
@@ -22,6 +24,7 @@ class QueryVerbs:
     _clock: Clock
     _registry: Registry
     _runtime: Runtime
+    instances: Instances
 
     async def get_run(self, run_id: str) -> RunInfo | None:
         """Return the run as it is now, or None if there is none."""
@@ -70,6 +73,12 @@ class QueryVerbs:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         run, around = found
         found_holds = holds(run, around, self._clock.now())
+        if run.locked_by is not None and not run.leased and any(hold.code == "locked" for hold in found_holds):
+            holder = await self.instances.holder(run.locked_by)
+            # If it is gone, its locks were released just now.
+            run, around = await self._store.survey(run_id, self._runtime.claimable(None)) or found
+            found_holds = holds(run, around, self._clock.now())
+            found_holds = with_holder(found_holds, run, holder, self.instances.here, self._clock.now())
         return Explanation(run_id, run.status, due_at(run), await self._with_clog_explanation(run, found_holds))
 
     async def _with_clog_explanation(self, run: Run, found: tuple[Hold, ...]) -> tuple[Hold, ...]:

@@ -62,13 +62,16 @@ class SqliteClaimStore(UnitExecutor):
 
     def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
         def act(u: Unit) -> set[Lock]:
-            lost = set()
+            lost, holders = set(), set()
             for lock in locks:
                 run = u.find(lock.run_id)
                 if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != lock.epoch:
                     lost.add(lock)
                 else:
                     u.save(renewed(run, lock.lock_ms, u.now))
+                    holders.add(run.locked_by)
+            for holder in holders:
+                u.do("instance_seen", instance_id=holder, now=u.now)
             return lost
 
         return self._transactions.write_blocking(self._unit(act))

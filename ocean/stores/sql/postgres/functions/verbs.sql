@@ -33,6 +33,9 @@ BEGIN
     WHEN 'release_lease' THEN answer := ocean_release_lease(a, now);
     WHEN 'complete_lease' THEN answer := ocean_complete_lease(a, now);
     WHEN 'register_clogs' THEN answer := ocean_register_clogs(a, now);
+    WHEN 'register_instance' THEN answer := ocean_register_instance(a, now);
+    WHEN 'unregister_instance' THEN answer := to_json(ocean_delete_instance(a));
+    WHEN 'release_instance' THEN answer := ocean_release_instance(a, now);
     WHEN 'keep_answer' THEN answer := ocean_keep_first_answer(a, now);
     WHEN 'add_api_key' THEN answer := ocean_add_api_key(a, now);
     WHEN 'revoke_api_key' THEN answer := ocean_revoke_api_key(a->>'key_id', now);
@@ -105,17 +108,25 @@ DECLARE
   until bigint;
   place bigint := 0;
   lost bigint[] := '{}';
+  holder text;
+  holders text[] := '{}';
 BEGIN
   FOR lock IN SELECT jsonb_array_elements(locks) LOOP
     until := now + (lock->>2)::bigint;
     UPDATE runs r SET lock_expires_at = greatest(until, r.lock_expires_at), due_at = least(
       CASE WHEN r.ending IS NULL THEN r.deadline_at END,
       CASE WHEN NOT r.paused OR r.ending IS NOT NULL THEN greatest(until, r.lock_expires_at) END)
-    WHERE r.run_id = lock->>0 AND r.status = 'active' AND r.lock_epoch = (lock->>1)::bigint;
+    WHERE r.run_id = lock->>0 AND r.status = 'active' AND r.lock_epoch = (lock->>1)::bigint
+    RETURNING r.locked_by INTO holder;
     IF NOT FOUND THEN
       lost := lost || place;
+    ELSIF holder <> ALL (holders) THEN
+      holders := holders || holder;
     END IF;
     place := place + 1;
+  END LOOP;
+  FOREACH holder IN ARRAY holders LOOP
+    UPDATE ocean_instances i SET seen_at = greatest(i.seen_at, now) WHERE i.instance_id = holder;
   END LOOP;
   RETURN to_json(lost);
 END $$;
