@@ -21,7 +21,7 @@ from ocean.state.instances import UNKNOWN_PROCESS, InstanceRecord, ProcessIdenti
 
 log = logging.getLogger("ocean.instances")
 
-LOOK_MS = 5_000
+LOOK_MS = 2_000
 """How long a list of the other instances is used before a poke reads it again."""
 ASK_MS = 1_000
 """How often the process table is asked."""
@@ -92,7 +92,7 @@ class Instances:
     async def holder(self, instance_id: str) -> InstanceRecord | None:
         """Return an instance, or None if it is not registered or has just been released because it is gone."""
         record = await self._store.get_instance(instance_id)
-        if record is None or self._processes is None or not self._processes.is_gone(record):
+        if record is None or not self._is_gone(record):
             return record
         await self._release(record)
         return None
@@ -121,10 +121,14 @@ class Instances:
 
     async def _release_gone(self) -> None:
         self._asked_at = self._clock.now()
-        if self._processes is None:
-            return
-        for record in [each for each in self._peers.values() if self._processes.is_gone(each)]:
+        for record in [each for each in self._peers.values() if self._is_gone(each)]:
             await self._release(record)
+
+    def _is_gone(self, record: InstanceRecord) -> bool:
+        """Return whether the instance ran here, where processes can be compared, and its process has ended."""
+        if self._processes is None or self.here.place is None or record.process.place != self.here.place:
+            return False
+        return self._processes.is_gone(record)
 
     async def _release(self, record: InstanceRecord) -> None:
         released = await self._store.release_instance(record.instance_id, record.process)

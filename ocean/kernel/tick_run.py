@@ -8,8 +8,8 @@ import anyio
 
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.call_context import CallContext
-from ocean.kernel.invoke import call_handler
 from ocean.kernel.instances import Instances
+from ocean.kernel.invoke import call_handler
 from ocean.kernel.locks import HeldLock, LockKeeper
 from ocean.kernel.metrics import Observations, TickSeen, Why
 from ocean.kernel.store import Store

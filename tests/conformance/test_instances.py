@@ -63,7 +63,8 @@ async def test_a_lost_lock_is_no_sign_of_life(store: Store, clock: ManualClock) 
     await claim(store, instance_id="i-b")
     assert store.renew_locks([held.lock]) == {held.lock}
     record = await store.get_instance("i-a")
-    assert record is not None and record.seen_at == began
+    assert record is not None
+    assert record.seen_at == began
 
 
 async def test_instances_are_listed_by_place_last_seen_first(store: Store, clock: ManualClock) -> None:
@@ -170,7 +171,8 @@ async def test_an_id_that_two_processes_use_tells_nothing_about_either(store: St
     assert await ids(store, HERE) == ["web"], "a process may register twice"
     await store.register_instance("web", process(pid=8), LOCK_MS)
     record = await store.get_instance("web")
-    assert record is not None and (record.process.place, record.longest_lock_ms) == (None, 2 * LOCK_MS)
+    assert record is not None
+    assert (record.process.place, record.longest_lock_ms) == (None, 2 * LOCK_MS)
     for each in (process(), process(pid=8)):
         await store.register_instance("web", each, LOCK_MS)
         assert await store.release_instance("web", each) == 0
