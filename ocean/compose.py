@@ -113,7 +113,7 @@ class Ocean(Kernel):
         """Open the database, migrate its schema, and register the clogs.
 
         `tools` are for clogs that list them. Tools named in `OCEAN_TOOLS_DENY` are also denied. By default,
-        credentials are read from `OCEAN_CREDENTIAL_…`. `processes` tells which processes of this machine are gone; by
+        credentials are read from `OCEAN_CREDENTIAL_…`. `processes` knows which processes of this machine are gone; by
         default it is that of the system.
         """
         clock = clock or SystemClock()

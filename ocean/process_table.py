@@ -1,7 +1,7 @@
 """The processes of this machine, as Linux shows them in `/proc`. Elsewhere nothing is known of any process.
 
-A pid is no identity: it is used again, and two containers use the same ones. The boot id tells machines and boots
-apart, the namespaces containers, and the start time two processes that had the same pid. The time namespace counts too,
+A pid is no identity: it is used again, and two containers use the same ones. The boot id distinguishes machines and
+boots, the namespaces containers, and the start time two processes that had the same pid. The time namespace counts too,
 because it shifts the start times that a process sees.
 """
 
@@ -22,7 +22,7 @@ class LinuxProcesses:
         self._proc = proc
 
     def here(self) -> ProcessIdentity:
-        """Return the identity of this process, or `UNKNOWN_PROCESS` if the system does not tell all of it."""
+        """Return the identity of this process, or `UNKNOWN_PROCESS` if the system does not show all of it."""
         try:
             pid = os.getpid()
             if os.readlink(self._proc / "self") != str(pid):

@@ -50,6 +50,7 @@ class Instances:
         self._instance_id = instance_id
         self._longest_lock_ms = longest_lock_ms
         self.here = UNKNOWN_PROCESS if processes is None else processes.here()
+        self._place = self.here.place
         self._peers: dict[str, InstanceRecord] = {}
         self._looked_at: int | None = None
         self._asked_at = 0
@@ -73,16 +74,16 @@ class Instances:
 
     async def before_poke(self) -> None:
         """Release who is gone. Most pokes only read the clock here."""
-        if self._processes is not None and self.here.place is not None:
+        if self._place is not None:
             self._is_stale = True
             await self._guarded(self._look_if_time)
 
     async def look(self) -> None:
         """Read which instances run on this host, and release those that are gone."""
-        if self.here.place is None:
+        if self._place is None:
             return
         self._looked_at, self._is_stale = self._clock.now(), False
-        found = await self._store.list_instances(self.here.place, MOST_PEERS)
+        found = await self._store.list_instances(self._place, MOST_PEERS)
         self._peers = {each.instance_id: each for each in found if each.process != self.here}
         if self._is_registered and all(each.instance_id != self._instance_id for each in found):
             # It was deleted: as gone, by mistake, or as not seen for long.
@@ -100,7 +101,7 @@ class Instances:
     async def others(self, limit: int) -> list[InstanceRecord]:
         """Return the registered instances of other processes, last seen first."""
         found = await self._store.list_instances(None, limit)
-        return [each for each in found if each.process != self.here or self.here.place is None]
+        return [each for each in found if each.process != self.here or self._place is None]
 
     async def while_waiting(self, wait: Callable[[int], Awaitable[None]], seen: int, ms: int) -> None:
         """Wait for a commit after `seen`, at most `ms`, by `wait`; meanwhile release who is gone."""
@@ -126,7 +127,7 @@ class Instances:
 
     def _is_gone(self, record: InstanceRecord) -> bool:
         """Return whether the instance ran here, where processes can be compared, and its process has ended."""
-        if self._processes is None or self.here.place is None or record.process.place != self.here.place:
+        if self._processes is None or self._place is None or record.process.place != self._place:
             return False
         return self._processes.is_gone(record)
 

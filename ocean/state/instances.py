@@ -20,7 +20,7 @@ class ProcessPlace:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process. Facts that the system does not tell are None: then the process is equal to no other."""
+    """One process. Facts that the system does not show are None: then the process is equal to no other."""
 
     boot_id: str | None = None
     pid_namespace: str | None = None

@@ -8,7 +8,7 @@ from ocean.stores.postgres.client.reading import ReadClient
 from ocean.stores.shared.instance_rules import MOST_FORGOTTEN, UNSEEN_MS, instance_from, instance_values
 
 
-class Instances(ReadClient):
+class InstanceVerbs(ReadClient):
     """Verbs about instances."""
 
     batches: WriteBatches

@@ -1,7 +1,7 @@
 -- Registered instances, and the runs that they hold.
 
 -- name: register_instance
--- An id that two processes use tells nothing about either.
+-- An id that two processes use describes neither of them.
 INSERT INTO ocean_instances (instance_id, boot_id, pid_namespace, pid, process_start, longest_lock_ms, started_at, seen_at)
 VALUES (:instance_id, :boot_id, :pid_namespace, :pid, :process_start, :longest_lock_ms, :now, :now)
 ON CONFLICT DO UPDATE SET started_at = excluded.started_at, seen_at = excluded.seen_at,

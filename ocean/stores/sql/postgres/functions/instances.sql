@@ -1,13 +1,14 @@
 -- Registered instances, and releasing the locks of one whose process is gone.
 
--- Returns whether a record is of the process that `a` describes; facts that are unknown are equal.
-CREATE OR REPLACE FUNCTION ocean_is_of_process(i ocean_instances, a jsonb) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+-- Returns whether `a` describes this process; facts that are unknown are equal.
+CREATE OR REPLACE FUNCTION ocean_is_process(a jsonb, boot_id text, pid_namespace text, pid bigint, process_start bigint)
+RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN (i.boot_id, i.pid_namespace, i.pid, i.process_start) IS NOT DISTINCT FROM
+  RETURN (boot_id, pid_namespace, pid, process_start) IS NOT DISTINCT FROM
     (a->>'boot_id', a->>'pid_namespace', (a->>'pid')::bigint, (a->>'process_start')::bigint);
 END $$;
 
--- Records an instance. An id that two processes use tells nothing about either.
+-- Records an instance. An id that two processes use describes neither of them.
 CREATE OR REPLACE FUNCTION ocean_register_instance(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   unseen text;
@@ -23,13 +24,15 @@ BEGIN
     (a->>'longest_lock_ms')::bigint, now, now)
   ON CONFLICT (instance_id) DO UPDATE SET started_at = excluded.started_at, seen_at = excluded.seen_at,
     longest_lock_ms = greatest(i.longest_lock_ms, excluded.longest_lock_ms),
-    boot_id = CASE WHEN ocean_is_of_process(i, a) THEN i.boot_id END;
+    boot_id = CASE WHEN ocean_is_process(a, i.boot_id, i.pid_namespace, i.pid, i.process_start)
+      THEN i.boot_id END;
   RETURN NULL;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_delete_instance(a jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  DELETE FROM ocean_instances i WHERE i.instance_id = a->>'instance_id' AND ocean_is_of_process(i, a);
+  DELETE FROM ocean_instances i WHERE i.instance_id = a->>'instance_id'
+    AND ocean_is_process(a, i.boot_id, i.pid_namespace, i.pid, i.process_start);
   RETURN FOUND;
 END $$;
 
