@@ -134,8 +134,13 @@ class Instances:
     async def _release(self, record: InstanceRecord) -> None:
         released = await self._store.release_instance(record.instance_id, record.process)
         self._peers.pop(record.instance_id, None)
-        log.info(
-            "instance %s is gone (process %s): released %d locks", record.instance_id, record.process.pid, released
+        level = logging.INFO if released else logging.DEBUG
+        log.log(
+            level,
+            "instance %s is gone (process %s): released %d locks",
+            record.instance_id,
+            record.process.pid,
+            released,
         )
 
     async def _guarded(self, act: Callable[[], Awaitable[None]]) -> None:
