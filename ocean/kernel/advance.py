@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.store.claims import ClaimAsk
-from ocean.kernel.tick_run import Runtime, TickWork, commit_or_time
+from ocean.kernel.tick_run import Runtime, TickWork
 from ocean.state.records import Claim, RunStatus, TickResult
 
 LOOK_MS = 20
@@ -135,6 +135,11 @@ class Advance:
         self._moved.set()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has ticks at work."""
+        return bool(self._works)
+
+    @property
     def may_claim(self) -> bool:
         """Whether this poke claims more: it has room and time."""
         return self._room > 0 and self._ticks_left != 0 and self._runtime.clock.now() < self._until
@@ -207,5 +212,5 @@ class Advance:
         if run.lock_expires_at <= sent_at:
             return False
         lapses_in = max(run.lock_expires_at - self._runtime.clock.now(), 0)
-        await commit_or_time(self._runtime.store, self._runtime.clock, seen, min(left, lapses_in))
+        await self._runtime.commit_or_time(seen, min(left, lapses_in))
         return True

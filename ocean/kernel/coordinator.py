@@ -60,6 +60,8 @@ class Coordinator:
     async def perform(self, poke: Advance, hard_ms: int | None = None) -> list[TickResult]:
         """Run a poke to its end, or for `hard_ms` at most, and count it."""
         with self._runtime.observed.poking(poke.source, poke.ask.run_id), self._limit(hard_ms):
+            if not poke.has_begun:
+                await self._runtime.instances.before_poke()
             await poke.run()
         self.slot = (self.slot + poke.claims) % FAIR_EVERY
         return poke.results

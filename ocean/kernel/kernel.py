@@ -6,6 +6,7 @@ from ocean.access.api_keys import ApiKeyVerbs
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.arguments import checked_count, optional_id
 from ocean.kernel.coordinator import Coordinator
+from ocean.kernel.instances import Instances, ProcessTable
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.metrics import Observations
 from ocean.kernel.probation import Probation
@@ -58,6 +59,7 @@ class Kernel(
         tools: Iterable[Tool | ToolBox] = (),
         deny_tools: Collection[str] = (),
         credentials: Credentials | None = None,
+        processes: ProcessTable | None = None,
     ) -> None:
         checked_count(lock_ms, "lock_ms", least=3)
         optional_id(instance_id, "instance_id")
@@ -66,12 +68,22 @@ class Kernel(
         self._ids = IdSource()
         self._registry = Registry(clogs, tools, deny_tools, credentials)
         self.instance_id = instance_id or new_instance_id()
-        shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
-        keeper = LockKeeper(store, clock, shortest)
+        lock_times = [lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)]
+        keeper = LockKeeper(store, clock, min(lock_times))
+        self.instances = Instances(store, clock, processes, self.instance_id, max(lock_times))
         self.observed = Observations(clock, store.batch_sizes, [clog.clog_id for clog in self._registry])
         reach = reach or RealReach(private_hosts)
         self._runtime = Runtime(
-            store, self._registry, clock, keeper, self.instance_id, lock_ms, reach, self.observed, Probation(store)
+            store,
+            self._registry,
+            clock,
+            keeper,
+            self.instances,
+            self.instance_id,
+            lock_ms,
+            reach,
+            self.observed,
+            Probation(store),
         )
         # Derived from the id, so that processes that make few claims do not all begin with the urgent slots.
         self.coordinator = Coordinator(self._runtime, int(even_roll(self.instance_id) * FAIR_EVERY))
@@ -84,4 +96,7 @@ class Kernel(
     async def close(self) -> None:
         """Stop renewing locks and close the store."""
         self._runtime.keeper.close()
+        if not self.at_work:
+            # With handlers at work the record stays: their locks are released once this process has ended.
+            await self.instances.stop()
         await self._store.close()

@@ -8,6 +8,7 @@ import anyio
 
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.call_context import CallContext
+from ocean.kernel.instances import Instances
 from ocean.kernel.invoke import call_handler, storable
 from ocean.kernel.locks import HeldLock, LockKeeper
 from ocean.kernel.metrics import Observations, TickSeen, Why
@@ -35,6 +36,7 @@ class Runtime:
     registry: Registry
     clock: Clock
     keeper: LockKeeper
+    instances: Instances
     instance_id: str
     lock_ms: int
     reach: Reach
@@ -47,6 +49,14 @@ class Runtime:
             for clog in self.registry
             if clog.handler is not None and (clog_ids is None or clog.clog_id in clog_ids)
         }
+
+    async def commit_or_time(self, seen: int, ms: int, look_ms: int = 100) -> None:
+        """Wait for the next commit of any process, at most `ms`. Meanwhile release instances that are gone."""
+
+        async def wait(at_most: int) -> None:
+            await commit_or_time(self.store, self.clock, seen, at_most, look_ms)
+
+        await self.instances.while_waiting(wait, seen, ms)
 
 
 async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int, look_ms: int = 100) -> None:

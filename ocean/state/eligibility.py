@@ -175,7 +175,7 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
             message = "it became ready at a later time than now: the clock was set back"
             return [Hold("waiting", message, run.ready_at)]
         case RunStatus.ACTIVE if (until := next_call_at(run) or run.lock_expires_at or 0) > now:
-            message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock expires"
+            message = f"held by {run.locked_by} for tick {run.tick}; if it dies, the lock expires"
             if run.stop_by is not None:
                 message = (
                     f"the run is ending ({run.ending}); {run.locked_by} may finish a step of tick {run.tick} first"

@@ -10,7 +10,7 @@ from ocean.kernel.dry_run import dry_run_tick
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Runtime, commit_or_time
+from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
 from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
@@ -126,7 +126,7 @@ class AdvanceVerbs:
                 return
             now = self._clock.now()
             due = max(min(time for time in (due, poked.next_wake_at, until) if time is not None), now + 50)
-        await commit_or_time(self._store, self._clock, seen, max(min(until, due) - now, 0))
+        await self._runtime.commit_or_time(seen, max(min(until, due) - now, 0))
 
     async def agenda(self) -> Agenda:
         """Return what is due for the clogs of this instance, without advancing any of it."""
@@ -149,7 +149,7 @@ class AdvanceVerbs:
 
     async def next_change(self, seen: int, *, wait_ms: int, look_ms: int = 100) -> int:
         """Wait until `commits_seen` is above `seen`, at most `wait_ms`, and return it."""
-        await commit_or_time(self._store, self._clock, seen, wait_ms, look_ms)
+        await self._runtime.commit_or_time(seen, wait_ms, look_ms)
         return self._store.commits_seen()
 
     async def _require(self, run_id: str) -> RunInfo:

@@ -5,6 +5,7 @@ from typing import Any, Unpack
 
 from ocean.clog.clog import Registry
 from ocean.kernel.arguments import checked_count, checked_limit, feed_filter
+from ocean.kernel.instances import Instances
 from ocean.kernel.run_query import RunOrder, RunQuery, is_descending, run_filter
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import RowsAsk
@@ -13,6 +14,7 @@ from ocean.state.clock import Clock
 from ocean.state.effects import RowKey
 from ocean.state.eligibility import Explanation, Hold, holds, is_asleep, with_explanation, with_last_error
 from ocean.state.errors import RunNotFound
+from ocean.state.instances import with_holder
 from ocean.state.outcomes import sentence_of
 from ocean.state.records import Input, Run, RunCount, RunInfo, RunOwner, RunPage, RunStatus, TickInfo
 from ocean.state.tracebacks import without_traceback
@@ -25,6 +27,7 @@ class QueryVerbs:
     _clock: Clock
     _registry: Registry
     _runtime: Runtime
+    instances: Instances
 
     async def get_run(self, run_id: str) -> RunInfo | None:
         """Return the run as it is now, or None if there is none."""
@@ -73,7 +76,14 @@ class QueryVerbs:
         if found is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         run, around = found
-        found_holds = await self._with_clog_explanation(run, holds(run, around, self._clock.now()))
+        found_holds = holds(run, around, self._clock.now())
+        if run.locked_by is not None and not run.leased and any(hold.code == "locked" for hold in found_holds):
+            holder = await self.instances.holder(run.locked_by)
+            # If it is gone, its locks were released just now.
+            run, around = await self._store.survey(run_id, self._runtime.claimable(None)) or found
+            found_holds = holds(run, around, self._clock.now())
+            found_holds = with_holder(found_holds, run, holder, self.instances.here, self._clock.now())
+        found_holds = await self._with_clog_explanation(run, found_holds)
         error = await self._last_error(run)
         if error is not None:
             found_holds = with_last_error(found_holds, sentence_of(error))

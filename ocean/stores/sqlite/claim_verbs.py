@@ -71,15 +71,18 @@ class SqliteClaimStore(UnitExecutor):
 
     def renew_locks(self, locks: Sequence[Lock]) -> Renewal:
         def act(u: Unit) -> Renewal:
-            renewal = Renewal(set(), set())
+            renewal, holders = Renewal(set(), set()), set()
             for lock in locks:
                 run = u.find(lock.run_id)
                 if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != lock.epoch:
                     renewal.lost.add(lock)
                     continue
                 u.save(renewed(run, lock.lock_ms, u.now))
+                holders.add(run.locked_by)
                 if run.stop_by is not None:
                     renewal.ending.add(lock)
+            for holder in holders:
+                u.do("instance_seen", instance_id=holder, now=u.now)
             return renewal
 
         return self._transactions.write_blocking(self._unit(act))
