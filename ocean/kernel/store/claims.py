@@ -183,8 +183,12 @@ class StoreClaims(Protocol):
     def renew_locks(self, locks: Sequence[Lock]) -> set[Lock]:
         """Extend all locks in one transaction, and return the lost ones. Callable from any thread; blocks."""
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
-        """Unlock a run whose call was stopped. Returns None if the lock was lost before."""
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
+        """Unlock a run whose call was stopped. Returns None if the lock was lost before.
+
+        With `counts`, the third time in a tick and each later one is a failed attempt. Without it none is: the process
+        was stopped, which is not the fault of the run.
+        """
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...
 
