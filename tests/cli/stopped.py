@@ -27,7 +27,8 @@ async def wait(tick: Tick) -> Outcome:
 @shielded.on_advance
 async def ignore(tick: Tick) -> Outcome:
     with anyio.CancelScope(shield=True):
-        return await opened(tick)
+        await opened(tick)
+    return Done("finished")
 
 
 @threaded.on_advance
