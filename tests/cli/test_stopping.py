@@ -17,6 +17,7 @@ from tests.cli.test_processes import ended, next_json, send_request, started
 from tests.postgres.server import fresh_database, return_database
 
 pytestmark = pytest.mark.xdist_group("processes")
+# ruff: noqa: SIM117
 
 CLOGS = "tests.cli.stopped:all_three"
 POKED = ("serve", "--port", 0, "--json", "--no-ticker")
@@ -37,8 +38,11 @@ def db(request: pytest.FixtureRequest) -> Iterator[str]:
 def until_begun(ocean: Shell, db: str, calls: int = 1) -> None:
     """Wait until the handler has been called that many times."""
     with started(ocean, "tail", "--after", 0, "--type", "begun", "--json", OCEAN_DB=db) as tail:
-        for _ in range(calls):
-            next_json(tail)
+        next_json(tail)
+        assert tail.stdout is not None
+        # Without `select`, which does not see lines that are buffered here already.
+        for _ in range(calls - 1):
+            assert tail.stdout.readline()
 
 
 def run_of(ocean: Shell, db: str, run_id: str = "r") -> Any:
