@@ -26,9 +26,10 @@ from ocean import (
 from ocean.cli.json_output import envelope, line
 from ocean.cli.output import OutputClosed, Screen, discard_output, printable
 from ocean.cli.server_errors import ServerAway, ServerRefused
+from ocean.cli.stopping import INTERRUPTED, leave, until_stopped
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
 
-REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, OUTPUT_CLOSED = 1, 2, 3, 4, 130, 141
+REFUSED, USAGE, MISSING, UNAVAILABLE, OUTPUT_CLOSED = 1, 2, 3, 4, 141
 
 
 class SystemRefused(OceanError):
@@ -62,7 +63,11 @@ def run(
 
         async def open_and_work() -> int | None:
             async with Ocean.open(settings.db, clogs=loaded) as ocean:
-                return await work(ocean, Screen(is_json))
+                if not loaded:
+                    return await work(ocean, Screen(is_json))
+                code = await until_stopped(ocean, work(ocean, Screen(is_json)))
+            leave(ocean, code or 0)
+            return code
 
         try:
             return anyio.run(open_and_work)

@@ -29,6 +29,9 @@ from ocean.state.values import Json, encode
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
 
+IN_THREADS: set[object] = set()
+"""One mark for each plain function that is executing in a thread. A cancelled call leaves its thread executing."""
+
 
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
     """Return the handler's outcome; a handler that raises, or returns something else, has failed this attempt.
@@ -57,8 +60,17 @@ async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
     if is_plainly_async or inspect.iscoroutinefunction(fn):
         return await fn(*args)
     # A limiter per call: threads that wait for nested calls must not use up the threads those need.
-    result = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    result = await to_thread.run_sync(_in_thread, fn, args, abandon_on_cancel=True, limiter=CapacityLimiter(1))
     return await result if inspect.isawaitable(result) else result
+
+
+def _in_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    mark = object()
+    IN_THREADS.add(mark)
+    try:
+        return fn(*args)
+    finally:
+        IN_THREADS.discard(mark)
 
 
 def checked_outcome(result: Any) -> Outcome:

@@ -118,8 +118,8 @@ class PostgresStore(Claims, Commits, InstanceVerbs, Reads):
         wanted = [key.text for key in keys]
         return bool(await self.batches.write("take_turn", {"run_id": lock.run_id, "epoch": lock.epoch, "keys": wanted}))
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
-        payload = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick}
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
+        payload = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick, "counts": counts}
         try:
             return RunStatus(await self.batches.write("give_back", payload))
         except LockLost:

@@ -63,9 +63,9 @@ class SqliteClaimStore(UnitExecutor):
 
         return await self._write(act)
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
         try:
-            return await self._write(lambda u: committing.give_back(u, lock, tick))
+            return await self._write(lambda u: committing.give_back(u, lock, tick, counts=counts))
         except LockLost:
             return None
 
