@@ -175,7 +175,7 @@ class Advance:
         try:
             with self._runtime.observed.ticking(work.claim, self.source) as seen:
                 result = await work.run(seen)
-                seen.outcome = result.outcome
+                seen.ended_as(result.outcome)
             self.results.append(result)
             self._tick_is_over(result)
         except Exception as error:

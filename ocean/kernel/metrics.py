@@ -77,7 +77,7 @@ class Histogram:
 @dataclass(slots=True)
 class TickSeen:
     """One call of a clog. `outcome` is known at its end: a committed outcome, `lock_lost`, `given_back`, or `error` if
-    the database failed."""
+    the database failed. A tick that committed a failed attempt of a `step` counts as `retry`, although it waits."""
 
     run_id: str
     clog_id: str
@@ -89,11 +89,20 @@ class TickSeen:
     began_at: int
     outcome: str = "error"
     code: str | None = None
+    step: str | None = None
     ms: int = 0
 
-    def failed_as(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Retry | Failed):
-            self.code = plain_code(error_info(outcome.error).code)
+    def failed_as(self, outcome: Outcome, failed_step: tuple[str, str] | None = None) -> None:
+        """Note the error of a failed attempt: the outcome's, or that of a step if the tick waits to repeat it."""
+        match outcome:
+            case Retry() | Failed():
+                self.code = plain_code(error_info(outcome.error).code)
+            case _ if failed_step is not None:
+                self.step, self.code = failed_step[0], plain_code(failed_step[1])
+
+    def ended_as(self, outcome: str) -> None:
+        """Note the outcome."""
+        self.outcome = outcome if self.step is None else "retry"
 
 
 class Listener:
@@ -183,7 +192,7 @@ def plain_code(code: str) -> str:
     return code if CODE.fullmatch(code) else "other"
 
 
-LOGGED = ("run_id", "clog_id", "tick", "call", "outcome", "code", "ms", "epoch", "reason", "source")
+LOGGED = ("run_id", "clog_id", "tick", "call", "outcome", "step", "code", "ms", "epoch", "reason", "source")
 
 
 def fields(**values: Any) -> dict[str, Any]:
