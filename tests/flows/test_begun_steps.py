@@ -12,8 +12,12 @@ from ocean.kernel.store import Store
 from ocean.testing import World
 from tests.flows.kit import Effects, Function, events_of, flow_clog, journal, look, stage, start
 from tests.flows.test_undo import undo_run
+from tests.races.arranging import until
 
 pytestmark = pytest.mark.anyio
+
+
+TICK_MS = 20_000
 
 
 class Bank:
@@ -24,7 +28,7 @@ class Bank:
         self.keys: dict[str, str] = {}
         self.hangs = set(hangs)
         self.is_broken = is_broken
-        self.reached = anyio.Event()
+        self.reached, self.is_left = anyio.Event(), anyio.Event()
 
     async def charge(self, key: str, what: str) -> str:
         self.effects.append(("charge", what))
@@ -48,14 +52,26 @@ class Bank:
 
 @asynccontextmanager
 async def at_work(bank: Bank, function: Function, **options: Any) -> AsyncIterator[tuple[World, str]]:
-    """A run whose step is at work, and hangs."""
-    async with stage(function) as w, anyio.create_task_group() as tasks:
+    """A run whose step is at work, and hangs until its tick's time is over."""
+    async with stage(flow_clog(function, tick_ms=TICK_MS)) as w, anyio.create_task_group() as tasks:
+
+        async def work() -> None:
+            await w.drain()
+            bank.is_left.set()
+
         run_id = await start(w, **options)
-        tasks.start_soon(w.drain)
+        tasks.start_soon(work)
         with anyio.fail_after(20):
             await bank.reached.wait()
         yield w, run_id
         tasks.cancel_scope.cancel()
+
+
+async def time_is_over(w: World, bank: Bank) -> None:
+    """Let the call at work run into its time limit, which is a failed attempt."""
+    w.clock.advance(TICK_MS)
+    with anyio.fail_after(20):
+        await bank.is_left.wait()
 
 
 def order(bank: Bank, *steps: str, then: Callable[[Flow], Awaitable[Any]] | None = None) -> Function:
@@ -90,6 +106,7 @@ async def test_a_step_at_work_at_the_deadline_is_undone() -> None:
         w.clock.advance(5_000)
         await w.drain()
         assert ((await look(w, run_id)).error or {})["code"] == "deadline_exceeded"
+        await until(lambda: bool(bank.refunds))
         assert bank.refunds == [UNKNOWN]
         tasks.cancel_scope.cancel()
 
@@ -179,12 +196,22 @@ async def test_a_branch_of_a_gather_that_was_begun_is_undone_with_those_that_wer
     bank = Bank("slow")
 
     async def function(flow: Flow, input: Any) -> Any:
-        await flow.gather(*(flow.step(what, bank.charge, what, undo=bank.refund) for what in ("slow", "quick")))
+        is_done = anyio.Event()
+
+        async def charge_slowly(key: str) -> str:
+            await is_done.wait()
+            return await bank.charge(key, "slow")
+
+        async def quick() -> None:
+            await flow.step("quick", bank.charge, "quick", undo=bank.refund)
+            is_done.set()
+
+        await flow.gather(flow.step("slow", charge_slowly, undo=bank.refund), quick())
 
     async with at_work(bank, function) as (w, run_id):
         await w.ocean.cancel_run(run_id)
         await w.drain()
-        assert sorted(map(str, bank.refunds)) == ["UNKNOWN", "receipt of quick"]
+        assert bank.refunds == ["receipt of quick", UNKNOWN], "the last one that was done or begun comes first"
 
 
 async def test_a_step_begun_after_again_is_undone_and_those_before_it_are_not() -> None:
@@ -205,7 +232,8 @@ async def test_what_was_begun_in_a_held_flow_is_undone_when_the_code_fits_again(
     bank = Bank("two")
     async with at_work(bank, order(bank, "one", "two")) as (w, run_id):
         changed = await w.instance([flow_clog(order(bank, "other"))])
-        w.clock.advance(60_000)  # the lock lapses as if the process were gone
+        await time_is_over(w, bank)
+        w.clock.advance(10_000)
         await w.drain(changed)
         assert [type for type, _ in await events_of(w, run_id, "flow.held")] == ["flow.held"]
         await changed.cancel_run(run_id)
@@ -241,8 +269,8 @@ async def test_a_step_begun_that_was_completed_by_a_later_call_is_undone_with_it
         await flow.wait_for_signal()
 
     async with at_work(bank, order(bank, "one", "two", then=waits)) as (w, run_id):
-        w.clock.advance(60_000)
-        await w.drain()
+        await time_is_over(w, bank)
+        await w.wait(10_000)
         assert bank.effects.count(("charge", "two")) == 2
         await w.ocean.cancel_run(run_id)
         await w.drain()
