@@ -8,7 +8,7 @@ from ocean.flows.calls import call_method, take_from_counter
 from ocean.flows.errors import FlowMisused
 from ocean.flows.journal import Entry, Kind
 from ocean.flows.parallel import gather
-from ocean.flows.replay import IN_STEP, Operation, Replay, plain_name
+from ocean.flows.replay import IN_STEP, PURE, Operation, Replay, plain_name
 from ocean.flows.steps import DEFAULT_RETRY, StepCall, step_key, take_step
 from ocean.flows.unknown import Unknown
 from ocean.flows.waits import Filter, join_child, sleep_until, wait_for_signal
@@ -247,7 +247,8 @@ class Flow:
         """Do something whose effect is part of the commit that stores the operation."""
         entry = operation.entry
         if entry is None:
-            self._replay.suspend_if_frozen(operation.branch)
+            if operation.kind not in PURE or self._replay.journal.ending is None:
+                self._replay.suspend_if_frozen(operation.branch)
             value = await act()
             entry = self._replay.record(operation, Entry(operation.kind, operation.name, is_done=True, value=value))
         return entry.value

@@ -44,7 +44,7 @@ async def waits(flow: Flow) -> None:
 
 
 async def undo_run(w: World, run_id: str) -> str:
-    (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
+    (child,) = (await w.ocean.list_runs(parent_run_id=run_id, clog_id="f")).runs
     return child.run_id
 
 
