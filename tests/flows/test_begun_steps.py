@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from ocean import UNKNOWN, Abort, Flow, RetryPolicy, RunStatus, StepFailed, Unknown
+from ocean.flows.journal import explain_wait
 from ocean.kernel.store import Store
 from ocean.testing import World
 from tests.flows.kit import Effects, Function, events_of, flow_clog, journal, look, stage, start
@@ -94,6 +95,32 @@ async def test_a_step_at_work_when_its_run_is_cancelled_is_undone_with_its_own_k
         info = await look(w, await undo_run(w, run_id))
         assert info.output == {"undone": list(reversed(steps))}
         assert ((await look(w, run_id)).error or {})["code"] == "cancelled"
+
+
+@pytest.mark.parametrize("where", ["begun", "acted", "stored"])
+async def test_a_run_cancelled_after_its_call_died_is_undone_with_what_is_known(where: str) -> None:
+    """The call dies between begin and effect, between effect and result, or after the result was stored."""
+    bank = Bank("two" if where == "acted" else "three")
+
+    async def two(key: str) -> str:
+        if where == "begun":
+            bank.reached.set()
+            await anyio.sleep_forever()
+        return await bank.charge(key, "two")
+
+    async def function(flow: Flow, input: Any) -> Any:
+        await flow.step("one", bank.charge, "one", undo=bank.refund)
+        await flow.step("two", two, undo=bank.refund)
+        await flow.step("three", bank.charge, "three")
+
+    async with at_work(bank, function) as (w, run_id):
+        await time_is_over(w, bank)
+        assert (await look(w, run_id)).status is RunStatus.PENDING
+        await w.ocean.cancel_run(run_id)
+        await w.drain()
+        second = "receipt of two" if where == "stored" else UNKNOWN
+        assert bank.refunds == [second, "receipt of one"]
+        assert ((await look(w, await undo_run(w, run_id))).output) == {"undone": ["two", "one"]}
 
 
 async def test_a_step_at_work_at_the_deadline_is_undone() -> None:
@@ -312,9 +339,10 @@ async def test_a_begin_costs_a_write_only_if_no_commit_stores_it(
         assert counted.calls.count("read_step") == 0
 
 
-async def test_explain_names_a_step_that_was_begun() -> None:
+async def test_the_journal_has_a_begun_step_before_its_effect_and_explain_names_it() -> None:
     bank = Bank("one")
     async with at_work(bank, order(bank, "one")) as (w, run_id):
         row = await journal(w, run_id)
         (entry,) = row["entries"].values()
         assert (entry["name"], entry.get("is_done"), entry["undo"]) == ("one", None, 1)
+        assert explain_wait(row) == "the flow waits for step 'one', which was begun"
