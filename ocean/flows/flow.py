@@ -143,7 +143,10 @@ class Flow:
                 **options,
             )
 
-        return str(await self._once(operation, create))
+        child = str(await self._once(operation, create))
+        if operation.branch.is_cancelled:
+            self._replay.children.add(child)
+        return child
 
     async def join(self, run_id: str) -> Any:
         """Wait until a child of this flow has ended and return its output. Raises `ChildFailed` if it failed."""

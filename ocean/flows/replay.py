@@ -94,6 +94,8 @@ class Replay:
         self.root = Branch()
         self.undos: dict[str, Undo] = {}
         self.held: ErrorInfo | None = None
+        self.children: set[str] = set()
+        """The children that the flow has started after `Cancelled`: this run gets their ends."""
         self.steps_taken = 0
         # Whether the commit has something to store. Only results of steps survive without it.
         self.is_dirty = any(each.kind is not InputKind.CONTINUE for each in tick.inputs)

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ocean import Abort, Cancelled, Flow, RetryPolicy, RunStatus, SignalTimeout
+from ocean import Abort, Cancelled, ChildFailed, Flow, RetryPolicy, RunStatus, SignalTimeout
 from ocean.testing import World
 from tests.flows.kit import Effects, events_of, flow_clog, look, stage, start
 from tests.flows.test_undo import undo_run
@@ -311,3 +311,31 @@ async def test_a_patch_and_ids_after_cancelled_are_stable() -> None:
         await w.wait(1_000)
         assert len({str(each) for each in seen}) == 1
         assert seen[0][0] is True
+
+
+async def test_a_handler_can_join_its_own_children_and_not_those_of_the_ended_run() -> None:
+    effects, caught = Effects(), []
+
+    async def order(flow: Flow, input: Any) -> Any:
+        before = await flow.start("kid")
+        try:
+            await flow.join(before)
+        except Cancelled:
+            try:
+                await flow.join(before)
+            except ChildFailed as failed:
+                caught.append(failed.error["code"])
+            await flow.step("do", effects.do, await flow.child("quick", 3))
+            raise
+
+    async def quick(flow: Flow, n: int) -> int:
+        await flow.sleep(10)
+        return n + 1
+
+    async with stage(order, flow_clog(kid, "kid"), flow_clog(quick, "quick")) as w:
+        run_id = await start(w)
+        await w.drain()
+        await w.ocean.cancel_run(run_id)
+        await w.wait(1_000)
+        assert (set(caught), effects.done) == ({"parent_ended"}, [4])
+        assert (await look(w, await undo_run(w, run_id))).status is RunStatus.DONE

@@ -15,9 +15,10 @@ async def test_a_failed_attempt_of_a_step_is_counted_and_logged_as_retry(caplog:
     effects = Effects()
 
     async def order(flow: Flow, input: Any) -> Any:
-        await flow.step("charge", effects.failing(2))
+        await flow.step("charge", charge)
         await flow.sleep(1_000)
 
+    charge = effects.failing(2)
     caplog.set_level(logging.INFO, "ocean.tick")
     async with stage(order) as w:
         run_id = await start(w)
