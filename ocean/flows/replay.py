@@ -142,7 +142,7 @@ class Replay:
         raise self.cancelled()
 
     def cancelled(self) -> Cancelled:
-        """Return the exception that tells the flow that its run was ended."""
+        """Return the exception that is raised where the flow waits."""
         ending = self.journal.ending or {}
         return Cancelled(ending["reason"], ending["error"])
 

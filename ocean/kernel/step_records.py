@@ -1,6 +1,6 @@
 """What a flow stores and reads about its steps beside their results, and how a failed attempt of one is counted.
 
-These are no tools of a handler: a flow can use them safely because its journal says which step comes next.
+These are no tools of a handler: a flow can use them safely because its journal has the order of its steps.
 """
 
 from ocean.kernel.steps import step_key
