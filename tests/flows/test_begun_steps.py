@@ -162,10 +162,11 @@ async def test_a_step_that_never_returns_in_any_attempt_is_undone_once() -> None
     async def function(flow: Flow, input: Any) -> Any:
         with anyio.CancelScope() as scope:
 
-            async def charge(key: str) -> None:
+            async def charge(key: str) -> str:
                 bank.effects.append(("charge", "one"))
                 scope.cancel()
                 await anyio.sleep_forever()
+                return "never"
 
             await flow.step("one", charge, undo=bank.refund)
         raise RuntimeError("a bug")
@@ -229,9 +230,10 @@ async def test_a_branch_of_a_gather_that_was_begun_is_undone_with_those_that_wer
             await is_done.wait()
             return await bank.charge(key, "slow")
 
-        async def quick() -> None:
-            await flow.step("quick", bank.charge, "quick", undo=bank.refund)
+        async def quick() -> str:
+            receipt = await flow.step("quick", bank.charge, "quick", undo=bank.refund)
             is_done.set()
+            return receipt
 
         await flow.gather(flow.step("slow", charge_slowly, undo=bank.refund), quick())
 

@@ -20,7 +20,7 @@ class Trip:
         self.then = then
         self.broken_undos: dict[str, int] = {}
 
-    async def undo(self, key: str, booked: str) -> str:
+    async def undo(self, key: str, booked: Any) -> Any:
         self.effects.keys.append(key)
         if self.broken_undos.get(booked, 0) > 0:
             self.broken_undos[booked] -= 1
@@ -186,7 +186,7 @@ async def test_a_step_stored_in_a_tick_that_never_committed_is_undone_too() -> N
 async def test_what_was_undone_in_a_tick_that_never_committed_is_not_undone_twice() -> None:
     effects, held = Effects(), anyio.Event()
 
-    async def undo(key: str, booked: str) -> None:
+    async def undo(key: str, booked: Any) -> None:
         if booked == "a" and not held.is_set():
             held.set()
             await anyio.sleep_forever()
