@@ -14,6 +14,9 @@ from ocean.state.tracebacks import carry
 Filter = str | Mapping[str, Any] | Callable[[Any], bool] | None
 """A text means `body["type"]`, a mapping means those fields of the body, a function is called with the body."""
 
+LEFT = {"code": "parent_ended", "message": "the flow that started it has ended, and gets no end of it", "details": None}
+"""The error of a child that a handler of `Cancelled` joins, if the flow started it before."""
+
 
 async def sleep_until(replay: Replay, until: Callable[[], int]) -> None:
     """Suspend the flow until the time that `until` returns when the operation begins."""
@@ -57,6 +60,8 @@ async def join_child(replay: Replay, run_id: str) -> Any:
     if not entry.is_done:
         replay.suspend_if_frozen(operation.branch)
         end = replay.journal.ends.pop(run_id, None)
+        if end is None and replay.journal.ending is not None and run_id not in replay.children:
+            end = {"status": "failed", "output": None, "error": LEFT}
         if end is None:
             replay.suspend(operation.branch)
         entry = replay.record(operation, Entry("join", operation.name, is_done=True, value=end))

@@ -221,7 +221,7 @@ class Advance:
         try:
             with self._runtime.observed.ticking(work.claim, self.source) as seen:
                 result = await work.run(seen)
-                seen.outcome = result.outcome
+                seen.ended_as(result.outcome)
             if not work.is_left:
                 self.results.append(result)
                 self._tick_is_over(result)

@@ -13,13 +13,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.tick_log import fields, log, log_tick
 from ocean.state.clock import Clock
 from ocean.state.outcomes import ErrorInfo, Failed, Outcome, Retry, error_info, plain_code
 from ocean.state.records import Claim, RunInfo, RunStatus
+
+if TYPE_CHECKING:
+    from ocean.kernel.store.claims import Committed
 
 TICK_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -74,7 +77,7 @@ class Histogram:
 @dataclass(slots=True)
 class TickSeen:
     """One call of a clog. `outcome` is known at its end: a committed outcome, `lock_lost`, `given_back`, or `error` if
-    the database failed."""
+    the database failed. A tick that committed a failed attempt of a `step` counts as `retry`, although it waits."""
 
     run_id: str
     clog_id: str
@@ -86,17 +89,26 @@ class TickSeen:
     began_at: int
     outcome: str = "error"
     code: str | None = None
+    step: str | None = None
     ms: int = 0
     run: RunInfo | None = None
     error: ErrorInfo | None = None
     status: RunStatus | None = None
     next_ms: int | None = None
 
-    def failed_as(self, outcome: Outcome, status: RunStatus | None, next_ms: int | None) -> None:
-        """Note the error of a failed attempt, the status of the run after it, and its back-off."""
-        if isinstance(outcome, Retry | Failed):
-            self.error, self.status, self.next_ms = error_info(outcome.error), status, next_ms
-            self.code = plain_code(self.error.code)
+    def failed_as(self, outcome: Outcome, answer: "Committed", failed_step: tuple[str, str] | None = None) -> None:
+        """Note the error of a failed attempt, the status of the run after it, and its back-off; or the error of a step
+        if the tick waits to repeat it."""
+        match outcome:
+            case Retry() | Failed():
+                self.error, self.status, self.next_ms = error_info(outcome.error), answer.status, answer.next_ms
+                self.code = plain_code(self.error.code)
+            case _ if failed_step is not None:
+                self.step, self.code = failed_step[0], plain_code(failed_step[1])
+
+    def ended_as(self, outcome: str) -> None:
+        """Note the outcome."""
+        self.outcome = outcome if self.step is None else "retry"
 
 
 class Listener:

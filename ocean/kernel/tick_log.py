@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ocean.kernel.metrics import TickSeen
     from ocean.kernel.tick_facts import TickFacts
 
-LOGGED = ("run_id", "clog_id", "tick", "call", "outcome", "code", "ms", "epoch", "reason", "source")
+LOGGED = ("run_id", "clog_id", "tick", "call", "outcome", "step", "code", "ms", "epoch", "reason", "source")
 
 log = logging.getLogger("ocean.tick")
 

@@ -230,7 +230,7 @@ class TickWork:
             answer, outcome = await self._commit(call, outcome, effects)
             if isinstance(answer, Committed):
                 outcome = answer.instead or outcome
-                seen.failed_as(outcome, answer.status, answer.next_ms)
+                seen.failed_as(outcome, answer, self._context.failed_step if self._context is not None else None)
                 return answer.status, outcome_name(outcome)
             why: Why = "counters" if answer.refused else "rows"
             self._runtime.observed.conflicted(self._clog.clog_id, "tick", why, self.claim.run.run_id, self.claim.tick)

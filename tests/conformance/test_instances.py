@@ -45,7 +45,7 @@ async def test_an_instance_is_registered_seen_when_it_renews_and_unregistered(st
     await pending(store)
     held = await claim(store)
     clock.advance(LOCK_MS // 3)
-    assert store.renew_locks([held.lock]) == set()
+    assert store.renew_locks([held.lock]).lost == set()
     assert await store.get_instance("i-a") == InstanceRecord("i-a", process(), LOCK_MS, began, clock.now())
     await store.unregister_instance("i-a", process(pid=8))
     assert await ids(store) == ["i-a"]
@@ -61,7 +61,7 @@ async def test_a_lost_lock_is_no_sign_of_life(store: Store, clock: ManualClock) 
     held = await claim(store)
     clock.advance(LOCK_MS)
     await claim(store, instance_id="i-b")
-    assert store.renew_locks([held.lock]) == {held.lock}
+    assert store.renew_locks([held.lock]).lost == {held.lock}
     record = await store.get_instance("i-a")
     assert record is not None
     assert record.seen_at == began
@@ -151,7 +151,7 @@ async def test_a_released_instance_that_is_alive_renews_what_no_other_has_claime
     await pending(store)
     held = await claim(store)
     await store.release_instance("i-a", process())
-    assert store.renew_locks([held.lock]) == set()
+    assert store.renew_locks([held.lock]).lost == set()
     assert (await the_run(store)).lock_expires_at == clock.now() + LOCK_MS
     assert await store.claim_due(an_ask(instance_id="i-b")) == []
 

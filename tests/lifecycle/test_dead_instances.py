@@ -160,7 +160,7 @@ async def test_explain_tells_when_the_holder_was_last_seen_and_its_process() -> 
             "held by i-dead, last seen 12 s ago, for tick 1 (process 4711 on this host); "
             "if the process is killed, the next poke on this host takes the run"
         )
-        assert w.store.renew_locks([claim.lock]) == set()
+        assert w.store.renew_locks([claim.lock]).lost == set()
         w.clock.advance(250)
         assert "last seen 250 ms ago" in await held()
 
