@@ -31,3 +31,5 @@ CREATE INDEX ocean_instances_seen ON ocean_instances (seen_at);
 
 -- The step in which an event was streamed.
 ALTER TABLE events ADD COLUMN step TEXT COLLATE "C";
+DROP FUNCTION IF EXISTS ocean_event(runs, ocean_origin, text, text, text);
+DROP FUNCTION IF EXISTS ocean_event_row(runs, bigint, ocean_origin, text, text, text);
