@@ -5,6 +5,7 @@ from ocean.clog.clog import Clog
 from ocean.clog.routes import CommandAnswer, Incoming, Reply
 from ocean.clog.webhooks import Delivery, Received, sign_webhook
 from ocean.compose import Ocean
+from ocean.events.streamed import StreamedBy, StreamReader, kept_events
 from ocean.flows.errors import ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
 from ocean.flows.flow import Flow
 from ocean.kernel.arguments import CLEAR, UNSET
@@ -196,6 +197,8 @@ __all__ = [
     "StoreBusy",
     "StoreFailed",
     "StoreUnusable",
+    "StreamReader",
+    "StreamedBy",
     "SweepResult",
     "SystemClock",
     "Take",
@@ -224,6 +227,7 @@ __all__ = [
     "Within",
     "WorkDone",
     "WriteSpent",
+    "kept_events",
     "redacted",
     "sign_webhook",
     "tool",
