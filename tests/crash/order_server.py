@@ -43,5 +43,7 @@ def clogs() -> list[Clog]:
 
 def live(args: list[str]) -> None:
     """Become `ocean serve`. It prints one line when it listens."""
+    # Those of the fork server know whether their files could be seeked, and these are other files.
+    sys.stdin, sys.stdout, sys.stderr = (open(fd, mode, closefd=False) for fd, mode in enumerate("rww"))  # noqa: SIM115
     os.environ["OCEAN_DB"], port, os.environ["PAYMENTS_URL"] = args
     app(["serve", "--port", port, "--clogs", "tests.crash.order_server:clogs", "--log", "off", "--json"])
