@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -114,13 +114,20 @@ def request(url: str, method: str, path: str, body: Any = None, key: str | None 
         connection.close()
 
 
+def unused_port() -> int:
+    """A port below those that the system gives to connections: while no server has it, none of them takes it."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class Storm:
     def __init__(self, db: Place, clog_id: ClogId, seed: int, has_cancels: bool) -> None:
         self.db, self.clog_id, self.seed, self.has_cancels = db, clog_id, seed, has_cancels
         self.reports: list[Report] = []
         self.is_over = False
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = unused_port()
 
     async def run(self, kills: int, folder: Path) -> Summary:
         chance = random.Random(self.seed)
