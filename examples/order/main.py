@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import anyio
 
@@ -55,13 +55,17 @@ class Shop:
         log = await self._ocean.read_events(run_id)
         events = [event.type.removeprefix("order.") for event in log if event.type.startswith("order.")]
         key = charge_key(run_id)
-        entries = [entry["kind"] for entry in self._ledger() if entry["key"] == key]
+        entries = [entry["kind"] for entry in self._request("GET", "/ledger") if entry["key"] == key]
         print(f"{self._clog_id}, {what}: {result}")
         print(f"  events: {', '.join(events) or 'none'}; ledger: {', '.join(entries) or 'nothing'}")
 
-    def _ledger(self) -> Any:
-        with urlopen(f"{self._url}/ledger", timeout=10) as answer:
-            return json.load(answer)
+    def slow_down(self, ms: int) -> None:
+        self._request("PUT", "/latency", {"ms": ms})
+
+    def _request(self, method: str, path: str, body: Any = None) -> Any:
+        request = Request(self._url + path, json.dumps(body).encode() if body else None, method=method)
+        with urlopen(request, timeout=10) as response:
+            return json.loads(response.read() or "null")
 
 
 async def demonstrate(ocean: Ocean, shop: Shop) -> None:
@@ -77,6 +81,15 @@ async def demonstrate(ocean: Ocean, shop: Shop) -> None:
     await ocean.advance(run_id=cancelled)
     await ocean.cancel_run(cancelled)
     await shop.show(cancelled, "cancelled while it waits")
+
+    shop.slow_down(600)
+    hasty = await shop.order("hasty", 500)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: ocean.advance(run_id=hasty))
+        await anyio.sleep(0.2)  # The service has the request, and takes its time.
+        await ocean.cancel_run(hasty)
+    shop.slow_down(0)
+    await shop.show(hasty, "cancelled during the charge")
 
 
 async def main() -> None:

@@ -154,6 +154,11 @@ RESULTS: dict[Life, Any] = {
     is_cancelled_while_it_is_charged: "cancelled",
 }
 
+MAY_DIFFER: dict[Life, tuple[str, ...]] = {
+    is_cancelled_while_it_is_charged: ("events of *", "run * of *: row of *"),
+}
+"""Whether the result of a charge was known when its run was ended. The money must be the same."""
+
 
 async def lived(w: World, payments: FakePayments, life: Life) -> None:
     """Live, and check the result and the money."""
@@ -164,27 +169,23 @@ async def lived(w: World, payments: FakePayments, life: Life) -> None:
     assert payments.keys("refund") == ([] if life is is_shipped else [key])
 
 
-@pytest.mark.parametrize(
-    ("make", "life"),
-    [*((order_handler, life) for life in RESULTS), *((order_flow, life) for life in list(RESULTS)[:3])],
-    ids=lambda each: each.__name__,
-)
+@BOTH
+@pytest.mark.parametrize("life", RESULTS, ids=lambda life: life.__name__)
 async def test_an_order_is_paid_if_it_is_shipped_and_refunded_once_if_not(make: Make, life: Life) -> None:
     payments = FakePayments()
     async with world([make(payments)], outside=payments.outside) as w:
         await lived(w, payments, life)
 
 
-@pytest.mark.parametrize(
-    ("make", "life"),
-    [(order_handler, is_shipped), (order_handler, is_given_up), (order_flow, is_given_up)],
-    ids=lambda each: each.__name__,
-)
+@BOTH
+@pytest.mark.parametrize("life", RESULTS, ids=lambda life: life.__name__)
 async def test_a_process_killed_at_any_place_loses_and_repeats_nothing(make: Make, life: Life) -> None:
     payments = FakePayments()
 
     async def scenario(w: World) -> None:
         await lived(w, payments, life)
 
-    report = await crash_everywhere(lambda: [make(payments)], scenario, outside=payments.renewed, kill_on_end=True)
+    report = await crash_everywhere(
+        lambda: [make(payments)], scenario, outside=payments.renewed, ignore=MAY_DIFFER.get(life, ()), kill_on_end=True
+    )
     assert len(report.killed) > 10

@@ -1,6 +1,5 @@
 """`ocean serve` with the two orders of `examples/order`, forked from a process that has imported everything."""
 
-import inspect
 import os
 import sys
 from pathlib import Path
@@ -26,18 +25,15 @@ IMPORTED = (uvicorn.protocols.http.h11_impl, ocean.cli.commands.serve, ocean.sto
 """What a server imports while it starts; it is imported once, before the fork."""
 LOCK_MS = {"sqlite": 300, "postgres": 1_000}
 PAUSE_S = 0.01
-HAS_ENDS = "end_retry" in inspect.signature(Clog).parameters
-"""Whether last ticks have attempts of their own."""
 
 
 def clogs() -> list[Clog]:
     """The clogs with short locks and delays, so that a killed order goes on before the next kill."""
     payments = HttpPayments(os.environ["PAYMENTS_URL"])
     store = "postgres" if is_postgres(os.environ["OCEAN_DB"]) else "sqlite"
-    options: dict[str, Any] = {"lock_ms": LOCK_MS[store]}
-    if HAS_ENDS:
-        # Kills are not the fault of a last tick: it is tried until the storm is over.
-        options |= {"end_retry": RetryPolicy(max_attempts=None, backoff_ms=20, backoff_max_ms=100)}
+    # Kills are not the fault of a last tick: it is tried until the storm is over.
+    end_retry = RetryPolicy(max_attempts=None, backoff_ms=20, backoff_max_ms=100)
+    options: dict[str, Any] = {"lock_ms": LOCK_MS[store], "end_retry": end_retry}
     return [order_handler(payments, PAUSE_S, **options), order_flow(payments, PAUSE_S, **options)]
 
 

@@ -30,7 +30,7 @@ from anyio import to_thread
 
 from ocean import Ocean
 from tests.crash.order_check import Plan, Report, Summary, check
-from tests.crash.order_server import HAS_ENDS, ORDER
+from tests.crash.order_server import ORDER
 from tests.crash.places import Place, is_postgres, url_of
 from tests.crash.processes import ForkServer
 
@@ -220,7 +220,7 @@ class Storm:
             await anyio.sleep(0.05)
 
 
-async def order_storm(db: Place, clog_id: ClogId, kills: int, seed: int, has_cancels: bool = HAS_ENDS) -> Summary:
+async def order_storm(db: Place, clog_id: ClogId, kills: int, seed: int, has_cancels: bool = True) -> Summary:
     """Kill the server so many times while orders are made, and check what has become of each."""
     with tempfile.TemporaryDirectory() as folder:
         return await Storm(db, clog_id, seed, has_cancels).run(kills, Path(folder))

@@ -139,6 +139,7 @@ ESSENTIAL = {
             "  events: charged, reminded, packing, packing, shipped; ledger: charge",
             f"{clog}, large, no decision: not_approved",
             f"  events: charged, reminded{refunded}; ledger: charge, refund",
+            f"{clog}, cancelled during the charge: cancelled",
             f"{clog}, cancelled while it waits: cancelled",
             f"  events: charged{refunded}; ledger: charge, refund",
         )
