@@ -101,6 +101,7 @@ def run_table(run: RunInfo, now: int) -> Table:
         "status": status(run),
         "tick": run.tick,
         "attempt": f"{run.attempt} of {run.max_attempts or 'any number'}" if run.attempt else None,
+        "last tick": _last_tick(run),
         "priority": run.priority,
         "inbox": f"{run.pending_count} not delivered" if run.pending_count else None,
         "created": moment(run.created_at),
@@ -120,6 +121,12 @@ def run_table(run: RunInfo, now: int) -> Table:
         if text is not None:
             made.add_row(name, text if isinstance(text, Text) else cell(text))
     return made
+
+
+def _last_tick(run: RunInfo) -> str | None:
+    """Format the failed calls of the last tick, and whether the run ended without it."""
+    failed = f"{counted(run.end_attempt, 'attempt')} failed" if run.end_attempt else None
+    return f"missing: {failed}; call it again: ocean retry-end" if run.end_incomplete else failed
 
 
 def ticks_table(ticks: Iterable[TickInfo]) -> Table:

@@ -78,7 +78,8 @@ async def checks_of_runs(ocean: Ocean, clogs: list[Clog]) -> list[DoctorCheck]:
         f"{counted(agenda.due_now, 'run')} due, the oldest for {span(agenda.oldest_due_age_ms)}",
         "nothing pokes this database: run ocean serve, or ocean advance from cron" if late else "",
     )
-    return [due, await _unclaimable(ocean, clogs, agenda.unclaimable), await _parked(ocean), await _expired(ocean)]
+    needed = await _unclaimable(ocean, clogs, agenda.unclaimable)
+    return [due, needed, await _parked(ocean), await _expired(ocean), await _incomplete_ends(ocean)]
 
 
 async def _unclaimable(ocean: Ocean, clogs: list[Clog], count: int) -> DoctorCheck:
@@ -113,6 +114,20 @@ async def _expired(ocean: Ocean) -> DoctorCheck:
         return DoctorCheck("lapsed locks", "none")
     found = f"{len(expired)}, the first held by {expired[0].locked_by}"
     return DoctorCheck("lapsed locks", found, "a poke takes them back: ocean advance, with their clogs loaded")
+
+
+async def _incomplete_ends(ocean: Ocean) -> DoctorCheck:
+    """Check for runs that have ended without their last tick."""
+    found = await ocean.count_runs(end_incomplete=True, cap=MOST_CHECKED)
+    newest = (await ocean.list_runs(end_incomplete=True, limit=1)).runs
+    if not newest:
+        return DoctorCheck("last ticks", "none missing")
+    least, whose = "at least " if found.is_capped else "", "its" if found.count == 1 else "their"
+    return DoctorCheck(
+        "last ticks",
+        f"{least}{counted(found.count, 'run')} ended without {whose} last tick, the newest {newest[0].run_id}",
+        "see ocean ps --end-incomplete; correct the cause, then ocean retry-end",
+    )
 
 
 async def examine(screen: Screen, db: str | None, clogs: str | None) -> int:
