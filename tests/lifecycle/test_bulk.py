@@ -17,14 +17,14 @@ from ocean import (
     Ocean,
     Ok,
     Outcome,
+    Retry,
+    RetryPolicy,
     RunInfo,
     RunStatus,
     StoreBusy,
     StoreUnusable,
     Tick,
     Wait,
-    Retry,
-    RetryPolicy,
 )
 from ocean.kernel.store.runs import Request
 from ocean.stores.sqlite.store import SqliteStore
