@@ -1,6 +1,6 @@
 """`crash_everywhere`: executes a scenario once for every point at which its ticks can be killed; results must be equal.
 
-What is killed: handlers, last ticks (`on_end`), and the methods that they call, at every await, and around every commit.
+What is killed: handlers, last ticks (`on_end`), and methods that they call, at every await, and around every commit.
 What is not: direct calls, routes and webhooks, whose caller would repeat the request; external workers; the scenario
 itself.
 """

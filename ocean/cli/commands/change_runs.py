@@ -1,4 +1,4 @@
-"""`ocean signal`, `cancel`, `retry`, `retry-end`, `delete`, `pause`, `resume`: on runs named, or selected by filters."""
+"""`ocean signal`, `cancel`, `retry`, `retry-end`, `delete`, `pause`, `resume`: on runs named or selected by filters."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, NoReturn
