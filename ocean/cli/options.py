@@ -70,6 +70,9 @@ class Selection:
     ] = None
     ended_since: Annotated[str | None, typer.Option("--ended-since", metavar="WHEN", help="Ended since then.")] = None
     ended_until: Annotated[str | None, typer.Option("--ended-until", metavar="WHEN", help="Ended before then.")] = None
+    end_incomplete: Annotated[
+        bool, typer.Option("--end-incomplete", help="Ended without their last tick; see ocean retry-end.")
+    ] = False
 
 
 ANY_RUN = Selection()

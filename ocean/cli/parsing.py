@@ -128,5 +128,6 @@ def run_query(now: int, selection: Selection) -> RunQuery:
         "created_until": time_at(selection.created_until, "--created-until", now, ago=True),
         "ended_from": time_at(selection.ended_since, "--ended-since", now, ago=True),
         "ended_until": time_at(selection.ended_until, "--ended-until", now, ago=True),
+        "end_incomplete": True if selection.end_incomplete else None,
     }
     return cast(RunQuery, {name: value for name, value in query.items() if value is not None})

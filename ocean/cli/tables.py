@@ -103,6 +103,7 @@ def run_table(run: RunInfo, now: int) -> Table:
         "status": status(run),
         "tick": run.tick,
         "attempt": f"{run.attempt} of {run.max_attempts or 'any number'}" if run.attempt else None,
+        "last tick": _last_tick(run),
         "priority": run.priority,
         "inbox": f"{run.pending_count} not delivered" if run.pending_count else None,
         "created": moment(run.created_at),
@@ -129,6 +130,12 @@ def traceback_lines(error: Mapping[str, Any] | None) -> list[Text]:
     """Return the traceback of an error, after an empty line; nothing if it has none."""
     text = ((error or {}).get("where") or {}).get("traceback")
     return [Text(), *(cell(line, "dim") for line in text.split("\n"))] if text else []
+
+
+def _last_tick(run: RunInfo) -> str | None:
+    """Format the failed calls of the last tick, and whether the run ended without it."""
+    failed = f"{counted(run.end_attempt, 'attempt')} failed" if run.end_attempt else None
+    return f"missing: {failed}; call it again: ocean retry-end" if run.end_incomplete else failed
 
 
 def ticks_table(ticks: Iterable[TickInfo]) -> Table:

@@ -128,6 +128,18 @@ RUNS = (
         verb="retry",
     ),
     Op(
+        "POST",
+        "/v1/runs/{run_id}/retry-end",
+        "signal",
+        "Call the last tick again of a run that has ended without it",
+        runs.retry_end,
+        {200: RunInfo},
+        body=Body,
+        repeat=Repeat.KEYED,
+        pokes=True,
+        verb="retry",
+    ),
+    Op(
         "GET",
         "/v1/runs/{run_id}/explain",
         "read",
@@ -183,6 +195,12 @@ BULK = tuple(
         ("/v1/runs/cancel", "Cancel the runs that match a query", bulk.cancel, bulk.CancelManyBody),
         ("/v1/runs/signal", "Signal the runs that match a query", bulk.signal, bulk.SignalManyBody),
         ("/v1/runs/retry", "Retry the failed runs that match a query", bulk.retry, bulk.ManyBody),
+        (
+            "/v1/runs/retry-end",
+            "Call the last tick again of runs that have ended without it",
+            bulk.retry_end,
+            bulk.ManyBody,
+        ),
         ("/v1/runs/delete", "Delete the runs that match a query", bulk.delete, bulk.ManyBody),
     )
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Literal, TypedDict, TypeVar
 
-from ocean.kernel.arguments import checked_choice
+from ocean.kernel.arguments import checked_choice, checked_flag
 from ocean.state.attributes import Within, checked_names_of, sort_key, span_of
 from ocean.state.errors import InvalidValue
 from ocean.state.filters import RunFilter, Span
@@ -35,6 +35,8 @@ class RunQuery(TypedDict, total=False):
     ended_until: int | None
     attributes: Mapping[str, Scalar | Collection[Scalar] | Within] | None
     """One of them may be `Within` a range. Attributes need a clog_id."""
+    end_incomplete: bool | None
+    """Whether the run has ended without its last tick: see `retry_end`."""
 
 
 def run_filter(
@@ -47,6 +49,7 @@ def run_filter(
     ended_from: int | None = None,
     ended_until: int | None = None,
     attributes: Mapping[str, Scalar | Collection[Scalar] | Within] | None = None,
+    end_incomplete: bool | None = None,
 ) -> RunFilter:
     """Check a query."""
     equal, ranged = _attributes({} if attributes is None else attributes)
@@ -59,6 +62,7 @@ def run_filter(
         _times(ended_from, ended_until, "ended"),
         equal,
         ranged,
+        None if end_incomplete is None else checked_flag(end_incomplete, "end_incomplete"),
     )
     if (equal or ranged) and where.clog_ids is None:
         raise InvalidValue("attributes need a clog_id: they are indexed by clog")

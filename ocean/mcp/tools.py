@@ -174,7 +174,8 @@ TOOLS = (
     ),
     _tool(
         "list_runs",
-        "Find runs by clog, session, status, parent, times and attributes; newest first. Continue with nextCursor.",
+        "Find runs by clog, session, status, parent, times and attributes; newest first. Continue with nextCursor. "
+        "endIncomplete: those that ended without their last tick; see retry_end.",
         "GET /v1/runs",
         limit=PAGE,
     ),
@@ -193,6 +194,11 @@ TOOLS = (
     _tool("pause_run", "Pause a run; signals are queued.", "POST /v1/runs/{run_id}/pause"),
     _tool("resume_run", "Resume a paused run.", "POST /v1/runs/{run_id}/resume"),
     _tool("retry_run", "Retry a failed run as a new run.", "POST /v1/runs/{run_id}/retry"),
+    _tool(
+        "retry_end",
+        "Call the last tick (the clean-up) again of a run that has ended without it: endIncomplete is true.",
+        "POST /v1/runs/{run_id}/retry-end",
+    ),
     _tool(
         "explain_run",
         "Explain why a run is not advancing: every condition that holds it back, and what removes it.",

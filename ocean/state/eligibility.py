@@ -102,7 +102,7 @@ def holds(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
 def holds_of_its_own(run: Run, around: Surroundings, now: int) -> tuple[Hold, ...]:
     """Return the same for a run without a due end or an expired lease."""
     if run.is_ended:
-        return (Hold("ended", f"the run has ended ({run.status})"),)
+        return (Hold("ended", f"the run has ended ({run.status}){_incomplete(run)}"),)
     found: list[Hold] = []
     if not around.is_here and around.is_external:
         found.extend(_worker_holds(run))
@@ -118,6 +118,14 @@ def holds_of_its_own(run: Run, around: Surroundings, now: int) -> tuple[Hold, ..
     if wants_slots(run, now):
         found.extend(_key_holds(run, around.full_key))
     return tuple(found)
+
+
+def _incomplete(run: Run) -> str:
+    """Return what is missing at the end of a run that ended without its last tick."""
+    if not run.end_incomplete:
+        return ""
+    count = f"{run.end_attempt} attempt" if run.end_attempt == 1 else f"{run.end_attempt} attempts"
+    return f" without its last tick, after {count}; call it again with retry_end (ocean retry-end)"
 
 
 def is_asleep(hold: Hold) -> bool:

@@ -45,6 +45,8 @@ class RunFilter:
     ended: Span[int] = Span()
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ranged: tuple[str, Span[str]] | None = None
+    end_incomplete: bool | None = None
+    """Whether the run has ended without its last tick."""
 
     @property
     def sets(self) -> tuple[tuple[str, ...], ...]:

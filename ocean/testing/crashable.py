@@ -22,7 +22,7 @@ from ocean.kernel.store.claims import ClaimAsk, Committed, TickAnswer, TickCommi
 from ocean.kernel.tick import Tick
 from ocean.state.errors import LockLost
 from ocean.state.ids import IdSource
-from ocean.state.records import AdvanceResult, Claim, TickResult
+from ocean.state.records import AdvanceResult, Claim, Lock, RunStatus, TickResult
 from ocean.testing.crash_points import (
     CALLED_AGAIN,
     CrashableCall,
@@ -166,6 +166,10 @@ class CrashableStore:
             self._restart()
             raise LockLost("killed after the commit")
         return result
+
+    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+        """Give a run back, unless the process that held it was killed."""
+        return None if lock.run_id in self._left_locked else await self._store.give_back(lock, tick)
 
     def left_locked(self, run_id: str) -> None:
         """Record that the process was killed while it held the lock of this run."""

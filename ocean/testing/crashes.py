@@ -1,8 +1,8 @@
 """`crash_everywhere`: executes a scenario once for every point at which its ticks can be killed; results must be equal.
 
-What is killed: handlers, and the methods that they call, at every await, and around every commit. What is not: direct
-calls, routes and webhooks, whose caller would repeat the request; external workers; the scenario itself; and, without
-`kill_on_end`, `on_end`, which by contract is called once and not again if it fails.
+What is killed: handlers, last ticks (`on_end`), and methods that they call, at every await, and around every commit.
+What is not: direct calls, routes and webhooks, whose caller would repeat the request; external workers; the scenario
+itself.
 """
 
 import logging
@@ -88,7 +88,7 @@ async def crash_everywhere(
     ignore: Collection[str] = (),
     most_points: int = 1_000,
     downtime_ms: int = 0,
-    kill_on_end: bool = False,
+    kill_on_end: bool = True,
     tools: Iterable[Tool | ToolBox] = (),
     credentials: Credentials | None = None,
 ) -> CrashReport:
@@ -102,7 +102,7 @@ async def crash_everywhere(
     `outside` makes the `Outside` of each execution. `check` is called at the end of each, for your own assertions.
     `ignore` has patterns of names that may differ, as the report writes them. If there are more than `most_points`
     points, they are thinned out evenly, and the report lists the others. A crash takes no time, or `downtime_ms`. With
-    `kill_on_end` last ticks are killed, too. `tools` and `credentials` are as for `world`.
+    `kill_on_end=False` last ticks are not killed. `tools` and `credentials` are as for `world`.
     """
     checked_count(most_points, "most_points", least=1)
     options = {"tools": tuple(tools), "credentials": credentials}

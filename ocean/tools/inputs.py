@@ -114,6 +114,7 @@ class ListRuns(ToolInput):
     ended_from: int | None = None
     ended_until: int | None = None
     attributes: dict[str, str | int | float | bool | list[str | int | float | bool] | WithinInput] = {}
+    end_incomplete: bool | None = None
     order: Literal["newest", "oldest", "ascending", "descending"] | None = None
     limit: int = 100
     cursor: str | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 
-from ocean import Clog, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
+from ocean import Clog, Done, Failed, Ok, Outcome, Refuse, RetryPolicy, Tick, Wait
 
 shop = Clog("shop")
 porter = Clog("porter", external=True)
@@ -45,3 +45,19 @@ async def price(tick: Tick, payload: Any) -> dict[str, Any]:
 
 def both() -> list[Clog]:
     return [shop, porter]
+
+
+messy = Clog("messy", end_retry=RetryPolicy(max_attempts=1))
+"""Its last ticks fail on every second call."""
+
+
+@messy.on_advance
+async def rest(tick: Tick) -> Outcome:
+    return Ok()
+
+
+@messy.on_end
+async def clean_up(tick: Tick) -> Outcome:
+    if tick.call_number % 2:
+        raise ValueError("cannot clean up")
+    return Ok()

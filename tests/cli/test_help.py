@@ -13,6 +13,7 @@ OTHERS = {
     "delete-session",
     "doctor",
     "mcp",
+    "retry-end",
     "demo",
     "bench",
     "new clog",

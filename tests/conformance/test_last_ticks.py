@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from ocean.kernel.run_query import run_filter
 from ocean.kernel.store import Store
+from ocean.state.attributes import Within
 from ocean.state.backoff import RetryPolicy
 from ocean.state.effects import Effects, NewEvent
-from ocean.state.errors import LockLost, RunNotIncomplete
+from ocean.state.errors import InvalidValue, LockLost, RunNotIncomplete
 from ocean.state.outcomes import Done, Ok, Retry
-from ocean.state.records import Claim, ClogRecord, RunInfo, RunStatus
+from ocean.state.records import Claim, ClogRecord, RunCount, RunInfo, RunStatus
 from ocean.testing import ManualClock
 from tests.conformance.kit import (
     CLOG,
@@ -226,3 +228,53 @@ async def test_retry_end_is_refused_for_any_other_run(store: Store) -> None:
     with pytest.raises(RunNotIncomplete, match="r must have ended without its last tick"):
         await store.retry_end("r", None, None)
     assert await events(store) == before
+
+
+async def incomplete(store: Store, clock: ManualClock) -> list[str]:
+    """Let three of four runs end incomplete, one after another."""
+    await register(store, end_retry=RetryPolicy(max_attempts=1))
+    for number in range(4):
+        await pending(store, f"r{number}", session_id=f"s{number % 2}", attributes={"n": number})
+        await store.cancel_run(f"r{number}", "enough", None, None)
+        last = await claim(store)
+        await commit(store, last, Ok() if number == 1 else Retry("no"))
+        clock.advance(1)
+    return ["r0", "r2", "r3"]
+
+
+async def listed(store: Store, limit: int = 100, newest_first: bool = False, **query: Any) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await store.list_runs(run_filter(**query), limit, cursor, newest_first)
+        found += [run.run_id for run in page.runs]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def test_the_runs_that_ended_incomplete_are_listed_and_counted(store: Store, clock: ManualClock) -> None:
+    began_at = clock.now()
+    runs = await incomplete(store, clock)
+    for limit in (1, 2, 100):
+        assert await listed(store, limit, end_incomplete=True) == runs
+        assert await listed(store, limit, True, end_incomplete=True) == runs[::-1]
+    assert await listed(store, end_incomplete=False) == ["r1"]
+    for query, wanted in (
+        ({"session_id": "s0"}, ["r0", "r2"]),
+        ({"clog_id": CLOG, "status": "failed"}, runs),
+        ({"clog_id": OTHER_CLOG}, []),
+        ({"created_from": began_at + 1}, ["r2", "r3"]),
+        ({"ended_from": began_at + 3}, ["r3"]),
+        ({"clog_id": CLOG, "attributes": {"n": [1, 2]}}, ["r2"]),
+        ({"clog_id": CLOG, "attributes": {"n": Within(gt=0)}}, ["r2", "r3"]),
+    ):
+        assert await listed(store, end_incomplete=True, **query) == wanted, query
+    assert await store.count_runs(run_filter(end_incomplete=True), 2) == RunCount(2, True)
+    await store.retry_end("r2", None, None)
+    assert await listed(store, end_incomplete=True) == ["r0", "r3"]
+
+
+async def test_end_incomplete_must_be_a_flag() -> None:
+    with pytest.raises(InvalidValue, match="end_incomplete must be True or False, got 1"):
+        run_filter(end_incomplete=1)  # type: ignore[arg-type]

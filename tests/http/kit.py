@@ -12,7 +12,7 @@ import httpx2
 import uvicorn
 from starlette.applications import Starlette
 
-from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, Tick, Wait
+from ocean import UNSET, Clog, Continue, Done, Failed, Ok, Outcome, Refuse, RetryPolicy, RunInfo, Tick, Wait
 from ocean.http.app import make_app
 from ocean.http.framework.call import Stopping
 from ocean.testing import World, world
@@ -103,6 +103,34 @@ def scripted_clog() -> Clog:
         raise Refuse("not today", code="own_code", http_status=422, details={"own_key": payload})
 
     return clog
+
+
+def messy_clog() -> Clog:
+    """A clog whose last ticks fail on every second call, so that its runs end incomplete until `retry_end`."""
+    clog = Clog("messy", end_retry=RetryPolicy(max_attempts=1))
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        return Ok()
+
+    @clog.on_end
+    async def end(tick: Tick) -> Outcome:
+        if tick.call_number % 2:
+            raise ValueError("cannot clean up")
+        return Ok()
+
+    return clog
+
+
+async def end_incomplete(w: World, run_id: str, session_id: str = "s") -> RunInfo:
+    """Create a run of the messy clog, and let it end without its last tick."""
+    await w.ocean.create_run(session_id=session_id, clog_id="messy", run_id=run_id)
+    await w.ocean.cancel_run(run_id)
+    await w.drain()
+    run = await w.ocean.get_run(run_id)
+    assert run is not None
+    assert run.end_incomplete
+    return run
 
 
 @asynccontextmanager

@@ -348,6 +348,7 @@ async def test_generic_routes_refuse_verbs_that_a_clog_does_not_allow(keeper: Cl
             ("/v1/runs/r/pause", {}),
             ("/v1/runs/r/resume", {}),
             ("/v1/runs/r/retry", {}),
+            ("/v1/runs/r/retry-end", {}),
             ("/v1/clogs/keeper/call/touch", {}),
             ("/v1/clogs/keeper/pause", {}),
             ("/v1/clogs/keeper/resume", {}),

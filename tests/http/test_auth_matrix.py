@@ -10,7 +10,7 @@ from ocean.http.framework.routing import Op
 from ocean.http.openapi import PARAMETER
 from ocean.http.routes import TABLE
 from ocean.state.records import KEY_SCOPES, KeyScope
-from tests.http.kit import AppWorld, app_world, error_of
+from tests.http.kit import AppWorld, app_world, end_incomplete, error_of, messy_clog
 from tests.stores.dump import changed, dump, of_sqlite
 
 pytestmark = pytest.mark.anyio
@@ -25,10 +25,11 @@ def name(op: Op) -> str:
 
 @pytest.fixture
 async def h(anyio_backend: Any) -> AsyncIterator[AppWorld]:
-    """A world with a waiting run and a leased run in the session `theirs`."""
-    async with app_world() as h:
+    """A world with a failed run, one that ended incomplete and a leased one in the session `theirs`."""
+    async with app_world(more=[messy_clog()]) as h:
         await h.w.ocean.create_run(session_id="theirs", clog_id="c", run_id="secret", input={"fail": "x"})
         await h.w.drain()
+        await end_incomplete(h.w, "messy", "theirs")
         await h.w.ocean.create_run(session_id="theirs", clog_id="x", run_id="leased", input=None)
         (lease,) = await h.w.ocean.claim_work("x", "w")
         h.http.headers["x-lease"] = lease.lease_id
@@ -128,6 +129,7 @@ EXPECTED: dict[str, list[tuple[Any, int, Any]]] = {
     "POST /v1/runs/cancel": [],
     "POST /v1/runs/signal": [],
     "POST /v1/runs/retry": [],
+    "POST /v1/runs/retry-end": [],
     "POST /v1/runs/delete": [],
     "POST /v1/advance": [({}, 403, "key_is_limited"), ({"runId": "secret"}, 404, "run_not_found")],
     "POST /v1/clogs/{clog_id}/call/{method}": [
@@ -136,12 +138,12 @@ EXPECTED: dict[str, list[tuple[Any, int, Any]]] = {
     ],
 }
 NOTHING = {"seen": 0, "done": 0, "refused": 0, "errors": {}, "more": False}
-for path in ("cancel", "signal", "retry", "delete"):
+for path in ("cancel", "signal", "retry", "retry-end", "delete"):
     more = {"signalId": "x"} if path == "signal" else {}
     EXPECTED[f"POST /v1/runs/{path}"] = [
         ({"everything": True} | more, 200, NOTHING),
         ({"sessionId": ["theirs"]} | more, 200, NOTHING),
-        ({"clogId": ["c"]} | more, 200, NOTHING),
+        ({"clogId": ["c", "messy"]} | more, 200, NOTHING),
     ]
 
 

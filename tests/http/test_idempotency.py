@@ -1,5 +1,6 @@
 """Idempotency-Key: a repeated request gets the first response, byte for byte, and changes nothing."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from ocean import Clog, Done, Outcome, Refuse, Tick
 from ocean.http.framework.routing import Op, Repeat
 from ocean.http.routes import TABLE
-from tests.http.kit import AppWorld, app_world, error_of
+from tests.http.kit import AppWorld, app_world, end_incomplete, error_of, messy_clog
 from tests.lifecycle.acting import Script, dump
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +30,7 @@ EXAMPLES: dict[str, tuple[str, Any, str, Any]] = {
     "POST /v1/runs/{run_id}/pause": ("/v1/runs/r/pause", {}, "/v1/runs/r2/pause", {}),
     "POST /v1/runs/{run_id}/resume": ("/v1/runs/r/resume", {}, "/v1/runs/r/pause", {}),
     "POST /v1/runs/{run_id}/retry": ("/v1/runs/failed/retry", {}, "/v1/runs/r/retry", {}),
+    "POST /v1/runs/{run_id}/retry-end": ("/v1/runs/messy/retry-end", {}, "/v1/runs/r/retry-end", {}),
     "DELETE /v1/sessions/{session_id}": ("/v1/sessions/s", None, "/v1/sessions/t", None),
     "POST /v1/clogs/{clog_id}/pause": ("/v1/clogs/c/pause", {}, "/v1/clogs/x/pause", {}),
     "POST /v1/clogs/{clog_id}/resume": ("/v1/clogs/c/resume", {}, "/v1/clogs/c/pause", {}),
@@ -49,6 +51,12 @@ EXAMPLES: dict[str, tuple[str, Any, str, Any]] = {
         {"clogId": ["c"], "signalId": "others"},
     ),
     "POST /v1/runs/retry": ("/v1/runs/retry", {"clogId": ["c"]}, "/v1/runs/delete", {"clogId": ["c"]}),
+    "POST /v1/runs/retry-end": (
+        "/v1/runs/retry-end",
+        {"everything": True},
+        "/v1/runs/retry-end",
+        {"endIncomplete": True},
+    ),
     "POST /v1/runs/delete": ("/v1/runs/delete", {"everything": True}, "/v1/runs/delete", {"clogId": ["c"]}),
     "POST /v1/advance": ("/v1/advance", {"runId": "due"}, "/v1/advance", {}),
     "POST /v1/leases/{lease_id}/renew": (
@@ -65,6 +73,12 @@ EXAMPLES: dict[str, tuple[str, Any, str, Any]] = {
     ),
     "POST /v1/leases/{lease_id}/release": ("/v1/leases/LEASE/release", {}, "/v1/leases/LEASE/renew", {}),
 }
+
+
+@pytest.fixture
+async def h(anyio_backend: Any) -> AsyncIterator[AppWorld]:
+    async with app_world(more=[messy_clog()]) as world:
+        yield world
 
 
 def name(op: Op) -> str:
@@ -89,6 +103,7 @@ async def create_examples(h: AppWorld) -> str:
     await h.new_run(run_id="r2")
     await h.w.ocean.take("n")
     await h.new_run({"say": 1}, run_id="due")
+    await end_incomplete(h.w, "messy")
     lease: str = (await h.new_lease())["leaseId"]
     return lease
 
@@ -114,11 +129,11 @@ async def test_a_repeated_request_gets_the_first_response_and_changes_nothing(h:
 async def test_the_first_response_outlives_its_server(op: Op, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ocean.db'}"
     path, body, *_ = EXAMPLES[name(op)]
-    async with app_world(url) as h:
+    async with app_world(url, more=[messy_clog()]) as h:
         path = path.replace("LEASE", await create_examples(h))
         first = await send(h, op, path, body, KEY)
         assert first.is_success, first.text
-    async with app_world(url) as h:
+    async with app_world(url, more=[messy_clog()]) as h:
         before = await dump(h.w)
         again = await send(h, op, path, body, KEY)
         assert (again.status_code, again.content) == (first.status_code, first.content)

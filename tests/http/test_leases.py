@@ -31,6 +31,8 @@ NOT_FOR_WORKERS = {
     "concurrency_keys",
     "parked_on",
     "retry_of",
+    "end_attempt",
+    "end_incomplete",
 }
 """The fields of a run that a lease does not contain: its state, which the lease implies, and how it was created."""
 

@@ -132,7 +132,7 @@ async def test_open_streams_are_counted() -> None:
 
 def test_the_document_lists_every_metric_and_no_other() -> None:
     observed = Observations(ManualClock(), Histogram((1,)))
-    families = Scrape(observed, Traffic(), Agenda(0, None, 0, 0)).collect()
+    families = Scrape(observed, Traffic(), Agenda(0, None, 0, 0), 0).collect()
     names = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     documented = set(re.findall(r"^\| `(ocean_\w+)", DOCUMENT.read_text(), re.MULTILINE))
     assert len(names) > 10

@@ -8,7 +8,7 @@ from ocean.http.framework.routing import Op, Repeat
 from ocean.http.routes import TABLE
 from ocean.testing import World
 from ocean.ticker import ticker
-from tests.http.kit import AppWorld, app_world
+from tests.http.kit import AppWorld, app_world, messy_clog
 from tests.http.test_idempotency import EXAMPLES, KEYED, create_examples, name, send
 from tests.lifecycle.acting import Script, let_others_go_on, look, stage, start
 
@@ -28,7 +28,7 @@ async def test_a_change_pokes_due_runs_after_its_response() -> None:
 
 @pytest.mark.parametrize("op", [op for op in KEYED if op.path != "/v1/advance"], ids=name)
 async def test_every_change_pokes(op: Op) -> None:
-    async with app_world(more=[Script(clog_id="other")], poke_ms=100) as h:
+    async with app_world(more=[Script(clog_id="other"), messy_clog()], poke_ms=100) as h:
         lease = await create_examples(h)
         due = await h.w.ocean.create_run(session_id="elsewhere", clog_id="other", input=1)
         path, body, *_ = EXAMPLES[name(op)]

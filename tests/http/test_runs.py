@@ -6,7 +6,7 @@ import pytest
 
 from ocean import InvalidValue, Key, RetryPolicy, RunStatus, Within
 from ocean.http.framework.responses import record
-from tests.http.kit import AppWorld, error_of
+from tests.http.kit import AppWorld, app_world, end_incomplete, error_of, messy_clog
 from tests.lifecycle.acting import dump, look
 
 pytestmark = pytest.mark.anyio
@@ -324,3 +324,44 @@ async def test_python_refuses_what_http_refuses(h: AppWorld) -> None:
     with pytest.raises(InvalidValue, match="dedupe_ms needs"):
         await h.w.ocean.create_run(session_id="s", clog_id="c", dedupe_ms=5)
     assert (await look(h.w, await h.new_run())).status is RunStatus.IDLE
+
+
+async def test_a_run_that_ended_incomplete_is_listed_and_its_last_tick_is_called_again() -> None:
+    async with app_world(more=[messy_clog()]) as h:
+        await h.new_run({"fail": "no"}, run_id="failed")
+        shown = record(await end_incomplete(h.w, "messy"))
+        assert (shown["status"], shown["endIncomplete"], shown["endAttempt"]) == ("failed", True, 1)
+        assert await h.get_json("/v1/runs/messy") == shown
+        listed = await h.get_json("/v1/runs", endIncomplete="true", countUpTo=5)
+        assert (listed["runs"], listed["count"]) == ([shown], {"count": 1, "isCapped": False})
+        others = await h.get_json("/v1/runs", endIncomplete="false")
+        assert [run["runId"] for run in others["runs"]] == ["failed"]
+        for wrong in ("1", "True", ""):
+            assert error_of(await h.get("/v1/runs", endIncomplete=wrong))["code"] == "invalid_query"
+        again = await h.post("/v1/runs/messy/retry-end")
+        assert (again.status_code, again.json()["status"], again.json()["endIncomplete"]) == (200, "pending", False)
+        await h.w.drain()
+        ended = await h.get_json("/v1/runs/messy")
+        assert (ended["status"], ended["endIncomplete"], ended["tick"]) == ("failed", False, shown["tick"])
+        for path, status, code in (
+            ("messy", 409, "run_not_incomplete"),
+            ("failed", 409, "run_not_incomplete"),
+            ("none", 404, "run_not_found"),
+        ):
+            refused = await h.post(f"/v1/runs/{path}/retry-end")
+            assert (refused.status_code, error_of(refused)["code"]) == (status, code)
+        assert error_of(await h.post("/v1/runs/messy/retry-end", {"why": 1}))["code"] == "invalid_body"
+
+
+async def test_the_last_ticks_of_all_runs_that_ended_incomplete_are_called_again() -> None:
+    async with app_world(more=[messy_clog()]) as h:
+        await h.new_run({"fail": "no"})
+        for run_id in ("a", "b"):
+            await end_incomplete(h.w, run_id)
+        assert error_of(await h.post("/v1/runs/retry-end"))["code"] == "invalid_value"
+        assert error_of(await h.post("/v1/runs/retry-end", {"endIncomplete": False}))["code"] == "invalid_value"
+        assert (await h.post("/v1/runs/retry-end", {"clogId": ["c"]})).json()["seen"] == 0
+        done = (await h.post("/v1/runs/retry-end", {"clogId": ["messy"]})).json()
+        assert (done["seen"], done["done"], done["refused"]) == (2, 2, 0)
+        await h.w.drain()
+        assert (await h.get_json("/v1/runs", endIncomplete="true"))["runs"] == []

@@ -17,6 +17,8 @@ from ocean import (
     Ocean,
     Ok,
     Outcome,
+    Retry,
+    RetryPolicy,
     RunInfo,
     RunStatus,
     StoreBusy,
@@ -95,6 +97,28 @@ async def test_retry_makes_one_new_run_for_each_failed_one() -> None:
         await w.drain()
         assert [run.status for run in await all_runs(w)].count(RunStatus.FAILED) == 2
         assert sorted(script.bodies) == [0, 0, 1, 1, 2]
+
+
+async def test_retry_ends_calls_the_last_tick_of_the_selected_runs_that_ended_without_it() -> None:
+    script = Script(Failed("no"), Ok(), ends=(Retry("no"), Retry("no"), Ok()), end_retry=RetryPolicy(max_attempts=1))
+    async with stage(script) as w:
+        ids = [await start(w, n, attributes={"n": n}) for n in range(4)]
+        await w.drain()
+        for run_id in ids[1:]:
+            await w.ocean.cancel_run(run_id)
+            await w.drain()
+        assert [(await look(w, run_id)).end_incomplete for run_id in ids] == [False, True, True, False]
+        with pytest.raises(InvalidValue, match="the query must not be empty"):
+            await w.ocean.retry_ends()
+        with pytest.raises(InvalidValue, match="end_incomplete must be True or absent"):
+            await w.ocean.retry_ends(end_incomplete=False)
+        one = {"clog_id": "c", "attributes": {"n": [1, 3]}}
+        assert await w.ocean.retry_ends(**one, actor="ada") == BulkResult(1, 1, 0, {})  # type: ignore[arg-type]
+        assert await w.ocean.retry_ends(everything=True) == BulkResult(1, 1, 0, {})
+        await w.drain()
+        assert [seen.reason for seen in script.ends] == ["cancel"] * 5
+        assert (await w.ocean.count_runs(end_incomplete=True)).count == 0
+        assert (await w.ocean.retry_ends(everything=True)).seen == 0
 
 
 async def test_delete_runs_deletes_and_counts_children_too() -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import Shell
+from tests.http.kit import messy_clog
 from tests.mcp.kit import McpWorld, mcp_world
 
 
 @pytest.fixture
 async def a(anyio_backend: Any) -> AsyncIterator[McpWorld]:
-    async with mcp_world() as world:
+    async with mcp_world([messy_clog()]) as world:
         yield world
 
 

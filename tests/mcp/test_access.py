@@ -7,6 +7,7 @@ import pytest
 
 from ocean.mcp.tools import TOOLS
 from ocean.state.records import KEY_SCOPES, KeyScope
+from tests.http.kit import end_incomplete
 from tests.mcp.kit import URL, McpWorld, error_of, result_of
 from tests.mcp.test_tools import CALLS, some_runs
 from tests.stores.dump import changed, dump, of_sqlite
@@ -24,6 +25,7 @@ async def tables(a: McpWorld) -> Any:
 @pytest.mark.parametrize("scope", KEY_SCOPES)
 async def test_a_key_sees_and_may_use_only_the_tools_of_its_scope(a: McpWorld, scope: KeyScope) -> None:
     await some_runs(a)
+    await end_incomplete(a.w, "messy")
     key = await a.key(scope)
     may = {tool.name for tool in TOOLS if scope in (tool.scope, "admin")}
     async with a.client(key) as client:

@@ -16,6 +16,7 @@ from ocean.mcp.transport import mounted
 from ocean.testing import world
 from tests.cli.kit import ROOT
 from tests.failing import NAME, charge, line_of, place_in
+from tests.http.kit import end_incomplete
 from tests.mcp.kit import McpWorld, error_of, mcp_world, result_of
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +30,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "pause_run": {"runId": "r"},
     "resume_run": {"runId": "r"},
     "retry_run": {"runId": "failed"},
+    "retry_end": {"runId": "messy"},
     "explain_run": {"runId": "r"},
     "read_events": {"runId": "r", "types": ["said"], "after": 0},
     "list_ticks": {"runId": "r"},
@@ -50,6 +52,7 @@ async def some_runs(a: McpWorld) -> None:
 async def test_every_tool_takes_and_returns_what_it_declares(a: McpWorld, mode: str) -> None:
     assert set(CALLS) == {tool.name for tool in TOOLS}
     await some_runs(a)
+    await end_incomplete(a.w, "messy")
     async with a.client(mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         for name, arguments in CALLS.items():

@@ -271,6 +271,11 @@ LISTS: dict[str, tuple[str, RunFilter]] = {
     "session and a rare status": ("runs_session", RunFilter(session_ids=("s",), statuses=(RunStatus.FAILED,))),
     "parent": ("runs_parent", RunFilter(parent_run_ids=("asleep-0000001",))),
     "another parent": ("runs_parent", RunFilter(parent_run_ids=("asleep-0000002",))),
+    "ended incomplete": ("runs_end_incomplete", RunFilter(end_incomplete=True)),
+    "ended incomplete, clog and status": (
+        "runs_end_incomplete",
+        RunFilter(clog_ids=(CLOG,), statuses=(RunStatus.FAILED,), end_incomplete=True),
+    ),
     "ended": ("runs_clog_ended", RunFilter(ended=Span(5, None))),
     "ended and a rare status": ("runs_clog_ended", RunFilter(ended=Span(5, 25), statuses=(RunStatus.FAILED,))),
     "attribute": ("ocean_attributes_value", RunFilter(clog_ids=(CLOG,), attributes={"size": ("n000000007",)})),

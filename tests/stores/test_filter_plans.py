@@ -205,6 +205,21 @@ async def test_a_page_of_all_runs_walks_the_index_by_creation() -> None:
     assert not any("TEMP B-TREE" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    "query", [{}, {"clog_id": CLOG, "status": "failed"}, {"session_id": "s7"}, CREATED, {"parent_run_id": "r"}], ids=str
+)
+async def test_runs_that_ended_incomplete_are_read_from_their_own_index(query: dict[str, Any]) -> None:
+    where = run_filter(end_incomplete=True, **query)
+    few, many = await _opened(50), await _opened(1_000)
+    lines = await _lines(few, where) | await _lines(many, where)
+    assert all("runs_end_incomplete" in line for line in lines if " r " in line), lines
+    assert not any("TEMP B-TREE" in line for line in lines)
+    small, large = [(await metered(store, partial(_ask, store, where))).steps for store in (few, many)]
+    assert large <= small + 20
+    await few.close()
+    await many.close()
+
+
 async def test_a_narrow_filter_costs_the_same_among_forty_thousand_runs_as_among_two_thousand() -> None:
     few, many = await _opened(1_000), await _opened(20_000)
     dear = {}

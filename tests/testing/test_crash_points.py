@@ -15,6 +15,7 @@ from tests.testing.shops import (
     CHARGE,
     Renewed,
     charges_in_a_step,
+    charges_outside_of_a_step,
     clog_of,
     one_run,
     paying,
@@ -180,27 +181,37 @@ async def test_tasks_that_a_killed_handler_had_started_stop_with_it() -> None:
     assert "after the outside call 'second' had its effect, before its answer was received" in found
 
 
-@pytest.mark.parametrize("kill_on_end", [False, True])
-async def test_a_last_tick_is_killed_only_if_requested_since_it_is_called_once(kill_on_end: bool) -> None:
+async def cancelled_at_rest(w: World) -> None:
+    run = await w.ocean.create_run(session_id="s", clog_id="c", input={})
+    await w.drain()
+    await w.ocean.cancel_run(run.run_id)
+    await w.drain()
+
+
+def ending_with(end: Any) -> Clog:
     async def rests(tick: Tick) -> Outcome:
         return Ok()
 
+    clog = clog_of(rests)
+    clog.on_end(end)
+    return clog
+
+
+@pytest.mark.parametrize("options", [{}, {"kill_on_end": False}], ids=str)
+async def test_a_last_tick_is_killed_and_called_again_unless_that_is_switched_off(options: dict[str, Any]) -> None:
     async def cleans_up(tick: Tick) -> Outcome:
         await tick.emit("cleaned", tick.reason)
         return Ok()
 
-    async def scenario(w: World) -> None:
-        run = await w.ocean.create_run(session_id="s", clog_id="c", input={})
-        await w.drain()
-        await w.ocean.cancel_run(run.run_id)
-        await w.drain()
-
-    clog = clog_of(rests)
-    clog.on_end(cleans_up)
-    report = await report_of([clog], scenario, kill_on_end=kill_on_end)
+    report = await crash_everywhere([ending_with(cleans_up)], cancelled_at_rest, **options)
     killed = [point.what for point in report.killed if point.tick == 2]
-    assert killed == (["before tick.emit", BEFORE_COMMIT] if kill_on_end else []) + [CALLED_AGAIN, AFTER_COMMIT]
-    assert [finding.point.what for finding in report.findings] == killed[:-2]
+    assert killed == ([] if options else ["before tick.emit", BEFORE_COMMIT]) + [CALLED_AGAIN, AFTER_COMMIT]
+
+
+async def test_a_last_tick_whose_effect_happens_twice_is_found() -> None:
+    report = await report_of([ending_with(charges_outside_of_a_step)], cancelled_at_rest, outside=paying)
+    assert {finding.point.tick for finding in report.findings} == {2}
+    assert BEFORE_COMMIT in [finding.point.what for finding in report.findings]
 
 
 async def test_a_handler_that_exceeds_its_time_limit_is_stopped_as_usual() -> None:

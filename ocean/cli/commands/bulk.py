@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ocean import BulkProgress, BulkResult, InvalidValue, Ocean, RunStatus
 from ocean.access.guard import Guard
+from ocean.cli.commands.change_runs import BulkVerb
 from ocean.cli.options import BulkOptions
 from ocean.cli.output import Screen
 from ocean.cli.runner import REFUSED
@@ -26,16 +27,23 @@ DEFAULT_STATUSES: dict[str, tuple[RunStatus, ...] | None] = {
     "cancel": LIVE,
     "signal": LIVE,
     "retry": FAILED,
+    "retry-end": FAILED,
     "delete": None,
 }
 """Which runs a verb applies to if the query names no status. None means any."""
-PAST = {"cancel": "cancelled", "signal": "signalled", "retry": "retried", "delete": "deleted"}
+PAST = {
+    "cancel": "cancelled",
+    "signal": "signalled",
+    "retry": "retried",
+    "retry-end": "retried the end of",
+    "delete": "deleted",
+}
 
 
 async def act_on_selection(
     ocean: Ocean,
     screen: Screen,
-    verb: GenericVerb,
+    verb: BulkVerb,
     query: RunQuery,
     options: BulkOptions,
     act: Callable[..., Awaitable[BulkResult]],
@@ -46,8 +54,10 @@ async def act_on_selection(
     if query and options.everything:
         raise InvalidValue("--everything must be used without filters")
     # Clogs that do not allow the verb are left out, and then it is no longer everything.
-    narrowed = await Guard(ocean).allowed(query, verb)
+    narrowed = await Guard(ocean).allowed(query, policy_of(verb))
     counted: dict[str, Any] = dict(narrowed)
+    if verb == "retry-end":
+        counted["end_incomplete"] = True
     if "status" not in counted and DEFAULT_STATUSES[verb] is not None:
         counted["status"] = DEFAULT_STATUSES[verb]
     found = await ocean.count_runs(cap=CAP, **counted)
@@ -69,8 +79,15 @@ async def act_on_selection(
         screen.print(bulk_line(PAST[verb], done, done.more))
 
 
+def policy_of(verb: BulkVerb) -> GenericVerb:
+    """Return the verb that a clog must allow for this one."""
+    return "retry" if verb == "retry-end" else verb
+
+
 def _confirm(verb: str, count: str, yes: bool) -> None:
     noun = "run" if count == "1" else "runs"
+    if verb == "retry-end":
+        verb = "retry the end of"
     confirm(f"{verb.capitalize()} {count} {noun}?", f"this would {verb} {count} {noun}", yes)
 
 

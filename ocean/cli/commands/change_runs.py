@@ -1,4 +1,4 @@
-"""`ocean signal`, `cancel`, `retry`, `delete`, `pause`, `resume`: on runs given by id, or selected by filters."""
+"""`ocean signal`, `cancel`, `retry`, `retry-end`, `delete`, `pause`, `resume`: on runs named or selected by filters."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, NoReturn
@@ -21,10 +21,11 @@ from ocean.cli.options import (
     expand_options,
 )
 
-BulkVerb = Literal["signal", "cancel", "retry", "delete"]
+BulkVerb = Literal["signal", "cancel", "retry", "retry-end", "delete"]
+NOT_ENDED = ("ended_since", "ended_until", "end_incomplete")
 
 
-@expand_options(without=("ended_since", "ended_until"))
+@expand_options(without=NOT_ENDED)
 def signal(
     run_ids: RunIds = None,
     input: Input = None,
@@ -64,7 +65,7 @@ def signal(
     _act("signal", run_ids, selection, bulk, one, many, db, clogs, is_json, options)
 
 
-@expand_options(without=("ended_since", "ended_until"))
+@expand_options(without=NOT_ENDED)
 def cancel(
     run_ids: RunIds = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Stored in the run's error.")] = None,
@@ -103,6 +104,26 @@ def retry(
         return ocean.retry_runs  # type: ignore[no-any-return]
 
     _act("retry", run_ids, selection, bulk, one, many, db, clogs, is_json)
+
+
+@expand_options(without=("status", "end_incomplete"))
+def retry_end(
+    run_ids: RunIds = None,
+    selection: Selection = ANY_RUN,
+    bulk: BulkOptions = BULK_DEFAULTS,
+    db: Db = None,
+    clogs: Clogs = None,
+    is_json: Json = False,
+) -> None:
+    """Call the last tick again of runs that ended without it. `ocean ps --end-incomplete` lists them."""
+
+    async def one(ocean: Any, run_id: str, given: dict[str, Any]) -> Any:
+        return await ocean.retry_end(run_id, actor=bulk.actor, request_key=bulk.request_key)
+
+    def many(ocean: Any, given: dict[str, Any]) -> Callable[..., Awaitable[Any]]:
+        return ocean.retry_ends  # type: ignore[no-any-return]
+
+    _act("retry-end", run_ids, selection, bulk, one, many, db, clogs, is_json)
 
 
 @expand_options()
@@ -184,7 +205,7 @@ def _act(
     """Apply a verb to each run named, or else to the runs that the selection selects."""
     from ocean import InvalidValue, Ocean
     from ocean.access.guard import Guard
-    from ocean.cli.commands.bulk import PAST, act_on_selection
+    from ocean.cli.commands.bulk import PAST, act_on_selection, policy_of
     from ocean.cli.output import Screen
     from ocean.cli.parsing import run_query
     from ocean.cli.runner import run
@@ -199,7 +220,7 @@ def _act(
             raise InvalidValue(f"{verb} must have run ids or filters, not both")
         results = []
         for run_id in run_ids:
-            await Guard(ocean).check_run(run_id, verb)
+            await Guard(ocean).check_run(run_id, policy_of(verb))
             results.append(await one(ocean, run_id, given))
             if not screen.is_json:
                 new = f": {results[-1].run_id}" if verb == "retry" else ""

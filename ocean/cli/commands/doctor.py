@@ -84,6 +84,7 @@ async def checks_of_runs(ocean: Ocean, clogs: list[Clog]) -> list[DoctorCheck]:
         await _unclaimable(ocean, clogs, agenda.unclaimable),
         await _parked(ocean),
         await _expired(ocean),
+        await _incomplete_ends(ocean),
         await _instances(ocean),
     ]
 
@@ -132,6 +133,20 @@ async def _instances(ocean: Ocean) -> DoctorCheck:
         for each in others[:MOST_SHOWN]
     ]
     return DoctorCheck("instances", ", ".join([*found, *(["…"] if len(others) > MOST_SHOWN else [])]) or "none other")
+
+
+async def _incomplete_ends(ocean: Ocean) -> DoctorCheck:
+    """Check for runs that have ended without their last tick."""
+    found = await ocean.count_runs(end_incomplete=True, cap=MOST_CHECKED)
+    newest = (await ocean.list_runs(end_incomplete=True, limit=1)).runs
+    if not newest:
+        return DoctorCheck("last ticks", "none missing")
+    least, whose = "at least " if found.is_capped else "", "its" if found.count == 1 else "their"
+    return DoctorCheck(
+        "last ticks",
+        f"{least}{counted(found.count, 'run')} ended without {whose} last tick, the newest {newest[0].run_id}",
+        "see ocean ps --end-incomplete; correct the cause, then ocean retry-end",
+    )
 
 
 async def examine(screen: Screen, db: str | None, clogs: str | None) -> int:

@@ -126,7 +126,14 @@ def _integer(value: Any) -> Any:
     return int(value)
 
 
+def _flag(value: Any) -> Any:
+    if value not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return value == "true"
+
+
 Number = Annotated[int, BeforeValidator(_integer)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
 Limit = Annotated[Number, Field(ge=1, le=1_000)]
 
 

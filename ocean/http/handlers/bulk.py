@@ -34,6 +34,7 @@ class ManyBody(Body):
     ended_from: Whole | None = None
     ended_until: Whole | None = None
     attributes: dict[str, Any] | None = None
+    end_incomplete: bool | None = None
     everything: bool = False
     most: Annotated[Whole, Field(ge=1, le=MOST_IN_A_REQUEST)] = 1_000
 
@@ -93,6 +94,12 @@ async def retry(call: HandlerCall) -> Response:
     """Retry the failed runs that match, as new runs."""
     body: ManyBody = call.body
     return JsonResponse(record(await call.ocean.retry_runs(**await body.query_for(call, "retry"))))
+
+
+async def retry_end(call: HandlerCall) -> Response:
+    """Call the last tick again of those runs that match and have ended without it."""
+    body: ManyBody = call.body
+    return JsonResponse(record(await call.ocean.retry_ends(**await body.query_for(call, "retry"))))
 
 
 async def delete(call: HandlerCall) -> Response:

@@ -22,12 +22,15 @@ from ocean.kernel.metrics import Histogram, Observations
 from ocean.kernel.poke_sources import SOURCES
 from ocean.state.records import Agenda
 
+MOST_COUNTED = 1_000
+
 
 async def show(call: HandlerCall) -> Response:
-    """Respond with the metrics. The agenda is read now; everything else has been counted."""
+    """Respond with the metrics. The agenda and incomplete ends are read now; everything else has been counted."""
     ocean = call.server.ocean
     registry = CollectorRegistry()
-    registry.register(Scrape(ocean.observed, call.server.traffic, await ocean.agenda()))
+    incomplete = await ocean.count_runs(end_incomplete=True, cap=MOST_COUNTED)
+    registry.register(Scrape(ocean.observed, call.server.traffic, await ocean.agenda(), incomplete.count))
     encode, content_type = _encoder(call.request.headers.get("accept", ""))
     return Response(encode(registry), headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
@@ -43,10 +46,11 @@ def _encoder(accepted: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
 class Scrape(Collector):
     """The metrics of one scrape."""
 
-    def __init__(self, observed: Observations, traffic: Traffic, agenda: Agenda) -> None:
+    def __init__(self, observed: Observations, traffic: Traffic, agenda: Agenda, incomplete: int) -> None:
         self._observed = observed
         self._traffic = traffic
         self._agenda = agenda
+        self._incomplete = incomplete
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric."""
@@ -72,6 +76,8 @@ class Scrape(Collector):
         yield _gauge("ocean_oldest_due_age_seconds", "Time since the oldest of them became due", (), {(): age})
         help = "Due runs of clogs that this instance does not have, at most 1,000"
         yield _gauge("ocean_unclaimable_runs", help, (), {(): agenda.unclaimable})
+        help = "Runs that ended without their last tick, at most 1,000"
+        yield _gauge("ocean_ends_incomplete", help, (), {(): self._incomplete})
 
     def _ticks(self) -> Iterator[Metric]:
         seen = self._observed

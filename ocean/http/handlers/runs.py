@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from ocean.http.framework.call import HandlerCall
-from ocean.http.framework.parsing import Body, Limit, Number, Query, Whole
+from ocean.http.framework.parsing import Body, Flag, Limit, Number, Query, Whole
 from ocean.http.framework.responses import JsonResponse, record
 from ocean.http.handlers.wait_for_run import WhenSettled
 from ocean.kernel.arguments import UNSET
@@ -39,6 +39,7 @@ class RunsQuery(Query):
     ended_from: Number | None = None
     ended_until: Number | None = None
     attributes: dict[str, Any] | None = None
+    end_incomplete: Flag | None = None
     order: RunOrder | None = None
     limit: Limit = 100
     cursor: str | None = None
@@ -189,6 +190,12 @@ async def retry(call: HandlerCall) -> Response:
     """Retry a failed run as a new run."""
     run = await call.ocean.retry_run(call.path("run_id"), actor=call.actor, request_key=call.request_key)
     return JsonResponse(record(run), 201)
+
+
+async def retry_end(call: HandlerCall) -> Response:
+    """Call the last tick again of a run that has ended without it."""
+    run = await call.ocean.retry_end(call.path("run_id"), actor=call.actor, request_key=call.request_key)
+    return JsonResponse(record(run))
 
 
 async def explain(call: HandlerCall) -> Response:

@@ -96,6 +96,12 @@ class Bulk:
         self.actor = optional_id(actor, "actor")
         self._progress = BulkProgress()
 
+    def only_incomplete_ends(self) -> None:
+        """Limit the walk to runs that have ended without their last tick."""
+        if self._where.end_incomplete is False:
+            raise InvalidValue("end_incomplete must be True or absent: only such runs have a last tick to call again")
+        self._where = replace(self._where, end_incomplete=True)
+
     async def run(self, act: Act) -> BulkResult:
         where = _until(self._where, await self._newest_at())
         cursor: str | None = None
@@ -201,6 +207,12 @@ class BulkVerbs:
         """Retry failed runs as new, each at most once."""
         bulk = Bulk(self._store, self._clock, FAILED, **query)
         return await bulk.run(lambda run_id: self._store.retry_run(run_id, bulk.actor, None))
+
+    async def retry_ends(self, **query: Unpack[BulkQuery]) -> BulkResult:
+        """Call the last tick again of those runs of the query that have ended without it."""
+        bulk = Bulk(self._store, self._clock, None, **query)
+        bulk.only_incomplete_ends()
+        return await bulk.run(lambda run_id: self._store.retry_end(run_id, bulk.actor, None))
 
     async def delete_runs(self, **query: Unpack[BulkQuery]) -> BulkResult:
         """Delete the runs with their children; without a status, whatever it is."""

@@ -56,6 +56,12 @@ class PostgresDialect:
     def without_index(self, column: str) -> str:
         return column
 
+    def without_any_index(self, column: str) -> str:
+        return f"({column} || '')"
+
+    def flag(self, column: str, is_set: bool) -> str:
+        return column if is_set else f"NOT {column}"
+
 
 def _between(
     fixed: Mapping[str, str], order: tuple[str, ...], low: RangeBound | None, high: RangeBound | None

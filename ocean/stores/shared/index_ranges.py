@@ -61,7 +61,13 @@ class Dialect(Protocol):
     def order_columns(self, choice: IndexChoice) -> tuple[str, ...]: ...
 
     def without_index(self, column: str) -> str:
-        """A column, written so that no index is used for it."""
+        """A column, written so that no index is used for it, where the ranges leave a choice."""
+
+    def without_any_index(self, column: str) -> str:
+        """A text column, written so that no index can be used for it."""
+
+    def flag(self, column: str, is_set: bool) -> str:
+        """The condition on a flag, as in the predicate of a partial index."""
 
 
 @dataclass(slots=True)
@@ -96,6 +102,8 @@ def choose_index(where: RunFilter) -> IndexChoice:
         return _by_range(where, *where.ranged)
     if not where.ended.is_any:
         return _by_end(where)
+    if where.end_incomplete:
+        return _by_creation("runs_end_incomplete", where)
     if where.parent_run_ids is not None:
         choice = _by_creation("runs_parent", where, parent_run_id=where.parent_run_ids, status=_statuses(where))
         return replace(choice, present="r.parent_run_id")
@@ -200,9 +208,13 @@ def _add_run_conditions(builder: QueryBuilder, where: RunFilter, covers: frozens
         "status": where.statuses,
         "parent_run_id": where.parent_run_ids,
     }
+    # The index of runs that ended incomplete begins with no equality, so an index of a clog's runs would fit as well.
+    bare = builder.dialect.without_any_index if where.end_incomplete else builder.dialect.without_index
     for column, values in sets.items():
         if values is not None and column not in covers:
-            builder.conditions.append(builder.any_of(builder.dialect.without_index(f"r.{column}"), values))
+            builder.conditions.append(builder.any_of(bare(f"r.{column}"), values))
+    if where.end_incomplete is not None:
+        builder.conditions.append(builder.dialect.flag("r.end_incomplete", where.end_incomplete))
     for name, span in (("created", where.created), ("ended", where.ended)):
         if name not in covers:
             column = builder.dialect.without_index(f"r.{name}_at")

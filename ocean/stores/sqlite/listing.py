@@ -52,6 +52,12 @@ class SqliteDialect:
     def without_index(self, column: str) -> str:
         return f"+{column}"
 
+    def without_any_index(self, column: str) -> str:
+        return self.without_index(column)
+
+    def flag(self, column: str, is_set: bool) -> str:
+        return f"{column} = {is_set:d}"
+
 
 def list_runs(u: Unit, where: RunFilter, limit: int, cursor: str | None, is_descending: bool) -> RunPage:
     """A page in the filter's order, then by id. The cursor is the last run returned, so pages stay stable while runs
