@@ -174,7 +174,11 @@ def test_every_example_has_a_readme_and_is_tested_here() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_by_itself_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     done = run(ROOT / "examples" / name / "main.py", tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    # Some examples fail on purpose, which a program without logging set up shows on its standard error.
+    unexpected = [
+        line for line in done.stderr.splitlines() if not re.search(r" of run \S+ failed.* \(attempt \d", line)
+    ]
+    assert (done.returncode, unexpected) == (0, [])
     lines = done.stdout.splitlines()
     assert [line for line in ESSENTIAL[name] if line not in lines] == []
     assert list(tmp_path.iterdir()) == []

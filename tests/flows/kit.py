@@ -12,7 +12,8 @@ Function = Callable[[Flow, Any], Awaitable[Any]]
 
 
 def flow_clog(function: Function, clog_id: str = "f", **options: Any) -> Clog:
-    clog = Clog(clog_id, **options)
+    """A clog whose steps get no time to finish when their run is to end, unless the test asks for it: many hang."""
+    clog = Clog(clog_id, **{"cancel_grace_ms": 0} | options)
     clog.flow(function)
     return clog
 

@@ -97,6 +97,30 @@ async def test_a_step_at_work_when_its_run_is_cancelled_is_undone_with_its_own_k
         assert ((await look(w, run_id)).error or {})["code"] == "cancelled"
 
 
+async def test_a_step_that_finishes_in_the_grace_time_is_undone_with_its_result() -> None:
+    reached, go_on, refunds = anyio.Event(), anyio.Event(), []
+
+    async def charge(key: str) -> str:
+        reached.set()
+        await go_on.wait()
+        return "receipt"
+
+    async def function(flow: Flow, input: Any) -> Any:
+        await flow.step("charge", charge, undo=lambda key, result: refunds.append(result))
+
+    async with stage(flow_clog(function, cancel_grace_ms=5_000)) as w:
+        run_id = await start(w)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.drain)
+            with anyio.fail_after(20):
+                await reached.wait()
+                assert (await w.ocean.cancel_run(run_id)).status is RunStatus.ACTIVE
+                go_on.set()
+        await w.drain()
+        assert refunds == ["receipt"]
+        assert (await look(w, run_id)).status is RunStatus.FAILED
+
+
 @pytest.mark.parametrize("where", ["begun", "acted", "stored"])
 async def test_a_run_cancelled_after_its_call_died_is_undone_with_what_is_known(where: str) -> None:
     """The call dies between begin and effect, between effect and result, or after the result was stored."""

@@ -410,8 +410,9 @@ async def test_a_method_that_overwrites_the_journal_is_named() -> None:
         error = (await look(w, run_id)).error
         assert error is not None
         assert "the run row of a flow must be its journal" in error["message"]
-        await w.wait(100_000)
-        assert (await look(w, run_id)).status is RunStatus.FAILED
+        await w.wait(400_000)
+        run = await look(w, run_id)
+        assert (run.status, run.end_incomplete) == (RunStatus.FAILED, True)
 
 
 async def test_a_failure_of_the_database_does_not_count_as_an_attempt_of_the_step() -> None:
