@@ -167,9 +167,9 @@ class CrashableStore:
             raise LockLost("killed after the commit")
         return result
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
         """Give a run back, unless the process that held it was killed."""
-        return None if lock.run_id in self._left_locked else await self._store.give_back(lock, tick)
+        return None if lock.run_id in self._left_locked else await self._store.give_back(lock, tick, counts=counts)
 
     def left_locked(self, run_id: str) -> None:
         """Record that the process was killed while it held the lock of this run."""
