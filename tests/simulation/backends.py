@@ -17,7 +17,7 @@ import anyio
 
 from ocean import LockLost, StoreBusy, StoreFailed
 from ocean.kernel.store import Store
-from ocean.kernel.store.claims import ClaimAsk, TickAnswer, TickCommit
+from ocean.kernel.store.claims import ClaimAsk, Renewal, TickAnswer, TickCommit
 from ocean.state.clock import Clock
 from ocean.state.records import Claim, Lock, Run
 from ocean.stores.postgres.client.batches import CLAIM
@@ -140,9 +140,11 @@ class PostgresBackend:
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
         return _run_on_real_loop(self.postgres.pool.read(partial(_try_claim, ask)))
 
-    def renew(self, locks: list[Lock]) -> set[Lock]:
+    def renew(self, locks: list[Lock]) -> Renewal:
         words = [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks]
-        return {locks[place] for place in _run_on_real_loop(self.postgres.batches.write("renew_locks", words))}
+        answer = _run_on_real_loop(self.postgres.batches.write("renew_locks", words))
+        lost, ending = ({locks[place] for place in places} for places in answer)
+        return Renewal(lost, ending)
 
     def look(self) -> None:
         self.db.close()
@@ -218,10 +220,10 @@ class OneAtATime:
         await self._faults.after_write([])
         return answer
 
-    def renew_locks(self, locks: list[Lock]) -> set[Lock]:
+    def renew_locks(self, locks: list[Lock]) -> Renewal:
         self._faults.before_blocking()
-        lost: set[Lock] = self._noticing("renew_locks", lambda: self._backend.renew(locks))
-        return lost
+        renewal: Renewal = self._noticing("renew_locks", lambda: self._backend.renew(locks))
+        return renewal
 
     def _unless_it_fails(self, verb: str, call: Callable[[], Any]) -> Any:
         """Fail the simulation if the server itself fails: all expected failures are injected."""

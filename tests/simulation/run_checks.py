@@ -5,6 +5,7 @@ from fractions import Fraction
 from math import ceil
 
 from ocean.state.retry_as_new import retry_id
+from tests.simulation.clogs import END_BACKOFF_MS
 from tests.simulation.event_log import FinalState
 from tests.simulation.plan import VERBS_FOR_MANY
 from tests.simulation.verbs import LONGEST_REST_MS, RATE_LIMIT, RATE_PER_MS, REST_MS
@@ -14,9 +15,27 @@ CALLS_OF_A_CLAIM = 6
 """The first call, three for conflicts, and some for counters."""
 
 
+ENDINGS = ("cancel", "deadline", "exhausted")
+
+
+def second_ends(final: FinalState) -> set[int]:
+    """Return the cursors of the ends of runs that had ended before, and whose last tick was retried."""
+    found: set[int] = set()
+    has_ended: dict[str, bool] = {}
+    for event in final.of("run.created", "run.done", "run.failed"):
+        if event["type"] == "run.created":
+            has_ended[event["run_id"]] = False
+        elif has_ended.get(event["run_id"]):
+            found.add(event["seq"])
+        else:
+            has_ended[event["run_id"]] = True
+    return found
+
+
 def parents_are_notified_once(final: FinalState) -> None:
     notified: Counter[str] = Counter()
     ended: Counter[str] = Counter()
+    again = second_ends(final)
     asks = {
         event["payload"]["child"]: event["payload"]["notify"]
         for event in final.of("did")
@@ -25,7 +44,8 @@ def parents_are_notified_once(final: FinalState) -> None:
     for event in final.of("run.signalled", "signal.undelivered", "run.done", "run.failed"):
         payload = event["payload"]
         if event["type"] in ("run.done", "run.failed"):
-            ended[event["run_id"]] += 1
+            # After `retry_end` a run ends a second time, of which its parent is not notified.
+            ended[event["run_id"]] += event["seq"] not in again
         elif payload.get("kind") == "child":
             notified[payload.get("child_run_id", event["run_id"])] += 1
     for child, notify in asks.items():
@@ -48,15 +68,23 @@ def waste_is_bounded(final: FinalState) -> None:
     lives = Counter(event["run_id"] for event in final.of("run.created"))
     for (run_id, tick), calls in final.history.calls.items():
         run = final.world.watcher.rows.get(run_id)
-        if lives[run_id] == 1 and run is not None and run.max_attempts is not None:
-            most = (run.max_attempts + GIVE_BACKS) * CALLS_OF_A_CLAIM
-            assert len(calls) <= most, f"{run_id} {tick} was called {len(calls)} times"
-            claims = 1 + sum(
-                event["payload"]["because"] in ("crash", "retry", "give_back")
-                for event in final.of("tick.restarted")
-                if (event["run_id"], event["tick"]) == (run_id, tick)
-            )
-            assert claims <= run.max_attempts + GIVE_BACKS, f"{run_id} {tick} was claimed {claims} times"
+        if lives[run_id] != 1 or run is None:
+            continue
+        most, restarts = run.max_attempts, [
+            event["payload"]
+            for event in final.of("tick.restarted")
+            if (event["run_id"], event["tick"]) == (run_id, tick)
+        ]
+        if calls[0].reason in ENDINGS:
+            retried = [event for event in final.of("run.end_incomplete") if event["run_id"] == run_id]
+            most = final.world.plan.end_attempts * (1 + len(retried))
+        if most is not None:
+            claims = 1 + sum(each["because"] in ("crash", "retry", "give_back") for each in restarts)
+            # A crash beside others is no attempt.
+            free = sum("company" in each for each in restarts)
+            assert claims <= most + GIVE_BACKS + free, f"{run_id} {tick} was claimed {claims} times"
+            allowed = (most + GIVE_BACKS + free) * CALLS_OF_A_CLAIM
+            assert len(calls) <= allowed, f"{run_id} {tick} was called {len(calls)} times"
 
 
 def same_keys_make_the_same_runs(final: FinalState) -> None:
@@ -94,6 +122,27 @@ def signals_are_not_early(final: FinalState) -> None:
             assert at is None or at >= sent.deliver_at, f"{sent} is available at {at}"
 
 
+def last_ticks_are_called_to_the_end(final: FinalState) -> None:
+    """A run ends without its last tick only if that has used up its attempts; and only its first `run.failed` counts."""
+    ending: dict[str, int] = {}
+    for event in final.of("run.created", "run.ending", "run.end_incomplete", "tick.committed", "run.failed"):
+        run_id, payload = event["run_id"], event["payload"]
+        match event["type"]:
+            case "run.ending":
+                ending[run_id] = final.world.plan.end_attempts
+            case "run.end_incomplete":
+                spent = payload["attempts"]
+                assert spent == ending.pop(run_id), f"last tick: given up after {spent} attempts: {event}"
+            case "tick.committed":
+                if payload["reason"] in ENDINGS:
+                    assert run_id in ending, f"last tick: it commits without an end: {event}"
+                    del ending[run_id]
+            case "run.created":
+                ending.pop(run_id, None)
+            case _ if payload["error"]["code"] != "deleted":
+                assert run_id not in ending, f"last tick: {run_id} ended without it: {event}"
+
+
 def a_continuation_comes_first(final: FinalState) -> None:
     continued: dict[str, bool] = {}
     for event in final.of("run.created", "tick.committed"):
@@ -102,7 +151,7 @@ def a_continuation_comes_first(final: FinalState) -> None:
             continued[run_id] = False
             continue
         reason = event["payload"]["reason"]
-        is_last = reason in ("cancel", "deadline", "exhausted")
+        is_last = reason in ENDINGS
         assert not continued.get(run_id) or is_last or reason == "continue", f"something came before: {event}"
         continued[run_id] = event["payload"]["outcome"] == "continue"
 
@@ -152,8 +201,10 @@ def healthy_instances_keep_their_locks(final: FinalState) -> None:
 def back_offs_are_kept(final: FinalState) -> None:
     for event in final.of("run.retrying"):
         run = final.world.watcher.rows.get(event["run_id"])
+        calls = final.history.calls[event["run_id"], event["tick"]]
+        is_last = bool(calls) and calls[0].reason in ENDINGS
         if run is not None and run.max_attempts and "the handler raises" in event["payload"]["error"]["message"]:
-            base = 100 if run.max_attempts == 2 else 1_000
+            base = END_BACKOFF_MS if is_last else 100 if run.max_attempts == 2 else 1_000
             least = base * 2 ** (event["payload"]["attempt"] - 1)
             delay = event["payload"]["wake_at"] - event["ts"]
             assert least <= delay <= 1.5 * least, f"attempt budget: waits {delay} ms: {event}"
@@ -220,6 +271,7 @@ CHECKS = (
     parents_are_notified_once,
     every_call_of_a_tick_is_the_same,
     waste_is_bounded,
+    last_ticks_are_called_to_the_end,
     same_keys_make_the_same_runs,
     acknowledged_creations_are_there,
     a_dedupe_key_makes_one_run,
