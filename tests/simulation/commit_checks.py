@@ -267,9 +267,9 @@ class Watcher:
             self._check_alone(before)
 
     def _check_alone(self, before: Run) -> None:
-        """No other run that is still held by the dead process was being called when it died."""
+        """If it was being called when its process died, no other run was that this process still holds."""
         at_work = self._world.at_work.get(before.locked_by or "")
-        if at_work is None or not at_work.process.is_dead:
+        if at_work is None or not at_work.process.is_dead or (before.run_id, before.lock_epoch) not in at_work.calls:
             return
         for other_id, epoch in at_work.calls:
             other = self._before.get(other_id)
