@@ -197,7 +197,9 @@ class Watcher:
         if run.end_incomplete:
             assert run.end_attempt == run.end_max_attempts, f"attempt budget: the last tick was given up early: {run}"
         if run.lock_epoch != before.lock_epoch:
-            self.companies[run.run_id, run.lock_epoch] = run.crash_company
+            # A company of this epoch was noted after the claim, in the same commit.
+            is_of_claim = run.crash_epoch != run.lock_epoch
+            self.companies[run.run_id, run.lock_epoch] = run.crash_company if is_of_claim else None
         if not is_alone or run.event_count > before.event_count + (run.tick == before.tick):
             # Something else has happened to it in the same transaction, perhaps in the same unit.
             return
