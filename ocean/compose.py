@@ -12,8 +12,10 @@ from ocean.events.follower import TakeAtOnce
 from ocean.events.tail import Tail
 from ocean.events.watchers import Watches
 from ocean.kernel.arguments import checked_limit, feed_filter
+from ocean.kernel.instances import ProcessTable
 from ocean.kernel.kernel import DEFAULT_LOCK_MS, Kernel
 from ocean.kernel.store import Store
+from ocean.process_table import LinuxProcesses
 from ocean.state.clock import Clock, SystemClock
 from ocean.state.errors import StoreUnusable
 from ocean.state.filters import FeedFilter
@@ -106,11 +108,13 @@ class Ocean(Kernel):
         tools: Iterable[Tool | ToolBox] = (),
         deny_tools: Collection[str] = (),
         credentials: Credentials | None = None,
+        processes: ProcessTable | None = None,
     ) -> AsyncIterator[Self]:
         """Open the database, migrate its schema, and register the clogs.
 
         `tools` are for clogs that list them. Tools named in `OCEAN_TOOLS_DENY` are also denied. By default,
-        credentials are read from `OCEAN_CREDENTIAL_…`.
+        credentials are read from `OCEAN_CREDENTIAL_…`. `processes` knows which processes of this machine are gone; by
+        default it is that of the system.
         """
         clock = clock or SystemClock()
         store = await open_store(url, clock)
@@ -125,6 +129,7 @@ class Ocean(Kernel):
                 tools=tools,
                 deny_tools=denied_tools(deny_tools, os.environ),
                 credentials=from_environment(os.environ) if credentials is None else credentials,
+                processes=processes or LinuxProcesses(),
             )
             await ocean.start()
         except BaseException:

@@ -1,8 +1,8 @@
 """The log of a server: one line for each request and tick, as text or JSON, without what users stored.
 
-A line has ids, names and numbers. Of an exception it has the type and where it was raised, but not the message, which
-may quote a payload. What looks like a secret is redacted. Control characters are escaped, so that no text can imitate
-a line.
+A line has ids, names and numbers. Of a failed attempt it has the message and the place; of an exception elsewhere only
+the type and where it was raised. What looks like a secret is redacted. Control characters are escaped, so that no text
+can imitate a line.
 """
 
 import json
@@ -72,7 +72,7 @@ def _at(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
-    message = record.getMessage()
+    message = getattr(record, "ocean_name", None) or record.getMessage()
     # asyncio appends the exception of a task after the first line.
     return _redacted(message.partition("\n")[0] if record.name == "asyncio" else message)
 

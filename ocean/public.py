@@ -5,8 +5,9 @@ from ocean.clog.clog import Clog
 from ocean.clog.routes import CommandAnswer, Incoming, Reply
 from ocean.clog.webhooks import Delivery, Received, sign_webhook
 from ocean.compose import Ocean
-from ocean.flows.errors import ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
+from ocean.flows.errors import Cancelled, ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
 from ocean.flows.flow import Flow
+from ocean.flows.unknown import UNKNOWN, Unknown
 from ocean.kernel.arguments import CLEAR, UNSET
 from ocean.kernel.rows import KeyedRun, Rows, TickRows
 from ocean.kernel.tick import Tick
@@ -102,6 +103,7 @@ from ocean.tools.invoke import ToolResult
 
 __all__ = [
     "CLEAR",
+    "UNKNOWN",
     "UNSET",
     "Abort",
     "Access",
@@ -117,6 +119,7 @@ __all__ = [
     "CallTimeout",
     "CallTooDeep",
     "Caller",
+    "Cancelled",
     "ChildEnd",
     "ChildFailed",
     "Clock",
@@ -214,6 +217,7 @@ __all__ = [
     "ToolNotAllowed",
     "ToolResult",
     "ToolSpec",
+    "Unknown",
     "UnknownApiKey",
     "UnknownClog",
     "UnknownMethod",

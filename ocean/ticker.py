@@ -58,7 +58,7 @@ class Ticker:
         """Run until `stop`, or until the Ocean is closed. Then wait for the handlers that are running."""
         try:
             async with anyio.create_task_group() as tasks:
-                with self._coordinator.ticking(self._takes_due):
+                with self._coordinator.ticking(self._takes_due), self._ocean.shutdown.calling(self.stop):
                     while self._begun or not self._is_stopping:
                         await self._poke_and_sleep(tasks)
         finally:

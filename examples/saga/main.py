@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 
-from ocean import Abort, Clog, FetchResponse, Flow, RetryPolicy, RunFailed
+from ocean import UNKNOWN, Abort, Clog, FetchResponse, Flow, RetryPolicy, RunFailed, Unknown
 from ocean.testing import Outside, World, crash_everywhere, world
 
 HOUR_MS = 3_600_000
@@ -18,20 +18,25 @@ trip = Clog("trip", tools=TOOLS)
 
 @trip.flow
 async def book_trip(flow: Flow, order: dict[str, Any]) -> Any:
-    async def post(key: str, url: str) -> Any:
+    async def post(key: str, url: str, body: str) -> Any:
         """Send the step's key, by which a service recognises a repeated request."""
-        traveller = order["traveller"].encode()
-        response = await flow.fetch(url, method="POST", headers={"Idempotency-Key": key}, body=traveller)
+        response = await flow.fetch(url, method="POST", headers={"Idempotency-Key": key}, body=body.encode())
         if response.status == 409:
             raise Abort(f"{url} is sold out", code="sold_out")
         return response.json()
 
-    async def cancel(key: str, booked: dict[str, str]) -> None:
-        await post(key, f"https://{booked['place']}.example/cancel")
+    def cancel(place: str) -> Any:
+        async def cancel_booking(key: str, booked: dict[str, str] | Unknown) -> None:
+            # Without a result, only the key under which the request was sent identifies what may have been booked.
+            booking = key if booked is UNKNOWN else booked["booking"]
+            await post(f"{key}/cancel", f"https://{place}.example/cancel", booking)
+
+        return cancel_booking
 
     retry = RetryPolicy(max_attempts=5, backoff_ms=1_000)
     for place in PLACES:
-        await flow.step(place, post, f"https://{place}.example/book", undo=cancel, retry=retry)
+        url = f"https://{place}.example/book"
+        await flow.step(place, post, url, order["traveller"], undo=cancel(place), retry=retry)
     paid = await flow.wait_for_signal("paid", timeout_ms=HOUR_MS)
     return f"{order['traveller']} travels, paid with {paid.body['card']}"
 
@@ -44,10 +49,10 @@ def services(*, has_cars: bool = True, is_hotel_up: bool = True) -> Outside:
         requests.append(request)
         if len(requests) == 1 and not is_hotel_up:
             raise ConnectionError("the hotel does not respond")
-        return {"place": "hotel"}
+        return {}
 
     for place in PLACES:
-        outside.answer(f"POST https://{place}.example/*", {"place": place})
+        outside.answer(f"POST https://{place}.example/*", {"booking": f"{place} 1"})
     outside.answer("POST https://hotel.example/cancel", cancel_hotel)
     if not has_cars:
         outside.answer("POST https://car.example/book", lambda request: FetchResponse(409, {}, b"{}", request.url))

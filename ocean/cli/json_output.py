@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from ocean import AdvanceResult, CallRefused, Event, OceanError
+from ocean import AdvanceResult, CallRefused, ErrorInfo, Event, OceanError
 from ocean.cli.server_errors import ServerRefused
 from ocean.state.dry_run_result import DryRun
 from ocean.state.outcomes import outcome_name
@@ -22,6 +22,8 @@ def record(value: Any) -> Any:
     match value:
         case Event():
             return {"id": value.id, **shown}
+        case ErrorInfo():
+            return value.as_json()
         case AdvanceResult():
             return {"advanced": value.advanced, **shown}
         case DryRun() if value.outcome is not None:

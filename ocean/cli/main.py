@@ -63,6 +63,12 @@ def serve(
         str | None, typer.Option("--log", metavar="KIND", help="text, json or off. Default: OCEAN_LOG, text.")
     ] = None,
     mcp: Annotated[bool, typer.Option("--mcp", help="Also serve agents, over MCP at /mcp.")] = False,
+    stop_grace: Annotated[
+        str,
+        typer.Option(
+            "--stop-grace", envvar="OCEAN_STOP_GRACE", metavar="TIME", help="How long a stop waits for ticks at work."
+        ),
+    ] = "8s",
     db: Db = None,
     clogs: Clogs = None,
     is_json: Json = False,
@@ -76,7 +82,10 @@ def serve(
 
     def act() -> int:
         budget_ms, poke_ms = duration_ms(budget, "--budget") or 0, duration_ms(poke, "--poke") or 0
-        return run_process(serve_app(Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp))
+        grace_ms = duration_ms(stop_grace, "--stop-grace") or 0
+        return run_process(
+            serve_app(Screen(is_json), db, clogs, host, port, ticker, budget_ms, poke_ms, log, mcp, grace_ms)
+        )
 
     run_and_exit(act, is_json)
 

@@ -1,5 +1,6 @@
 """How a command runs: read the settings, load clogs, open an Ocean, do the work, exit with a code for every error."""
 
+import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -25,9 +26,10 @@ from ocean import (
 from ocean.cli.json_output import envelope, line
 from ocean.cli.output import OutputClosed, Screen, discard_output, printable
 from ocean.cli.server_errors import ServerAway, ServerRefused
+from ocean.cli.stopping import INTERRUPTED, leave, until_stopped
 from ocean.config import BadSettings, Settings, load_clogs, read_settings
 
-REFUSED, USAGE, MISSING, UNAVAILABLE, INTERRUPTED, OUTPUT_CLOSED = 1, 2, 3, 4, 130, 141
+REFUSED, USAGE, MISSING, UNAVAILABLE, OUTPUT_CLOSED = 1, 2, 3, 4, 141
 
 
 class SystemRefused(OceanError):
@@ -61,7 +63,11 @@ def run(
 
         async def open_and_work() -> int | None:
             async with Ocean.open(settings.db, clogs=loaded) as ocean:
-                return await work(ocean, Screen(is_json))
+                if not loaded:
+                    return await work(ocean, Screen(is_json))
+                code = await until_stopped(ocean, work(ocean, Screen(is_json)))
+            leave(ocean, code or 0)
+            return code
 
         try:
             return anyio.run(open_and_work)
@@ -88,6 +94,10 @@ def run_and_exit(act: Callable[[], int | None], is_json: bool) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    # With --json standard error has at most one line, the error's; a failed attempt is in what the command prints.
+    silence = logging.NullHandler()
+    if is_json:
+        logging.getLogger("ocean").addHandler(silence)
     try:
         code = act() or 0
     except OceanError as error:
@@ -103,6 +113,8 @@ def run_and_exit(act: Callable[[], int | None], is_json: bool) -> NoReturn:
         message = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
         print_error(SystemRefused(message), is_json)
         code = REFUSED
+    finally:
+        logging.getLogger("ocean").removeHandler(silence)
     raise typer.Exit(code)
 
 

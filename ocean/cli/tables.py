@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from ocean import (
     TickInfo,
 )
 from ocean.cli.output import cell, printable, table
+from ocean.state.outcomes import place_text
 
 STYLES = {
     RunStatus.IDLE: "dim",
@@ -114,12 +115,19 @@ def run_table(run: RunInfo, now: int) -> Table:
         "queue": run.queue,
         "attributes": value(run.attributes) if run.attributes else None,
         "output": value(run.output) if run.status is RunStatus.DONE else None,
-        "error": value(run.error) if run.error else None,
+        "error": value({name: part for name, part in run.error.items() if name != "where"}) if run.error else None,
+        "raised at": place_text(run.error),
     }
     for name, text in shown.items():
         if text is not None:
             made.add_row(name, text if isinstance(text, Text) else cell(text))
     return made
+
+
+def traceback_lines(error: Mapping[str, Any] | None) -> list[Text]:
+    """Return the traceback of an error, after an empty line; nothing if it has none."""
+    text = ((error or {}).get("where") or {}).get("traceback")
+    return [Text(), *(cell(line, "dim") for line in text.split("\n"))] if text else []
 
 
 def ticks_table(ticks: Iterable[TickInfo]) -> Table:

@@ -1,7 +1,7 @@
 """The exceptions of a flow: those it can catch, and the one that suspends it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ocean.state.errors import ClogError, OceanError
 
@@ -51,6 +51,23 @@ class FlowMisused(ClogError):
     """An operation of a flow was used where it cannot be stored in the journal."""
 
     code = "flow_misused"
+
+
+CancelReason = Literal["cancel", "parent", "deadline", "exhausted"]
+
+
+class Cancelled(BaseException):
+    """The run was ended from outside while the flow waited here. `except Exception` does not catch this.
+
+    `reason` is "cancel", "parent" (its parent has ended), "deadline" or "exhausted" (its attempts). `error` is the
+    error with which the run ends, as {code, message, details}. What `except` and `finally` do is stored like everything
+    else in a flow. The run ends as failed whatever they do, so let this exception leave the function.
+    """
+
+    def __init__(self, reason: CancelReason, error: Mapping[str, Any]) -> None:
+        super().__init__(f"{error['code']}: {error['message']}")
+        self.reason = reason
+        self.error = error
 
 
 class Suspended(BaseException):

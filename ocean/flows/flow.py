@@ -8,8 +8,9 @@ from ocean.flows.calls import call_method, take_from_counter
 from ocean.flows.errors import FlowMisused
 from ocean.flows.journal import Entry, Kind
 from ocean.flows.parallel import gather
-from ocean.flows.replay import IN_STEP, Operation, Replay, plain_name
-from ocean.flows.steps import DEFAULT_RETRY, step_key, take_step
+from ocean.flows.replay import IN_STEP, PURE, Operation, Replay, plain_name
+from ocean.flows.steps import DEFAULT_RETRY, StepCall, step_key, take_step
+from ocean.flows.unknown import Unknown
 from ocean.flows.waits import Filter, join_child, sleep_until, wait_for_signal
 from ocean.kernel.arguments import UNSET, checked_event
 from ocean.kernel.new_runs import RunOptions
@@ -52,7 +53,7 @@ class Flow:
         fn: Callable[[str, *Ts], Awaitable[T]],
         *args: *Ts,
         retry: RetryPolicy | None = None,
-        undo: Callable[[str, T], Any] | None = None,
+        undo: Callable[[str, T | Unknown], Any] | None = None,
     ) -> T: ...
 
     @overload
@@ -62,7 +63,7 @@ class Flow:
         fn: Callable[[str, *Ts], T],
         *args: *Ts,
         retry: RetryPolicy | None = None,
-        undo: Callable[[str, T], Any] | None = None,
+        undo: Callable[[str, T | Unknown], Any] | None = None,
     ) -> T: ...
 
     async def step(
@@ -76,7 +77,8 @@ class Flow:
         """Call `fn(idempotency_key, *args)` and store its result.
 
         A failed attempt is repeated after the delay of the policy (by default 3 attempts), while the run waits; after
-        the last one `StepFailed` is raised. `undo(idempotency_key, result)` is called if the flow fails.
+        the last one `StepFailed` is raised. If the flow fails or is ended, `undo(idempotency_key, result)` is called.
+        If the step was begun and has no result, that is `undo(key, UNKNOWN)`, with the key that `fn` was given.
         """
         if not callable(fn) or (undo is not None and not callable(undo)):
             raise InvalidValue(
@@ -85,7 +87,7 @@ class Flow:
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidValue(f"step {name!r}: retry must be a RetryPolicy, got {shown(retry)}")
         operation = self._replay.begin("step", name)
-        return await take_step(self._replay, operation, fn, args, retry or DEFAULT_RETRY, undo)
+        return await take_step(self._replay, operation, StepCall(fn, args, retry or DEFAULT_RETRY, undo))
 
     async def sleep(self, ms: int) -> None:
         """Sleep for a duration. The run waits, and uses no resources of a process."""
@@ -141,7 +143,10 @@ class Flow:
                 **options,
             )
 
-        return str(await self._once(operation, create))
+        child = str(await self._once(operation, create))
+        if operation.branch.is_cancelled:
+            self._replay.children.add(child)
+        return child
 
     async def join(self, run_id: str) -> Any:
         """Wait until a child of this flow has ended and return its output. Raises `ChildFailed` if it failed."""
@@ -164,7 +169,8 @@ class Flow:
         async def read_clock(_: str) -> int:
             return self._replay.now
 
-        return int(await take_step(self._replay, self._replay.begin("now", "now"), read_clock, (), DEFAULT_RETRY))
+        call = StepCall(read_clock, (), DEFAULT_RETRY)
+        return int(await take_step(self._replay, self._replay.begin("now", "now"), call))
 
     async def uuid(self) -> str:
         """Return an id that is the same in every replay."""
@@ -244,7 +250,8 @@ class Flow:
         """Do something whose effect is part of the commit that stores the operation."""
         entry = operation.entry
         if entry is None:
-            self._replay.suspend_if_frozen(operation.branch)
+            if operation.kind not in PURE or self._replay.journal.ending is None:
+                self._replay.suspend_if_frozen(operation.branch)
             value = await act()
             entry = self._replay.record(operation, Entry(operation.kind, operation.name, is_done=True, value=value))
         return entry.value

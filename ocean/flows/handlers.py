@@ -9,22 +9,25 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ocean.clog.clog import Clog
-from ocean.flows.errors import FlowError, FlowMisused, Suspended
+from ocean.flows.errors import Cancelled, FlowError, FlowMisused, Suspended
 from ocean.flows.flow import Again, Flow
 from ocean.flows.journal import Journal, explain_wait
 from ocean.flows.replay import CURRENT, Replay
 from ocean.flows.steps import STORE_ERRORS, storable
 from ocean.flows.undo import (
     create_undo_run,
+    ending_of,
     hold_if_undo_missing,
     journal_to_undo,
     outcome_after_undo,
     undo_source,
     undo_steps,
 )
+from ocean.kernel.step_records import open_inputs
 from ocean.kernel.tick import Tick
 from ocean.state.errors import Abort, ClogError, InvalidValue
-from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait
+from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info
+from ocean.state.tracebacks import place_of
 
 FlowFunction = Callable[[Flow, Any], Awaitable[Any]]
 
@@ -35,6 +38,10 @@ NEEDED_TOOLS = (
     "ocean.events.emit",
     "ocean.runs.create",
 )
+
+
+CLEAN_UP_ATTEMPTS = 5
+"""How often the handlers of an ended flow may raise an error of their own before its steps are undone without them."""
 
 
 def register_flow(clog: Clog, function: FlowFunction) -> None:
@@ -66,20 +73,25 @@ async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
     """Replay the function over the journal, and return the outcome of the tick."""
     journal = await _read(tick)
     if journal.failing is not None:
-        return await _undo(Replay(tick, journal, is_frozen=True), function)
-    replay = Replay(tick, journal)
+        return await _undo(Replay(tick, journal, is_frozen=True, can_look=journal.looks), function)
+    replay = Replay(tick, journal, can_look=journal.looks)
     try:
         result = await _call(replay, function)
-    except (FlowError, Abort) as error:
+    except (FlowError, Abort, Cancelled) as error:
+        result = _Failing(error)
+    except STORE_ERRORS:
+        raise
+    except Exception as error:
+        if journal.ending is None or tick.attempt + 1 < CLEAN_UP_ATTEMPTS:
+            raise
         result = _Failing(error)
     if replay.root.is_suspended:
         return await _suspend(replay)
+    if journal.ending is not None:
+        return await _cleaned_up(replay, result, journal.ending["error"])
     match result:
-        case _Failing() if replay.undos:
-            journal.failing, journal.held = storable(result.info.as_json()), None
-            await tick.emit("flow.undoing", {"error": journal.failing, "steps": journal.undoable})
-            await _write(tick, journal)
-            return Continue()
+        case _Failing() if journal.undoable:
+            return await _begin_undoing(replay, storable(result.info.as_json()))
         case _Failing():
             return Failed(result.info)
         case Again(state):
@@ -93,30 +105,77 @@ async def advance_flow(function: FlowFunction, tick: Tick) -> Outcome:
             return Done(result)
 
 
+async def _cleaned_up(replay: Replay, result: Any, error: dict[str, Any]) -> Outcome:
+    """The function has been left after `Cancelled`. Whatever it returned, the run has failed: undo its steps."""
+    journal = replay.journal
+    if isinstance(result, _Failing) and not isinstance(result.error, Cancelled):
+        journal.broken = storable(result.info.as_json())
+        await replay.tick.emit("flow.clean_up_failed", {"error": journal.broken})
+    if journal.undoable:
+        return await _begin_undoing(replay, error)
+    await _write(replay.tick, journal)
+    return outcome_after_undo(journal)
+
+
+async def _begin_undoing(replay: Replay, error: dict[str, Any]) -> Outcome:
+    journal = replay.journal
+    journal.failing, journal.held = error, None
+    await replay.tick.emit("flow.undoing", {"error": error, "steps": journal.undoable})
+    await _write(replay.tick, journal)
+    return Continue()
+
+
 async def end_flow(function: FlowFunction, tick: Tick) -> Outcome:
-    """Handle the last tick of a run that the kernel ends. It has no effect outside, but may create an undo run."""
-    row = (await tick.read(run=True)).run
-    if row is None:
+    """Handle the last tick of a run that the kernel ends: find what is left to do, and create a run that does it."""
+    journal = await _journal_of_ended(tick)
+    if journal is None:
         return Ok()
-    journal = Journal.load(row)
     if journal.is_undo_run:
         await tick.emit("flow.undo_stopped", {"steps": journal.undoable})
         return Ok()
+    if journal.failing is None:
+        journal.ending = ending_of(tick)
     replay = Replay(tick, journal, is_frozen=True, can_look=True)
     await _find_undos(replay, function)
+    journal.looks = replay.held is not None
     if journal.failing is not None:
         await undo_steps(replay)
-    if steps := journal.undoable:
-        await create_undo_run(tick, journal, steps)
+    elif not replay.root.is_suspended:
+        # The function was left without another operation, so only its steps are left to undo.
+        journal.failing = journal.ending["error"] if journal.ending is not None else None
+    if journal.failing is None or journal.undoable:
+        await create_undo_run(tick, journal)
         await _write(tick, journal)
     return Ok()
+
+
+async def _journal_of_ended(tick: Tick) -> Journal | None:
+    """Return the journal of a run that is ended, also if its first tick was never committed; None if it had none."""
+    row = (await tick.read(run=True)).run
+    if row is not None:
+        return Journal.load(row)
+    inputs = await open_inputs(tick) if tick.number > 1 else []
+    if not inputs:
+        return None
+    run_key = tick.idempotency_key.rpartition(":")[0]
+    journal = Journal(f"{run_key}:1", tick.run_id, inputs[0].body)
+    journal.receive(inputs[1:])
+    return journal
 
 
 class _Failing:
     """The error that fails the flow."""
 
-    def __init__(self, error: FlowError | Abort) -> None:
-        self.info = ErrorInfo(error.code, str(error) or "aborted", error.details or None)
+    def __init__(self, error: Exception | Cancelled) -> None:
+        self.error = error
+        match error:
+            case FlowError() | Abort():
+                details = error.details or None
+                self.info = ErrorInfo(error.code, str(error) or "aborted", details, place_of(error))
+            case Cancelled():
+                self.info = ErrorInfo("cancelled", str(error))
+            case _:
+                self.info = error_info(error)
 
 
 async def _read(tick: Tick) -> Journal:
@@ -155,7 +214,7 @@ async def _call(replay: Replay, function: FlowFunction) -> Any:
         return None
     except STORE_ERRORS:
         raise
-    except (FlowError, Abort):
+    except (FlowError, Abort, Cancelled):
         if not replay.root.is_suspended:
             _check_ended(replay)
             raise
@@ -163,7 +222,7 @@ async def _call(replay: Replay, function: FlowFunction) -> Any:
         if not replay.root.is_suspended:
             raise
     except BaseExceptionGroup as errors:
-        rest = errors.split(Suspended)[1]
+        rest = errors.split((Suspended, Cancelled))[1]
         if rest is not None and not (replay.root.is_suspended and isinstance(rest, Exception)):
             raise rest from None
     return None
@@ -182,7 +241,7 @@ async def _find_undos(replay: Replay, function: FlowFunction) -> None:
         await _call(replay, function)
     except STORE_ERRORS:
         raise
-    except Exception:
+    except (Exception, Cancelled):
         return
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, assert_never
 
 from ocean.state.errors import ClogError
+from ocean.state.outcomes import place_text
 from ocean.state.records import Input, InputKind
 from ocean.state.values import encode
 
@@ -22,7 +23,11 @@ Kind = Literal[
 
 @dataclass(slots=True)
 class Entry:
-    """One operation and its result. Steps with an `undo` number are undone in descending order."""
+    """One operation and its result. Steps with an `undo` number are undone in descending order.
+
+    A step gets this number when it is begun, before its effect, and another one when it is done. `is_cancelled` is
+    where the flow waited when its run was ended: there `Cancelled` is raised.
+    """
 
     kind: Kind
     name: str
@@ -33,6 +38,7 @@ class Entry:
     began_at: int = 0
     until: int | None = None
     undo: int = 0
+    is_cancelled: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults. A `value` of 0 or False is kept."""
@@ -45,7 +51,10 @@ class Entry:
 class Journal:
     """`key` is the prefix of the steps' idempotency keys; `failing` is the error with which the flow will end.
 
-    `run_id` is the run of the flow. A run that only undoes what another run did (`is_undo_run`) has that run's id here.
+    `run_id` is the run of the flow. A run that cleans up after another run (`is_undo_run`) has that run's id here.
+    `ending` is set if the kernel has ended the run: then `Cancelled` is raised where the flow waits. `broken` is the
+    error with which its handlers have failed after that. With `looks`, steps of `run_id` may have stored more than the
+    journal has: its last tick could not find out, because the code did not fit.
     """
 
     key: str
@@ -58,6 +67,9 @@ class Journal:
     failing: dict[str, Any] | None = None
     held: dict[str, Any] | None = None
     is_undo_run: bool = False
+    ending: dict[str, Any] | None = None
+    broken: dict[str, Any] | None = None
+    looks: bool = False
     size: int = 0
 
     @classmethod
@@ -75,7 +87,8 @@ class Journal:
 
     def as_json(self) -> dict[str, Any]:
         """Return the run row."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "size"}
+        left_out = {"size", *(name for name in ("ending", "broken", "looks") if not getattr(self, name))}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
         return {"flow": FORMAT, **values, "entries": {place: entry.as_json() for place, entry in self.entries.items()}}
 
     def receive(self, inputs: Sequence[Input]) -> None:
@@ -96,8 +109,13 @@ class Journal:
         return Journal(self.key, self.run_id, state, self.generation + 1, signals=self.signals, ends=self.ends)
 
     @property
+    def next_undo(self) -> int:
+        """The number of the next step that is to be undone."""
+        return 1 + max((each.undo for each in self.entries.values()), default=0)
+
+    @property
     def undoable(self) -> list[str]:
-        """The names of the steps that are to be undone and have not been, the last step first."""
+        """The names of the steps that may have had an effect and have not been undone, the last step first."""
         done = sorted((entry for entry in self.entries.values() if entry.undo), key=lambda entry: -entry.undo)
         undone = {entry.name for entry in self.entries.values() if entry.kind == "undo" and entry.is_done}
         return [entry.name for entry in done if undo_name(entry.name) not in undone]
@@ -132,10 +150,14 @@ def explain_wait(row: Any) -> str | None:
         return str(error)
     if journal.held is not None:
         return f"the flow is held: {journal.held['message']}"
-    open_ = [entry for entry in journal.entries.values() if not entry.is_done and entry.kind not in ("gather", "patch")]
+    open_ = [entry for entry in journal.entries.values() if _is_waited_for(entry)]
     reasons = [_wait_of(entry) for entry in open_[:5]]
     rest = [f"{len(open_) - 5} more"] if len(open_) > 5 else []
     return f"the flow waits for {' and '.join(reasons + rest)}" if reasons else None
+
+
+def _is_waited_for(entry: Entry) -> bool:
+    return not entry.is_done and not entry.is_cancelled and entry.kind not in ("gather", "patch")
 
 
 def _wait_of(entry: Entry) -> str:
@@ -143,8 +165,10 @@ def _wait_of(entry: Entry) -> str:
     match entry.kind:
         case "step" | "undo":
             step = f"the undo of {undone_name(entry)!r}" if entry.kind == "undo" else f"step {entry.name!r}"
-            message = (entry.error or {}).get("message")
-            return f"{step}, which is retried at {entry.until} after {message!r}"
+            if entry.error is None:
+                return f"{step}, which was begun"
+            message, place = entry.error.get("message"), place_text(entry.error)
+            return f"{step}, which is retried at {entry.until} after {message!r}{f' at {place}' if place else ''}"
         case "join":
             return f"child {entry.value}"
         case (

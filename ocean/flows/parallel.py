@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from ocean.flows.errors import Suspended
+from ocean.flows.errors import Cancelled, Suspended
 from ocean.flows.journal import Entry
 from ocean.flows.replay import CURRENT, Branch, Replay
 from ocean.flows.steps import STORE_ERRORS
@@ -30,7 +30,8 @@ async def _gather(replay: Replay, work: Sequence[Awaitable[Any]], return_excepti
     for each in work:
         if not inspect.isawaitable(each):
             raise InvalidValue(f"arguments of flow.gather must be awaitable, such as flow.step(…), got {shown(each)}")
-    if operation.entry is None:
+    if operation.entry is None or operation.entry.is_cancelled:
+        replay.check_cancelled(operation)
         replay.suspend_if_frozen(operation.branch)
     entry = operation.entry or replay.record(operation, Entry("gather", operation.name, value=len(work)))
     if entry.value != len(work):
@@ -43,6 +44,9 @@ async def _gather(replay: Replay, work: Sequence[Awaitable[Any]], return_excepti
             await replay.emit(operation.branch, type, payload)
     if any(branch.is_suspended for branch in branches):
         replay.suspend(operation.branch)
+    if not operation.branch.is_cancelled and any(branch.is_cancelled for branch in branches):
+        operation.branch.is_cancelled = True
+        raise replay.cancelled()
     if not entry.is_done:
         entry.is_done = True
         replay.is_dirty = True
@@ -65,12 +69,15 @@ async def _run(replay: Replay, branches: Sequence[Branch], work: Sequence[Awaita
         try:
             results[index] = await work[index]
             replay.check_ended(branches[index])
-        except Suspended:
+        except (Suspended, Cancelled):
             pass
         except STORE_ERRORS:
             raise
         except Exception as error:
             results[index] = _Error(error)
+        except BaseExceptionGroup as errors:
+            if errors.split((Suspended, Cancelled))[1] is not None:
+                raise
 
     try:
         async with anyio.create_task_group() as tasks:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ocean.clog.clog import Method
-from ocean.flows.errors import FlowMisused, Suspended
+from ocean.flows.errors import Cancelled, FlowMisused, Suspended
 from ocean.flows.journal import MOST_BYTES, MOST_ENTRIES, Entry, Journal, Kind
 from ocean.kernel.arguments import checked_event
 from ocean.kernel.tick import Tick
@@ -20,6 +20,9 @@ LONGEST_NAME = 80
 RESERVED = "#@/"
 """Characters that names in a flow must not contain: they number and order names."""
 MOST_STEPS_A_TICK = 32
+PURE = ("uuid", "random")
+LOOKED_UP = ("step", "now", "gather")
+"""Operations that may be over although the journal does not have their end: they look before they are cancelled."""
 MOST_INPUTS = 256
 """The most inputs of one claim: if there are as many, more may be waiting."""
 HELD_MS, HELD_MOST_MS = 1_000, 300_000
@@ -35,6 +38,7 @@ class Branch:
     uses: Counter[str] = field(default_factory=Counter)
     patches: dict[str, bool] = field(default_factory=dict)
     is_suspended: bool = False
+    is_cancelled: bool = False
     events: list[tuple[str, Any]] = field(default_factory=list)
 
     def position(self) -> str:
@@ -48,7 +52,8 @@ class Branch:
 
     def child(self, position: str, name: str, index: int) -> "Branch":
         """Return the branch of one argument of a gather."""
-        return Branch(f"{position}.{index}.", f"{name}.{index}/", patches=dict(self.patches))
+        patches, is_cancelled = dict(self.patches), self.is_cancelled
+        return Branch(f"{position}.{index}.", f"{name}.{index}/", patches=patches, is_cancelled=is_cancelled)
 
 
 CURRENT: ContextVar[Branch] = ContextVar("CURRENT")
@@ -68,19 +73,17 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """How to undo a step that has ended."""
+    """How to undo a step that was begun."""
 
-    order: int
-    step: str
+    entry: Entry
     fn: Method
-    value: Any
     policy: RetryPolicy
 
 
 class Replay:
     """One call of the function.
 
-    `is_frozen`: nothing new may begin. `can_look`: but results of steps that were stored and not committed are read.
+    `is_frozen`: nothing new may begin. `can_look`: what steps have stored and no tick has committed is read.
     """
 
     def __init__(self, tick: Tick, journal: Journal, *, is_frozen: bool = False, can_look: bool = False) -> None:
@@ -89,8 +92,10 @@ class Replay:
         self.is_frozen = is_frozen
         self.can_look = can_look
         self.root = Branch()
-        self.undos: list[Undo] = []
+        self.undos: dict[str, Undo] = {}
         self.held: ErrorInfo | None = None
+        self.children: set[str] = set()
+        """The children that the flow has started after `Cancelled`: this run gets their ends."""
         self.steps_taken = 0
         # Whether the commit has something to store. Only results of steps survive without it.
         self.is_dirty = any(each.kind is not InputKind.CONTINUE for each in tick.inputs)
@@ -105,7 +110,7 @@ class Replay:
     @property
     def may_have_stored(self) -> bool:
         """Whether an earlier call of this tick may have stored a step that the journal does not have."""
-        return self.tick.call_number > 1 or self.can_look
+        return self.tick.call_number > 1 or self.journal.held is not None
 
     @property
     def has_all_inputs(self) -> bool:
@@ -117,7 +122,29 @@ class Replay:
         branch = self.branch_for(f"flow.{kind}")
         full = f"{branch.path}{checked_name(name)}"
         branch.uses[full] += 1
-        return self.begin_named(branch, kind, full if branch.uses[full] == 1 else f"{full}#{branch.uses[full]}")
+        operation = self.begin_named(branch, kind, full if branch.uses[full] == 1 else f"{full}#{branch.uses[full]}")
+        if kind not in LOOKED_UP and kind not in PURE:
+            self.check_cancelled(operation)
+        return operation
+
+    def check_cancelled(self, operation: Operation) -> None:
+        """Raise `Cancelled` at an operation that was not over when the run was ended, once in each branch."""
+        branch, ending = operation.branch, self.journal.ending
+        if ending is None:
+            return
+        entry = self.journal.entries.get(operation.position) or Entry(operation.kind, operation.name)
+        if not entry.is_cancelled:
+            if branch.is_cancelled or entry.is_done or self.journal.failing is not None:
+                return
+            entry.is_cancelled = True
+            self.record(operation, entry)
+        branch.is_cancelled = True
+        raise self.cancelled()
+
+    def cancelled(self) -> Cancelled:
+        """Return the exception that is raised where the flow waits."""
+        ending = self.journal.ending or {}
+        return Cancelled(ending["reason"], ending["error"])
 
     def begin_named(self, branch: Branch, kind: Kind, name: str) -> Operation:
         """Begin the next operation of a branch; hold the flow if the journal has another one at its position."""
@@ -161,7 +188,7 @@ class Replay:
                 return True
         if entry is not None:
             return False
-        if self.is_frozen:
+        if self.is_frozen and self.journal.ending is None:
             self.suspend(branch)
         operation = Operation(branch, branch.position(), "patch", name, None)
         branch.count += 1
@@ -226,7 +253,12 @@ class Replay:
 
     def _hold_if_too_long(self, branch: Branch, kind: Kind) -> None:
         count, size = len(self.journal.entries), self.journal.size
-        if kind != "undo" and (count >= MOST_ENTRIES or size >= MOST_BYTES) and not self.is_frozen:
+        if (
+            kind != "undo"
+            and self.journal.ending is None
+            and (count >= MOST_ENTRIES or size >= MOST_BYTES)
+            and not self.is_frozen
+        ):
             self.hold(
                 branch,
                 "flow_too_long",

@@ -9,9 +9,13 @@ from ocean.flows.errors import ChildFailed, SignalTimeout
 from ocean.flows.journal import Entry, signal_from
 from ocean.flows.replay import Operation, Replay
 from ocean.state.records import Input
+from ocean.state.tracebacks import carry
 
 Filter = str | Mapping[str, Any] | Callable[[Any], bool] | None
 """A text means `body["type"]`, a mapping means those fields of the body, a function is called with the body."""
+
+LEFT = {"code": "parent_ended", "message": "the flow that started it has ended, and gets no end of it", "details": None}
+"""The error of a child that a handler of `Cancelled` joins, if the flow started it before."""
 
 
 async def sleep_until(replay: Replay, until: Callable[[], int]) -> None:
@@ -56,12 +60,16 @@ async def join_child(replay: Replay, run_id: str) -> Any:
     if not entry.is_done:
         replay.suspend_if_frozen(operation.branch)
         end = replay.journal.ends.pop(run_id, None)
+        if end is None and replay.journal.ending is not None and run_id not in replay.children:
+            end = {"status": "failed", "output": None, "error": LEFT}
         if end is None:
             replay.suspend(operation.branch)
         entry = replay.record(operation, Entry("join", operation.name, is_done=True, value=end))
     end = copy.deepcopy(entry.value)
     if end["error"] is not None:
-        raise ChildFailed(run_id, end["error"])
+        failure = ChildFailed(run_id, end["error"])
+        carry(failure, end["error"].get("where"))
+        raise failure
     return end["output"]
 
 

@@ -10,8 +10,9 @@ import anyio
 import anyio.lowlevel
 
 from ocean.kernel.poke_sources import PokeSource
+from ocean.kernel.shutdown import UNWIND_MS, TickAtWork
 from ocean.kernel.store.claims import ClaimAsk
-from ocean.kernel.tick_run import Runtime, TickWork, commit_or_time
+from ocean.kernel.tick_run import Runtime, TickWork
 from ocean.state.records import Claim, RunStatus, TickResult
 
 LOOK_MS = 20
@@ -43,10 +44,14 @@ class Advance:
         self._tick_is_over = tick_is_over
         self._works: dict[asyncio.Task[None], TickWork] = {}
         self._moved = anyio.Event()
+        self._at_rest = anyio.Event()
         # Whether anything may have become due since the last claim, other than by commits that are in flight.
         self._may_be_due = True
         self._taken_all: int | None = None
         self._error: Exception | None = None
+        self._is_claiming = self._is_abandoned = False
+        self.is_out_of_time = False
+        """Whether the caller's `hard_ms` has ended it. Only then a run that it gives back may spend an attempt."""
         self.results: list[TickResult] = []
         self.claims = 0
 
@@ -78,16 +83,33 @@ class Advance:
             await self.abandon()
 
     async def abandon(self) -> None:
-        """Stop the handlers that are running, and give their runs back."""
+        """Stop the handlers that are running, and give their runs back, even if a handler does not end."""
+        self._is_abandoned = True
+        if not self._works:
+            return
         for work in self._works.values():
-            work.stop()
+            work.stop(counts=self.is_out_of_time)
         with anyio.CancelScope(shield=True):
-            await self._none_at_work()
+            # In real time: it is the bound for code that is broken, under any clock.
+            with anyio.move_on_after(UNWIND_MS / 1_000):
+                await self._none_at_work()
+            for task, work in list(self._works.items()):
+                self._runtime.shutdown.leave(task)
+                await work.leave()
+                self.results.append(TickResult(work.claim.run.run_id, work.claim.tick, "given_back", None))
+                self._is_over(task)
+
+    def ticks(self) -> list[TickAtWork]:
+        """Return the ticks whose handlers are running."""
+        claims = [work.claim for work in self._works.values()]
+        return [TickAtWork(claim.run.clog_id, claim.run.run_id, claim.tick) for claim in claims]
 
     async def _none_at_work(self) -> None:
         while self._works:
-            self._moved = anyio.Event()
-            await self._moved.wait()
+            # Not `_moved`, which the loop replaces while a stop waits here.
+            if self._at_rest.is_set():
+                self._at_rest = anyio.Event()
+            await self._at_rest.wait()
 
     async def _rounds(self) -> None:
         try:
@@ -135,8 +157,15 @@ class Advance:
         self._moved.set()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has ticks at work."""
+        return bool(self._works)
+
+    @property
     def may_claim(self) -> bool:
         """Whether this poke claims more: it has room and time."""
+        if self._is_abandoned or self._runtime.shutdown.is_begun:
+            return False
         return self._room > 0 and self._ticks_left != 0 and self._runtime.clock.now() < self._until
 
     async def _claim(self, sent_at: int, piggyback: bool) -> int:
@@ -145,12 +174,22 @@ class Advance:
             return 0
         room = self._room if self._ticks_left is None else min(self._room, self._ticks_left)
         ask = replace(self.ask, limit=room, slot=self.ask.slot + self.claims, piggyback=piggyback)
-        claims = await self._runtime.store.claim_due(ask)
-        if self._ticks_left is not None:
-            self._ticks_left -= len(claims)
-        for claim in claims:
-            self._begin(claim, sent_at)
+        self._is_claiming = True
+        self._runtime.shutdown.add(self)
+        try:
+            claims = await self._runtime.store.claim_due(ask)
+            if self._ticks_left is not None:
+                self._ticks_left -= len(claims)
+            for claim in claims:
+                self._begin(claim, sent_at)
+        finally:
+            self._is_claiming = False
+            self._note_rest()
         return len(claims)
+
+    def _note_rest(self) -> None:
+        if not self._works and not self._is_claiming:
+            self._runtime.shutdown.remove(self)
 
     def _begin(self, claim: Claim, sent_at: int) -> None:
         """Start a tick in its own task. Its end is noticed, however it ends."""
@@ -159,7 +198,11 @@ class Advance:
         work = TickWork(self._runtime, claim, sent_at, self._has_room)
         task = asyncio.get_running_loop().create_task(self._work(work))
         self._works[task] = work
+        self._runtime.shutdown.add(self)
         task.add_done_callback(self._is_over)
+        if self._runtime.shutdown.is_begun:
+            # The claim was in flight when the stop began.
+            work.stop(counts=False)
 
     def _has_room(self) -> None:
         """A handler has ended. Its commit does not count: the same transaction may claim the next run."""
@@ -167,7 +210,10 @@ class Advance:
         self._moved.set()
 
     def _is_over(self, task: asyncio.Task[None]) -> None:
-        del self._works[task]
+        self._works.pop(task, None)
+        if not self._works:
+            self._at_rest.set()
+        self._note_rest()
         self._may_be_due = True
         self._moved.set()
 
@@ -175,9 +221,10 @@ class Advance:
         try:
             with self._runtime.observed.ticking(work.claim, self.source) as seen:
                 result = await work.run(seen)
-                seen.outcome = result.outcome
-            self.results.append(result)
-            self._tick_is_over(result)
+                seen.ended_as(result.outcome)
+            if not work.is_left:
+                self.results.append(result)
+                self._tick_is_over(result)
         except Exception as error:
             # Set before the run is given back, so that this poke does not claim it again.
             self._error = self._error or error
@@ -195,7 +242,7 @@ class Advance:
 
     async def _waited_for_the_run(self, seen: int, sent_at: int) -> bool:
         """Wait, within the budget, for a named run that another process holds. False if there is no reason to."""
-        if self.ask.run_id is None or self._ticks_left == 0:
+        if self.ask.run_id is None or self._ticks_left == 0 or self._runtime.shutdown.is_begun:
             return False
         run = await self._runtime.store.get_run(self.ask.run_id)
         left = self._until - self._runtime.clock.now()
@@ -207,5 +254,6 @@ class Advance:
         if run.lock_expires_at <= sent_at:
             return False
         lapses_in = max(run.lock_expires_at - self._runtime.clock.now(), 0)
-        await commit_or_time(self._runtime.store, self._runtime.clock, seen, min(left, lapses_in))
+        with anyio.CancelScope() as scope, self._runtime.shutdown.calling(scope.cancel):
+            await self._runtime.commit_or_time(seen, min(left, lapses_in))
         return True

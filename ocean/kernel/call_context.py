@@ -64,6 +64,7 @@ class CallContext:
     stream_buffer: StreamBuffer | None = None
     streamed: list[NewEvent] = field(default_factory=list)
     stopped_at: DryStop | None = None
+    failed_step: tuple[str, str] | None = None
 
     def check_alive(self) -> None:
         """Refuse the use of a tool by a call that has lost its lock or has ended. Every tool checks this first."""

@@ -59,15 +59,22 @@ class Coordinator:
 
     async def perform(self, poke: Advance, hard_ms: int | None = None) -> list[TickResult]:
         """Run a poke to its end, or for `hard_ms` at most, and count it."""
-        with self._runtime.observed.poking(poke.source, poke.ask.run_id), self._limit(hard_ms):
+        with self._runtime.observed.poking(poke.source, poke.ask.run_id), self._limit(poke, hard_ms):
+            if not poke.has_begun:
+                await self._runtime.instances.before_poke()
             await poke.run()
         self.slot = (self.slot + poke.claims) % FAIR_EVERY
         return poke.results
 
     @contextmanager
-    def _limit(self, ms: int | None) -> Iterator[None]:
+    def _limit(self, poke: Advance, ms: int | None) -> Iterator[None]:
         with anyio.CancelScope() as scope:
-            cancel = self._runtime.clock.call_later(ms, scope.cancel) if ms is not None else None
+
+            def end() -> None:
+                poke.is_out_of_time = True
+                scope.cancel()
+
+            cancel = self._runtime.clock.call_later(ms, end) if ms is not None else None
             try:
                 yield
             finally:

@@ -14,11 +14,22 @@ from ocean.kernel.metrics import Observations
 from ocean.kernel.store import Store
 from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.kernel.tick import Tick
+from ocean.kernel.tick_log import log_failed_call
 from ocean.kernel.tick_run import commit_or_time
 from ocean.state.clock import Clock
 from ocean.state.counters import Taken
 from ocean.state.effects import Effects
-from ocean.state.errors import CallRefused, CallTimeout, Conflict, Refuse
+from ocean.state.errors import (
+    CallRefused,
+    CallTimeout,
+    Conflict,
+    LockLost,
+    OceanError,
+    Refuse,
+    StoreBusy,
+    StoreFailed,
+)
+from ocean.state.outcomes import error_info
 from ocean.state.records import Caller, RunInfo
 from ocean.state.values import decode, encode
 from ocean.tools.outside import Reach
@@ -94,6 +105,8 @@ class DirectCall:
             try:
                 answer = await invoke(method, Tick(context, self.clog), payload)
                 return context.effects, encode({"answer": answer}, "the method's answer")
+            except (LockLost, StoreBusy, StoreFailed):
+                raise
             except Refuse as refusal:
                 error = {
                     "code": refusal.code,
@@ -102,6 +115,11 @@ class DirectCall:
                     "details": refusal.details,
                 }
                 return context.effects, encode({"refusal": error}, "the refusal")
+            except Exception as error:
+                if not isinstance(error, OceanError) or error.http_status >= 500:
+                    run_id = self.run.run_id if self.run else None
+                    log_failed_call(self.clog.clog_id, self.method, run_id, error_info(error))
+                raise
             finally:
                 cancel()
                 context.is_over = True

@@ -10,11 +10,27 @@ import anyio
 from anyio import CapacityLimiter, get_cancelled_exc_class, to_thread
 
 from ocean.state.errors import Abort, InvalidValue, LockLost, StoreBusy, StoreFailed
-from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info
+from ocean.state.outcomes import (
+    LONGEST_MESSAGE,
+    Continue,
+    Done,
+    ErrorInfo,
+    Failed,
+    Ok,
+    Outcome,
+    Retry,
+    Wait,
+    aborted,
+    error_info,
+)
+from ocean.state.tracebacks import checked_place, text_of
 from ocean.state.values import Json, encode
 
 if TYPE_CHECKING:
     from ocean.kernel.tick import Tick
+
+IN_THREADS: set[object] = set()
+"""One mark for each plain function that is executing in a thread. A cancelled call leaves its thread executing."""
 
 
 async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcome:
@@ -32,9 +48,9 @@ async def call_handler(handler: Callable[["Tick"], Any], tick: "Tick") -> Outcom
         # The call itself was not cancelled, but something that it awaited was.
         return Retry(ErrorInfo("cancelled_inside", "the handler waited for something that was cancelled"))
     except Abort as error:
-        return Failed(_storable(ErrorInfo(error.code, str(error) or "aborted", error.details)))
+        return Failed(storable(aborted(error)))
     except Exception as error:
-        return Retry(_storable(error_info(error)))
+        return Retry(storable(error_info(error)))
 
 
 async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
@@ -44,8 +60,17 @@ async def invoke(fn: Callable[..., Any], *args: Any) -> Any:
     if is_plainly_async or inspect.iscoroutinefunction(fn):
         return await fn(*args)
     # A limiter per call: threads that wait for nested calls must not use up the threads those need.
-    result = await to_thread.run_sync(lambda: fn(*args), abandon_on_cancel=True, limiter=CapacityLimiter(1))
+    result = await to_thread.run_sync(_in_thread, fn, args, abandon_on_cancel=True, limiter=CapacityLimiter(1))
     return await result if inspect.isawaitable(result) else result
+
+
+def _in_thread(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    mark = object()
+    IN_THREADS.add(mark)
+    try:
+        return fn(*args)
+    finally:
+        IN_THREADS.discard(mark)
 
 
 def checked_outcome(result: Any) -> Outcome:
@@ -56,9 +81,9 @@ def checked_outcome(result: Any) -> Outcome:
         case Continue(input):
             return Continue(Json(encode(input, "Continue.input")))
         case Retry():
-            return Retry(_storable(error_info(result.error)), result.after_ms)
+            return Retry(storable(error_info(result.error)), result.after_ms)
         case Failed():
-            return Failed(_storable(error_info(result.error)))
+            return Failed(storable(error_info(result.error)))
         case Ok() | Wait():
             outcome: Outcome = result
             return outcome
@@ -67,11 +92,18 @@ def checked_outcome(result: Any) -> Outcome:
             return Retry(ErrorInfo("bad_outcome", message))
 
 
-def _storable(error: ErrorInfo) -> ErrorInfo:
+def storable(error: ErrorInfo) -> ErrorInfo:
     """Return the error with details that are not JSON as text: an error must never prevent a run from failing."""
     try:
         encode(error.as_json())
     except InvalidValue:
-        clean = error.message.encode("utf-8", "replace").decode().replace("\x00", "\\0")[:4000]
-        return ErrorInfo(error.code, clean, ascii(error.details)[:4000])
+        code, message = text_of(error.code), text_of(error.message)[:LONGEST_MESSAGE]
+        return ErrorInfo(code, message, _as_text(error.details), checked_place(error.where))
     return error
+
+
+def _as_text(details: Any) -> str:
+    try:
+        return ascii(details)[:LONGEST_MESSAGE]
+    except Exception:
+        return f"a {type(details).__name__} that cannot be shown"

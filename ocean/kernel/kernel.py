@@ -2,13 +2,18 @@
 
 from collections.abc import Collection, Iterable
 
+import anyio
+
 from ocean.access.api_keys import ApiKeyVerbs
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.arguments import checked_count, optional_id
 from ocean.kernel.coordinator import Coordinator
+from ocean.kernel.instances import Instances, ProcessTable
+from ocean.kernel.invoke import IN_THREADS
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.metrics import Observations
 from ocean.kernel.probation import Probation
+from ocean.kernel.shutdown import Shutdown
 from ocean.kernel.store import Store
 from ocean.kernel.tick_run import Runtime
 from ocean.kernel.verbs.admin import AdminVerbs
@@ -58,6 +63,7 @@ class Kernel(
         tools: Iterable[Tool | ToolBox] = (),
         deny_tools: Collection[str] = (),
         credentials: Credentials | None = None,
+        processes: ProcessTable | None = None,
     ) -> None:
         checked_count(lock_ms, "lock_ms", least=3)
         optional_id(instance_id, "instance_id")
@@ -66,12 +72,24 @@ class Kernel(
         self._ids = IdSource()
         self._registry = Registry(clogs, tools, deny_tools, credentials)
         self.instance_id = instance_id or new_instance_id()
-        shortest = min([lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)])
-        keeper = LockKeeper(store, clock, shortest)
+        lock_times = [lock_ms, *(clog.lock_ms for clog in self._registry if clog.lock_ms)]
+        keeper = LockKeeper(store, clock, min(lock_times))
+        self.instances = Instances(store, clock, processes, self.instance_id, max(lock_times))
         self.observed = Observations(clock, store.batch_sizes, [clog.clog_id for clog in self._registry])
         reach = reach or RealReach(private_hosts)
+        self.shutdown = Shutdown(clock)
         self._runtime = Runtime(
-            store, self._registry, clock, keeper, self.instance_id, lock_ms, reach, self.observed, Probation(store)
+            store,
+            self._registry,
+            clock,
+            keeper,
+            self.instances,
+            self.instance_id,
+            lock_ms,
+            reach,
+            self.observed,
+            Probation(store),
+            self.shutdown,
         )
         # Derived from the id, so that processes that make few claims do not all begin with the urgent slots.
         self.coordinator = Coordinator(self._runtime, int(even_roll(self.instance_id) * FAIR_EVERY))
@@ -81,7 +99,25 @@ class Kernel(
         """The clock of the store."""
         return self._clock
 
+    async def stop(self, grace_ms: int = 0) -> None:
+        """Claim nothing more; wait up to `grace_ms` for running handlers, then cancel them and give their runs back.
+
+        It covers every poke of this instance, and no run spends an attempt. A handler that ignores its cancellation, as
+        a plain function in its thread does, goes on, but it can no longer change anything. Other verbs still work.
+        """
+        await self.shutdown.stop(checked_count(grace_ms, "grace_ms"))
+
+    @property
+    def still_executing(self) -> int:
+        """How many handlers go on although they were cancelled. The process cannot end by itself before they do."""
+        return self.shutdown.left + len(IN_THREADS)
+
     async def close(self) -> None:
-        """Stop renewing locks and close the store."""
+        """Stop, renew no more locks, and close the store."""
+        with anyio.CancelScope(shield=True):
+            await self.stop()
         self._runtime.keeper.close()
+        if not self.at_work:
+            # With handlers at work the record stays: their locks are released once this process has ended.
+            await self.instances.stop()
         await self._store.close()

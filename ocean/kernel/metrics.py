@@ -1,12 +1,11 @@
 """Metrics of one instance since it was opened, and one log line per tick.
 
 The code that does something counts it, with a few additions. Labels are clogs, outcomes and sources of pokes, which
-are known in advance: never the id of a run or a session, nor what users stored. A log line has ids, but never an
-input, a payload or the text of an error.
+are known in advance: never the id of a run or a session, nor what users stored. A log line has ids, but never an input
+or a payload; of a failed attempt it has the message, redacted and in one line of a bounded length, and the place.
 """
 
 import logging
-import re
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,22 +13,23 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ocean.kernel.poke_sources import PokeSource
+from ocean.kernel.tick_log import fields, log, log_tick
 from ocean.state.clock import Clock
-from ocean.state.outcomes import Failed, Outcome, Retry, error_info
-from ocean.state.records import Claim
+from ocean.state.outcomes import ErrorInfo, Failed, Outcome, Retry, error_info, plain_code
+from ocean.state.records import Claim, RunInfo, RunStatus
+
+if TYPE_CHECKING:
+    from ocean.kernel.store.claims import Committed
 
 TICK_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 GAPS_KEPT = 9
-CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 Where = Literal["tick", "call"]
 Why = Literal["rows", "counters"]
-
-log = logging.getLogger("ocean.tick")
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Histogram:
 @dataclass(slots=True)
 class TickSeen:
     """One call of a clog. `outcome` is known at its end: a committed outcome, `lock_lost`, `given_back`, or `error` if
-    the database failed."""
+    the database failed. A tick that committed a failed attempt of a `step` counts as `retry`, although it waits."""
 
     run_id: str
     clog_id: str
@@ -89,11 +89,26 @@ class TickSeen:
     began_at: int
     outcome: str = "error"
     code: str | None = None
+    step: str | None = None
     ms: int = 0
+    run: RunInfo | None = None
+    error: ErrorInfo | None = None
+    status: RunStatus | None = None
+    next_ms: int | None = None
 
-    def failed_as(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Retry | Failed):
-            self.code = plain_code(error_info(outcome.error).code)
+    def failed_as(self, outcome: Outcome, answer: "Committed", failed_step: tuple[str, str] | None = None) -> None:
+        """Note the error of a failed attempt, the status of the run after it, and its back-off; or the error of a step
+        if the tick waits to repeat it."""
+        match outcome:
+            case Retry() | Failed():
+                self.error, self.status, self.next_ms = error_info(outcome.error), answer.status, answer.next_ms
+                self.code = plain_code(self.error.code)
+            case _ if failed_step is not None:
+                self.step, self.code = failed_step[0], plain_code(failed_step[1])
+
+    def ended_as(self, outcome: str) -> None:
+        """Note the outcome."""
+        self.outcome = outcome if self.step is None else "retry"
 
 
 class Listener:
@@ -150,21 +165,23 @@ class Observations:
         is_lost = seen.outcome == "lock_lost"
         if is_lost:
             self.lock_losses[seen.clog_id] += 1
-        level = logging.WARNING if is_lost or seen.outcome == "error" else logging.INFO
-        if log.isEnabledFor(level):
-            log.log(level, "tick", extra=fields(**{name: getattr(seen, name) for name in LOGGED}))
+        is_ordinary = seen.error is None and not is_lost and seen.outcome != "error"
+        if not is_ordinary or log.isEnabledFor(logging.INFO):
+            log_tick(seen)
 
     def conflicted(self, clog_id: str, where: Where, why: Why, run_id: str | None, tick: int | None = None) -> None:
         """Count a call that has to be repeated: its rows have changed, or a counter no longer has what it took."""
         self.conflicts[clog_id, where, why] += 1
         if log.isEnabledFor(logging.INFO):
-            log.info("conflict", extra=fields(run_id=run_id, clog_id=clog_id, tick=tick, where=where, why=why))
+            extra = fields(name="conflict", run_id=run_id, clog_id=clog_id, tick=tick, where=where, why=why)
+            log.info("%s repeats a %s, because its %s have changed", clog_id, where, why, extra=extra)
 
     def completed(self, outcome: str, run_id: str | None = None, tick: int | None = None) -> None:
         """Count a completion by an external worker, or `lease_lost` if it was too late."""
         self.completions[outcome] += 1
         if log.isEnabledFor(logging.INFO):
-            log.info("completion", extra=fields(run_id=run_id, tick=tick, outcome=outcome))
+            extra = fields(name="completion", run_id=run_id, tick=tick, outcome=outcome)
+            log.info("a worker has completed its lease: %s", outcome, extra=extra)
 
     @contextmanager
     def streaming(self, feed: str) -> Iterator[None]:
@@ -178,19 +195,6 @@ class Observations:
         return _Around([(each, begin) for each in self._listeners]) if self._listeners else nullcontext()
 
 
-def plain_code(code: str) -> str:
-    """Return the code if it looks like one, else "other": a clog can choose any text."""
-    return code if CODE.fullmatch(code) else "other"
-
-
-LOGGED = ("run_id", "clog_id", "tick", "call", "outcome", "code", "ms", "epoch", "reason", "source")
-
-
-def fields(**values: Any) -> dict[str, Any]:
-    """Return the `extra` of a log record: the fields that a formatter writes after the message."""
-    return {"ocean_fields": {name: value for name, value in values.items() if value is not None}}
-
-
 class _Ticking:
     """The context of one call. A class, because a generator takes twice as long and there is one per tick."""
 
@@ -199,6 +203,7 @@ class _Ticking:
         self._observed = observed
         began_at = observed.clock.now()
         seen = TickSeen(run.run_id, run.clog_id, claim.tick, claim.call, lock.epoch, claim.reason, source, began_at)
+        seen.run = run
         self._seen = seen
         self._around = observed.around(lambda listener: listener.around_tick(seen))
 

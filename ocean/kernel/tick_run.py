@@ -1,5 +1,6 @@
 """One claimed tick: call the handler, commit, repeat after a conflict, stop when the lock is lost."""
 
+import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,10 +9,12 @@ import anyio
 
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.call_context import CallContext
-from ocean.kernel.invoke import call_handler
+from ocean.kernel.instances import Instances
+from ocean.kernel.invoke import call_handler, storable
 from ocean.kernel.locks import HeldLock, LockKeeper
 from ocean.kernel.metrics import Observations, TickSeen, Why
 from ocean.kernel.probation import Probation
+from ocean.kernel.shutdown import Shutdown
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import ClaimableClog, Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.store.runs import Behind
@@ -26,6 +29,8 @@ from ocean.tools.outside import Reach
 
 COMMIT_TRIES = 3
 
+log = logging.getLogger("ocean.kernel")
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
@@ -35,11 +40,13 @@ class Runtime:
     registry: Registry
     clock: Clock
     keeper: LockKeeper
+    instances: Instances
     instance_id: str
     lock_ms: int
     reach: Reach
     observed: Observations
     probation: Probation
+    shutdown: Shutdown
 
     def claimable(self, clog_ids: Collection[str] | None) -> dict[str, ClaimableClog]:
         return {
@@ -47,6 +54,14 @@ class Runtime:
             for clog in self.registry
             if clog.handler is not None and (clog_ids is None or clog.clog_id in clog_ids)
         }
+
+    async def commit_or_time(self, seen: int, ms: int, look_ms: int = 100) -> None:
+        """Wait for the next commit of any process, at most `ms`. Meanwhile release instances that are gone."""
+
+        async def wait(at_most: int) -> None:
+            await commit_or_time(self.store, self.clock, seen, at_most, look_ms)
+
+        await self.instances.while_waiting(wait, seen, ms)
 
 
 async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int, look_ms: int = 100) -> None:
@@ -117,6 +132,8 @@ class TickWork:
         self._is_lost = False
         self._is_stopped = False
         self._is_ending = False
+        self.is_left = False
+        self._counts = False
         self._sent_at = sent_at
         self._held: HeldLock | None = None
         self._context: CallContext | None = None
@@ -137,11 +154,24 @@ class TickWork:
         elif self._scope is not None:
             self._scope.cancel()
 
-    def stop(self) -> None:
-        """Cancel the handler and give the run back. A tick whose handler has returned is still committed."""
-        self._is_stopped = True
+    def stop(self, *, counts: bool) -> None:
+        """Cancel the handler and give the run back. A tick whose handler has returned is still committed.
+
+        `counts` is whether the third time in a tick is a failed attempt.
+        """
+        self._is_stopped, self._counts = True, counts
         if self._scope is not None:
             self._scope.cancel()
+
+    async def leave(self) -> None:
+        """Give the run back although its handler, which ignores that it was cancelled, is still executing."""
+        self.is_left = True
+        self._lose()
+        self.close()
+        try:
+            await self._runtime.store.give_back(self.claim.lock, self.claim.tick, counts=self._counts)
+        except Exception as error:
+            log.warning("run %s stays locked until its lock expires (%s)", self.claim.run.run_id, type(error).__name__)
 
     def close(self) -> None:
         """Stop renewing the lock. Dropping the reference breaks a cycle, so the garbage collector has less to do."""
@@ -162,6 +192,8 @@ class TickWork:
                 self._runtime.probation.leave(claim)
             return TickResult(claim.run.run_id, claim.tick, outcome, status)
         except LockLost:
+            if self.is_left:
+                return TickResult(claim.run.run_id, claim.tick, "given_back", None)
             # If the run is ending, the lock is still held: its last tick need not wait until the grace time is over.
             if self._is_lost or await self.give_back() is None:
                 return TickResult(claim.run.run_id, claim.tick, "lock_lost", None)
@@ -183,8 +215,11 @@ class TickWork:
             callback()
 
     async def give_back(self) -> RunStatus | None:
+        """Give the run back, once. Returns None if the lock was lost before."""
+        if self.is_left:
+            return None
         with anyio.CancelScope(shield=True):
-            return await self._runtime.store.give_back(self.claim.lock, self.claim.tick)
+            return await self._runtime.store.give_back(self.claim.lock, self.claim.tick, counts=self._counts)
         return None
 
     async def _call_and_commit(self, seen: TickSeen) -> tuple[RunStatus | None, str]:
@@ -195,7 +230,7 @@ class TickWork:
             answer, outcome = await self._commit(call, outcome, effects)
             if isinstance(answer, Committed):
                 outcome = answer.instead or outcome
-                seen.failed_as(outcome)
+                seen.failed_as(outcome, answer, self._context.failed_step if self._context is not None else None)
                 return answer.status, outcome_name(outcome)
             why: Why = "counters" if answer.refused else "rows"
             self._runtime.observed.conflicted(self._clog.clog_id, "tick", why, self.claim.run.run_id, self.claim.tick)
@@ -216,7 +251,7 @@ class TickWork:
             with suppress(Exception):
                 await context.flush()
             raise
-        if limit.cancelled_caught:
+        if limit.cancelled_caught or self.is_left:
             self._check_not_stopped()
         await context.flush()
         return outcome, Effects() if isinstance(outcome, Retry) else context.effects
@@ -234,11 +269,11 @@ class TickWork:
         except (LockLost, StoreBusy, StoreFailed):
             raise
         except OceanError as error:
-            failed = Retry(error_info(error))
+            failed = Retry(storable(error_info(error)))
         except Exception as error:
             if not any(write.apply for write in effects.writes):
                 raise
-            failed = Retry(error_info(error))
+            failed = Retry(storable(error_info(error)))
         return await self._commit_in_turn(call, failed, Effects()), failed
 
     async def _commit_in_turn(self, call: int, outcome: Outcome, effects: Effects) -> Committed | Contended:

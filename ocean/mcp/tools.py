@@ -167,7 +167,11 @@ TOOLS = (
         "returns when it has settled or the time is over; without, it is advanced after the call has returned.",
         "POST /v1/runs",
     ),
-    _tool("get_run", "Get a run: status, attempt, output, error, and what it waits for.", "GET /v1/runs/{run_id}"),
+    _tool(
+        "get_run",
+        "Get a run: status, attempt, output, error with its place and traceback, and what it waits for.",
+        "GET /v1/runs/{run_id}",
+    ),
     _tool(
         "list_runs",
         "Find runs by clog, session, status, parent, times and attributes; newest first. Continue with nextCursor.",

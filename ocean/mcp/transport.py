@@ -20,7 +20,7 @@ from ocean.http.framework.authorization import authenticate
 from ocean.http.framework.call import ServerState
 from ocean.http.framework.errors import NotAuthenticated
 from ocean.http.routes import WIDE
-from ocean.mcp.in_process import Sender, app_client
+from ocean.mcp.in_process import GRACE_MS, Sender, app_client
 from ocean.mcp.server import McpServer
 
 if TYPE_CHECKING:
@@ -31,8 +31,12 @@ MOST_BYTES = WIDE + 65_536
 """The largest body of a route, and an envelope around it."""
 
 
-async def serve_pipes(ocean: "Ocean", app: Starlette, key: str | None, stop: anyio.Event) -> bool:
+async def serve_pipes(
+    ocean: "Ocean", app: Starlette, key: str | None, stop: anyio.Event, *, grace_ms: int = GRACE_MS
+) -> bool:
     """Serve until standard input ends, or until `stop` is set: then return True, and a thread still waits for a line.
+
+    At the end the Ocean is stopped: ticks that are running have `grace_ms` to finish.
 
     Anything else that is printed in the meantime goes to standard error.
     """
@@ -50,6 +54,8 @@ async def serve_pipes(ocean: "Ocean", app: Starlette, key: str | None, stop: any
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({pipes, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
+        app.state.stopping.set()
+        await ocean.stop(grace_ms)
         if pipes.done():
             pipes.result()
     return not pipes.done()

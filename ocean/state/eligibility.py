@@ -7,7 +7,7 @@ differ from the claim: no holds means that the next poke here takes the run.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 from ocean.state.records import Delay, Ending, Run, RunStatus
 from ocean.state.transitions import attempts, due_at, is_last_call, next_call_at, wants_slots
@@ -59,12 +59,16 @@ class Surroundings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a run is not moving. Without `holds` it is due, and the next `advance` here takes it."""
+    """Why a run is not moving. Without `holds` it is due, and the next `advance` here takes it.
+
+    `error` is that of the last failure, with its place, until the run makes progress again.
+    """
 
     run_id: str
     status: RunStatus
     due_at: int | None
     holds: tuple[Hold, ...]
+    error: dict[str, Any] | None = None
 
     @property
     def is_claimable(self) -> bool:
@@ -128,6 +132,15 @@ def with_explanation(found: tuple[Hold, ...], text: str | None) -> tuple[Hold, .
     return tuple(replace(hold, message=f"{hold.message}; {text}") if is_asleep(hold) else hold for hold in found)
 
 
+def with_last_error(found: tuple[Hold, ...], text: str) -> tuple[Hold, ...]:
+    """Return the holds with the last error added to that of a failed run, or of one that waits for its next attempt."""
+    codes = ("backing_off", "ended")
+    return tuple(
+        replace(hold, message=f"{hold.message}; the last error: {text}") if hold.code in codes else hold
+        for hold in found
+    )
+
+
 def _worker_holds(run: Run) -> list[Hold]:
     if run.status is RunStatus.ACTIVE:
         return []
@@ -162,7 +175,7 @@ def _status_holds(run: Run, now: int) -> list[Hold]:
             message = "it became ready at a later time than now: the clock was set back"
             return [Hold("waiting", message, run.ready_at)]
         case RunStatus.ACTIVE if (until := next_call_at(run) or run.lock_expires_at or 0) > now:
-            message = f"{run.locked_by} is working on tick {run.tick}; if it dies, the lock expires"
+            message = f"held by {run.locked_by} for tick {run.tick}; if it dies, the lock expires"
             if run.stop_by is not None:
                 message = (
                     f"the run is ending ({run.ending}); {run.locked_by} may finish a step of tick {run.tick} first"

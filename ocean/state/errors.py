@@ -251,7 +251,10 @@ class StoreUnusable(OceanError):
 
 
 class RunFailed(OceanError):
-    """Raised by `result` for a run that ended `failed`; `.error` is the run's structured error."""
+    """Raised by `result` for a run that ended `failed`; `.error` is the run's structured error.
+
+    If an exception has caused it, a note of this one has its place and its traceback.
+    """
 
     code = "run_failed"
     http_status = 409
@@ -262,7 +265,7 @@ class RunFailed(OceanError):
 
 
 class ResultTimeout(OceanError):
-    """The run did not end in time. It continues. Details: run_id."""
+    """The run did not end in time. It continues. A note has its last error, if it has one. Details: run_id."""
 
     code = "result_timeout"
     http_status = 504

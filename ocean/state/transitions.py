@@ -218,6 +218,11 @@ def renewed(run: Run, lock_ms: int, now: int) -> Run:
     return changed(run, lock_expires_at=max(now + lock_ms, run.lock_expires_at or 0))
 
 
+def lock_released(run: Run, now: int) -> Run:
+    """The holder's process is gone: the lock expires now, as if its time were over. Nothing else changes."""
+    return changed(run, lock_expires_at=min(now, run.lock_expires_at or 0))
+
+
 def settled(run: Run, outcome: Ok | Done | Continue | Wait | Failed, next_input_at: int | None, now: int) -> Run:
     """A tick was committed. `next_input_at` is when the first input in the inbox is available."""
     if run.ending:

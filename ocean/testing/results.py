@@ -100,7 +100,7 @@ async def _observe_run(w: World, run: RunInfo) -> Observed:
     observed: Observed = {
         f"{name}: status": run.status,
         f"{name}: output": run.output,
-        f"{name}: error": run.error if run.status is RunStatus.FAILED else None,
+        f"{name}: error": _without_place(run.error) if run.status is RunStatus.FAILED else None,
         f"{name}: ticks": run.tick,
         f"{name}: attributes": run.attributes or None,
         f"{name}: inputs not delivered": waiting or None,
@@ -115,6 +115,11 @@ async def _observe_run(w: World, run: RunInfo) -> Observed:
             for row_id, text in rows.items():
                 observed[f"{name}: row {row_id!r} of {clog.clog_id} in tick {tick}"] = json.loads(text)
     return observed
+
+
+def _without_place(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the error alone: after a crash another call of Ocean's own may lead to it."""
+    return error and {name: value for name, value in error.items() if name != "where"}
 
 
 async def _observe_shared_rows(w: World, runs: Iterable[RunInfo]) -> Observed:

@@ -6,7 +6,9 @@ import anyio
 
 from ocean.compose import Ocean
 from ocean.kernel.arguments import checked_count
+from ocean.kernel.verbs.advance import with_last_error
 from ocean.state.errors import ResultTimeout
+from ocean.state.outcomes import place_text
 from ocean.state.records import RunInfo
 from ocean.testing.manual_clock import ManualClock
 
@@ -46,7 +48,7 @@ class WorldOcean(Ocean):
         while not (run := await self._require(run_id)).is_ended:
             if until is not None and until <= self._clock.now():
                 why = f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on"
-                raise ResultTimeout(why + _last_error(run), run_id=run_id)
+                raise with_last_error(ResultTimeout(why + _last_error(run), run_id=run_id), run.error)
             if (done := await self._pass_time(self._virtual, run, until)) is None:
                 raise await self._stuck(run)
             ticks += done
@@ -91,14 +93,15 @@ class WorldOcean(Ocean):
         clock.advance(min([*later, until or min(later)]) - now)
         return 0
 
-    async def _stuck(self, run: RunInfo) -> RunStuck:
+    async def _stuck(self, run: RunInfo) -> ResultTimeout:
         holds = (await self.explain(run.run_id)).holds
         why = "; ".join(hold.message for hold in holds) or "nothing holds it, but no poke takes it"
         message = f"run {run.run_id} is {run.status}, and no time makes it end: {why}"
-        return RunStuck(message + _last_error(run), run_id=run.run_id)
+        return with_last_error(RunStuck(message + _last_error(run), run_id=run.run_id), run.error)
 
 
 def _last_error(run: RunInfo) -> str:
     if run.error is None:
         return ""
-    return f"; its last error is {run.error.get('code')}: {run.error.get('message')}"
+    place = place_text(run.error)
+    return f"; its last error is {run.error.get('code')}: {run.error.get('message')}{f', at {place}' if place else ''}"

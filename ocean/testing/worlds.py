@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ocean.clog.clog import Clog
 from ocean.compose import Ocean, open_test_store
 from ocean.kernel.arguments import UNSET, checked_count
+from ocean.kernel.instances import ProcessTable
 from ocean.kernel.kernel import DEFAULT_LOCK_MS
 from ocean.kernel.store import Store
 from ocean.state.clock import Clock
@@ -95,10 +96,24 @@ class World:
         return await send_request(self._app, method, path, json, body, headers or {})
 
     async def instance(
-        self, clogs: Iterable[Clog] = (), *, lock_ms: int = DEFAULT_LOCK_MS, clock: Clock | None = None
+        self,
+        clogs: Iterable[Clog] = (),
+        *,
+        lock_ms: int = DEFAULT_LOCK_MS,
+        instance_id: str | None = None,
+        clock: Clock | None = None,
+        processes: ProcessTable | None = None,
     ) -> Ocean:
         """Return another instance on the same database. To locks it is a second process."""
-        other = WorldOcean(self.store, clogs, clock or self.clock, lock_ms=lock_ms, reach=self._outside)
+        other = WorldOcean(
+            self.store,
+            clogs,
+            clock or self.clock,
+            lock_ms=lock_ms,
+            instance_id=instance_id,
+            reach=self._outside,
+            processes=processes,
+        )
         if self._instances and (clock is None or clock is self.clock):
             other.let_time_pass(self.clock, self._instances)
         await other.start()
@@ -117,12 +132,13 @@ async def world(
     tools: Iterable[Tool | ToolBox] = (),
     deny_tools: Collection[str] = (),
     credentials: Credentials | None = None,
+    processes: ProcessTable | None = None,
     moves_time: bool = True,
 ) -> AsyncIterator[World]:
     """Open a world. A PostgreSQL database must be one for tests: from then on its time is the world's.
 
     With an `outside`, that object responds to what ticks fetch, and keeps every call. Credentials and denied tools of
-    the environment are not used here.
+    the environment are not used here. Without `processes` nothing is known of the processes of other instances.
 
     `result` and `settle` of its instances move the clock when a run can move only by time, and `result` raises
     `RunStuck` when it cannot move at all. With `moves_time=False` they wait for other tasks of the test to act.
@@ -144,6 +160,7 @@ async def world(
             tools=tools,
             deny_tools=deny_tools,
             credentials=credentials,
+            processes=processes,
         )
         if moves_time:
             ocean.let_time_pass(clock, instances)

@@ -25,6 +25,7 @@ from ocean.state.errors import (
 )
 from ocean.state.outcomes import ErrorInfo
 from ocean.state.redact import HIDDEN, redacted, redacted_text
+from ocean.state.tracebacks import carry, place_of
 from ocean.state.values import decode, encode
 from ocean.tools.author import Tool, ToolCall
 from ocean.tools.credentials import Scrubber, resolved, revealing
@@ -149,12 +150,14 @@ def _failed(tool: str, error: Exception, scrubber: Scrubber) -> ToolFailed:
     code = getattr(error, "code", None)
     known = code if isinstance(error, OceanError) and isinstance(code, str) else "tool_failed"
     details = {name: item for name, item in _details(error).items() if name != "tool"}
-    return ToolFailed(
+    failed = ToolFailed(
         redacted_text(scrubber.text(message), MOST_MESSAGE),
         code=redacted_text(scrubber.text(known), MOST_CODE),
         tool=tool,
         details=redacted(scrubber.value(details)),
     )
+    carry(failed, place_of(error, scrubber.text))
+    return failed
 
 
 def _details(error: Exception) -> dict[str, Any]:

@@ -19,6 +19,8 @@ async def advance(tick: Tick) -> Outcome:
             return Done(request.get("output"))
         case "fail":
             return Failed("sold out")
+        case "break":
+            raise ValueError("the till is jammed")
         case "toil":
             await tick.stream("toiling")
             await anyio.sleep(request["s"])

@@ -1,6 +1,7 @@
 """The commands on runs, as they are typed."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,8 +11,11 @@ import anyio
 import pytest
 
 from ocean import Ocean
-from tests.cli.kit import Shell
+from tests.cli import shop
+from tests.cli.kit import PATIENCE_S, Shell
 from tests.cli.shop import both
+
+SHOP_SOURCE = Path(shop.__file__).read_text(encoding="utf-8").splitlines()
 
 
 def test_a_run_is_created_advanced_and_shown(ocean: Shell) -> None:
@@ -389,3 +393,33 @@ def test_a_new_clog_overwrites_no_file(ocean: Shell) -> None:
     for name in ("Mailer", "my-mailer", "class", "../x", ""):
         assert ocean("new", "clog", name).code == 2
     assert sorted(path.name for path in ocean.folder.iterdir()) == ["mailer"]
+
+
+def test_show_and_explain_have_the_place_and_the_traceback_of_the_last_error(ocean: Shell) -> None:
+    place = re.compile(r"ValueError: the till is jammed, at tests/cli/shop\.py:(\d+) in advance")
+    line = SHOP_SOURCE.index('            raise ValueError("the till is jammed")') + 1
+    for attempts, why in ((2, "backing_off: attempt 1 failed"), (1, "ended: the run has ended (failed)")):
+        run_id = ocean.create("break", "--max-attempts", attempts)
+        ocean("advance")
+        shown, explained = ocean("show", run_id).out, ocean("explain", run_id).out
+        assert re.search(rf"raised at +tests/cli/shop\.py:{line} in advance", shown)
+        assert f'File "tests/cli/shop.py", line {line}, in advance\n    raise ValueError(' in shown
+        found = place.search(explained.replace("\n", " "))
+        assert found is not None
+        assert int(found[1]) == line
+        assert explained.startswith(why)
+        assert explained.endswith("\nValueError: the till is jammed\n")
+        error = ocean.json("show", run_id)["run"]["error"]
+        assert (error["where"]["file"], error["where"]["line"]) == ("tests/cli/shop.py", line)
+        assert ocean.json("explain", run_id)["error"] == error
+
+
+def test_a_command_shows_a_failed_attempt_on_standard_error_unless_it_prints_json(ocean: Shell) -> None:
+    for flag, lines in ((None, 1), ("--json", 0)):
+        ocean.create("break")
+        process = ocean.start("advance", *([flag] if flag else []))
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        assert out
+        assert err.count("ValueError: the till is jammed, at tests/cli/shop.py:") == lines
+        assert len(err.splitlines()) == lines

@@ -1,6 +1,7 @@
 """`ocean doctor` finds what keeps runs from moving."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -89,3 +90,12 @@ def test_lapsed_locks_are_reported(ocean: Shell) -> None:
         "UPDATE runs SET status = 'active', locked_by = 'i-dead', lock_expires_at = 1, due_at = 1, ready_at = NULL",
     )
     assert examined(ocean, code=1)["lapsed locks"]["said"] == "1, the first held by i-dead"
+
+
+def test_other_instances_are_listed_with_when_they_were_last_seen(ocean: Shell) -> None:
+    ocean("migrate")
+    assert examined(ocean, code=0)["instances"]["said"] == "none other"
+    ago = "strftime('%s', 'now') * 1000 - 65000"
+    columns = "instance_id, boot_id, pid_namespace, pid, process_start, longest_lock_ms, started_at, seen_at"
+    change(ocean, f"INSERT INTO ocean_instances ({columns}) VALUES ('i-far', 'boot', 'ns', 7, 1, 30000, 1, {ago})")
+    assert re.fullmatch(r"i-far \(last seen [12]m ago, elsewhere\)", examined(ocean, code=0)["instances"]["said"])

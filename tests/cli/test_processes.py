@@ -128,7 +128,9 @@ def test_a_second_sigterm_does_not_kill_what_the_first_one_waits_for(ocean: Shel
         server.send_signal(signal.SIGTERM)
         while is_listening(port):
             pass
-        assert ended_at_last(server) == (0, "")
+        code, err = ended_at_last(server)
+        assert (code, err.count("\n")) == (0, 1)
+        assert err.startswith("stopping: waiting for 1 tick (shop toil tick 1) for at most 8 s; press Ctrl-C to stop")
     assert ocean.json("show", "toil")["run"]["status"] == "done"
 
 

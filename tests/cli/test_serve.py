@@ -10,7 +10,7 @@ import pytest
 
 from ocean.cli.commands.serve import listen, serve
 from ocean.cli.output import Screen
-from ocean.cli.runner import INTERRUPTED
+from ocean.cli.stopping import INTERRUPTED
 from tests.cli.kit import Shell
 
 pytestmark = pytest.mark.anyio

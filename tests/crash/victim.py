@@ -64,9 +64,10 @@ class HaltingClock(SystemClock):
         return over
 
 
-async def halt(db: str, point: str, run_id: str, number: str, budget_ms: str = "10000") -> None:
+async def halt(db: str, point: str, run_id: str, number: str, budget_ms: str = "10000", lock_ms: str = "") -> None:
     """Advance one run, and stop at a point of its n-th tick; if released, print the result."""
-    clog = ferry(history_of(db), halt_at(point, run_id, int(number)), lock_ms=slower(db, LOCK_MS))
+    lock = int(lock_ms) if lock_ms else slower(db, LOCK_MS)
+    clog = ferry(history_of(db), halt_at(point, run_id, int(number)), lock_ms=lock)
     clock = HaltingClock(point, int(number))
     async with Ocean.open(url_of(db), clogs=[clog], instance_id=instance(), clock=clock) as ocean:
         poked = await ocean.advance(run_id=run_id, budget_ms=int(budget_ms))

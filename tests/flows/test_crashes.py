@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ocean import Abort, Clog, Flow, RetryPolicy, StepFailed
+from ocean import Abort, Cancelled, Clog, Flow, RetryPolicy, StepFailed
 from ocean.testing import Outside, World, crash_everywhere
 
 pytestmark = [pytest.mark.anyio, pytest.mark.sqlite]
@@ -77,5 +77,62 @@ async def test_a_crash_at_any_point_changes_nothing() -> None:
         assert names == [f"POST {HOTEL}", f"POST {BANK}", f"POST {BANK}/refund"]
 
     report = await crash_everywhere(booking, scenario, outside=outside, check=look, ignore=["*: ticks"])
+    assert len(report.killed) > 50
+    assert report.findings == ()
+
+
+def cancellable() -> list[Clog]:
+    """An order with two steps to undo, which is cancelled: it cleans up, waits, and is undone."""
+    trip = Clog("trip", tools=TOOLS)
+
+    @trip.flow
+    async def book(flow: Flow, input: Any) -> Any:
+        async def post(key: str, url: str) -> Any:
+            headers = {"Idempotency-Key": key}
+            return (await flow.fetch(url, method="POST", headers=headers, body=b"{}")).json()
+
+        async def refund(key: str, result: Any) -> None:
+            await post(f"{key}/undo", f"{BANK}/refund")
+
+        await flow.step("charge", post, BANK, undo=refund)
+        await flow.step("deposit", post, f"{BANK}/deposit", undo=refund)
+        try:
+            await flow.gather(flow.wait_for_signal("decide"), flow.sleep(60_000))
+        except Cancelled:
+            await flow.step("call off", post, f"{HOTEL}/off")
+            await flow.sleep(1_000)
+            raise
+        finally:
+            await flow.emit("closed")
+
+    return [trip]
+
+
+def bank() -> Outside:
+    made = Outside()
+    made.answer("POST https://*", {"id": "x"})
+    return made
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+async def test_a_crash_at_any_point_of_a_cancelled_flow_undoes_everything_once(how: str) -> None:
+    async def scenario(w: World) -> Any:
+        deadline_at = w.clock.now() + 30_000 if how == "deadline" else None
+        run = await w.ocean.create_run(
+            session_id="s", clog_id="trip", input={}, deadline_at=deadline_at, retry=RetryPolicy(backoff_ms=0)
+        )
+        await w.drain()
+        if how == "cancel":
+            await w.ocean.cancel_run(run.run_id)
+        await w.wait(60_000)
+        (cleaning,) = (await w.ocean.list_runs(parent_run_id=run.run_id)).runs
+        return cleaning.status, cleaning.output
+
+    async def look(w: World) -> None:
+        names = [call.name for call in w.outside.effects() if call.kind == "fetch"]
+        urls = [BANK, f"{BANK}/deposit", f"{HOTEL}/off", f"{BANK}/refund", f"{BANK}/refund"]
+        assert names == [f"POST {url}" for url in urls]
+
+    report = await crash_everywhere(cancellable, scenario, outside=bank, check=look, ignore=["*: ticks"])
     assert len(report.killed) > 50
     assert report.findings == ()

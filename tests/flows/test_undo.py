@@ -7,6 +7,7 @@ import pytest
 
 from ocean import Abort, Flow, RetryPolicy, RunStatus, StepFailed
 from ocean.testing import World
+from tests.errors import bare
 from tests.flows.kit import Effects, Function, events_of, flow_clog, look, stage, start
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +21,7 @@ class Trip:
         self.then = then
         self.broken_undos: dict[str, int] = {}
 
-    async def undo(self, key: str, booked: str) -> str:
+    async def undo(self, key: str, booked: Any) -> Any:
         self.effects.keys.append(key)
         if self.broken_undos.get(booked, 0) > 0:
             self.broken_undos[booked] -= 1
@@ -44,7 +45,7 @@ async def waits(flow: Flow) -> None:
 
 
 async def undo_run(w: World, run_id: str) -> str:
-    (child,) = (await w.ocean.list_runs(parent_run_id=run_id)).runs
+    (child,) = (await w.ocean.list_runs(parent_run_id=run_id, clog_id="f")).runs
     return child.run_id
 
 
@@ -54,7 +55,7 @@ async def test_a_flow_that_fails_is_undone_in_reverse_and_ends_with_its_own_erro
         run_id = await start(w)
         await w.drain()
         info = await look(w, run_id)
-        assert (info.status, info.error) == (
+        assert (info.status, bare(info.error)) == (
             RunStatus.FAILED,
             {"code": "no_car", "message": "no car left", "details": None},
         )
@@ -67,7 +68,7 @@ async def test_a_flow_that_fails_is_undone_in_reverse_and_ends_with_its_own_erro
         assert len(set(trip.effects.keys)) == 5
 
 
-async def test_a_step_that_failed_finally_undoes_those_before_it_and_not_itself() -> None:
+async def test_a_step_that_failed_finally_may_have_happened_and_is_undone_too() -> None:
     effects = Effects()
 
     async def undo(key: str, result: Any) -> None:
@@ -83,7 +84,7 @@ async def test_a_step_that_failed_finally_undoes_those_before_it_and_not_itself(
         error = (await look(w, run_id)).error
         assert error is not None
         assert error["code"] == "step_failed"
-        assert effects.done == ["a", "no a"]
+        assert effects.done == ["a", "no UNKNOWN", "no a"]
 
 
 async def test_a_flow_that_catches_its_failure_is_not_undone() -> None:
@@ -186,7 +187,7 @@ async def test_a_step_stored_in_a_tick_that_never_committed_is_undone_too() -> N
 async def test_what_was_undone_in_a_tick_that_never_committed_is_not_undone_twice() -> None:
     effects, held = Effects(), anyio.Event()
 
-    async def undo(key: str, booked: str) -> None:
+    async def undo(key: str, booked: Any) -> None:
         if booked == "a" and not held.is_set():
             held.set()
             await anyio.sleep_forever()

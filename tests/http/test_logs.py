@@ -10,7 +10,7 @@ import pytest
 
 from ocean import Abort, CallRefused, Clog, Done, Failed, Incoming, Outcome, Refuse, Retry, Tick
 from ocean.config import BadSettings
-from ocean.kernel.metrics import fields
+from ocean.kernel.tick_log import fields
 from ocean.logs import JsonLines, LogKind, TextLines, log_kind, log_to
 from ocean.state.records import GENERIC_VERBS
 from tests.http.kit import app_world
@@ -18,6 +18,7 @@ from tests.http.kit import app_world
 pytestmark = pytest.mark.anyio
 
 CANARY = "canary-8d1f"
+SECRET = f"no such card, token={CANARY}"
 Logged = Callable[[LogKind], io.StringIO]
 
 
@@ -59,9 +60,9 @@ async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
     }
     tick.pop("at")
     assert tick == {
-        "level": "info",
+        "level": "error",
         "logger": "ocean.tick",
-        "message": "tick",
+        "message": "c tick 1 of run r1 failed (attempt 1 of 3): never; the run has failed",
         "run_id": "r1",
         "clog_id": "c",
         "tick": 1,
@@ -72,6 +73,7 @@ async def test_a_request_and_its_tick_have_a_line_each(logged: Logged) -> None:
         "epoch": 1,
         "reason": "created",
         "source": "request",
+        "attempt": 1,
     }
 
 
@@ -204,7 +206,7 @@ def test_an_unknown_log_kind_is_refused(flag: str | None, environ: dict[str, str
 
 
 def leaky() -> Clog:
-    """A clog that fails in every possible way, with a secret in the message."""
+    """A clog that fails in every possible way, with what looks like a secret in the message."""
     clog = Clog("leaky", generic=GENERIC_VERBS)
 
     @clog.on_advance
@@ -212,13 +214,13 @@ def leaky() -> Clog:
         await tick.emit("said", {CANARY: CANARY})
         match tick.input["do"]:
             case "raise":
-                raise ValueError(CANARY)
+                raise ValueError(SECRET)
             case "abort":
-                raise Abort(CANARY, code=f"not a code {CANARY}", details=CANARY)
+                raise Abort(SECRET, code=f"not a code {CANARY}", details=CANARY)
             case "retry":
-                return Retry({"code": f"{CANARY}\n", "message": CANARY, "details": [CANARY]})
+                return Retry({"code": f"{CANARY}\n", "message": SECRET, "details": [CANARY]})
             case "fail":
-                return Failed(CANARY)
+                return Failed(SECRET)
         return Done({"output": CANARY})
 
     @clog.method
@@ -227,7 +229,7 @@ def leaky() -> Clog:
 
     @clog.method
     async def fail(tick: Tick, payload: Any) -> None:
-        raise ValueError(CANARY)
+        raise ValueError(SECRET)
 
     @clog.route("POST", "/leaky/{what}", access="open", errors=lambda refusal, incoming: [refusal.code])
     async def leak(incoming: Incoming) -> None:
@@ -266,6 +268,7 @@ async def test_a_stored_secret_is_in_no_log_line_metric_or_readiness_response(
         h.w.clock.advance(1)
         shown = [await h.get("/readyz"), await h.get("/metrics")]
     assert len(stream.getvalue().splitlines()) > 15
+    assert stream.getvalue().count("no such card, token=[redacted]") == 5
     for text in (stream.getvalue(), *(each.text for each in shown)):
         assert CANARY not in text
         assert lease["leaseId"] not in text

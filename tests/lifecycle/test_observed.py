@@ -9,9 +9,10 @@ import anyio
 import pytest
 
 from ocean import Clog, Continue, Done, Failed, InvalidValue, LeaseLost, Ocean, Ok, Outcome, Retry, StoreBusy, Tick
-from ocean.kernel.metrics import Histogram, Listener, TickSeen, plain_code
+from ocean.kernel.metrics import Histogram, Listener, TickSeen
 from ocean.kernel.poke_sources import PokeSource
 from ocean.kernel.store.claims import TickAnswer, TickCommit
+from ocean.state.outcomes import plain_code
 from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing import ManualClock, World
 from ocean.ticker import ticker
@@ -118,6 +119,8 @@ async def test_a_lost_lock_is_counted_and_logged(caplog: pytest.LogCaptureFixtur
         assert w.ocean.observed.ticks == {("c", "lock_lost"): 1}
     (record,) = [each for each in caplog.records if each.name == "ocean.tick"]
     assert record.levelno == logging.WARNING
+    lost = "lost its lock: another instance has the run, and what this call did is discarded"
+    assert record.getMessage() == f"c tick 1 of run {run_id} {lost}"
     fields = record.__dict__["ocean_fields"]
     assert (fields["run_id"], fields["outcome"], fields["clog_id"]) == (run_id, "lock_lost", "c")
 

@@ -15,6 +15,7 @@ from ocean.mcp.tools import TOOLS
 from ocean.mcp.transport import mounted
 from ocean.testing import world
 from tests.cli.kit import ROOT
+from tests.failing import NAME, charge, line_of, place_in
 from tests.mcp.kit import McpWorld, error_of, mcp_world, result_of
 
 pytestmark = pytest.mark.anyio
@@ -327,3 +328,24 @@ def test_the_document_names_every_tool_and_its_scope() -> None:
     for tool in TOOLS:
         (row,) = [row for row in rows if f"`{tool.name}`" in row]
         assert row.endswith(f"| `{tool.scope}` |")
+
+
+async def test_an_agent_sees_where_a_run_has_failed() -> None:
+    clog = Clog("shop")
+
+    @clog.on_advance
+    async def advance(tick: Tick) -> Outcome:
+        charge()
+
+    async with mcp_world(more=[clog]) as a:
+        await a.w.ocean.create_run(session_id="s", clog_id="shop", run_id="r", input=1)
+        await a.w.drain()
+        async with a.client() as client:
+            run = result_of(await client.call_tool("get_run", {"runId": "r"}))
+            explained = result_of(await client.call_tool("explain_run", {"runId": "r"}))
+            (listed,) = result_of(await client.call_tool("list_runs", {"clogId": ["shop"]}))["runs"]
+    assert place_in(run["error"]) == (NAME, line_of("charge"), "charge")
+    assert "Traceback" in run["error"]["where"]["traceback"]
+    assert explained["error"] == run["error"]
+    assert f"at {NAME}:{line_of('charge')} in charge" in explained["holds"][0]["message"]
+    assert "traceback" not in listed["error"]["where"]

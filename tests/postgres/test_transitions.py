@@ -262,6 +262,12 @@ def test_a_run_is_parked_woken_or_delayed(ask: SqlCalls, dice: Random) -> None:
         assert three == t.delayed(run, case["by"], "key", case["until"], now)
 
 
+def test_the_lock_of_a_dead_process_expires_now(ask: SqlCalls, dice: Random) -> None:
+    given = cases(dice)
+    for case, found in zip(given, following(ask, "to_jsonb(ocean_lock_released(r, now))", given), strict=True):
+        assert found == t.lock_released(case["run"], case["now"])
+
+
 def numbered(dice: Random, count: int) -> list[Run]:
     return [changed(a_run(dice), run_id=f"{place:04}") for place in range(count)]
 

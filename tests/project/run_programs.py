@@ -4,6 +4,7 @@ Importing would otherwise take most of the time. `name.out`, `name.err` and `nam
 output and its exit code.
 """
 
+import logging
 import os
 import runpy
 import sys
@@ -21,6 +22,8 @@ def run(script: Path) -> None:
     os.chdir(folder)
     for fd, suffix in ((1, ".out"), (2, ".err")):
         os.dup2(os.open(script.with_suffix(suffix), os.O_WRONLY | os.O_CREAT), fd)
+    # A document shows what its program prints; attempts that fail on purpose are reported on standard error too.
+    logging.getLogger("ocean.tick").addHandler(logging.NullHandler())
     code = 0
     try:
         runpy.run_path(str(script), run_name="__main__")

@@ -86,7 +86,7 @@ def create(
     from ocean import RunFailed
     from ocean.cli.parsing import duration_ms
     from ocean.cli.runner import REFUSED, run
-    from ocean.cli.tables import run_table
+    from ocean.cli.tables import run_table, traceback_lines
 
     async def work(ocean: "Ocean", screen: "Screen") -> int | None:
         wait_ms = duration_ms(wait, "--wait")
@@ -103,7 +103,7 @@ def create(
         elif wait_ms is None:
             screen.print(made.run_id)
         else:
-            screen.show(run_table(made, ocean.clock.now()))
+            screen.show(run_table(made, ocean.clock.now()), *traceback_lines(made.error))
         return REFUSED if has_failed else None
 
     run(work, db, clogs, is_json, needs_clogs=True)

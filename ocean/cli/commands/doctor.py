@@ -15,6 +15,7 @@ from ocean.state.records import StoreFacts
 OLDEST_PYTHON = (3, 11)
 LATE_MS = 60_000
 MOST_CHECKED = 1_000
+MOST_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,13 @@ async def checks_of_runs(ocean: Ocean, clogs: list[Clog]) -> list[DoctorCheck]:
         f"{counted(agenda.due_now, 'run')} due, the oldest for {span(agenda.oldest_due_age_ms)}",
         "nothing pokes this database: run ocean serve, or ocean advance from cron" if late else "",
     )
-    return [due, await _unclaimable(ocean, clogs, agenda.unclaimable), await _parked(ocean), await _expired(ocean)]
+    return [
+        due,
+        await _unclaimable(ocean, clogs, agenda.unclaimable),
+        await _parked(ocean),
+        await _expired(ocean),
+        await _instances(ocean),
+    ]
 
 
 async def _unclaimable(ocean: Ocean, clogs: list[Clog], count: int) -> DoctorCheck:
@@ -113,6 +120,18 @@ async def _expired(ocean: Ocean) -> DoctorCheck:
         return DoctorCheck("lapsed locks", "none")
     found = f"{len(expired)}, the first held by {expired[0].locked_by}"
     return DoctorCheck("lapsed locks", found, "a poke takes them back: ocean advance, with their clogs loaded")
+
+
+async def _instances(ocean: Ocean) -> DoctorCheck:
+    """List the other instances, last seen first."""
+    now, here = ocean.clock.now(), ocean.instances.here.place
+    others = await ocean.instances.others(MOST_SHOWN + 1)
+    found = [
+        f"{each.instance_id} (last seen {span(now - each.seen_at)} ago, "
+        f"{f'process {each.process.pid} here' if here and each.process.place == here else 'elsewhere'})"
+        for each in others[:MOST_SHOWN]
+    ]
+    return DoctorCheck("instances", ", ".join([*found, *(["…"] if len(others) > MOST_SHOWN else [])]) or "none other")
 
 
 async def examine(screen: Screen, db: str | None, clogs: str | None) -> int:

@@ -77,7 +77,7 @@ def show(
     from ocean.cli.json_output import record
     from ocean.cli.output import Screen
     from ocean.cli.runner import run
-    from ocean.cli.tables import event_line, holds_lines, inputs_table, run_table, ticks_table
+    from ocean.cli.tables import event_line, holds_lines, inputs_table, run_table, ticks_table, traceback_lines
 
     async def latest(ocean: Ocean) -> tuple[list[Input], list[Event]]:
         inputs: deque[Input] = deque(maxlen=last)
@@ -104,7 +104,7 @@ def show(
             screen.json({name: record(part) for name, part in parts.items()})
             return
         now = ocean.clock.now()
-        screen.show(run_table(found, now))
+        screen.show(run_table(found, now), *traceback_lines(found.error))
         if not found.is_ended:
             screen.show(Text(), *holds_lines(explained, now))
         if ticks:
@@ -123,14 +123,14 @@ def explain(run_id: RunId, db: Db = None, clogs: Clogs = None, is_json: Json = F
     from ocean import Ocean
     from ocean.cli.output import Screen
     from ocean.cli.runner import run
-    from ocean.cli.tables import holds_lines
+    from ocean.cli.tables import holds_lines, traceback_lines
 
     async def work(ocean: Ocean, screen: Screen) -> None:
         explained = await ocean.explain(run_id)
         if screen.is_json:
             screen.json(explained)
         else:
-            screen.show(*holds_lines(explained, ocean.clock.now()))
+            screen.show(*holds_lines(explained, ocean.clock.now()), *traceback_lines(explained.error))
 
     run(work, db, clogs, is_json, needs_clogs=True)
 

@@ -1,16 +1,12 @@
 """`ocean mcp`: serves agents over the Model Context Protocol."""
 
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
+from contextlib import contextmanager
+from typing import Annotated
 
 import typer
 
 from ocean.cli.options import Clogs, Db, Json
-
-if TYPE_CHECKING:
-    import anyio
 
 
 def mcp(
@@ -44,7 +40,8 @@ async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | Non
     import anyio
 
     from ocean import Ocean
-    from ocean.cli.runner import INTERRUPTED, settings_of
+    from ocean.cli.runner import settings_of
+    from ocean.cli.stopping import STOP_GRACE_MS, StopSignals
     from ocean.config import load_clogs
     from ocean.http.app import make_app
     from ocean.logs import log_kind, log_to
@@ -61,33 +58,15 @@ async def _serve(db: str | None, clogs: str | None, poke_ms: int, log: str | Non
         stack.callback(log_to(sys.stderr, log_kind(log, os.environ)))
         async with Ocean.open(settings.db, clogs=loaded) as ocean:
             app = make_app(ocean, poke_ms=poke_ms)
-            caught = stop_on_signals(stop)
-            is_stopped = await serve_pipes(ocean, app, os.environ.get("OCEAN_KEY") or None, stop)
-    if is_stopped:
-        # Running ticks are committed and the database is closed. The thread that reads standard input cannot be ended.
-        os._exit(INTERRUPTED if signal.SIGINT in caught else 0)
-
-
-def stop_on_signals(stop: "anyio.Event") -> list[int]:
-    """Set `stop` on SIGTERM and Ctrl-C; return the list of signals caught. A second Ctrl-C exits at once."""
-    import asyncio
-    import os
-
-    from ocean.cli.runner import INTERRUPTED
-
-    caught: list[int] = []
-
-    def catch(number: int) -> None:
-        if number == signal.SIGINT and number in caught:
-            os._exit(INTERRUPTED)
-        caught.append(number)
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, catch, number)
-    return caught
+            signals = StopSignals(ocean, STOP_GRACE_MS, stop.set)
+            with signals.installed():
+                is_stopped = await serve_pipes(
+                    ocean, app, os.environ.get("OCEAN_KEY") or None, stop, grace_ms=STOP_GRACE_MS
+                )
+    if is_stopped or ocean.still_executing:
+        # Ticks are committed or given back, and the database is closed. The thread that reads standard input, and those
+        # of handlers, cannot be ended.
+        os._exit(signals.code)
 
 
 @contextmanager

@@ -1,21 +1,23 @@
 """`ocean serve`: the HTTP application on uvicorn, and a ticker in the same process."""
 
+import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
 from ocean import InvalidValue, Ocean, OceanError
 from ocean.cli.commands.mcp import needs_mcp_sdk
 from ocean.cli.output import Screen
-from ocean.cli.runner import INTERRUPTED, settings_of
+from ocean.cli.runner import settings_of
+from ocean.cli.stopping import STOP_GRACE_MS, StopSignals, leave, to_stderr
 from ocean.config import BadSettings, load_clogs
 from ocean.http.app import POKE_MS, make_app
 from ocean.http.framework.authorization import is_loopback
@@ -25,7 +27,10 @@ from ocean.logs import log_kind, log_to
 from ocean.state.values import shown
 from ocean.ticker import ticker
 
-GRACE_S = 10
+CLOSE_MS = 1_500
+"""After the grace: how long an open request may take to end before its connection is closed."""
+LAST_MS = 2_000
+"""After that: how long a request may still execute before its task is cancelled."""
 
 log = logging.getLogger("ocean.serving")
 
@@ -38,16 +43,39 @@ class CannotListen(OceanError):
 
 
 class OceanServer(uvicorn.Server):
-    """Ends requests that wait for a run or a lease before it waits for open requests."""
+    """Ends requests that wait for a run or a lease, and the pokes of all others, while it waits for open requests."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Stopping) -> None:
+    signals: StopSignals
+
+    def __init__(self, config: uvicorn.Config, ocean: Ocean, stopping: Stopping, grace_ms: int) -> None:
         super().__init__(config)
+        self._ocean = ocean
         self._stopping = stopping
+        self._grace_ms = grace_ms
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        """Handle a signal. uvicorn would drop open requests at the second Ctrl-C, and raise all signals again."""
+        self.signals.catch(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, after waiting requests have been ended."""
+        """Stop within the grace and a few seconds, whatever handlers and clients do."""
         self._stopping.set()
-        await super().shutdown(sockets)
+        until = asyncio.get_running_loop().time() + self._grace_ms / 1_000
+        closing = asyncio.create_task(self._close_connections(until))
+        try:
+            await super().shutdown(sockets)
+            await self._ocean.stop(max(0, round((until - asyncio.get_running_loop().time()) * 1_000)))
+        finally:
+            closing.cancel()
+
+    async def _close_connections(self, until: float) -> None:
+        """Close what is still open after the grace; for its request this looks like a client that disconnects."""
+        await self._ocean.stop(self._grace_ms)
+        with anyio.move_on_after(max(0.0, until - asyncio.get_running_loop().time())):
+            await self._ocean.shutdown.hurried()
+        await asyncio.sleep(CLOSE_MS / 1_000)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 async def check_host(ocean: Ocean, host: str) -> None:
@@ -97,11 +125,11 @@ async def serve(
     poke_ms: int = POKE_MS,
     log_option: str | None = None,
     has_mcp: bool = False,
+    grace_ms: int = STOP_GRACE_MS,
 ) -> int:
-    """Serve until SIGTERM (exit 0) or Ctrl-C (130). Open requests are finished and running ticks committed first."""
+    """Serve until SIGTERM (exit 0) or Ctrl-C (130). Open requests and ticks have `grace_ms` to finish."""
     settings = settings_of(db, clogs)
     loaded = load_clogs(settings, Path.cwd())
-    caught: list[int] = []
     kind = log_kind(log_option, os.environ)
 
     async with AsyncExitStack() as stack:
@@ -124,28 +152,22 @@ async def serve(
                 # h11, whatever else is installed: it limits headers, and the tests cover it.
                 http=DirectWriteProtocol,
                 lifespan="off",
-                timeout_graceful_shutdown=GRACE_S,
+                timeout_graceful_shutdown=-(-(grace_ms + CLOSE_MS + LAST_MS) // 1_000),
             )
-            server = OceanServer(config, app.state.stopping)
+            server = OceanServer(config, ocean, app.state.stopping, grace_ms)
 
-            def stop(number: int, frame: object) -> None:
-                # Called before uvicorn handles signals, and again when it re-raises those it caught.
-                caught.append(number)
+            def begin() -> None:
                 server.should_exit = True
 
-            # uvicorn re-raises its signals when it has stopped; the Ocean is not closed yet then. A second SIGTERM
-            # changes nothing; after a second Ctrl-C the ticker gives back the ticks that it is running.
-            before = signal.signal(signal.SIGTERM, stop)
-            stack.callback(
-                lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN if signal.SIGTERM in caught else before)
-            )
+            signals = server.signals = StopSignals(ocean, grace_ms, begin, log.info if kind == "json" else to_stderr)
+            stack.enter_context(signals.installed())
             if has_ticker:
-                await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=GRACE_S * 1_000))
-            stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, stop))
+                await stack.enter_async_context(ticker(ocean, budget_ms=budget_ms, grace_ms=grace_ms))
             _announce(screen, listening, has_ticker, [clog.clog_id for clog in loaded])
             notify_systemd(os.environ)
             await server.serve(sockets=[listening])
-    return INTERRUPTED if signal.SIGINT in caught else 0
+    leave(ocean, signals.code)
+    return signals.code
 
 
 def _announce(screen: Screen, listening: socket.socket, has_ticker: bool, clog_ids: list[str]) -> None:

@@ -25,8 +25,8 @@ from ocean.http.framework.parsing import check_content_type, checked_body, parse
 from ocean.http.framework.responses import SAFE_HEADERS
 from ocean.http.framework.routing import EscapedPathRoute
 from ocean.kernel.invoke import invoke
-from ocean.kernel.metrics import plain_code
 from ocean.state.errors import CallRefused, ClogError, OceanError, Refuse
+from ocean.state.outcomes import plain_code
 from ocean.state.records import Access
 from ocean.state.values import shown
 

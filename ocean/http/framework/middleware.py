@@ -13,10 +13,11 @@ from starlette.types import ASGIApp, ExceptionHandler, Message, Receive, Scope, 
 
 from ocean.http.framework.errors import BodyTooLarge, PathTooLong, envelope, retry_after, unexpected, unknown_route
 from ocean.http.framework.responses import JsonResponse
-from ocean.kernel.metrics import fields, plain_code
+from ocean.kernel.tick_log import fields
 from ocean.state.clock import Clock, SystemClock
 from ocean.state.errors import OceanError
 from ocean.state.ids import IdSource
+from ocean.state.outcomes import plain_code
 
 REQUEST_ID = "X-Request-Id"
 ACCEPTED_ID = re.compile(r"[A-Za-z0-9._~:-]{1,128}")

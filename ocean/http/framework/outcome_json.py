@@ -8,16 +8,18 @@ from ocean.http.framework.parsing import Body, Whole
 from ocean.http.framework.responses import record
 from ocean.state.dry_run_result import DryRun
 from ocean.state.outcomes import Continue, Done, ErrorInfo, Failed, Ok, Outcome, Retry, Wait, error_info, outcome_name
+from ocean.state.tracebacks import checked_place
 
 
 class ErrorBody(Body):
     code: str
     message: str
     details: Any = None
+    where: dict[str, Any] | None = None
 
     def as_info(self) -> ErrorInfo:
         """Return the error as the kernel has it."""
-        return ErrorInfo(self.code, self.message, self.details)
+        return ErrorInfo(self.code, self.message, self.details, checked_place(self.where))
 
 
 def _shape(value: Any) -> str | None:

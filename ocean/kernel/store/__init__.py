@@ -6,6 +6,7 @@ The verbs are grouped by the life of a run. Read them in this order:
 2. `claims`: what is due, claiming and leasing it, the rows and steps of a tick, its commit, concurrency keys.
 3. `events`: the log, retention, and waiting for commits.
 4. `access`: API keys, web sessions, and the owner of a run.
+5. `instances`: which instances there are, and taking the locks of one whose process is gone.
 
 A verb reads the current row, decides by the rules of `ocean.state`, and writes the result, all in one transaction.
 The SQLite store calls the functions of `ocean.state` inside the transaction. The PostgreSQL store has the same rules
@@ -26,13 +27,14 @@ from ocean.kernel.metrics import Histogram
 from ocean.kernel.store.access import StoreAccess
 from ocean.kernel.store.claims import StoreClaims
 from ocean.kernel.store.events import StoreEvents
+from ocean.kernel.store.instances import StoreInstances
 from ocean.kernel.store.runs import StoreRuns
 from ocean.state.clock import Clock
 
 __all__ = ["Store"]
 
 
-class Store(StoreRuns, StoreClaims, StoreEvents, StoreAccess, Protocol):
+class Store(StoreRuns, StoreClaims, StoreEvents, StoreAccess, StoreInstances, Protocol):
     """All verbs of a database."""
 
     @property

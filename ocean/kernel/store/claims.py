@@ -139,10 +139,14 @@ class TickCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`status` is None if the tick deleted its own run. A tick with too many conflicts is retried `instead`."""
+    """`status` is None if the tick deleted its own run. A tick with too many conflicts is retried `instead`.
+
+    `next_ms` is the back-off after a failed attempt, for the log.
+    """
 
     status: RunStatus | None
     instead: Retry | None = None
+    next_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +198,12 @@ class StoreClaims(Protocol):
     async def call_apart(self, locks: Sequence[Lock]) -> set[Lock]:
         """Note that these suspects are called now, and no other run of this process. Returns the lost locks."""
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
         """Unlock a run whose call was stopped. Returns None if the lock was lost before.
 
-        If the run is ending, its last tick is due then, and the give-back is not counted.
+        With `counts`, the third time in a tick and each later one is a failed attempt. Without it none is: the process
+        was stopped, which is not the fault of the run. If the run is ending, its last tick is due then, and nothing is
+        counted.
         """
 
     async def read_rows(self, ask: RowsAsk) -> RowsAnswer: ...

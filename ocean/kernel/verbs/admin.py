@@ -4,6 +4,7 @@ from typing import Any
 
 from ocean.clog.clog import Clog, Registry
 from ocean.kernel.arguments import optional_id, request_of
+from ocean.kernel.instances import Instances
 from ocean.kernel.store import Store
 from ocean.state.records import GENERIC_VERBS, ClogRecord
 from ocean.state.values import checked_id
@@ -14,11 +15,13 @@ from ocean.tools.registry import ToolFormat, described
 class AdminVerbs:
     _store: Store
     _registry: Registry
+    instances: Instances
 
     async def start(self) -> None:
-        """Register the clogs of this instance in the database. An instance without clogs writes nothing."""
+        """Register this instance and its clogs in the database. An instance without clogs writes nothing."""
         if not list(self._registry):
             return
+        await self.instances.start()
         await self._store.register_clogs(
             [
                 ClogRecord(

@@ -1,6 +1,6 @@
 """Poke, and wait for what comes of it: `advance`, `result`, `settle`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ocean.clog.clog import Registry
@@ -10,10 +10,11 @@ from ocean.kernel.dry_run import dry_run_tick
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Runtime, commit_or_time
+from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
 from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound
+from ocean.state.outcomes import note_of, sentence_of
 from ocean.state.records import AdvanceResult, Agenda, RunInfo, RunStatus, TickResult
 from ocean.state.values import checked_id
 
@@ -92,10 +93,10 @@ class AdvanceVerbs:
             if run.status is RunStatus.DONE:
                 return run.output
             if run.status is RunStatus.FAILED:
-                error = run.error or {}
-                raise RunFailed(f"run {run_id} failed: {error.get('message')}", error, run_id=run_id)
+                raise _failure(run)
             if until <= self._clock.now():
-                raise ResultTimeout(f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on", run_id=run_id)
+                why = f"run {run_id} is {run.status} after {timeout_ms} ms; it goes on"
+                raise with_last_error(ResultTimeout(why, run_id=run_id), run.error)
             await self._moved(run, seen, until)
 
     async def settle(self, run_id: str, *, timeout_ms: int = 1_000) -> RunInfo:
@@ -125,7 +126,7 @@ class AdvanceVerbs:
                 return
             now = self._clock.now()
             due = max(min(time for time in (due, poked.next_wake_at, until) if time is not None), now + 50)
-        await commit_or_time(self._store, self._clock, seen, max(min(until, due) - now, 0))
+        await self._runtime.commit_or_time(seen, max(min(until, due) - now, 0))
 
     async def agenda(self) -> Agenda:
         """Return what is due for the clogs of this instance, without advancing any of it."""
@@ -148,7 +149,7 @@ class AdvanceVerbs:
 
     async def next_change(self, seen: int, *, wait_ms: int, look_ms: int = 100) -> int:
         """Wait until `commits_seen` is above `seen`, at most `wait_ms`, and return it."""
-        await commit_or_time(self._store, self._clock, seen, wait_ms, look_ms)
+        await self._runtime.commit_or_time(seen, wait_ms, look_ms)
         return self._store.commits_seen()
 
     async def _require(self, run_id: str) -> RunInfo:
@@ -156,3 +157,18 @@ class AdvanceVerbs:
         if run is None:
             raise RunNotFound(f"there is no run {run_id!r}", run_id=run_id)
         return run
+
+
+def _failure(run: RunInfo) -> RunFailed:
+    error = run.error or {}
+    failure = RunFailed(f"run {run.run_id} failed: {error.get('message')}", error, run_id=run.run_id)
+    if note := note_of(error):
+        failure.add_note(note)
+    return failure
+
+
+def with_last_error(failure: ResultTimeout, error: Mapping[str, Any] | None) -> ResultTimeout:
+    """Return the failure with a note of the run's last error and its traceback."""
+    if error is not None:
+        failure.add_note("\n".join(filter(None, (f"the last error: {sentence_of(error)}", note_of(error)))))
+    return failure

@@ -31,10 +31,10 @@ class Commits(ABC):
                     return Behind()
                 case {"contended": [call, must_take_turn, refused]}:
                     return Contended(call, must_take_turn, _refused(refused))
-                case {"committed": status, "beaten": times}:
-                    return Committed(RunStatus(status), _conflict_retry(times))
-                case {"committed": status}:
-                    return Committed(RunStatus(status) if status else None)
+                case {"committed": status, "beaten": times} as answer:
+                    return Committed(RunStatus(status), _conflict_retry(times), answer.get("next_ms"))
+                case {"committed": status} as answer:
+                    return Committed(RunStatus(status) if status else None, next_ms=answer.get("next_ms"))
                 case answer:
                     raise AssertionError(f"ocean_commit_tick returned {answer!r}")
 

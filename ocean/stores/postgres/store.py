@@ -44,13 +44,14 @@ from ocean.stores.postgres.client.payloads import (
 )
 from ocean.stores.postgres.client.row_batches import RowBatches
 from ocean.stores.postgres.commits import Commits, taken_from
+from ocean.stores.postgres.instances import InstanceVerbs
 from ocean.stores.postgres.reads import Reads
 from ocean.stores.shared.refusals import run_not_found
 from ocean.stores.shared.row_rules import kept_answer
 from ocean.stores.shared.rows import api_key_from, clog_from, run_from, run_info_from
 
 
-class PostgresStore(Claims, Commits, Reads):
+class PostgresStore(Claims, Commits, InstanceVerbs, Reads):
     """The store of the instances that share one PostgreSQL database."""
 
     def __init__(self, url: str, clock: Clock, *, is_test: bool = False) -> None:
@@ -117,8 +118,8 @@ class PostgresStore(Claims, Commits, Reads):
         wanted = [key.text for key in keys]
         return bool(await self.batches.write("take_turn", {"run_id": lock.run_id, "epoch": lock.epoch, "keys": wanted}))
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
-        payload = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick}
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
+        payload = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick, "counts": counts}
         try:
             return RunStatus(await self.batches.write("give_back", payload))
         except LockLost:

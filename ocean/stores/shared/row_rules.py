@@ -6,6 +6,8 @@ from ocean.kernel.store.runs import Request
 from ocean.state.counters import Counter, Take, Taken, decide
 from ocean.state.eligibility import kernel_end
 from ocean.state.records import ApiKey, Delay, Run
+from ocean.state.tracebacks import without_traceback
+from ocean.state.values import decode, encode
 from ocean.stores.shared.refusals import request_key_reused
 from ocean.stores.shared.rows import Row
 
@@ -30,6 +32,11 @@ def preview_takes(counter: Counter | None, takes: Sequence[Take], now: int) -> T
         if not taken:
             break
     return taken
+
+
+def text_without_traceback(error: str | None) -> str | None:
+    """Return a stored error without the traceback of its place, as a parent gets it."""
+    return error if error is None or '"traceback"' not in error else encode(without_traceback(decode(error)))
 
 
 def is_debounced(run: Run | None, now: int) -> bool:

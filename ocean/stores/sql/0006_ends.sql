@@ -30,6 +30,7 @@ CREATE TABLE ocean_instances (
   seen_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ocean_instances_seen ON ocean_instances (seen_at);
+CREATE INDEX ocean_instances_place ON ocean_instances (boot_id, pid_namespace, seen_at) WHERE boot_id IS NOT NULL;
 
 -- The step in which an event was streamed.
 ALTER TABLE events ADD COLUMN step TEXT;

@@ -63,23 +63,26 @@ class SqliteClaimStore(UnitExecutor):
 
         return await self._write(act)
 
-    async def give_back(self, lock: Lock, tick: int) -> RunStatus | None:
+    async def give_back(self, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus | None:
         try:
-            return await self._write(lambda u: committing.give_back(u, lock, tick))
+            return await self._write(lambda u: committing.give_back(u, lock, tick, counts=counts))
         except LockLost:
             return None
 
     def renew_locks(self, locks: Sequence[Lock]) -> Renewal:
         def act(u: Unit) -> Renewal:
-            renewal = Renewal(set(), set())
+            renewal, holders = Renewal(set(), set()), set()
             for lock in locks:
                 run = u.find(lock.run_id)
                 if run is None or run.status is not RunStatus.ACTIVE or run.lock_epoch != lock.epoch:
                     renewal.lost.add(lock)
                     continue
                 u.save(renewed(run, lock.lock_ms, u.now))
+                holders.add(run.locked_by)
                 if run.stop_by is not None:
                     renewal.ending.add(lock)
+            for holder in holders:
+                u.do("instance_seen", instance_id=holder, now=u.now)
             return renewal
 
         return self._transactions.write_blocking(self._unit(act))

@@ -127,7 +127,7 @@ def _commit_retry(u: Unit, run: Run, c: TickCommit, outcome: Retry, tick: Row) -
         **_provenance(c),
     }
     u.event(run.run_id, "run.retrying", payload, **where)
-    return Committed(following.status)
+    return Committed(following.status, next_ms=(following.wake_at or u.now) - u.now)
 
 
 def _policy(u: Unit, run: Run) -> RetryPolicy:
@@ -179,13 +179,13 @@ def _call_again(u: Unit, run: Run, c: TickCommit, tick: Row, refused: dict[str, 
     return Contended(again["calls"], False, refused)
 
 
-def give_back(u: Unit, lock: Lock, tick: int) -> RunStatus:
+def give_back(u: Unit, lock: Lock, tick: int, *, counts: bool = True) -> RunStatus:
     run = refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
-    row = u.one("count_give_back", run_id=run.run_id, tick=tick)
+    row = u.one("count_give_back", run_id=run.run_id, tick=tick, counted=int(counts))
     give_backs = row["give_backs"] if row else 1
     where: dict[str, Any] = {"tick": tick, "call": row["calls"], "caused_by": row["caused_by"]} if row else {}
     u.do("release_turns", run_id=run.run_id)
-    following = given_back(run, give_backs, u.now) if run.stop_by is None else stopped(run, u.now)
+    following = given_back(run, give_backs if counts else 0, u.now) if run.stop_by is None else stopped(run, u.now)
     if isinstance(following, EndNow):
         error = ErrorInfo("given_back", f"its callers stopped tick {tick} {give_backs} times before it ended")
         _exhaust(u, run, following, error, **where)

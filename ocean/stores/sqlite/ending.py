@@ -8,6 +8,7 @@ from ocean.state.records import Ending, InputKind, LastTick, Run, RunStatus
 from ocean.state.transitions import input_arrived
 from ocean.state.values import encode
 from ocean.stores.shared import refusals
+from ocean.stores.shared.row_rules import text_without_traceback
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from ocean.stores.sqlite.inbox import append_input, drop_timers
 
@@ -34,7 +35,7 @@ def end_run(
     drop_timers(u, run_id)
     u.later("save_end", run_id, run_id=run_id, output=output, error=error)
     _name_undelivered(u, run_id)
-    if not _notify_parent(u, run, output, error):
+    if not _notify_parent(u, run, output, text_without_traceback(error)):
         u.event(run_id, "signal.undelivered", {"to": run.parent_run_id, "kind": "child"})
     text = f'{{"output":{output or "null"}}}' if status is RunStatus.DONE else f'{{"error":{error or "null"}}}'
     last, _ = u.event(run_id, f"run.{status}", None, text=text, tick=tick, call=call, caused_by=caused_by, actor=actor)

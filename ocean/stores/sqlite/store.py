@@ -7,11 +7,14 @@ from ocean.stores.sqlite.claim_verbs import SqliteClaimStore
 from ocean.stores.sqlite.engine.database import Database
 from ocean.stores.sqlite.engine.executor import Transactions
 from ocean.stores.sqlite.event_log import SqliteEventStore
+from ocean.stores.sqlite.instances import SqliteInstanceStore
 from ocean.stores.sqlite.leasing import SqliteLeaseStore
 from ocean.stores.sqlite.run_verbs import SqliteRunStore
 
 
-class SqliteStore(SqliteRunStore, SqliteClaimStore, SqliteLeaseStore, SqliteEventStore, SqliteAccessStore):
+class SqliteStore(
+    SqliteRunStore, SqliteClaimStore, SqliteLeaseStore, SqliteEventStore, SqliteAccessStore, SqliteInstanceStore
+):
     """The store of the processes that share one SQLite file."""
 
     def __init__(self, database: str | Transactions, clock: Clock) -> None:

@@ -21,7 +21,7 @@ UPDATE ocean_ticks SET calls = calls + 1, conflicts = conflicts + 1 WHERE run_id
 UPDATE ocean_ticks SET calls = calls + 1 WHERE run_id = :run_id AND tick = :tick RETURNING *;
 
 -- name: count_give_back
-UPDATE ocean_ticks SET give_backs = give_backs + 1 WHERE run_id = :run_id AND tick = :tick
+UPDATE ocean_ticks SET give_backs = give_backs + :counted WHERE run_id = :run_id AND tick = :tick
 RETURNING give_backs, calls, caused_by;
 
 -- name: commit_tick

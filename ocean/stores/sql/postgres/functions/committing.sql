@@ -132,7 +132,7 @@ BEGIN
     'wake_at', r.wake_at, 'status', r.status, 'claimed_at', a->'claimed_at', 'epoch', a->'epoch',
     'instance', a->'instance_id', 'version', a->'version')::text);
   PERFORM ocean_save(r);
-  RETURN json_build_object('committed', r.status);
+  RETURN json_build_object('committed', r.status, 'next_ms', r.wake_at - o.now);
 END $$;
 
 -- Returns the retry policy of the run, or of its clog's last ticks if it is ending.
@@ -185,22 +185,24 @@ BEGIN
 END $$;
 
 -- Takes back a call that its caller has stopped. The first two are free; from the third on, each counts as an attempt.
+-- If counts is false, because the process stops, none does.
 CREATE OR REPLACE FUNCTION ocean_give_back(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   before runs := r;
   t ocean_ticks;
+  counts boolean := coalesce((a->>'counts')::boolean, true);
   give_backs bigint;
   attempt bigint;
   reason text;
   o ocean_origin;
 BEGIN
-  UPDATE ocean_ticks k SET give_backs = k.give_backs + 1
+  UPDATE ocean_ticks k SET give_backs = k.give_backs + counts::int
   WHERE k.run_id = r.run_id AND k.tick = (a->>'tick')::bigint RETURNING k.* INTO t;
   give_backs := coalesce(t.give_backs, 1);
   o := ROW(now, t.tick, t.calls, NULL, t.caused_by)::ocean_origin;
   DELETE FROM ocean_turns w WHERE w.run_id = r.run_id;
-  attempt := ocean_attempts(r) + CASE WHEN give_backs > 2 AND r.stop_by IS NULL THEN 1 ELSE 0 END;
+  attempt := ocean_attempts(r) + CASE WHEN counts AND give_backs > 2 AND r.stop_by IS NULL THEN 1 ELSE 0 END;
   IF attempt > ocean_attempts(r) AND ocean_is_spent(attempt, ocean_most_attempts(r)) THEN
     reason := coalesce(r.ending, 'exhausted');
   END IF;

@@ -19,7 +19,7 @@ BEGIN
   UPDATE ocean_run_details d SET output = coalesce(ocean_end_one.output, d.output), error = ocean_end_one.error
   WHERE d.run_id = r.run_id;
   r := ocean_log_undelivered(r, o.now);
-  IF NOT ocean_notify_parent(r, output, error, o.now) THEN
+  IF NOT ocean_notify_parent(r, output, ocean_without_traceback(error), o.now) THEN
     r := ocean_event(r, ocean_origin(o.now), 'signal.undelivered',
       json_build_object('to', r.parent_run_id, 'kind', 'child')::text);
   END IF;

@@ -19,6 +19,8 @@ BEGIN
     WHEN 'event_bounds' THEN ocean_read_event_bounds()
     WHEN 'failed_run' THEN ocean_read_failed_run(given->>'run_id', given->>'key')
     WHEN 'holder' THEN ocean_read_holder(given->>'clog_id', given->>'session_id', given->>'dedupe_key')
+    WHEN 'instance' THEN ocean_read_instance(given->>'instance_id')
+    WHEN 'instances' THEN ocean_read_instances(given->'place', (given->>'limit')::bigint)
     WHEN 'inputs' THEN ocean_read_inputs(given->>'run_id', (given->>'after')::bigint, (given->>'limit')::bigint)
     WHEN 'key' THEN ocean_read_key(given->>'key')
     WHEN 'keys' THEN ocean_read_keys(given->>'after', (given->>'limit')::bigint)

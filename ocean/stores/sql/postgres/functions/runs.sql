@@ -137,6 +137,20 @@ BEGIN
   UPDATE ocean_run_details SET error = new_error WHERE run_id = id AND error IS DISTINCT FROM new_error;
 END $$;
 
+-- Returns an error without the traceback of its place, as a parent gets it. As json, not jsonb, which would change
+-- numbers and the order of keys in the clog's error.
+CREATE OR REPLACE FUNCTION ocean_without_traceback(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  place json := error::json->'where';
+BEGIN
+  IF place->'traceback' IS NULL THEN
+    RETURN error;
+  END IF;
+  RETURN json_build_object('code', error::json->'code', 'message', error::json->'message',
+    'details', error::json->'details', 'where', json_build_object('type', place->'type', 'file', place->'file',
+      'line', place->'line', 'function', place->'function'))::text;
+END $$;
+
 CREATE OR REPLACE FUNCTION ocean_add_session(id text, now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ocean_sessions (session_id, created_at) VALUES (id, now) ON CONFLICT DO NOTHING;

@@ -241,6 +241,13 @@ BEGIN
   RETURN r;
 END $$;
 
+-- The holder's process is gone: the lock expires now, as if its time were over.
+CREATE OR REPLACE FUNCTION ocean_lock_released(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  r.lock_expires_at := least(now, coalesce(r.lock_expires_at, 0));
+  RETURN r;
+END $$;
+
 -- A tick was committed. `next_input_at` is when the first remaining input becomes available; `wait_until` belongs to
 -- Wait.
 CREATE OR REPLACE FUNCTION ocean_settled(r runs, outcome text, wait_until bigint, next_input_at bigint, now bigint)

@@ -35,6 +35,9 @@ BEGIN
     WHEN 'release_lease' THEN answer := ocean_release_lease(a, now);
     WHEN 'complete_lease' THEN answer := ocean_complete_lease(a, now);
     WHEN 'register_clogs' THEN answer := ocean_register_clogs(a, now);
+    WHEN 'register_instance' THEN answer := ocean_register_instance(a, now);
+    WHEN 'unregister_instance' THEN answer := to_json(ocean_delete_instance(a));
+    WHEN 'release_instance' THEN answer := ocean_release_instance(a, now);
     WHEN 'keep_answer' THEN answer := ocean_keep_first_answer(a, now);
     WHEN 'add_api_key' THEN answer := ocean_add_api_key(a, now);
     WHEN 'revoke_api_key' THEN answer := ocean_revoke_api_key(a->>'key_id', now);
@@ -109,6 +112,8 @@ DECLARE
   lost bigint[] := '{}';
   ending bigint[] := '{}';
   stop_by bigint;
+  holder text;
+  holders text[] := '{}';
 BEGIN
   FOR lock IN SELECT jsonb_array_elements(locks) LOOP
     until := now + (lock->>2)::bigint;
@@ -116,13 +121,21 @@ BEGIN
       CASE WHEN r.ending IS NULL THEN r.deadline_at END,
       CASE WHEN NOT r.paused OR r.ending IS NOT NULL THEN least(r.stop_by, greatest(until, r.lock_expires_at)) END)
     WHERE r.run_id = lock->>0 AND r.status = 'active' AND r.lock_epoch = (lock->>1)::bigint
-    RETURNING r.stop_by INTO stop_by;
+    RETURNING r.stop_by, r.locked_by INTO stop_by, holder;
     IF NOT FOUND THEN
       lost := lost || place;
-    ELSIF stop_by IS NOT NULL THEN
-      ending := ending || place;
+    ELSE
+      IF stop_by IS NOT NULL THEN
+        ending := ending || place;
+      END IF;
+      IF holder <> ALL (holders) THEN
+        holders := holders || holder;
+      END IF;
     END IF;
     place := place + 1;
+  END LOOP;
+  FOREACH holder IN ARRAY holders LOOP
+    UPDATE ocean_instances i SET seen_at = greatest(i.seen_at, now) WHERE i.instance_id = holder;
   END LOOP;
   RETURN json_build_array(lost, ending);
 END $$;
