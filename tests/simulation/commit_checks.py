@@ -42,6 +42,7 @@ class Watcher:
         self.companies: dict[tuple[str, int], int | None] = {}
         """For each claim, a run and its epoch: its `crash_company`, which makes it a suspect."""
         self._verbs: list[str] = []
+        self._give_backs: dict[tuple[str, int], int] = {}
         self._before: dict[str, Run] = {}
         """The rows before this commit."""
         self.rated: dict[int, bool | None] = {}
@@ -133,6 +134,7 @@ class Watcher:
             if event["type"] == "run.created":
                 self.rows.pop(run_id, None)
                 self._consumed.pop(run_id, None)
+                self._give_backs = {place: count for place, count in self._give_backs.items() if place[0] != run_id}
             if event["type"] in ("did", "nested") and event["tick"]:
                 place = (run_id, event["tick"], event["call"])
                 assert place in committed, f"atomic tick: {place} emits {event['type']!r} and does not commit"
@@ -151,7 +153,11 @@ class Watcher:
             payload = json.loads(event["payload"]) if event["type"] == "tick.given_back" else {}
             before = self.rows.get(event["run_id"])
             if "give_backs" in payload and before is not None and before.status is RunStatus.ACTIVE:
-                is_counted = payload["give_backs"] > 2 and before.stop_by is None
+                place = (event["run_id"], event["tick"])
+                # An orderly stop is not counted at all.
+                is_free = payload["give_backs"] == self._give_backs.get(place, 0)
+                self._give_backs[place] = payload["give_backs"]
+                is_counted = payload["give_backs"] > 2 and not is_free and before.stop_by is None
                 counted = payload["attempt"] - attempts(before)
                 assert counted == is_counted, f"attempt budget: {event} after {before}"
 
@@ -259,8 +265,8 @@ class Watcher:
         if before.stop_by is not None or before.leased:
             assert counted == before.leased, f"attempt budget: {before} became {run}"
             return
-        if any(kernel_end(peer, now) for peer in peers if peer is not before):
-            # It was ended in the same commit, perhaps before the crash was noted.
+        if any(kernel_end(peer, now) for peer in peers if peer is not before) or run.locked_by == before.locked_by:
+            # In the same commit a peer was perhaps ended, or claimed by the same process, before the crash was noted.
             return
         was_alone = _was_alone(before, peers)
         self._world.count_event("crash alone" if was_alone else "crash beside others")

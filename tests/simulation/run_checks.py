@@ -3,6 +3,7 @@
 from collections import Counter
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 from ocean.state.retry_as_new import retry_id
 from tests.simulation.clogs import END_BACKOFF_MS
@@ -64,24 +65,28 @@ def every_call_of_a_tick_is_the_same(final: FinalState) -> None:
         assert len(set(numbers)) == len(numbers), f"call numbers of {run_id} {tick}: {numbers}"
 
 
+def _is_of(event: dict[str, Any], run_id: str, tick: int) -> bool:
+    return (event["run_id"], event["tick"]) == (run_id, tick)
+
+
 def waste_is_bounded(final: FinalState) -> None:
     lives = Counter(event["run_id"] for event in final.of("run.created"))
     for (run_id, tick), calls in final.history.calls.items():
         run = final.world.watcher.rows.get(run_id)
         if lives[run_id] != 1 or run is None:
             continue
-        most, restarts = run.max_attempts, [
-            event["payload"]
-            for event in final.of("tick.restarted")
-            if (event["run_id"], event["tick"]) == (run_id, tick)
-        ]
+        most = run.max_attempts
+        restarts = [event["payload"] for event in final.of("tick.restarted") if _is_of(event, run_id, tick)]
         if calls[0].reason in ENDINGS:
             retried = [event for event in final.of("run.end_incomplete") if event["run_id"] == run_id]
             most = final.world.plan.end_attempts * (1 + len(retried))
         if most is not None:
             claims = 1 + sum(each["because"] in ("crash", "retry", "give_back") for each in restarts)
-            # A crash beside others is no attempt.
-            free = sum("company" in each for each in restarts)
+            # A crash beside others is no attempt, and the give-back of an orderly stop is not counted.
+            given_back = [event["payload"] for event in final.of("tick.given_back") if _is_of(event, run_id, tick)]
+            given_back = [each["give_backs"] for each in given_back if "give_backs" in each]
+            counted = {number for number in given_back if number}
+            free = sum("company" in each for each in restarts) + len(given_back) - len(counted)
             assert claims <= most + GIVE_BACKS + free, f"{run_id} {tick} was claimed {claims} times"
             allowed = (most + GIVE_BACKS + free) * CALLS_OF_A_CLAIM
             assert len(calls) <= allowed, f"{run_id} {tick} was called {len(calls)} times"
@@ -141,6 +146,21 @@ def last_ticks_are_called_to_the_end(final: FinalState) -> None:
                 ending.pop(run_id, None)
             case _ if payload["error"]["code"] != "deleted":
                 assert run_id not in ending, f"last tick: {run_id} ended without it: {event}"
+
+
+def stopped_calls_are_given_back(final: FinalState) -> None:
+    """Without other faults, the process of a run that is ending gives it back: its last tick need not wait."""
+    if final.world.plan.rates.keys() - {"end_raises", "cancelled_at_work"} or final.world.has_threads:
+        return
+    stopping: set[str] = set()
+    for event in final.of("run.created", "run.ending", "tick.given_back", "tick.committed", "run.retrying"):
+        run_id = event["run_id"]
+        if event["type"] == "run.ending" and event["payload"]["stop_by"] is not None:
+            stopping.add(run_id)
+        elif event["type"] in ("run.created", "tick.given_back"):
+            stopping.discard(run_id)
+        else:
+            assert run_id not in stopping, f"stopped call: it was not given back before the last tick: {event}"
 
 
 def a_continuation_comes_first(final: FinalState) -> None:
@@ -272,6 +292,7 @@ CHECKS = (
     every_call_of_a_tick_is_the_same,
     waste_is_bounded,
     last_ticks_are_called_to_the_end,
+    stopped_calls_are_given_back,
     same_keys_make_the_same_runs,
     acknowledged_creations_are_there,
     a_dedupe_key_makes_one_run,
