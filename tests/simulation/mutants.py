@@ -63,8 +63,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _held_or_not(run: Run | None, epoch: int, run_id: str) -> Run:
-    return run if run is not None else transitions.refuse_unless_held(run, epoch, run_id)
+def _held_or_not(run: Run | None, epoch: int, run_id: str, **more: bool) -> Run:
+    return run if run is not None else transitions.refuse_unless_held(run, epoch, run_id, **more)
 
 
 def _keeps(name: str) -> Callable[[Callable[..., Any]], Any]:

@@ -16,6 +16,7 @@ import pytest
 
 from ocean.compose import open_store
 from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Renewal
 from ocean.state.clock import SystemClock
 from ocean.state.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.state.records import ClogRecord
