@@ -5,6 +5,7 @@ from ocean.clog.clog import Clog
 from ocean.clog.routes import CommandAnswer, Incoming, Reply
 from ocean.clog.webhooks import Delivery, Received, sign_webhook
 from ocean.compose import Ocean
+from ocean.events.streamed import StreamedBy, StreamReader, kept_events
 from ocean.flows.errors import Cancelled, ChildFailed, FlowError, FlowMisused, SignalTimeout, StepFailed
 from ocean.flows.flow import Flow
 from ocean.flows.unknown import UNKNOWN, Unknown
@@ -201,6 +202,8 @@ __all__ = [
     "StoreBusy",
     "StoreFailed",
     "StoreUnusable",
+    "StreamReader",
+    "StreamedBy",
     "SweepResult",
     "SystemClock",
     "Take",
@@ -230,6 +233,7 @@ __all__ = [
     "Within",
     "WorkDone",
     "WriteSpent",
+    "kept_events",
     "redacted",
     "sign_webhook",
     "tool",

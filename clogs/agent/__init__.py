@@ -160,11 +160,8 @@ async def _call_model(tick: Tick, models: Finder, state: AgentState, rows: Rows,
     reason = await _why_not_now(tick, state)
     if reason is not None:
         return reason
-    is_streamed = False
 
     async def ask(key: str) -> Any:
-        nonlocal is_streamed
-        is_streamed = True
         request = ask_of(state, conversation(rows, messages), tick.tools.schemas("openai", state.tools), key)
         model = models.find(state.settings.model or models.default)
         return (await stream_answer(tick, model, request, event="agent.token", is_interruptible=True)).model_dump()
@@ -175,9 +172,6 @@ async def _call_model(tick: Tick, models: Finder, state: AgentState, rows: Rows,
         if error.is_passing:
             await tick.stream("agent.error", error.info.as_json() | {"after_ms": error.after_ms})
         return error.outcome
-    if answer.text and not is_streamed:
-        # The step finished in an earlier call of this tick, whose streamed events readers drop.
-        await tick.stream("agent.token", {"text": answer.text})
     return await _finish_turn(tick, state, messages, answer)
 
 

@@ -14,7 +14,7 @@ Read `records` first (settings, turns, the part of the history that is sent to t
 | `chat.turn` | with the commit | the `Turn`: it replaces all events streamed in its tick |
 | `chat.refused` | a signal is not a valid message | `code`, `message`, `signal_id` |
 
-Streamed events contain the tick and the call; a reader keeps those of the highest call.
+A reader keeps the streamed events that `ocean.StreamReader` keeps: those of stored steps, others of the highest call.
 """
 
 from typing import Any, assert_never
@@ -96,11 +96,7 @@ async def _make_turn(tick: Tick, models: Finder, settings: ChatSettings, rows: R
     turn = Turn(text=text, model=settings.model or "", signal_id=tick.signal_id)
     earlier = [Turn.model_validate(each.rows["turn"]) for each in rows.history]
 
-    is_streamed = False
-
     async def answer(key: str) -> Any:
-        nonlocal is_streamed
-        is_streamed = True
         ask = ask_of(settings, earlier, text, key)
         return (await stream_reply(tick, models.find(turn.model), ask, settings.answer_chars)).model_dump()
 
@@ -108,9 +104,6 @@ async def _make_turn(tick: Tick, models: Finder, settings: ChatSettings, rows: R
         received = ChatAnswer.model_validate(await tick.step("answer", answer))
     except ModelError as error:
         return await _failed_turn(tick, turn, error)
-    if received.text and not is_streamed:
-        # The step finished in an earlier call of this tick, whose streamed events readers drop.
-        await tick.stream("chat.token", {"text": received.text})
     facts = received.model_dump(exclude={"text"})
     return Turn.model_validate(turn.model_dump() | facts | {"answer": received.text})
 

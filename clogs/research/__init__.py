@@ -184,19 +184,12 @@ async def _call_model(
     tick: Tick, models: Finder, model: str | None, step: str, ask: Callable[[str], Ask]
 ) -> StreamedAnswer:
     """Call the model in a step, so that a repeated tick does not call it again, and return its answer."""
-    is_streamed = False
 
     async def think(key: str) -> Any:
-        nonlocal is_streamed
-        is_streamed = True
         found = models.find(model or models.default)
         return (await stream_answer(tick, found, ask(key), event="research.token", most_chars=MOST_REPORT)).model_dump()
 
-    answer = StreamedAnswer.model_validate(await tick.step(step, think))
-    if answer.text and not is_streamed:
-        # The step finished in an earlier call of this tick, whose streamed events readers drop.
-        await tick.stream("research.token", {"text": answer.text})
-    return answer
+    return StreamedAnswer.model_validate(await tick.step(step, think))
 
 
 async def _model_failed(tick: Tick, error: ModelError) -> Outcome:

@@ -21,6 +21,7 @@ from ocean import (
     KeyInfo,
     RunInfo,
     RunStatus,
+    StreamedBy,
     TickInfo,
 )
 from ocean.cli.output import cell, printable, table
@@ -162,6 +163,16 @@ def event_line(event: Event, *, with_run: bool) -> Text:
     if event.payload not in (None, {}):
         line.append(f"  {value(event.payload)}")
     return line
+
+
+def obsolete_line(obsolete: StreamedBy, *, with_run: bool) -> Text:
+    """Return a line about streamed events that were shown and do not count any more."""
+    line = Text(f"{'':>6}  {'':8}  ", "dim")
+    if with_run:
+        line.append(f"{printable(obsolete.run_id)}  ", "cyan")
+    line.append(f"tick {obsolete.tick}  ", "dim")
+    step = f" in step {printable(obsolete.step)}" if obsolete.step else ""
+    return line.append(f"does not count: what call {obsolete.call} streamed{step}", "yellow")
 
 
 def api_keys_table(keys: Iterable[ApiKey], now: int) -> Table:

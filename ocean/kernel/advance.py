@@ -166,6 +166,9 @@ class Advance:
         """Whether this poke claims more: it has room and time."""
         if self._is_abandoned or self._runtime.shutdown.is_begun:
             return False
+        if self._runtime.probation.is_closed and self.ask.run_id is None:
+            # Another process may call what would have to wait here.
+            return False
         return self._room > 0 and self._ticks_left != 0 and self._runtime.clock.now() < self._until
 
     async def _claim(self, sent_at: int, piggyback: bool) -> int:

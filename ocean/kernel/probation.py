@@ -31,12 +31,17 @@ class Probation:
         self._is_forming = False
         self._moved = anyio.Event()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether suspects wait or are being called, so that other calls have to wait: claim nothing meanwhile."""
+        return bool(self._waiting or self._group)
+
     async def enter(self, claim: Claim) -> None:
         """Wait until the call may begin. `leave` must follow, unless this raises."""
         if claim.crash_company is not None:
             await self._enter_apart(claim)
             return
-        while self._waiting or self._group:
+        while self.is_closed:
             await self._moved.wait()
         self._calls += 1
 

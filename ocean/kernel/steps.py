@@ -5,7 +5,10 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from ocean.kernel.call_context import CallContext
+from ocean.kernel.store.events import StepStreamed
+from ocean.kernel.streaming import streaming_in
 from ocean.state.dry_run_result import DryStop
+from ocean.state.effects import NewEvent
 from ocean.state.errors import InvalidValue, StepNameUsed
 from ocean.state.records import Lock
 from ocean.state.values import checked_id, decode, encode, shown
@@ -44,13 +47,18 @@ async def run_step(
         context.check_alive()
         context.stop(stop)
     context.refuse_if_ending()
-    key = f"{context.seed if tick else context.run_key}:{quote(clog_id, safe='')}/{name}"
+    qualified = f"{quote(clog_id, safe='')}/{name}"
+    key = f"{context.seed if tick else context.run_key}:{qualified}"
     context.steps_in_flight += 1
     try:
-        result = await context.reach.take_step(f"{clog_id}/{name}", key, fn)
+        with streaming_in(context, f"{tick}:{qualified}" if tick else qualified) as step:
+            result = await context.reach.take_step(f"{clog_id}/{name}", key, fn)
         await context.flush()
         context.check_alive()
-        stored = await context.store.store_step(lock, tick, stored_name, encode(result, f"step {name!r}"))
+        text = encode(result, f"step {name!r}")
+        event = NewEvent("tick.step_stored", encode({"step": name}), clog_id, step.id)
+        streamed = StepStreamed(context.tick, context.call, event) if step.has_streamed else None
+        stored = await context.store.store_step(lock, tick, stored_name, text, streamed)
     finally:
         await context.step_is_over()
     return decode(stored)

@@ -6,7 +6,9 @@ has stored all its events before.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import anyio
 import anyio.lowlevel
@@ -59,3 +61,43 @@ class StreamBuffer:
             self._error = error
         finally:
             self._writing = None
+
+
+class RunningStep:
+    """A step whose function is being called, and whether it has streamed."""
+
+    __slots__ = ("call", "has_streamed", "id", "is_over")
+
+    def __init__(self, call: object, id: str) -> None:
+        self.call = call
+        self.id = id
+        self.has_streamed = False
+        self.is_over = False
+
+
+RUNNING: ContextVar[RunningStep | None] = ContextVar("ocean_running_step", default=None)
+"""Tasks and threads that a step's function starts inherit it."""
+
+
+@contextmanager
+def streaming_in(call: object, id: str) -> Iterator[RunningStep]:
+    """Let events that are streamed in this block, by the same call, belong to a step."""
+    step = RunningStep(call, id)
+    token = RUNNING.set(step)
+    try:
+        yield step
+    finally:
+        step.is_over = True
+        RUNNING.reset(token)
+
+
+def of_step(call: object, event: NewEvent) -> NewEvent:
+    """Return the event with the step in which the call streams it.
+
+    A step's function may advance other runs, whose calls then inherit its context: their events are not the step's.
+    """
+    step = RUNNING.get()
+    if step is None or step.is_over or step.call is not call:
+        return event
+    step.has_streamed = True
+    return event._replace(step=step.id)

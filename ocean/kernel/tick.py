@@ -13,6 +13,7 @@ from ocean.kernel.invoke import invoke
 from ocean.kernel.rows import Addresses, Rows, row_write, rows_ask, rows_from, rows_named
 from ocean.kernel.run_tools import RunTools
 from ocean.kernel.steps import run_step
+from ocean.kernel.streaming import of_step
 from ocean.state.counters import Refill, Taken, checked_take
 from ocean.state.dry_run_result import DryStop
 from ocean.state.effects import Effects, NewEvent
@@ -123,7 +124,7 @@ class Tick(RunTools):
         if context.is_dry:
             context.streamed.append(event)
             return
-        await context.stream(lock, event)
+        await context.stream(lock, of_step(context, event))
 
     @overload
     async def step(

@@ -58,6 +58,7 @@ class NewEvent(NamedTuple):
     type: str
     payload: str
     clog_id: str
+    step: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

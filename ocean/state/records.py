@@ -292,6 +292,8 @@ class Event:
     actor: str | None = None
     correlation_id: str | None = None
     causation_id: str | None = None
+    step: str | None = None
+    """The step whose function streamed this event: a name that is unique in the run. See `StreamReader`."""
 
     @property
     def id(self) -> str:

@@ -1,12 +1,14 @@
 """What can be observed of a world, as named values, and how two observations differ."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ocean.events.streamed import kept_events
 from ocean.kernel.arguments import KERNEL_EVENTS
 from ocean.kernel.store.claims import RowsAsk
 from ocean.state.effects import RowKey
@@ -18,6 +20,8 @@ from ocean.testing.worlds import World
 PAGE = 1_000
 MOST_SHOWN = 500
 MANY_ALIKE = 3
+_TICK = re.compile(r"^\d+:")
+"""Begins the id of a step that lasts as long as its tick."""
 Observed = dict[str, Any]
 
 
@@ -136,18 +140,16 @@ async def _observe_shared_rows(w: World, runs: Iterable[RunInfo]) -> Observed:
 
 
 async def _observe_events(w: World) -> Observed:
-    """Return the events that remain for a reader who keeps the highest call of each tick."""
+    """Return the events of clogs that count for a reader, see `ocean.events.streamed`."""
     events: list[Event] = []
     while page := await w.ocean.read_events(after=events[-1].seq if events else 0, limit=PAGE):
         events += page
-    highest: dict[tuple[str | None, int | None], int] = defaultdict(int)
-    for event in events:
-        highest[event.run_id, event.tick] = max(highest[event.run_id, event.tick], event.call or 0)
     observed: Observed = defaultdict(list)
-    for event in events:
-        is_kept = event.call is None or event.call == highest[event.run_id, event.tick]
-        if is_kept and event.type.split(".")[0] not in KERNEL_EVENTS:
-            observed[f"events of run {event.run_id}"].append([event.type, event.payload])
+    for event in kept_events(events):
+        if event.type.split(".")[0] not in KERNEL_EVENTS:
+            # A step is not repeated, what is streamed around it is: only within each of them the order is the same.
+            step = f" in step {_TICK.sub('', event.step)}" if event.step else ""
+            observed[f"events of run {event.run_id}{step}"].append([event.type, event.payload])
     return dict(observed)
 
 

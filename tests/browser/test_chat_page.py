@@ -1,11 +1,13 @@
 """The chat page in a real browser: what its user sees, over reloads, interruptions and a killed server."""
 
 import urllib.request
+from dataclasses import asdict
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from ocean import Event, kept_events
 from tests.browser.chat_server import ChatServer
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -130,6 +132,30 @@ def test_an_invalid_message_is_shown_as_refused_and_the_conversation_continues(p
     expect(page.locator(".note.bad:visible")).to_have_text("Not accepted: txt: Extra inputs are not permitted")
     send(page, "tea")
     expect(page.locator(".answer").last).to_contain_text("You wrote: tea")
+
+
+def test_the_page_keeps_what_stored_steps_have_streamed(page: Page) -> None:
+    def event(call: int, text: str | None = None, step: str | None = "1:chat/answer") -> Event:
+        type, payload = ("tick.step_stored", {"step": "answer"}) if text is None else ("chat.token", {"text": text})
+        return Event(1, 1, type, payload, "s", "r", 1, 1, call, "chat", step=step)
+
+    kept, plain = event(1, "kept"), event(1, "plain", None)
+    histories = {
+        "kept": [kept, event(1)],
+        "kept then": [kept, event(1), event(2, " then", None)],
+        "again": [event(1, "lost"), event(2, "again"), event(2)],
+        "x": [plain, event(2, "x", None), event(2, "y"), event(3, "x", None)],
+        "keptall": [plain, kept, event(1), event(2, "z", "1:chat/other"), event(3, "all", None)],
+    }
+    replayed = """(events) => {
+        const conversation = { turns: new Map() };
+        for (const event of events) take(conversation, event.type, event);
+        return conversation.turns.get(1).answer;
+    }"""
+    for expected, history in histories.items():
+        tokens = [each.payload["text"] for each in kept_events(history) if each.type == "chat.token"]
+        assert "".join(tokens) == expected
+        assert page.evaluate(replayed, [asdict(each) for each in history]) == expected
 
 
 def test_a_message_sent_before_the_page_is_ready_is_not_lost(page: Page) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ocean.kernel.store import Store
-from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.events import StepStreamed, SweepAsk
 from ocean.kernel.store.runs import Request
 from ocean.state.effects import Effects, NewEvent
 from ocean.state.filters import FeedFilter
@@ -109,6 +109,25 @@ async def test_streamed_events_are_visible_before_the_commit_and_carry_the_call(
     assert [(event.payload, event.tick, event.call) for event in streamed] == [("a", 1, 1), ("b", 1, 1)]
     await commit(store, held, Done())
     assert [event.run_seq for event in await events(store, "r")] == [1, 2, 3, 4, 5]
+
+
+async def test_a_step_and_the_event_that_it_is_stored_are_written_together_and_once(store: Store) -> None:
+    held = await claimed_run(store)
+    await store.append_streamed(held.lock, 1, 1, [NewEvent("token", '"a"', CLOG, "c/say")])
+    for call in (1, 2):
+        stored = StepStreamed(1, call, NewEvent("tick.step_stored", f"{call}", CLOG, "c/say"))
+        assert await store.store_step(held.lock, 0, "say", '"first"', stored) == '"first"'
+    assert await store.store_step(held.lock, 0, "think", "2") == "2"
+    await commit(store, held, Done())
+    logged = [(event.run_seq, event.type, event.tick, event.call, event.step) for event in await events(store, "r")]
+    assert logged[:4] == [
+        (1, "run.created", None, None, None),
+        (2, "token", 1, 1, "c/say"),
+        (3, "tick.step_stored", 1, 1, "c/say"),
+        (4, "tick.committed", 1, 1, None),
+    ]
+    token, marker = (await events(store, "r"))[1:3]
+    assert (marker.clog_id, marker.causation_id) == (token.clog_id, token.causation_id)
 
 
 async def test_the_bounds_are_what_retention_removed_and_the_highest_cursor(store: Store) -> None:

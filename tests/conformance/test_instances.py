@@ -92,14 +92,15 @@ async def test_released_locks_expire_at_once_and_the_next_claim_finds_a_crash(st
     clock.advance(5)
     assert await store.claim_due(an_ask(instance_id="i-b")) == []
     assert await store.release_instance("i-a", process()) == 3
-    assert await the_run(store, "one") == before._replace(lock_expires_at=clock.now())
+    company = {"crash_company": 3, "crash_epoch": before.lock_epoch}
+    assert await the_run(store, "one") == before._replace(lock_expires_at=clock.now(), **company)
     assert await ids(store) == []
     assert (await store.agenda([CLOG, OTHER_CLOG])).due_now == 3
     claims = await store.claim_due(an_ask(instance_id="i-b"))
     assert sorted((each.run.run_id, each.run.attempt, each.call) for each in claims) == [
-        ("one", 1, 2),
-        ("three", 1, 2),
-        ("two", 1, 2),
+        ("one", 0, 2),
+        ("three", 0, 2),
+        ("two", 0, 2),
     ]
     assert (await types(store, "one"))[-1] == "tick.restarted"
 

@@ -9,11 +9,13 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from importlib import import_module
 
-from tests.crash.victim import live
+Live = Callable[[list[str]], None]
 
 
-def serve(ears: socket.socket) -> None:
+def serve(ears: socket.socket, live: Live) -> None:
     while True:
         message, fds, _, _ = socket.recv_fds(ears, 65_536, 3)
         if not message:
@@ -26,13 +28,13 @@ def serve(ears: socket.socket) -> None:
         pid = os.fork()
         if not pid:
             ears.close()
-            _become_victim(request["args"], fds)
+            _become_victim(live, request["args"], fds)
         for fd in fds:
             os.close(fd)
         ears.send(json.dumps(pid).encode())
 
 
-def _become_victim(args: list[str], fds: list[int]) -> None:
+def _become_victim(live: Live, args: list[str], fds: list[int]) -> None:
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
@@ -46,4 +48,4 @@ def _become_victim(args: list[str], fds: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), import_module(sys.argv[2]).live)

@@ -17,14 +17,14 @@ PATIENCE_S = 90
 
 
 class ForkServer:
-    """The client of the fork server, one per test process."""
+    """The client of the fork server. The processes do what `live` of the module does."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "tests.crash.victim") -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(PATIENCE_S)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.crash.fork_server", str(theirs.fileno()), module],
                 pass_fds=[theirs.fileno()],
                 cwd=ROOT,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},

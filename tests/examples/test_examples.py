@@ -129,6 +129,21 @@ ESSENTIAL = {
         "Thursday 08:00 WET: Since yesterday",
         "fired: 4",
     ],
+    "order": [
+        line
+        for clog, refunded in (("order", ", refunded"), ("order-flow", ""))
+        for line in (
+            f"{clog}, approved by kim: {{'state': 'shipped', 'approved_by': 'kim'}}",
+            "  events: charged, packing, packing, shipped; ledger: charge",
+            f"{clog}, small, no decision: {{'state': 'shipped', 'approved_by': None}}",
+            "  events: charged, reminded, packing, packing, shipped; ledger: charge",
+            f"{clog}, large, no decision: not_approved",
+            f"  events: charged, reminded{refunded}; ledger: charge, refund",
+            f"{clog}, cancelled during the charge: cancelled",
+            f"{clog}, cancelled while it waits: cancelled",
+            f"  events: charged{refunded}; ledger: charge, refund",
+        )
+    ],
     "external_worker": [
         "one -> ONE from the queue snakes, by worker.py",
         "two -> TWO from the queue shells, by worker.sh",

@@ -133,6 +133,8 @@ async def test_a_crash_at_any_point_of_a_cancelled_flow_undoes_everything_once(h
         urls = [BANK, f"{BANK}/deposit", f"{HOTEL}/off", f"{BANK}/refund", f"{BANK}/refund"]
         assert names == [f"POST {url}" for url in urls]
 
-    report = await crash_everywhere(cancellable, scenario, outside=bank, check=look, ignore=["*: ticks"])
+    report = await crash_everywhere(
+        cancellable, scenario, outside=bank, check=look, ignore=["*: ticks"], kill_on_end=True
+    )
     assert len(report.killed) > 50
     assert report.findings == ()

@@ -89,6 +89,33 @@ async def test_a_suspect_waits_for_the_calls_in_progress() -> None:
         await check(w)
 
 
+async def test_other_runs_are_left_to_other_processes_meanwhile() -> None:
+    began, go_on = anyio.Event(), anyio.Event()
+    crowd = Clog("c")
+
+    @crowd.on_advance
+    async def work(tick: Tick) -> Outcome:
+        if tick.run_id.startswith("suspect"):
+            began.set()
+            await go_on.wait()
+        return Done()
+
+    async with world(clogs=[crowd], lock_ms=LOCK_MS, moves_time=False) as w:
+        await crash(w, "suspect-1", "suspect-2")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.ocean.advance)
+            with anyio.fail_after(20):
+                await began.wait()
+                await start(w, run_id="other")
+                assert (await w.ocean.advance()).advanced == 0
+                assert (await look(w, "other")).locked_by is None
+                elsewhere = await w.instance([crowd])
+                assert (await elsewhere.advance()).advanced == 1
+            go_on.set()
+        assert {(await look(w, run_id)).status for run_id in ("suspect-1", "suspect-2", "other")} == {"done"}
+        await check(w)
+
+
 async def test_a_stopped_poke_gives_back_the_suspects_that_wait() -> None:
     began = anyio.Event()
     crowd = Clog("c")

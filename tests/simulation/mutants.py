@@ -171,7 +171,7 @@ def _streamed_without_fence(undo: ExitStack) -> None:
 
 @_named("step replaced")
 def _step_replaced(undo: ExitStack) -> None:
-    async def store(self: SqliteStore, lock: Any, number: int, name: str, result: str) -> str:
+    async def store(self: SqliteStore, lock: Any, number: int, name: str, result: str, streamed: Any = None) -> str:
         def act(u: Unit) -> str:
             values = {"run_id": lock.run_id, "tick": number, "name": name, "result": result, "now": u.now}
             u._transaction.execute(QUERIES["insert_step"].replace("INSERT", "INSERT OR REPLACE"), values)

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ocean.kernel.store import Store
+from ocean.kernel.store.events import StepStreamed
 from ocean.kernel.store.runs import Request
 from ocean.state.backoff import RetryPolicy
 from ocean.state.counters import Take
@@ -181,12 +182,14 @@ def _calls(functions: Functions) -> st.SearchStrategy[Item]:
 def _others() -> st.SearchStrategy[Item]:
     held = st.sampled_from([*BUFFERED, *(f"stale {run_id}" for run_id in BUFFERED)])
     streamed = [NewEvent("token", '"t"', CLOG)]
+    step_streamed = StepStreamed(1, 2, NewEvent("tick.step_stored", '{"step":"say"}', CLOG, "1:counter/say"))
     return st.one_of(
         st.builds(lambda run_id: lambda s, _: s.cancel_run(run_id, None, None, None), st.sampled_from(RUNS)),
         st.builds(lambda run_id: lambda s, _: s.delete_run(run_id, None, None), st.sampled_from(RUNS)),
         st.builds(lambda run_id, on: lambda s, _: s.set_run_paused(run_id, on, None, None), *_pause()),
         st.builds(lambda name: lambda s, c: s.append_streamed(c[name].lock, 1, 2, streamed), held),
         st.builds(lambda name: lambda s, c: s.store_step(c[name].lock, 1, "pay", f'"{name}"'), held),
+        st.builds(lambda name: lambda s, c: s.store_step(c[name].lock, 1, "say", f'"{name}"', step_streamed), held),
         st.builds(lambda name: lambda s, c: s.take_turn(c[name].lock, [SESSION]), held),
         st.builds(lambda name: lambda s, c: s.give_back(c[name].lock, 1), held),
         st.just(lambda s, _: s.delete_session("s", None, None)),

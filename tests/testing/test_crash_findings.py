@@ -117,8 +117,15 @@ async def test_streamed_events_count_as_a_reader_keeps_them() -> None:
         await tick.step("say", lambda key: tick.stream("word", "only once"))
         return Done()
 
+    async def says_in_its_first_call(tick: Tick) -> Outcome:
+        if tick.call_number == 1:
+            await tick.stream("word", "only once")
+        await tick.step("think", lambda key: None)
+        return Done()
+
     assert (await report_of([clog_of(says_aloud)])).findings == ()
-    report = await report_of([clog_of(says_in_a_step)])
+    assert (await report_of([clog_of(says_in_a_step)])).findings == ()
+    report = await report_of([clog_of(says_in_its_first_call)])
     first = next(each for each in report.findings if each.point.what.startswith("after tick.step"))
     assert [(each.expected, each.found) for each in first.differences] == [([["word", "only once"]], None)]
 

@@ -12,7 +12,8 @@ import typer
 from ocean.cli.options import Clogs, Db, Json
 
 if TYPE_CHECKING:
-    from ocean import Event
+    from ocean import Event, StreamReader
+    from ocean.cli.output import Screen
 
     OnEvent = Callable[[Event], None]
 
@@ -71,36 +72,50 @@ def tail(
 
     Each event is printed once, in order: of a run from its start, otherwise from now on; --after sets another start.
     With --json each event is one line, and its `seq` is the cursor for --after. If a server goes away, tail reconnects
-    until it is back.
+    until it is back. If a call or a step is repeated, a line reports that what it had streamed does not count; with
+    --json, `ocean.kept_events` finds that out.
     """
     import anyio
 
-    from ocean import InvalidValue
+    from ocean import InvalidValue, StreamReader
     from ocean.cli.output import Screen
     from ocean.cli.runner import run_and_exit, settings_of
-    from ocean.cli.tables import event_line
 
     def act() -> None:
         screen = Screen(is_json)
-        filters = {"session_id": session, "clog_id": clog, "types": type or ()}
+        wanted, reader = tuple(type or ()), None if screen.is_json else StreamReader()
+        types = (*wanted, *StreamReader.TYPES) if wanted and reader else wanted
+        filters = {"session_id": session, "clog_id": clog, "types": types}
         if sum(each is not None for each in (run_id, session, clog)) > 1:
             raise InvalidValue("tail must have at most one of RUN_ID, --session and --clog")
         if url and db:
             raise InvalidValue("tail must have at most one of --url (a server) and --db (a database)")
 
-        def on_event(event: "Event") -> None:
-            if screen.is_json:
-                screen.json(event)
-            else:
-                screen.console.print(event_line(event, with_run=run_id is None), soft_wrap=True)
-
+        on_event = _printer(screen, wanted, reader, run_id is None)
         start = 0 if after is None and (run_id is not None or not follow) else after
         if address := url or (None if db else os.environ.get("OCEAN_URL")):
-            _tail_server(address, run_id, session, clog, tuple(type or ()), start, follow, on_event, is_json)
+            _tail_server(address, run_id, session, clog, types, start, follow, on_event, is_json)
         else:
             anyio.run(_tail_database, settings_of(db, clogs).db, run_id, filters, start, follow, on_event)
 
     run_and_exit(act, is_json)
+
+
+def _printer(screen: "Screen", wanted: tuple[str, ...], reader: "StreamReader | None", with_run: bool) -> "OnEvent":
+    """Return a function that prints an event if its type is wanted, after what has become obsolete by it."""
+    from ocean.cli.tables import event_line, obsolete_line
+
+    def on_event(event: "Event") -> None:
+        for obsolete in reader.take(event) if reader else ():
+            screen.console.print(obsolete_line(obsolete, with_run=with_run), soft_wrap=True)
+        if wanted and event.type not in wanted:
+            return
+        if screen.is_json:
+            screen.json(event)
+        else:
+            screen.console.print(event_line(event, with_run=with_run), soft_wrap=True)
+
+    return on_event
 
 
 async def _tail_database(

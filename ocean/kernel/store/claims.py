@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from ocean.kernel.store.events import StepStreamed
 from ocean.kernel.store.runs import Behind, Request
 from ocean.state.counters import Taken
 from ocean.state.effects import Effects, RowKey, StoredRow
@@ -214,10 +215,13 @@ class StoreClaims(Protocol):
     async def read_step(self, run_id: str, tick: int, name: str) -> str | None:
         """Return a stored step result. `tick` 0 means the steps of the run."""
 
-    async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
+    async def store_step(
+        self, lock: Lock, tick: int, name: str, result: str, streamed: StepStreamed | None = None
+    ) -> str:
         """Store a step result and return it, or the one stored before. Refused unless the lock is still held.
 
-        Accepted from a call whose run is ending, as are streamed events, until its grace time is over.
+        Accepted from a call whose run is ending, as are streamed events, until its grace time is over. `streamed` is
+        appended to the log in the same transaction, unless another result was stored before.
         """
 
     async def take_turn(self, lock: Lock, keys: Sequence[RowKey]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ocean.state.effects import NewEvent
 from ocean.state.filters import FeedFilter
@@ -17,6 +17,14 @@ class SweepAsk:
     runs_before: int | None
     requests_before: int | None
     batch: int
+
+
+class StepStreamed(NamedTuple):
+    """The event that is appended when a step that has streamed is stored: it confirms what this call streamed."""
+
+    tick: int
+    call: int
+    event: NewEvent
 
 
 class StoreEvents(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ocean.kernel.metrics import Histogram
 from ocean.kernel.store.claims import Renewal
-from ocean.kernel.store.events import SweepAsk
+from ocean.kernel.store.events import StepStreamed, SweepAsk
 from ocean.kernel.store.runs import Request
 from ocean.state.clock import Clock
 from ocean.state.counters import Take, Taken
@@ -145,8 +145,13 @@ class PostgresStore(Claims, Commits, InstanceVerbs, Reads):
         }
         await self.batches.write("append_streamed", payload)
 
-    async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
+    async def store_step(
+        self, lock: Lock, tick: int, name: str, result: str, streamed: StepStreamed | None = None
+    ) -> str:
         payload = {"run_id": lock.run_id, "epoch": lock.epoch, "tick": tick, "name": name, "result": result}
+        if streamed is not None:
+            events = event_payload([streamed.event])
+            payload["streamed"] = {"tick": streamed.tick, "call": streamed.call, "events": events}
         return str(await self.batches.write("store_step", payload))
 
     async def take(self, take: Take, request: Request | None) -> Taken:

@@ -13,6 +13,7 @@ from ocean.kernel.store.claims import (
     TickAnswer,
     TickCommit,
 )
+from ocean.kernel.store.events import StepStreamed
 from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.state.counters import Take, Taken
 from ocean.state.effects import NewEvent, RowKey
@@ -93,19 +94,7 @@ class SqliteClaimStore(UnitExecutor):
     async def append_streamed(self, lock: Lock, tick: int, call: int, events: Sequence[NewEvent]) -> None:
         def act(u: Unit) -> None:
             refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
-            tick_row = u.one("get_tick", run_id=lock.run_id, tick=tick)
-            caused_by = tick_row["caused_by"] if tick_row else None
-            for event in events:
-                u.event(
-                    lock.run_id,
-                    event.type,
-                    None,
-                    text=event.payload,
-                    tick=tick,
-                    call=call,
-                    clog_id=event.clog_id,
-                    caused_by=caused_by,
-                )
+            _append_streamed(u, lock.run_id, tick, call, events)
 
         await self._write(act)
 
@@ -116,13 +105,17 @@ class SqliteClaimStore(UnitExecutor):
 
         return await self._read(act)
 
-    async def store_step(self, lock: Lock, tick: int, name: str, result: str) -> str:
+    async def store_step(
+        self, lock: Lock, tick: int, name: str, result: str, streamed: StepStreamed | None = None
+    ) -> str:
         def act(u: Unit) -> str:
             refuse_unless_held(u.find(lock.run_id), lock.epoch, lock.run_id, even_if_ending=True)
             first = u.one("get_step", run_id=lock.run_id, tick=tick, name=name)
             if first is not None:
                 return str(first["result"])
             u.later("insert_step", lock.run_id, run_id=lock.run_id, tick=tick, name=name, result=result, now=u.now)
+            if streamed is not None:
+                _append_streamed(u, lock.run_id, streamed.tick, streamed.call, [streamed.event])
             return result
 
         return await self._write(act)
@@ -160,3 +153,20 @@ class SqliteClaimStore(UnitExecutor):
             return executor.once(u, request, bool, lambda: u.do("reset_counter", key=key) > 0)
 
         return await self._write(act)
+
+
+def _append_streamed(u: Unit, run_id: str, tick: int, call: int, events: Sequence[NewEvent]) -> None:
+    tick_row = u.one("get_tick", run_id=run_id, tick=tick)
+    caused_by = tick_row["caused_by"] if tick_row else None
+    for event in events:
+        u.event(
+            run_id,
+            event.type,
+            None,
+            text=event.payload,
+            tick=tick,
+            call=call,
+            clog_id=event.clog_id,
+            caused_by=caused_by,
+            step=event.step,
+        )

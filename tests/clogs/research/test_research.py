@@ -267,13 +267,8 @@ async def test_the_same_after_a_crash_at_any_place() -> None:
         await w.drain()
         return await w.ocean.result(run.run_id)
 
-    def in_a_word(ask: Ask) -> ModelReply:
-        """Join the tokens: after a crash the text is streamed in one piece."""
-        reply = Mind(fails=("two",)).reply(ask)
-        return ModelReply(reply.say.replace(" ", "_"), error=reply.error)
-
     def clogs() -> list[Clog]:
-        return make_research(Models([OfflineModel(in_a_word)]))
+        return make_research(Models([OfflineModel(Mind(fails=("two",)).reply)]))
 
     # How many ends of children come to one tick depends on which is claimed first, which is not promised.
     report = await crash_everywhere(clogs, scenario, most_points=30, ignore=["*: ticks"])

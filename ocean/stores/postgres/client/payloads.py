@@ -71,8 +71,8 @@ def take_payload(take: Take) -> Payload:
     return {name: getattr(take, name) for name in Take.__slots__}
 
 
-def event_payload(events: Iterable[NewEvent]) -> list[list[str]]:
-    return [[event.type, event.payload, event.clog_id] for event in events]
+def event_payload(events: Iterable[NewEvent]) -> list[list[str | None]]:
+    return [list(event if event.step is not None else event[:3]) for event in events]
 
 
 def address(key: RowKey) -> list[str | int]:

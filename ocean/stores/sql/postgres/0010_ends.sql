@@ -75,3 +75,5 @@ ALTER TABLE events ADD COLUMN step TEXT COLLATE "C";
 -- Functions that have other parameters now.
 DROP FUNCTION IF EXISTS ocean_ending(runs, text, bigint);
 DROP FUNCTION IF EXISTS ocean_end_one(runs, text, text, text, ocean_origin);
+DROP FUNCTION IF EXISTS ocean_event(runs, ocean_origin, text, text, text);
+DROP FUNCTION IF EXISTS ocean_event_row(runs, bigint, ocean_origin, text, text, text);

@@ -186,11 +186,12 @@ class Unit:
         caused_by: str | None = None,
         clog_id: str | None = None,
         text: str | None = None,
+        step: str | None = None,
     ) -> tuple[str, int]:
         """Append an event to a run's log; returns its id and cursor. `text` is a payload that is already JSON."""
         run = self.save(with_event(self.run(run_id)))
         return self.counted_event(
-            run, type, encode_own(payload) if text is None else text, tick, call, actor, caused_by, clog_id
+            run, type, encode_own(payload) if text is None else text, tick, call, actor, caused_by, clog_id, step
         )
 
     def counted_event(
@@ -203,6 +204,7 @@ class Unit:
         actor: str | None = None,
         caused_by: str | None = None,
         clog_id: str | None = None,
+        step: str | None = None,
     ) -> tuple[str, int]:
         """Append the event that is already counted in `run.event_count`; returns its id and cursor."""
         run_id, run_seq, seq = run.run_id, run.event_count, self._transaction.next_seq()
@@ -220,6 +222,7 @@ class Unit:
             actor,
             run.correlation_id,
             caused_by,
+            step,
         )
         self._transaction.buffer_row("insert_event", run_id, event)
         return event_id(run_id, run_seq), seq
@@ -234,7 +237,7 @@ class Unit:
 
 _EVENT = (
     *("seq", "ts", "session_id", "run_id", "run_seq", "tick", "call", "clog_id", "type", "payload"),
-    *("actor", "correlation_id", "causation_id"),
+    *("actor", "correlation_id", "causation_id", "step"),
 )
 """The order in which `counted_event` lists the values."""
 assert positional(QUERIES["insert_event"]).names == _EVENT

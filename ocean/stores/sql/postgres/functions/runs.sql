@@ -65,13 +65,14 @@ BEGIN
 END $$;
 
 -- Appends an event of a run. Its id is the run's id and event count; its cursor is the current value of the sequence.
-CREATE OR REPLACE FUNCTION ocean_event(r runs, o ocean_origin, type text, payload text, clog_id text DEFAULT NULL)
+CREATE OR REPLACE FUNCTION ocean_event(r runs, o ocean_origin, type text, payload text, clog_id text DEFAULT NULL,
+  step text DEFAULT NULL)
 RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
   e events;
 BEGIN
   r.event_count := r.event_count + 1;
-  e := ocean_event_row(r, nextval('ocean_cursor'), o, type, payload, clog_id);
+  e := ocean_event_row(r, nextval('ocean_cursor'), o, type, payload, clog_id, step);
   INSERT INTO events VALUES (e.*);
   RETURN r;
 END $$;
@@ -79,10 +80,10 @@ END $$;
 -- Returns the row of the event that the run has counted last. One expression, because PostgreSQL prepares each
 -- expression of a function once per transaction.
 CREATE OR REPLACE FUNCTION ocean_event_row(r runs, seq bigint, o ocean_origin, type text, payload text,
-  clog_id text DEFAULT NULL) RETURNS events LANGUAGE plpgsql IMMUTABLE AS $$
+  clog_id text DEFAULT NULL, step text DEFAULT NULL) RETURNS events LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN ROW(seq, o.now, r.session_id, r.run_id, r.event_count, o.tick, o.call, coalesce(clog_id, r.clog_id), type, payload,
-    o.actor, r.correlation_id, o.caused_by, NULL)::events;
+    o.actor, r.correlation_id, o.caused_by, step)::events;
 END $$;
 
 -- Appends an event that belongs to no run.

@@ -141,18 +141,23 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_append_streamed(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM ocean_put(ocean_stream(ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint), a, now));
+  RETURN NULL;
+END $$;
+
+-- Appends the events of a running call. The caller puts the run.
+CREATE OR REPLACE FUNCTION ocean_stream(r runs, a jsonb, now bigint) RETURNS runs LANGUAGE plpgsql AS $$
 DECLARE
-  r runs := ocean_run_under_lock(a->>'run_id', (a->>'epoch')::bigint);
   tick bigint := (a->>'tick')::bigint;
   o ocean_origin := ROW(now, tick, a->'call', NULL, (
     SELECT t.caused_by FROM ocean_ticks t WHERE t.run_id = r.run_id AND t.tick = (a->>'tick')::bigint))::ocean_origin;
   event jsonb;
 BEGIN
   FOR event IN SELECT jsonb_array_elements(a->'events') LOOP
-    r := ocean_event(r, o, event->>0, event->>1, event->>2);
+    r := ocean_event(r, o, event->>0, event->>1, event->>2, event->>3);
   END LOOP;
-  PERFORM ocean_put(r);
-  RETURN NULL;
+  RETURN r;
 END $$;
 
 CREATE OR REPLACE FUNCTION ocean_store_step(a jsonb, now bigint) RETURNS json LANGUAGE plpgsql AS $$
@@ -166,6 +171,9 @@ BEGIN
     stored := a->>'result';
     INSERT INTO ocean_steps (run_id, tick, name, result, created_at)
     VALUES (r.run_id, (a->>'tick')::bigint, a->>'name', stored, now);
+    IF a ? 'streamed' THEN
+      PERFORM ocean_put(ocean_stream(r, a->'streamed', now));
+    END IF;
   END IF;
   RETURN to_json(stored);
 END $$;
