@@ -34,9 +34,7 @@ def _actor(instance: "Instance") -> Clog:
 def _gatherer(instance: "Instance") -> Clog:
     plan = instance.world.plan
     end_retry = RetryPolicy(max_attempts=plan.end_attempts, backoff_ms=END_BACKOFF_MS)
-    clog = Clog(
-        "gatherer", inputs="all", tick_ms=plan.tick_ms, end_retry=end_retry, cancel_grace_ms=plan.grace_ms
-    )
+    clog = Clog("gatherer", inputs="all", tick_ms=plan.tick_ms, end_retry=end_retry, cancel_grace_ms=plan.grace_ms)
     clog.on_advance(_handler(instance))
     clog.on_end(_handler(instance))
     _add_methods(clog)

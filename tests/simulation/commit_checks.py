@@ -18,6 +18,7 @@ from ocean.stores.sqlite.crashes import as_if_noted
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from tests import invariants
+from tests.simulation.crash_checks import check_crash, peers_of, was_alone
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
@@ -220,8 +221,8 @@ class Watcher:
     def _check_claim(self, before: Run, run: Run, now: int) -> None:
         assert run.lock_epoch == before.lock_epoch + 1, f"epoch: {before.lock_epoch} became {run.lock_epoch}"
         assert not before.paused or before.ending, f"claimed though it is paused: {before}"
-        peers = self._peers(before)
-        company = int(before.leased or _was_alone(before, peers))
+        peers = peers_of(before, self._before)
+        company = int(before.leased or was_alone(before, peers))
         noted = changed(before, crash_epoch=before.lock_epoch, crash_company=company)
         assert kernel_end(noted, now) is None, f"claimed though its end is owed: at {now} {before}"
         # By the unit that claims it a slot may have been freed for it.
@@ -231,7 +232,7 @@ class Watcher:
         if before.status is RunStatus.ACTIVE:
             free_at = min(before.lock_expires_at or 0, before.stop_by or before.lock_expires_at or 0)
             assert free_at <= now, f"exclusion: claimed at {now} from {before}"
-            self._check_crash(before, run, peers, now)
+            check_crash(self._world, self._before, before, run, now)
         if run.tick == before.tick:
             assert before.tick_open, f"tick identity: {run.tick} is called again after its commit: {run}"
             return
@@ -247,43 +248,6 @@ class Watcher:
         if run.ending is None:
             assert mine or before.wait_until is not None, f"called without an input, and it has not waited: {before}"
             assert mine or not others or others[0][0] > now, f"order: nothing of {others} was delivered at {now}"
-
-    def _peers(self, run: Run) -> list[Run]:
-        """The runs that were locked by the same process before this commit, as the database knew."""
-        if run.status is not RunStatus.ACTIVE:
-            return []
-        return [
-            other
-            for other in self._before.values()
-            if other.status is RunStatus.ACTIVE and other.locked_by == run.locked_by and not other.leased
-        ]
-
-    def _check_crash(self, before: Run, run: Run, peers: list[Run], now: int) -> None:
-        """A crash is an attempt only of a run that was at work alone; the call that was to stop was none."""
-        before_attempts = 0 if before.stop_by is not None else attempts(before)
-        counted = attempts(run) - before_attempts
-        if before.stop_by is not None or before.leased:
-            assert counted == before.leased, f"attempt budget: {before} became {run}"
-            return
-        if any(kernel_end(peer, now) for peer in peers if peer is not before) or run.locked_by == before.locked_by:
-            # In the same commit a peer was perhaps ended, or claimed by the same process, before the crash was noted.
-            return
-        was_alone = _was_alone(before, peers)
-        self._world.count_event("crash alone" if was_alone else "crash beside others")
-        assert counted == was_alone, f"attempt budget: crash alone {was_alone}, counted {counted}: {before} became {run}"
-        if counted:
-            self._check_alone(before)
-
-    def _check_alone(self, before: Run) -> None:
-        """If it was being called when its process died, no other run was that this process still holds."""
-        at_work = self._world.at_work.get(before.locked_by or "")
-        if at_work is None or not at_work.process.is_dead or (before.run_id, before.lock_epoch) not in at_work.calls:
-            return
-        for other_id, epoch in at_work.calls:
-            other = self._before.get(other_id)
-            if other is not None and other_id != before.run_id and other.lock_epoch == epoch:
-                is_held = other.status is RunStatus.ACTIVE and other.locked_by == before.locked_by
-                assert not is_held, f"attempt budget: {before} was called beside {other} when their process died"
 
     def _check_consumption(self, run_id: str, numbers: list[int]) -> None:
         """Inputs are consumed by the commit of their tick, each once."""
@@ -322,15 +286,6 @@ class Watcher:
             claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 1, slot), now)
             first = min(free, key=order)
             assert claimed.ids == [first.run_id], f"order: {first} should be next of {free}"
-
-
-def _was_alone(run: Run, peers: list[Run]) -> bool:
-    """Return whether no other run of its process was called when that died, as the database knew."""
-    if run.crash_epoch == run.lock_epoch:
-        return run.crash_company == 1
-    others = [peer for peer in peers if peer.run_id != run.run_id]
-    were_waiting = (peer.crash_company is not None and peer.crash_epoch != peer.lock_epoch for peer in others)
-    return run.crash_company is None and all(were_waiting)
 
 
 def _place(run: Run) -> tuple[RunStatus, int, int, Ending | None]:

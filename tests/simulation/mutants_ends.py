@@ -77,8 +77,6 @@ MUTANTS: dict[str, Change] = {
     "attempts of last ticks not counted": _function(transitions.with_attempts, _unless_ending),
     "a crash ends the last tick": _last_ticks_once,
     "stopped calls commit": _function(transitions.refuse_unless_held, _may_commit),
-    "stop_by ignored": _function(
-        transitions.next_call_at, lambda old: lambda run: old(changed(run, stop_by=None))
-    ),
+    "stop_by ignored": _function(transitions.next_call_at, lambda old: lambda run: old(changed(run, stop_by=None))),
     "stopped calls not given back": _not_given_back,
 }

@@ -39,7 +39,12 @@ _text(
     "no fence at the commit", "committing", "ocean_is_held(r, (a->>'epoch')::bigint)", "ocean_is_held(r, r.lock_epoch)"
 )
 _text("epoch not raised", "transitions", "r.lock_epoch := r.lock_epoch + 1;", "")
-_text("attempt not counted on crash", "transitions", "ELSIF r.status = 'active' AND ocean_counts_as_attempt(r)", "ELSIF false")
+_text(
+    "attempt not counted on crash",
+    "transitions",
+    "ELSIF r.status = 'active' AND ocean_counts_as_attempt(r)",
+    "ELSIF false",
+)
 _text("crashes beside others are attempts", "transitions", "OR r.crash_company = 1;", "OR true;")
 _text("suspects not noted", "crashes", "r.crash_company := jsonb_array_length(locks);", "r.crash_company := NULL;")
 _text("attempts of last ticks not counted", "transitions", "r.end_attempt := count;", "NULL;")
