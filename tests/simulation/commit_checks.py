@@ -5,11 +5,12 @@ Only what the units of the commit have touched is checked; now and then, and at 
 
 import json
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ocean.kernel.store.claims import ClaimableClog, ClaimAsk
 from ocean.state.eligibility import FAIR_EVERY, holds, is_lapsed_lease, kernel_end
-from ocean.state.records import ENDED, Ending, Run, RunStatus, changed
+from ocean.state.records import ENDED, Run, RunStatus, changed
 from ocean.state.suspects import most_together
 from ocean.state.transitions import attempts, due_at, next_call_at
 from ocean.stores.shared.rows import run_from
@@ -28,6 +29,7 @@ ALL_EVERY = 40
 CLAIMS_EVERY = 6
 UNENDED = "SELECT * FROM runs WHERE ended_at IS NULL ORDER BY run_id"
 OUTCOMES = ("tick.committed", "tick.failed", "run.retrying")
+PLACE = attrgetter("status", "attempt", "end_attempt", "ending")
 FINAL = ("status", "tick", "lock_epoch", "attempt", "inbox_count", "ended_at")
 
 
@@ -270,7 +272,7 @@ class Watcher:
         claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 500), now)
         for run_id, run in free.items():
             after = claimed.runs.get(run_id)
-            is_moved = after is None or _place(after) != _place(run)
+            is_moved = after is None or PLACE(after) != PLACE(run)
             is_left = run_id not in claimed.ids and not is_moved and not run.key_count
             assert not is_left, f"explain ⇔ claim: nothing is against {run}, and it is not claimed"
         if not has_ends:
@@ -286,10 +288,6 @@ class Watcher:
             claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 1, slot), now)
             first = min(free, key=order)
             assert claimed.ids == [first.run_id], f"order: {first} should be next of {free}"
-
-
-def _place(run: Run) -> tuple[RunStatus, int, int, Ending | None]:
-    return (run.status, run.attempt, run.end_attempt, run.ending)
 
 
 def _age(run: Run) -> tuple[int, int, str]:
