@@ -47,7 +47,6 @@ class Watcher:
         self._verbs: list[str] = []
         self._give_backs: dict[tuple[str, int], int] = {}
         self._before: dict[str, Run] = {}
-        """The rows before this commit."""
         self.rated: dict[int, bool | None] = {}
         """For each creation, by its cursor: whether it was under a rate; None if its commit also removed the run."""
         self.latest = world.clock.now()
