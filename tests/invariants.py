@@ -73,6 +73,11 @@ def check_run(db: sqlite3.Connection, row: sqlite3.Row, now: int) -> None:
         assert run.attempt or run.delayed_by or run.ending, (
             f"lost wake-up: pending, and asleep without a failure: {run}"
         )
+    if run.stop_by is not None:
+        assert (run.status, bool(run.ending)) == (RunStatus.ACTIVE, True), (
+            f"stop_by without a call that is to stop: {run}"
+        )
+        assert row["due_at"] <= run.stop_by, f"lost wake-up: the last tick is due later than stop_by: {run}"
     if run.delayed_by is not None:
         assert (run.lock_epoch, run.tick_open) == (run.life, False), f"a run that was claimed is delayed: {run}"
     debounced = _value(db, "SELECT count(*) FROM ocean_dedupe WHERE run_id = :run_id AND debounced = 1", one)

@@ -21,10 +21,12 @@ TOGETHER = 2
 
 
 def needs_note(run: Run, now: int) -> bool:
-    """Return whether the process of this run has crashed, or lost its locks, and that is not noted yet."""
-    if run.status is not RunStatus.ACTIVE or run.leased or (run.lock_expires_at or 0) > now:
-        return False
-    return run.crash_epoch != run.lock_epoch
+    """Return whether the process of this run has crashed, or lost its locks, which is to be noted in all its runs.
+
+    Also if it is noted in this run: the note of a suspect is written before its call, and its claim would hide from the
+    other runs of the process that they were waiting.
+    """
+    return run.status is RunStatus.ACTIVE and not run.leased and (run.lock_expires_at or 0) <= now
 
 
 def counts_as_attempt(run: Run) -> bool:

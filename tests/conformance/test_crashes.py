@@ -60,6 +60,19 @@ async def test_runs_of_a_crashed_process_that_are_found_one_after_another_were_s
     assert (second.run.attempt, second.crash_company) == (0, 2)
 
 
+async def test_a_run_that_waited_behind_a_suspect_loses_no_attempt_when_the_suspect_is_found_first(
+    store: Store, clock: ManualClock
+) -> None:
+    await at_work(store, "a", "b")
+    clock.advance(LOCK_MS)
+    taken = await take(store)
+    assert await store.call_apart([taken["a"].lock]) == set()
+    await at_work(store, "waiting", instance_id="i-b")
+    clock.advance(LOCK_MS)
+    found = [await claim(store, run_id, instance_id="i-c") for run_id in ("a", "waiting", "b")]
+    assert [(each.run.attempt, each.crash_company) for each in found] == [(1, 1), (0, None), (0, 2)]
+
+
 async def test_a_last_attempt_is_not_spent_by_a_crash_beside_others(store: Store, clock: ManualClock) -> None:
     await at_work(store, "a", "b", retry=ONCE)
     clock.advance(LOCK_MS)

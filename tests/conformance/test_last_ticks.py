@@ -188,6 +188,21 @@ async def test_a_run_whose_last_tick_has_no_attempt_left_ends_incomplete(
     assert event.payload["error"]["code"] == code
 
 
+async def test_a_crash_on_the_last_attempt_of_the_last_tick_of_a_deadline_is_an_attempt(
+    store: Store, clock: ManualClock
+) -> None:
+    await register(store, end_retry=RetryPolicy(max_attempts=1))
+    await pending(store, deadline_at=clock.now() + 10)
+    clock.advance(10)
+    assert (await claim(store)).reason == "deadline"
+    clock.advance(LOCK_MS)
+    assert await store.claim_due(NO_CLOGS) == []
+    run = await info(store)
+    assert (run.end_incomplete, run.end_attempt, run.error and run.error["code"]) == (True, 1, "deadline_exceeded")
+    event = next(event for event in await events(store, "r") if event.type == "run.end_incomplete")
+    assert (event.payload["attempts"], event.payload["error"]["code"]) == (1, "crashed")
+
+
 async def incomplete_run(store: Store, **given: Any) -> Claim:
     await register(store, end_retry=RetryPolicy(max_attempts=1))
     await pending(store, **given)

@@ -56,15 +56,17 @@ class HandlerCall:
         self._did: dict[str, Any] = {"deeds": self._deeds}
 
     async def run(self) -> Any:
-        for stage in self._stages():
-            await stage
-        return self._outcome()
+        with self._instance.at_work.call(self._tick):
+            for stage in self._stages():
+                await stage
+            return self._outcome()
 
     def run_in_a_thread(self) -> Any:
         self._world.count_event("handler in a thread")
-        for stage in self._stages():
-            self._tick.block(stage)
-        return self._outcome()
+        with self._instance.at_work.call(self._tick):
+            for stage in self._stages():
+                self._tick.block(stage)
+            return self._outcome()
 
     def _stages(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield self._begin()
@@ -96,8 +98,13 @@ class HandlerCall:
 
     async def _do(self, deed: str) -> None:
         self._world.count_event(f"deed {deed}")
+        self._be_cancelled_perhaps()
         if hasattr(self, f"_{deed}"):
             await getattr(self, f"_{deed}")()
+
+    def _be_cancelled_perhaps(self) -> None:
+        if self._tick.run.clog_id == "gatherer" and self._world.happens("cancelled_at_work"):
+            self._world.cancel(self._tick.run_id)
 
     async def _finish(self) -> None:
         if "bump" in self._deeds:
@@ -109,7 +116,7 @@ class HandlerCall:
         """Raise or time out, if this seed has that fault."""
         world = self._world
         await delay(self._instance, world.chance)
-        if world.happens("handler_raises"):
+        if world.happens("handler_raises") or (self._tick.run.ending and world.happens("end_raises")):
             raise ValueError("the handler raises")
         if world.happens("handler_times_out"):
             await sleep(world.clock, 10 * world.plan.tick_ms)
@@ -159,6 +166,9 @@ class HandlerCall:
             if world.db.execute(sql, place[:2]).fetchone():
                 world.fail("steps are taken once", f"{place} is stored, and its effect is repeated")
             await sleep(world.clock, world.chance.choice((0, 5)))
+            self._be_cancelled_perhaps()
+            if world.happens("slow_step"):
+                await sleep(world.clock, world.chance.randint(50, 2 * world.plan.grace_ms + 100))
             return world.history.token()
 
         got = await tick.step("it", effect, scope=scope)

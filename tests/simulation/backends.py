@@ -17,7 +17,7 @@ import anyio
 
 from ocean import LockLost, StoreBusy, StoreFailed
 from ocean.kernel.store import Store
-from ocean.kernel.store.claims import ClaimAsk, TickAnswer, TickCommit
+from ocean.kernel.store.claims import ClaimAsk, Renewal, TickAnswer, TickCommit
 from ocean.state.clock import Clock
 from ocean.state.records import Claim, Lock, Run
 from ocean.stores.postgres.client.batches import CLAIM
@@ -134,15 +134,17 @@ class PostgresBackend:
     def store(self, instance: "Instance") -> Store:
         return cast(Store, OneAtATime(self, instance))
 
-    def call(self, verb: str, *args: Any) -> Any:
-        return _run_on_real_loop(getattr(self.postgres, verb)(*args))
+    def call(self, verb: str, *args: Any, **options: Any) -> Any:
+        return _run_on_real_loop(getattr(self.postgres, verb)(*args, **options))
 
     def try_claim(self, ask: ClaimAsk, now: int) -> Claimed:
         return _run_on_real_loop(self.postgres.pool.read(partial(_try_claim, ask)))
 
-    def renew(self, locks: list[Lock]) -> set[Lock]:
+    def renew(self, locks: list[Lock]) -> Renewal:
         words = [[lock.run_id, lock.epoch, lock.lock_ms] for lock in locks]
-        return {locks[place] for place in _run_on_real_loop(self.postgres.batches.write("renew_locks", words))}
+        answer = _run_on_real_loop(self.postgres.batches.write("renew_locks", words))
+        lost, ending = ({locks[place] for place in places} for places in answer)
+        return Renewal(lost, ending)
 
     def look(self) -> None:
         self.db.close()
@@ -188,8 +190,8 @@ class OneAtATime:
     def __getattr__(self, verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         ask = self._read if verb in READS else self._write
 
-        async def call(*args: Any) -> Any:
-            return await ask(verb, *args)
+        async def call(*args: Any, **options: Any) -> Any:
+            return await ask(verb, *args, **options)
 
         return call
 
@@ -200,28 +202,28 @@ class OneAtATime:
             self._instance.world.history.lost.append((commit.lock.run_id, commit.tick, commit.lock.epoch))
             raise
 
-    async def _read(self, verb: str, *args: Any) -> Any:
+    async def _read(self, verb: str, *args: Any, **options: Any) -> Any:
         await self._faults.before_read()
-        return self._unless_it_fails(verb, lambda: self._backend.call(verb, *args))
+        return self._unless_it_fails(verb, lambda: self._backend.call(verb, *args, **options))
 
-    async def _write(self, verb: str, *args: Any) -> Any:
+    async def _write(self, verb: str, *args: Any, **options: Any) -> Any:
         """Run in a task: it continues if its caller is cancelled."""
         if is_dry_run.get() and verb not in ("claim_due", "lease_work"):
             self._instance.world.fail("dry run", f"a dry run writes: {verb}")
-        task = asyncio.create_task(self._written(verb, *args))
+        task = asyncio.create_task(self._written(verb, *args, **options))
         with anyio.CancelScope(shield=True):
             return await asyncio.shield(task)
 
-    async def _written(self, verb: str, *args: Any) -> Any:
+    async def _written(self, verb: str, *args: Any, **options: Any) -> Any:
         await self._faults.before_write([])
-        answer = self._noticing(verb, lambda: self._backend.call(verb, *args))
+        answer = self._noticing(verb, lambda: self._backend.call(verb, *args, **options))
         await self._faults.after_write([])
         return answer
 
-    def renew_locks(self, locks: list[Lock]) -> set[Lock]:
+    def renew_locks(self, locks: list[Lock]) -> Renewal:
         self._faults.before_blocking()
-        lost: set[Lock] = self._noticing("renew_locks", lambda: self._backend.renew(locks))
-        return lost
+        renewal: Renewal = self._noticing("renew_locks", lambda: self._backend.renew(locks))
+        return renewal
 
     def _unless_it_fails(self, verb: str, call: Callable[[], Any]) -> Any:
         """Fail the simulation if the server itself fails: all expected failures are injected."""

@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing import get_context
 
 from tests.simulation.backends import BackendName
-from tests.simulation.plan import DEEDS, ENDS, FAULTS, VERBS, VERBS_FOR_MANY
+from tests.simulation.plan import DEEDS, ENDS, FAULTS, FAULTS_OF_ENDS, VERBS, VERBS_FOR_MANY
 from tests.simulation.world import Mode, Result, simulate
 
 COLLECT_EVERY = 10
@@ -21,6 +21,7 @@ EVENTS = (
     "run.parked",
     "run.debounced",
     "run.ending",
+    "run.end_incomplete",
     "run.retrying",
     "run.waiting",
     "run.deleted",
@@ -31,10 +32,10 @@ EVENTS = (
     "signal.undelivered",
 )
 EXPECTED = (
-    *(f"fault {name}" for name in FAULTS),
+    *(f"fault {name}" for name in (*FAULTS, *FAULTS_OF_ENDS)),
     *(f"verb {name}" for name in VERBS if name != "signal_unknown"),
     *(f"verb {name}" for name in ("claim_work", "renew_work", "release_work", "complete_work")),
-    *(f"verb {name}" for name in VERBS_FOR_MANY),
+    *(f"verb {name}" for name in (*VERBS_FOR_MANY, "retry_end")),
     *(f"deed {name}" for name in DEEDS),
     *(f"end {name}" for name in ENDS),
     *(f"reason {name}" for name in REASONS),
@@ -44,6 +45,9 @@ EXPECTED = (
     *(f"decision done {name}" for name in ("claim", "render", "expire")),
     *(f"decision refused {name}" for name in ("claim", "render", "expire", "look")),
     "decision unanswered",
+    *(f"ending {where}" for where in ("at work", "at rest")),
+    *(f"crash {how}" for how in ("alone", "beside others")),
+    "suspect called",
     "handler in a thread",
     *(f"feed {name}" for name in ("ended", "resumed", "dropped")),
     *(f"delay {name}" for name in ("rate", "debounce")),

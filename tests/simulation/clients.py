@@ -1,5 +1,6 @@
 """Clients: each draws a verb and sends it to a random instance, perhaps twice, and perhaps gets no response."""
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ Work = Callable[[Ocean], Coroutine[Any, Any, Any]]
 TRIES = 3
 MOST_AWAITS = 25
 MOST_POKES = 3
+MOST_RETRIES = 2
 
 
 @dataclass
@@ -79,6 +81,17 @@ async def send(world: "World", request: Request) -> bool:
     if sent.verb.startswith("create") or sent.verb == "retry":
         world.history.knows(answer.run_id)
     return True
+
+
+async def retrier_of_ends(world: "World") -> None:
+    """Retry last ticks that have used up their attempts."""
+    tried: Counter[str] = Counter()
+    while world.plan.retries_ends:
+        await sleep(world.clock, 700)
+        for run_id in [run.run_id for run in world.watcher.rows.values() if run.end_incomplete]:
+            tried[run_id] += 1
+            if tried[run_id] <= MOST_RETRIES:
+                await ask(world, "retrier", Request(*verbs.retry_end(world, run_id)))
 
 
 async def poker(world: "World", instance: Instance) -> None:

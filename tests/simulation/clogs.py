@@ -5,11 +5,14 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ocean import Clog, Tick
+from ocean import Clog, RetryPolicy, Tick
 from tests.simulation.actions import HandlerCall, one_more, row_from
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
+
+
+END_BACKOFF_MS = 100
 
 
 def clogs_of(instance: "Instance") -> list[Clog]:
@@ -29,7 +32,9 @@ def _actor(instance: "Instance") -> Clog:
 
 
 def _gatherer(instance: "Instance") -> Clog:
-    clog = Clog("gatherer", inputs="all", tick_ms=instance.world.plan.tick_ms)
+    plan = instance.world.plan
+    end_retry = RetryPolicy(max_attempts=plan.end_attempts, backoff_ms=END_BACKOFF_MS)
+    clog = Clog("gatherer", inputs="all", tick_ms=plan.tick_ms, end_retry=end_retry, cancel_grace_ms=plan.grace_ms)
     clog.on_advance(_handler(instance))
     clog.on_end(_handler(instance))
     _add_methods(clog)

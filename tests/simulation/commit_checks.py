@@ -5,17 +5,21 @@ Only what the units of the commit have touched is checked; now and then, and at 
 
 import json
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ocean.kernel.store.claims import ClaimableClog, ClaimAsk
 from ocean.state.eligibility import FAIR_EVERY, holds, is_lapsed_lease, kernel_end
-from ocean.state.records import ENDED, Ending, Run, RunStatus
-from ocean.state.transitions import due_at, next_call_at
+from ocean.state.records import ENDED, Run, RunStatus, changed
+from ocean.state.suspects import most_together
+from ocean.state.transitions import attempts, due_at, next_call_at
 from ocean.stores.shared.rows import run_from
 from ocean.stores.sqlite.claiming import surroundings
+from ocean.stores.sqlite.crashes import as_if_noted
 from ocean.stores.sqlite.engine.transaction import Transaction
 from ocean.stores.sqlite.engine.unit_of_work import Unit
 from tests import invariants
+from tests.simulation.crash_checks import check_crash, peers_of, was_alone
 
 if TYPE_CHECKING:
     from tests.simulation.instances import Instance
@@ -25,6 +29,7 @@ ALL_EVERY = 40
 CLAIMS_EVERY = 6
 UNENDED = "SELECT * FROM runs WHERE ended_at IS NULL ORDER BY run_id"
 OUTCOMES = ("tick.committed", "tick.failed", "run.retrying")
+PLACE = attrgetter("status", "attempt", "end_attempt", "ending")
 FINAL = ("status", "tick", "lock_epoch", "attempt", "inbox_count", "ended_at")
 
 
@@ -37,6 +42,11 @@ class Watcher:
         self._consumed: dict[str, dict[int, int]] = {}
         self.log: list[dict[str, Any]] = []
         self.rows: dict[str, Run] = {}
+        self.companies: dict[tuple[str, int], int | None] = {}
+        """For each claim, a run and its epoch: its `crash_company`, which makes it a suspect."""
+        self._verbs: list[str] = []
+        self._give_backs: dict[tuple[str, int], int] = {}
+        self._before: dict[str, Run] = {}
         self.rated: dict[int, bool | None] = {}
         """For each creation, by its cursor: whether it was under a rate; None if its commit also removed the run."""
         self.latest = world.clock.now()
@@ -51,7 +61,9 @@ class Watcher:
         now = instance.clock.now()
         self.latest = max(self.latest, now)
         self._commits += 1
-        events = self._new_events(instance, [verb for verb, _ in units])
+        self._verbs = [verb for verb, _ in units]
+        events = self._new_events(instance, self._verbs)
+        self._before = dict(self.rows)
         touched = {run_id: None for _, unit in units if unit for run_id in unit._runs}
         touched |= {} if self._world.is_on_sqlite else self._all_runs()
         touched |= {event["run_id"]: None for event in events if event["run_id"]}
@@ -59,6 +71,7 @@ class Watcher:
             self._check_log(events)
             self._check_fence(events)
             self._check_give_backs(events)
+            self._check_stops(events)
             for run_id in touched:
                 self._check_run(run_id, events, now, len(units) == 1)
             if self._commits % CLAIMS_EVERY == 0:
@@ -95,8 +108,11 @@ class Watcher:
             self._world.count_event(f"event {event['type']}")
             if event["type"] == "run.created":
                 self._see_delay(event)
+            payload = json.loads(event["payload"])
             if event["type"] == "tick.restarted":
-                self._world.count_event(f"again {json.loads(event['payload'])['because']}")
+                self._world.count_event(f"again {payload['because']}")
+            if event["type"] == "run.ending":
+                self._world.count_event("ending at work" if payload["stop_by"] is not None else "ending at rest")
         return events
 
     def _see_delay(self, created: dict[str, Any]) -> None:
@@ -120,6 +136,7 @@ class Watcher:
             if event["type"] == "run.created":
                 self.rows.pop(run_id, None)
                 self._consumed.pop(run_id, None)
+                self._give_backs = {place: count for place, count in self._give_backs.items() if place[0] != run_id}
             if event["type"] in ("did", "nested") and event["tick"]:
                 place = (run_id, event["tick"], event["call"])
                 assert place in committed, f"atomic tick: {place} emits {event['type']!r} and does not commit"
@@ -138,8 +155,23 @@ class Watcher:
             payload = json.loads(event["payload"]) if event["type"] == "tick.given_back" else {}
             before = self.rows.get(event["run_id"])
             if "give_backs" in payload and before is not None and before.status is RunStatus.ACTIVE:
-                counted = payload["attempt"] - before.attempt
-                assert counted == (payload["give_backs"] > 2), f"attempt budget: {event} after {before}"
+                place = (event["run_id"], event["tick"])
+                # An orderly stop is not counted at all.
+                is_free = payload["give_backs"] == self._give_backs.get(place, 0)
+                self._give_backs[place] = payload["give_backs"]
+                is_counted = payload["give_backs"] > 2 and not is_free and before.stop_by is None
+                counted = payload["attempt"] - attempts(before)
+                assert counted == is_counted, f"attempt budget: {event} after {before}"
+
+    def _check_stops(self, events: list[dict[str, Any]]) -> None:
+        """A call whose run is ending commits nothing: only the last tick does."""
+        for event in events:
+            before = self.rows.get(event["run_id"])
+            if event["type"] in OUTCOMES and before is not None and before.ending is not None:
+                is_last = before.stop_by is None or event["tick"] > before.tick
+                assert is_last, f"stopped call: {event} although the run is ending: {before}"
+                reason = json.loads(event["payload"]).get("reason", before.ending)
+                assert reason == before.ending, f"stopped call: {event} is not the last tick of {before}"
 
     def _check_run(self, run_id: str, events: Iterable[dict[str, Any]], now: int, is_alone: bool) -> None:
         row = self._world.db.execute("SELECT * FROM runs WHERE run_id = ?", (run_id,)).fetchone()
@@ -162,13 +194,20 @@ class Watcher:
     def _check_move(self, before: Run, run: Run, now: int, is_alone: bool) -> None:
         if before.status in ENDED:
             same = all(getattr(before, name) == getattr(run, name) for name in FINAL)
-            assert same, f"terminal is final: {before} became {run}"
+            is_end_retried = before.end_incomplete and run.ending is not None and run.tick == before.tick
+            assert same or is_end_retried, f"terminal is final: {before} became {run}"
         assert run.lock_epoch >= before.lock_epoch, f"epoch: {before.lock_epoch} became {run.lock_epoch}"
         assert run.tick >= before.tick, f"tick number: {before.tick} became {run.tick}"
         if run.max_attempts is not None:
-            # A last tick that fails is counted, and not repeated.
-            has_last_tick = run.clog_id == "gatherer"
-            assert run.attempt <= run.max_attempts + has_last_tick, f"attempt budget: {run}"
+            assert run.attempt <= run.max_attempts, f"attempt budget: {run}"
+        if run.end_max_attempts is not None:
+            assert run.end_attempt <= run.end_max_attempts, f"attempt budget: the last tick of {run}"
+        if run.end_incomplete:
+            assert run.end_attempt == run.end_max_attempts, f"attempt budget: the last tick was given up early: {run}"
+        if run.lock_epoch != before.lock_epoch:
+            # A company of this epoch was noted after the claim, in the same commit.
+            is_of_claim = run.crash_epoch != run.lock_epoch
+            self.companies[run.run_id, run.lock_epoch] = run.crash_company if is_of_claim else None
         if not is_alone or run.event_count > before.event_count + (run.tick == before.tick):
             # Something else has happened to it in the same transaction, perhaps in the same unit.
             return
@@ -176,18 +215,25 @@ class Watcher:
             self._check_claim(before, run, now)
         elif run.status is RunStatus.ACTIVE:
             assert before.status is RunStatus.ACTIVE, f"epoch: at work under an old one: {run}"
+            if self._verbs == ["call_apart"] and run.crash_epoch != before.crash_epoch:
+                most = most_together(before.crash_company or 0)
+                assert 0 < (run.crash_company or 0) <= most, f"suspects are called apart: {before} became {run}"
 
     def _check_claim(self, before: Run, run: Run, now: int) -> None:
         assert run.lock_epoch == before.lock_epoch + 1, f"epoch: {before.lock_epoch} became {run.lock_epoch}"
         assert not before.paused or before.ending, f"claimed though it is paused: {before}"
-        assert kernel_end(before, now) is None, f"claimed though its end is owed: at {now} {before}"
+        peers = peers_of(before, self._before)
+        company = int(before.leased or was_alone(before, peers))
+        noted = changed(before, crash_epoch=before.lock_epoch, crash_company=company)
+        assert kernel_end(noted, now) is None, f"claimed though its end is owed: at {now} {before}"
         # By the unit that claims it a slot may have been freed for it.
         due = next_call_at(before)
         assert due is not None, f"claimed though it is not due: {before}"
         assert due <= now, f"claimed too early: at {now} {before}"
         if before.status is RunStatus.ACTIVE:
-            assert (before.lock_expires_at or 0) <= now, f"exclusion: claimed at {now} from {before}"
-            assert run.attempt == before.attempt + 1, f"attempt budget: a crash was not counted: {run}"
+            free_at = min(before.lock_expires_at or 0, before.stop_by or before.lock_expires_at or 0)
+            assert free_at <= now, f"exclusion: claimed at {now} from {before}"
+            check_crash(self._world, self._before, before, run, now)
         if run.tick == before.tick:
             assert before.tick_open, f"tick identity: {run.tick} is called again after its commit: {run}"
             return
@@ -219,12 +265,13 @@ class Watcher:
         u = Unit(Transaction(self._world.db), now)
         clogs = instance.ocean._runtime.claimable(None)
         runs = [run_from(row) for row in self._world.db.execute(UNENDED).fetchall()]
+        runs = [as_if_noted(u, run) for run in runs]
         free = {run.run_id: run for run in runs if not holds(run, surroundings(u, run, clogs), now)}
         has_ends = any(kernel_end(run, now) or is_lapsed_lease(run, now) for run in runs)
         claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 500), now)
         for run_id, run in free.items():
             after = claimed.runs.get(run_id)
-            is_moved = after is None or (after.status, after.attempt, after.ending) != _place(run)
+            is_moved = after is None or PLACE(after) != PLACE(run)
             is_left = run_id not in claimed.ids and not is_moved and not run.key_count
             assert not is_left, f"explain ⇔ claim: nothing is against {run}, and it is not claimed"
         if not has_ends:
@@ -240,10 +287,6 @@ class Watcher:
             claimed = self._world.backend.try_claim(ClaimAsk(clogs, "watcher", 1, slot), now)
             first = min(free, key=order)
             assert claimed.ids == [first.run_id], f"order: {first} should be next of {free}"
-
-
-def _place(run: Run) -> tuple[RunStatus, int, Ending | None]:
-    return (run.status, run.attempt, run.ending)
 
 
 def _age(run: Run) -> tuple[int, int, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ocean.events.tail import LAST_EVENTS
 from tests.linearizability.clients import ends_in, unexplained
 from tests.linearizability.decisions import OPEN
-from tests.simulation import run_checks
+from tests.simulation import end_checks, run_checks
 from tests.simulation.actions import CAP, COUNTERS
 from tests.simulation.event_log import FinalState
 
@@ -20,7 +20,7 @@ SIGNALS = ("signal", "signal_later", "signal_if_idle")
 
 def check_all(world: "World") -> None:
     final = FinalState(world)
-    for check in (*CHECKS, *run_checks.CHECKS):
+    for check in (*CHECKS, *run_checks.CHECKS, *end_checks.CHECKS):
         try:
             check(final)
         except AssertionError as error:

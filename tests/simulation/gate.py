@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tests.simulation import mutants, mutants_outside, mutants_postgres
+from tests.simulation import mutants, mutants_ends, mutants_outside, mutants_postgres
 from tests.simulation.backends import BackendName
 from tests.simulation.batches import mode_of
 from tests.simulation.patching import Change
 from tests.simulation.world import simulate
 
-MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_outside.MUTANTS | mutants_postgres.MUTANTS
+MUTANTS: dict[str, Change] = mutants.MUTANTS | mutants_ends.MUTANTS | mutants_outside.MUTANTS | mutants_postgres.MUTANTS
 SEEDS: dict[BackendName, int] = {"sqlite": 240, "postgres": 80}
 """Every mutant must fail within so many seeds. PostgreSQL takes several times as long, so it has fewer."""
 RECORD = Path(__file__).with_name("killers.json")

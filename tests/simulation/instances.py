@@ -14,6 +14,7 @@ from ocean.stores.sqlite.store import SqliteStore
 from ocean.testing.simulation.inline_database import InlineDatabase
 from ocean.testing.simulation.processes import Process
 from ocean.testing.simulation.virtual_clock import VirtualClock
+from tests.simulation.at_work import AtWork
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -66,6 +67,7 @@ class Instance:
         self.ocean: Ocean
         self.store: Store
         self.process: Process
+        self.at_work: AtWork
         self.clock: VirtualClock
 
     async def boot(self) -> None:
@@ -78,6 +80,7 @@ class Instance:
         is_skewed = world.is_on_sqlite and world.happens("skew", always=True)
         ahead_ms = world.chance.randint(-3_000, 3_000) if is_skewed else 0
         self.process = Process(world.loop, f"{self.name}.{self._lives}")
+        self.at_work = world.at_work[self.process.name] = AtWork(world, self.process)
         self.clock = VirtualClock(world.loop, self.process, ahead_ms)
         world.processes.append(self.process)
         world.record(f"{self.process.name} starts, clock {ahead_ms:+d}")

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from ocean.kernel import locks, tick, tick_run
-from ocean.state import backoff, eligibility, transitions
+from ocean.state import backoff, eligibility, ends, transitions
 from ocean.state.effects import Effects
 from ocean.state.outcomes import Retry
 from ocean.state.records import Delay, Ending, Run, RunStatus, SignalReceipt, changed
@@ -63,8 +63,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _held_or_not(run: Run | None, epoch: int, run_id: str) -> Run:
-    return run if run is not None else transitions.refuse_unless_held(run, epoch, run_id)
+def _held_or_not(run: Run | None, epoch: int, run_id: str, **more: bool) -> Run:
+    return run if run is not None else transitions.refuse_unless_held(run, epoch, run_id, **more)
 
 
 def _keeps(name: str) -> Callable[[Callable[..., Any]], Any]:
@@ -138,7 +138,7 @@ _function(
 )
 _function("retry opens a new tick", transitions.retried, _with(tick_open=False))
 _function("attempts never end", backoff.is_spent, lambda old: lambda attempt, most: False)
-_function("signals to the ended", transitions.refuse_if_ended, lambda old: _nothing)
+_function("signals to the ended", ends.refuse_if_ended, lambda old: _nothing)
 _function("children outlive", ending._end_children, lambda old: _nothing)
 _function("undelivered not named", ending._name_undelivered, lambda old: _nothing)
 _function("counters unguarded", counters.refused, lambda old: lambda u, takes: {})

@@ -39,7 +39,17 @@ _text(
     "no fence at the commit", "committing", "ocean_is_held(r, (a->>'epoch')::bigint)", "ocean_is_held(r, r.lock_epoch)"
 )
 _text("epoch not raised", "transitions", "r.lock_epoch := r.lock_epoch + 1;", "")
-_text("attempt not counted on crash", "transitions", "CASE WHEN had_crashed THEN 1 ELSE 0 END", "0")
+_text(
+    "attempt not counted on crash",
+    "transitions",
+    "ELSIF r.status = 'active' AND ocean_counts_as_attempt(r)",
+    "ELSIF false",
+)
+_text("crashes beside others are attempts", "transitions", "OR r.crash_company = 1;", "OR true;")
+_text("suspects not noted", "crashes", "r.crash_company := jsonb_array_length(locks);", "r.crash_company := NULL;")
+_text("attempts of last ticks not counted", "transitions", "r.end_attempt := count;", "NULL;")
+_text("stopped calls commit", "committing", "ELSIF r.stop_by IS NOT NULL THEN", "ELSIF false THEN")
+_text("stop_by ignored", "transitions", "least(r.stop_by, r.lock_expires_at)", "r.lock_expires_at")
 _text("no version check", "storage", "IF NOT w ? 'from' AND (ocean_row", "IF false AND (ocean_row")
 _text("guard not checked", "storage", "IF (ocean_row(w->0)).version", "IF false AND (ocean_row(w->0)).version")
 _text(

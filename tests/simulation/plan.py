@@ -81,6 +81,9 @@ VERBS = (
     "advance_run",
 )
 
+FAULTS_OF_ENDS = ("end_raises", "slow_step", "cancelled_at_work")
+"""Drawn separately, as `VERBS_FOR_MANY`."""
+
 VERBS_FOR_MANY = ("cancel_runs", "signal_runs", "retry_runs", "delete_runs")
 """Drawn separately, so that older seeds keep their other verbs."""
 
@@ -133,9 +136,12 @@ class Plan:
     """The first instance has a ticker. In the phase without faults, only that ticker pokes."""
     is_crowded: bool
     """Few runs, with many requests for each."""
+    retries_ends: bool
+    end_attempts: int
+    grace_ms: int
 
 
-def drawn(chance: Random, further: Random) -> Plan:
+def drawn(chance: Random, further: Random, of_ends: Random) -> Plan:
     share = chance.choice((0.0, 0.15, 0.3, 0.5))
     rates = {name: chance.choice(RATES.get(name, (0.02, 0.06, 0.15))) for name in FAULTS if chance.random() < share}
     verbs = {
@@ -144,6 +150,8 @@ def drawn(chance: Random, further: Random) -> Plan:
         if name in ALWAYS or chance.random() < 0.5
     }
     verbs |= {name: 1 for name in VERBS_FOR_MANY if further.random() < 0.2}
+    if of_ends.random() < 0.5:
+        rates |= {name: of_ends.choice((0.2, 0.6)) for name in FAULTS_OF_ENDS if of_ends.random() < 0.7}
     deeds = {name: chance.choice((0.2, 0.5, 0.9)) for name in DEEDS if chance.random() < 0.4}
     if "look" in deeds:
         # A handler that reads a row must find something there.
@@ -162,4 +170,7 @@ def drawn(chance: Random, further: Random) -> Plan:
         pokes_ms=chance.choice((150, 600, 2_000)),
         has_ticker=chance.random() < 0.3,
         is_crowded=chance.random() < 0.5,
+        retries_ends=of_ends.random() < 0.5,
+        end_attempts=of_ends.choice((1, 2, 4)),
+        grace_ms=of_ends.choice((0, 500, 2_500)),
     )

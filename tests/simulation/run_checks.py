@@ -3,8 +3,11 @@
 from collections import Counter
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 from ocean.state.retry_as_new import retry_id
+from tests.simulation.clogs import END_BACKOFF_MS
+from tests.simulation.end_checks import ENDINGS, second_ends
 from tests.simulation.event_log import FinalState
 from tests.simulation.plan import VERBS_FOR_MANY
 from tests.simulation.verbs import LONGEST_REST_MS, RATE_LIMIT, RATE_PER_MS, REST_MS
@@ -17,6 +20,7 @@ CALLS_OF_A_CLAIM = 6
 def parents_are_notified_once(final: FinalState) -> None:
     notified: Counter[str] = Counter()
     ended: Counter[str] = Counter()
+    again = second_ends(final)
     asks = {
         event["payload"]["child"]: event["payload"]["notify"]
         for event in final.of("did")
@@ -25,7 +29,8 @@ def parents_are_notified_once(final: FinalState) -> None:
     for event in final.of("run.signalled", "signal.undelivered", "run.done", "run.failed"):
         payload = event["payload"]
         if event["type"] in ("run.done", "run.failed"):
-            ended[event["run_id"]] += 1
+            # After `retry_end` a run ends a second time, of which its parent is not notified.
+            ended[event["run_id"]] += event["seq"] not in again
         elif payload.get("kind") == "child":
             notified[payload.get("child_run_id", event["run_id"])] += 1
     for child, notify in asks.items():
@@ -44,19 +49,31 @@ def every_call_of_a_tick_is_the_same(final: FinalState) -> None:
         assert len(set(numbers)) == len(numbers), f"call numbers of {run_id} {tick}: {numbers}"
 
 
+def _is_of(event: dict[str, Any], run_id: str, tick: int) -> bool:
+    return (event["run_id"], event["tick"]) == (run_id, tick)
+
+
 def waste_is_bounded(final: FinalState) -> None:
     lives = Counter(event["run_id"] for event in final.of("run.created"))
     for (run_id, tick), calls in final.history.calls.items():
         run = final.world.watcher.rows.get(run_id)
-        if lives[run_id] == 1 and run is not None and run.max_attempts is not None:
-            most = (run.max_attempts + GIVE_BACKS) * CALLS_OF_A_CLAIM
-            assert len(calls) <= most, f"{run_id} {tick} was called {len(calls)} times"
-            claims = 1 + sum(
-                event["payload"]["because"] in ("crash", "retry", "give_back")
-                for event in final.of("tick.restarted")
-                if (event["run_id"], event["tick"]) == (run_id, tick)
-            )
-            assert claims <= run.max_attempts + GIVE_BACKS, f"{run_id} {tick} was claimed {claims} times"
+        if lives[run_id] != 1 or run is None:
+            continue
+        most = run.max_attempts
+        restarts = [event["payload"] for event in final.of("tick.restarted") if _is_of(event, run_id, tick)]
+        if calls[0].reason in ENDINGS:
+            retried = [event for event in final.of("run.end_incomplete") if event["run_id"] == run_id]
+            most = final.world.plan.end_attempts * (1 + len(retried))
+        if most is not None:
+            claims = 1 + sum(each["because"] in ("crash", "retry", "give_back") for each in restarts)
+            # A crash beside others is no attempt, and the give-back of an orderly stop is not counted.
+            given_back = [event["payload"] for event in final.of("tick.given_back") if _is_of(event, run_id, tick)]
+            given_back = [each["give_backs"] for each in given_back if "give_backs" in each]
+            counted = {number for number in given_back if number}
+            free = sum("company" in each for each in restarts) + len(given_back) - len(counted)
+            assert claims <= most + GIVE_BACKS + free, f"{run_id} {tick} was claimed {claims} times"
+            allowed = (most + GIVE_BACKS + free) * CALLS_OF_A_CLAIM
+            assert len(calls) <= allowed, f"{run_id} {tick} was called {len(calls)} times"
 
 
 def same_keys_make_the_same_runs(final: FinalState) -> None:
@@ -102,7 +119,7 @@ def a_continuation_comes_first(final: FinalState) -> None:
             continued[run_id] = False
             continue
         reason = event["payload"]["reason"]
-        is_last = reason in ("cancel", "deadline", "exhausted")
+        is_last = reason in ENDINGS
         assert not continued.get(run_id) or is_last or reason == "continue", f"something came before: {event}"
         continued[run_id] = event["payload"]["outcome"] == "continue"
 
@@ -152,8 +169,10 @@ def healthy_instances_keep_their_locks(final: FinalState) -> None:
 def back_offs_are_kept(final: FinalState) -> None:
     for event in final.of("run.retrying"):
         run = final.world.watcher.rows.get(event["run_id"])
+        calls = final.history.calls[event["run_id"], event["tick"]]
+        is_last = bool(calls) and calls[0].reason in ENDINGS
         if run is not None and run.max_attempts and "the handler raises" in event["payload"]["error"]["message"]:
-            base = 100 if run.max_attempts == 2 else 1_000
+            base = END_BACKOFF_MS if is_last else 100 if run.max_attempts == 2 else 1_000
             least = base * 2 ** (event["payload"]["attempt"] - 1)
             delay = event["payload"]["wake_at"] - event["ts"]
             assert least <= delay <= 1.5 * least, f"attempt budget: waits {delay} ms: {event}"

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from tests.postgres.server import blocking, fresh_database, return_database
-from tests.simulation import mutants, mutants_outside
+from tests.simulation import mutants, mutants_ends, mutants_outside
 from tests.simulation.gate import MUTANTS, killed, mutated, recorded
 from tests.simulation.world import simulate
 
@@ -23,7 +23,7 @@ def test_a_mutant_is_killed(name: str) -> None:
 
 def test_a_mutant_leaves_nothing_behind() -> None:
     before = simulate(0).digest
-    for name in mutants.MUTANTS | mutants_outside.MUTANTS:
+    for name in mutants.MUTANTS | mutants_ends.MUTANTS | mutants_outside.MUTANTS:
         with mutated(name):
             pass
     assert simulate(0).digest == before

@@ -193,6 +193,16 @@ def _is_meant(verb: str, run: Run) -> bool:
             return not run.is_ended
 
 
+def cancel(world: "World", run_id: str) -> Drawn:
+    sent, key = _ask(world, "cancel", run_id=run_id)
+    return sent, lambda ocean: ocean.cancel_run(run_id, request_key=key), key is not None
+
+
+def retry_end(world: "World", run_id: str) -> Drawn:
+    sent, key = _ask(world, "retry_end", run_id=run_id)
+    return sent, lambda ocean: ocean.retry_end(run_id, request_key=key), key is not None
+
+
 def _sweep(world: "World") -> Drawn:
     sent, _ = _ask(world, "sweep", is_keyed=False)
     ages = {

@@ -18,7 +18,8 @@ from ocean.state.ids import drawing_from
 from ocean.testing.simulation.processes import Process
 from ocean.testing.simulation.virtual_clock import VirtualClock
 from ocean.testing.simulation.virtual_loop import LostWakeUp, VirtualLoop
-from tests.simulation import clients, final_checks, liveness, readers, workers
+from tests.simulation import clients, final_checks, liveness, readers, verbs, workers
+from tests.simulation.at_work import AtWork
 from tests.simulation.backends import Backend, BackendName, PostgresBackend, SqliteBackend
 from tests.simulation.clogs import clogs_of
 from tests.simulation.commit_checks import Watcher
@@ -62,7 +63,7 @@ class World:
         self.mode = mode
         self.loop = loop
         self.chance = chance
-        self.plan: Plan = drawn(chance, Random(f"{seed}-verbs"))
+        self.plan: Plan = drawn(chance, Random(f"{seed}-verbs"), Random(f"{seed}-ends"))
         self.clock = VirtualClock(loop)
         self.is_on_sqlite = backend == "sqlite"
         self.backend: Backend = SqliteBackend() if self.is_on_sqlite else PostgresBackend(self.clock)
@@ -74,6 +75,7 @@ class World:
         self.is_calm = False
         self.processes: list[Process] = []
         self.history = History()
+        self.at_work: dict[str, AtWork] = {}
         self.watcher = Watcher(self)
         self.contest = Contest(self)
         self.has_threads = Random(f"{seed}-threads").random() < THREADS_SHARE
@@ -120,6 +122,10 @@ class World:
     def at(self, ms: int, then: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.loop.call_later(ms / 1000, lambda: self.start(then()), context=contextvars.Context())
 
+    def cancel(self, run_id: str) -> None:
+        """Send a request to cancel this run."""
+        self.start(clients.ask(self, "canceller", clients.Request(*verbs.cancel(self, run_id))))
+
     def instance(self) -> Instance:
         return self.chance.choice(self.instances)
 
@@ -131,6 +137,7 @@ class World:
         for instance in self.instances:
             self.start(clients.poker(self, instance))
             self.start(clients.disturb_instance(self, instance))
+        self.start(clients.retrier_of_ends(self))
         self.start(workers.worker(self, self.instances[0]))
         if self.chance.random() < 0.5:
             self.start(readers.reader(self, self.instances[-1]))

@@ -16,6 +16,7 @@ import pytest
 
 from ocean.compose import open_store
 from ocean.kernel.store import Store
+from ocean.kernel.store.claims import Renewal
 from ocean.state.clock import SystemClock
 from ocean.state.errors import StoreBusy, StoreFailed, StoreUnusable
 from ocean.state.records import ClogRecord
@@ -195,11 +196,11 @@ async def test_a_reader_sees_one_snapshot_while_the_writer_commits(store: Store)
 
 async def test_locks_are_renewed_from_a_thread_while_the_event_loop_is_blocked(store: Store) -> None:
     held = await claimed_run(store)
-    lost: list[set[Any]] = []
-    beat = threading.Thread(target=lambda: lost.append(store.renew_locks([held.lock])))
+    renewals: list[Renewal] = []
+    beat = threading.Thread(target=lambda: renewals.append(store.renew_locks([held.lock])))
     beat.start()
     beat.join(PATIENCE_S)
-    assert lost == [set()]
+    assert renewals == [Renewal(set(), set())]
 
 
 async def test_a_process_that_has_not_closed_its_store_can_exit(path: Path) -> None:

@@ -252,6 +252,7 @@ PROBES = {
     "lane_due_count": ["runs_due (clog_id=? AND priority=? AND due_at>? AND due_at<?)"],
     "overdue": ["runs_deadline (deadline_at>? AND deadline_at<?)"],
     "lost_on_last_call": ["runs_last_call (lock_expires_at<?)"],
+    "active_runs_of": ["runs_clog (clog_id=? AND status=?)"],
     "lapsed_leases": ["runs_leased (lock_expires_at<?)"],
     "queue_due": ["runs_queue (clog_id=? AND queue=? AND priority=? AND due_at>? AND due_at<?)"],
     "next_parked_lane": [

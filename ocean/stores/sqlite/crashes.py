@@ -19,7 +19,7 @@ def with_crash_noted(u: Unit, run: Run) -> Run:
 
 def as_if_noted(u: Unit, run: Run) -> Run:
     """Return the run as `with_crash_noted` would, and write nothing."""
-    return _notes(u, run)[run.run_id] if needs_note(run, u.now) else run
+    return _notes(u, run).get(run.run_id, run) if needs_note(run, u.now) else run
 
 
 def _notes(u: Unit, run: Run) -> Mapping[str, Run]:

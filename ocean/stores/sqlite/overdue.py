@@ -16,7 +16,7 @@ def settle_overdue(u: Unit, run: Run) -> None:
     run = with_crash_noted(u, run)
     end = kernel_end(run, u.now)
     match end:
-        case Ending.DEADLINE:
+        case Ending.DEADLINE if run.ending is None:
             error = ErrorInfo("deadline_exceeded", f"the deadline {run.deadline_at} passed", None)
             request_end(u, run.run_id, Ending.DEADLINE, error)
         case Ending() as reason:

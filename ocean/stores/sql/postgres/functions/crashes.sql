@@ -1,10 +1,9 @@
 -- Crashes of processes: which runs were at work together. See the Python module `suspects`.
 
--- Returns whether the process of this run has crashed, or lost its locks, and that is not noted yet.
+-- Returns whether the process of this run has crashed, or lost its locks, which is to be noted in all its runs.
 CREATE OR REPLACE FUNCTION ocean_needs_note(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  RETURN r.status = 'active' AND NOT r.leased AND r.lock_expires_at <= now
-    AND r.crash_epoch IS DISTINCT FROM r.lock_epoch;
+  RETURN r.status = 'active' AND NOT r.leased AND r.lock_expires_at <= now;
 END $$;
 
 -- Returns those active runs of a crashed process whose crash is not noted yet, as they are with it noted.
@@ -46,11 +45,13 @@ END $$;
 
 -- Returns the run as `ocean_with_crash_noted` would, and writes nothing.
 CREATE OR REPLACE FUNCTION ocean_as_if_noted(r runs) RETURNS runs LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  found runs;
 BEGIN
   IF ocean_needs_note(r, ocean_now()) THEN
-    SELECT n.* INTO r FROM ocean_noted(r.locked_by) n WHERE n.run_id = r.run_id;
+    SELECT n.* INTO found FROM ocean_noted(r.locked_by) n WHERE n.run_id = r.run_id;
   END IF;
-  RETURN r;
+  RETURN CASE WHEN found.run_id IS NULL THEN r ELSE found END;
 END $$;
 
 -- Writes the company of suspects whose calls begin now. Returns the positions of the locks that are lost.

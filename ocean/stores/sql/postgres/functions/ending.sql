@@ -199,7 +199,7 @@ DECLARE
 BEGIN
   r := ocean_with_crash_noted(r, now);
   reason := ocean_kernel_end(r, now);
-  IF reason = 'deadline' THEN
+  IF reason = 'deadline' AND r.ending IS NULL THEN
     error := json_build_object('code', 'deadline_exceeded', 'message', format('the deadline %s passed', r.deadline_at),
       'details', NULL);
     PERFORM ocean_request_end(r, reason, error::text, ocean_origin(now));

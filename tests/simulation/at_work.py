@@ -1,0 +1,50 @@
+"""Which calls are in progress in a process: a suspect of a crash must not be called beside a run that is no suspect."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ocean import Tick
+from ocean.state.suspects import most_together
+from ocean.testing.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Held = tuple[str, int]
+"""A run and the epoch of its lock."""
+
+
+class AtWork:
+    """The calls in progress in one process. If it has crashed: those that were when it did."""
+
+    def __init__(self, world: "World", process: Process) -> None:
+        self._world = world
+        self.process = process
+        self.calls: dict[Held, int | None] = {}
+        """For each, with how many runs it had crashed before; None if it is no suspect."""
+
+    @contextmanager
+    def call(self, tick: Tick) -> Iterator[None]:
+        lock = tick._context.lock
+        if tick._context.is_dry or lock is None:
+            yield
+            return
+        held = (lock.run_id, lock.epoch)
+        company = self._world.watcher.companies.get(held)
+        self.calls[held] = company
+        self._check(company)
+        try:
+            yield
+        finally:
+            self.calls.pop(held, None)
+
+    def _check(self, company: int | None) -> None:
+        suspects = [other for other in self.calls.values() if other is not None]
+        if not suspects:
+            return
+        self._world.count_event("suspect called" if company is not None else "called beside a suspect")
+        if len(suspects) < len(self.calls):
+            self._world.fail("suspects are called apart", f"{self.process.name} calls together {self.calls}")
+        if len(suspects) > min(map(most_together, suspects)):
+            self._world.fail("suspects are called apart", f"{self.process.name} calls too many {self.calls}")
