@@ -232,7 +232,8 @@ class Advance:
             # Set before the run is given back, so that this poke does not claim it again.
             self._error = self._error or error
             with suppress(Exception):
-                await work.give_back()
+                # Counted: a run whose commit always fails must not be called without end.
+                await work.give_back(counts=True)
         except BaseException:
             await work.give_back()
             raise

@@ -214,12 +214,12 @@ class TickWork:
         if callback is not None:
             callback()
 
-    async def give_back(self) -> RunStatus | None:
+    async def give_back(self, *, counts: bool = False) -> RunStatus | None:
         """Give the run back, once. Returns None if the lock was lost before."""
         if self.is_left:
             return None
         with anyio.CancelScope(shield=True):
-            return await self._runtime.store.give_back(self.claim.lock, self.claim.tick, counts=self._counts)
+            return await self._runtime.store.give_back(self.claim.lock, self.claim.tick, counts=counts or self._counts)
         return None
 
     async def _call_and_commit(self, seen: TickSeen) -> tuple[RunStatus | None, str]:

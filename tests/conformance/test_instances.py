@@ -92,8 +92,8 @@ async def test_released_locks_expire_at_once_and_the_next_claim_finds_a_crash(st
     clock.advance(5)
     assert await store.claim_due(an_ask(instance_id="i-b")) == []
     assert await store.release_instance("i-a", process()) == 3
-    company = {"crash_company": 3, "crash_epoch": before.lock_epoch}
-    assert await the_run(store, "one") == before._replace(lock_expires_at=clock.now(), **company)
+    released = before._replace(lock_expires_at=clock.now())
+    assert await the_run(store, "one") == released._replace(crash_company=3, crash_epoch=before.lock_epoch)
     assert await ids(store) == []
     assert (await store.agenda([CLOG, OTHER_CLOG])).due_now == 3
     claims = await store.claim_due(an_ask(instance_id="i-b"))

@@ -36,7 +36,7 @@ GRACE_MS = 5_000
 
 
 async def register(store: Store, **options: Any) -> None:
-    options = {"end_retry": RetryPolicy(max_attempts=2), "cancel_grace_ms": GRACE_MS} | options
+    options = dict[str, Any](end_retry=RetryPolicy(max_attempts=2), cancel_grace_ms=GRACE_MS) | options
     await store.register_clogs([ClogRecord(CLOG, "1", has_on_end=True, **options)])
 
 

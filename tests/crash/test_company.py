@@ -20,7 +20,7 @@ async def test_a_run_that_kills_its_process_fails_and_ten_beside_it_are_done(db:
             await ocean.create_run(
                 session_id="s", clog_id="company", run_id=run_id, input=POISON if number == 4 else number
             )
-    ends = []
+    ends: list[int] = []
     while not ends or ends[-1] != 0:
         ends.append(start("company", db).wait_for_end())
         assert ends[-1] in (0, 137)

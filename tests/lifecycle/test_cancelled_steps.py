@@ -26,11 +26,18 @@ class Gate:
 
 
 async def test_a_step_in_flight_is_stored_and_the_last_tick_begins_at_once() -> None:
-    gate, seen = Gate(), []
+    gate = Gate()
+    seen: list[Any] = []
 
     async def charge(key: str) -> str:
         await gate.wait()
         return "receipt"
+
+    async def ship(key: str) -> None:
+        seen.append("shipped")
+
+    async def charge_again(key: str) -> str:
+        return "a second charge"
 
     async def work(tick: Tick) -> Outcome:
         await tick.emit("never")
@@ -38,11 +45,11 @@ async def test_a_step_in_flight_is_stored_and_the_last_tick_begins_at_once() -> 
             await tick.step("charge", charge, scope="run")
         finally:
             seen.append(tick.cancel_requested)
-        await tick.step("ship", lambda key: seen.append("shipped"))
+        await tick.step("ship", ship)
         return Done()
 
     async def end(tick: Tick) -> Outcome:
-        seen.append(await tick.step("charge", lambda key: "a second charge", scope="run"))
+        seen.append(await tick.step("charge", charge_again, scope="run"))
         return Ok()
 
     script = Script(work, ends=(end,), cancel_grace_ms=GRACE_MS)
