@@ -10,9 +10,10 @@ import anyio
 import anyio.lowlevel
 
 from ocean.kernel.poke_sources import PokeSource
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.shutdown import UNWIND_MS, TickAtWork
 from ocean.kernel.store.claims import ClaimAsk
-from ocean.kernel.tick_run import Runtime, TickWork
+from ocean.kernel.tick_run import TickWork
 from ocean.state.records import Claim, RunStatus, TickResult
 
 LOOK_MS = 20

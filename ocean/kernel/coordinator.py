@@ -19,8 +19,8 @@ import anyio
 from ocean.kernel.advance import Advance
 from ocean.kernel.arguments import checked_count
 from ocean.kernel.poke_sources import PokeSource
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store.claims import ClaimAsk, ClaimOrder
-from ocean.kernel.tick_run import Runtime
 from ocean.state.eligibility import FAIR_EVERY
 from ocean.state.records import Claim, TickResult
 

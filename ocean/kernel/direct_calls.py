@@ -11,11 +11,11 @@ from ocean.clog.clog import Clog, Registry
 from ocean.kernel.call_context import CallContext
 from ocean.kernel.invoke import invoke
 from ocean.kernel.metrics import Observations
+from ocean.kernel.runtime import commit_or_time
 from ocean.kernel.store import Store
 from ocean.kernel.store.runs import Behind, CallCommit, CallConflict, CallDone, Request
 from ocean.kernel.tick import Tick
 from ocean.kernel.tick_log import log_failed_call
-from ocean.kernel.tick_run import commit_or_time
 from ocean.state.clock import Clock
 from ocean.state.counters import Taken
 from ocean.state.effects import Effects

@@ -11,8 +11,9 @@ import anyio
 
 from ocean.clog.clog import Clog
 from ocean.kernel.call_context import CallContext, DryRunOver
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store.claims import ClaimAsk, NotClaimable, RowsAsk
-from ocean.kernel.tick_run import Runtime, context_of, outcome_of
+from ocean.kernel.tick_run import context_of, outcome_of
 from ocean.state.dry_run_result import DryEvent, DryNewRun, DryRow, DryRun, DrySignal, DryStop, DryTimer
 from ocean.state.effects import Effects, NewEvent, NewRun, RowWrite, SetTimer, StoredRow
 from ocean.state.eligibility import Hold

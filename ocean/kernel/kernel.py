@@ -13,9 +13,9 @@ from ocean.kernel.invoke import IN_THREADS
 from ocean.kernel.locks import LockKeeper
 from ocean.kernel.metrics import Observations
 from ocean.kernel.probation import Probation
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.shutdown import Shutdown
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Runtime
 from ocean.kernel.verbs.admin import AdminVerbs
 from ocean.kernel.verbs.advance import AdvanceVerbs
 from ocean.kernel.verbs.bulk import BulkVerbs

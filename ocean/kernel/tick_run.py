@@ -1,77 +1,29 @@
 """One claimed tick: call the handler, commit, repeat after a conflict, stop when the lock is lost."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
 
-from ocean.clog.clog import Clog, Registry
+from ocean.clog.clog import Clog
 from ocean.kernel.call_context import CallContext
-from ocean.kernel.instances import Instances
 from ocean.kernel.invoke import call_handler, storable
-from ocean.kernel.locks import HeldLock, LockKeeper
-from ocean.kernel.metrics import Observations, TickSeen, Why
-from ocean.kernel.probation import Probation
-from ocean.kernel.shutdown import Shutdown
-from ocean.kernel.store import Store
-from ocean.kernel.store.claims import ClaimableClog, Committed, Contended, TickAnswer, TickCommit
+from ocean.kernel.locks import HeldLock
+from ocean.kernel.metrics import TickSeen, Why
+from ocean.kernel.runtime import Runtime, commit_or_time
+from ocean.kernel.store.claims import Committed, Contended, TickAnswer, TickCommit
 from ocean.kernel.store.runs import Behind
 from ocean.kernel.tick import Tick
-from ocean.state.clock import Clock
 from ocean.state.counters import Taken
 from ocean.state.effects import Effects
 from ocean.state.errors import LockLost, OceanError, StoreBusy, StoreFailed
 from ocean.state.outcomes import ErrorInfo, Ok, Outcome, Retry, error_info, outcome_name
 from ocean.state.records import Caller, Claim, RunStatus, TickResult
-from ocean.tools.outside import Reach
 
 COMMIT_TRIES = 3
 
 log = logging.getLogger("ocean.kernel")
-
-
-@dataclass(frozen=True, slots=True)
-class Runtime:
-    """What an instance needs to run ticks."""
-
-    store: Store
-    registry: Registry
-    clock: Clock
-    keeper: LockKeeper
-    instances: Instances
-    instance_id: str
-    lock_ms: int
-    reach: Reach
-    observed: Observations
-    probation: Probation
-    shutdown: Shutdown
-
-    def claimable(self, clog_ids: Collection[str] | None) -> dict[str, ClaimableClog]:
-        return {
-            clog.clog_id: ClaimableClog(clog.clog_id, clog.lock_ms or self.lock_ms, clog.version, clog.takes_all_inputs)
-            for clog in self.registry
-            if clog.handler is not None and (clog_ids is None or clog.clog_id in clog_ids)
-        }
-
-    async def commit_or_time(self, seen: int, ms: int, look_ms: int = 100) -> None:
-        """Wait for the next commit of any process, at most `ms`. Meanwhile release instances that are gone."""
-
-        async def wait(at_most: int) -> None:
-            await commit_or_time(self.store, self.clock, seen, at_most, look_ms)
-
-        await self.instances.while_waiting(wait, seen, ms)
-
-
-async def commit_or_time(store: Store, clock: Clock, seen: int, ms: int, look_ms: int = 100) -> None:
-    """Wait for the next commit of any process, at most `ms`."""
-    with anyio.CancelScope() as scope:
-        cancel = clock.call_later(ms, scope.cancel)
-        try:
-            await store.next_commit(seen, look_ms)
-        finally:
-            cancel()
 
 
 def context_of(runtime: Runtime, claim: Claim, call: int, *, is_dry: bool = False) -> CallContext:

@@ -29,6 +29,7 @@ AMBIENT = re.compile(
 
 ALLOWED = {
     "ocean/state/clock.py": {"time.time_ns"},
+    "ocean/kernel/advance.py": {"anyio.move_on_after"},
     "ocean/state/ids.py": {"secrets", "secrets.SystemRandom"},
     "ocean/tools/fetch.py": {"time.monotonic", "anyio.fail_after"},
     "ocean/stores/sqlite/engine/database.py": {"asyncio.sleep"},
@@ -36,7 +37,7 @@ ALLOWED = {
     "ocean/stores/postgres/client/notifications.py": {"asyncio.timeout"},
     "ocean/testing/world_ocean.py": {"anyio.move_on_after"},
 }
-"""The seams themselves, the deadline of an outgoing request, the poll for other processes' commits, the pause before a
+"""The seams themselves, how long a stop waits for handlers that ignore their cancellation, the deadline of an outgoing request, the poll for other processes' commits, the pause before a
 lost server is tried again, how long a connection may take to be closed, and how long `result` in a world waits for a
 handler that another task of the test is running."""
 

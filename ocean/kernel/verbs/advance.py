@@ -9,8 +9,8 @@ from ocean.kernel.coordinator import DEFAULT_CONCURRENCY, Coordinator
 from ocean.kernel.dry_run import dry_run_tick
 from ocean.kernel.metrics import Observations
 from ocean.kernel.poke_sources import PokeSource, checked_source
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.dry_run_result import DryRun
 from ocean.state.errors import InvalidValue, ResultTimeout, RunFailed, RunNotFound

@@ -6,9 +6,9 @@ from typing import Any
 from ocean.clog.clog import Registry
 from ocean.kernel.arguments import checked_caller, optional_id, request_of
 from ocean.kernel.direct_calls import DirectCall, answer_from
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store import Store
 from ocean.kernel.store.runs import Request
-from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.errors import InvalidValue, RunNotFound
 from ocean.state.ids import IdSource

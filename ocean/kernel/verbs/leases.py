@@ -15,10 +15,10 @@ from ocean.kernel.arguments import CLEAR, UNSET, checked_count, checked_event, c
 from ocean.kernel.coordinator import Coordinator
 from ocean.kernel.invoke import checked_outcome
 from ocean.kernel.metrics import Observations
+from ocean.kernel.runtime import commit_or_time
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import LeaseAsk, LeaseCompletion, LeasedRun
 from ocean.kernel.store.runs import Behind
-from ocean.kernel.tick_run import commit_or_time
 from ocean.state.clock import Clock
 from ocean.state.eligibility import FAIR_EVERY
 from ocean.state.errors import Conflict, InvalidValue, LeaseLost

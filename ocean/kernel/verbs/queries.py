@@ -7,9 +7,9 @@ from ocean.clog.clog import Registry
 from ocean.kernel.arguments import checked_count, checked_limit, feed_filter
 from ocean.kernel.instances import Instances
 from ocean.kernel.run_query import RunOrder, RunQuery, is_descending, run_filter
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store import Store
 from ocean.kernel.store.claims import RowsAsk
-from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.effects import RowKey
 from ocean.state.eligibility import Explanation, Hold, holds, is_asleep, with_explanation, with_last_error

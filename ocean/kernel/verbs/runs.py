@@ -4,8 +4,8 @@ from typing import Any, Unpack
 
 from ocean.kernel.arguments import UNSET, optional_id, request_of
 from ocean.kernel.new_runs import RunOptions, new_run, new_signal
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store import Store
-from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.ids import IdSource
 from ocean.state.records import RunInfo, SignalReceipt

@@ -8,9 +8,9 @@ from ocean.clog.webhooks import Delivery, Received, Webhook
 from ocean.kernel.arguments import request_of
 from ocean.kernel.direct_calls import DirectCall, answer_from
 from ocean.kernel.invoke import invoke
+from ocean.kernel.runtime import Runtime
 from ocean.kernel.store import Store
 from ocean.kernel.tick import Tick
-from ocean.kernel.tick_run import Runtime
 from ocean.state.clock import Clock
 from ocean.state.errors import CallRefused, InvalidValue, Refuse, RequestKeyReused, WebhookReplayed
 from ocean.state.ids import derived_id

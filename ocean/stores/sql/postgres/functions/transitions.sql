@@ -1,10 +1,5 @@
--- The state machine: a run and an event → the run after it. Names and order are those of the Python modules
--- `transitions` and `backoff`; a test compares the two on generated runs.
-
-CREATE OR REPLACE FUNCTION ocean_is_ended(r runs) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  RETURN r.status IN ('done', 'failed');
-END $$;
+-- The state machine: a run and an event → the run after it. Names and order are those of the Python module
+-- `transitions`; a test compares the two on generated runs.
 
 -- Returns when the run's handler is to be called next, if its concurrency keys allow it. Null: not by time alone.
 CREATE OR REPLACE FUNCTION ocean_next_call_at(r runs) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
@@ -34,12 +29,6 @@ END $$;
 CREATE OR REPLACE FUNCTION ocean_wants_slots(r runs, now bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.status <> 'active' AND coalesce(ocean_next_call_at(r) <= greatest(now, r.updated_at), false);
-END $$;
-
-CREATE OR REPLACE FUNCTION ocean_is_spent(attempt bigint, max_attempts bigint) RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  RETURN max_attempts IS NOT NULL AND attempt >= max_attempts;
 END $$;
 
 -- The failed attempts of the run, or of its last tick if it is ending; and how many it has.
@@ -95,36 +84,10 @@ BEGIN
   RETURN r.leased AND NOT r.paused AND r.lock_expires_at <= now;
 END $$;
 
-CREATE OR REPLACE FUNCTION ocean_refuse_if_ended(r runs) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF r.status IN ('done', 'failed') OR r.ending IS NOT NULL THEN
-    PERFORM ocean_refuse('run_ended', json_build_object('run', to_json(r)));
-  END IF;
-END $$;
-
 -- The fence: a write under an old epoch, or to a run that is no longer active, changes nothing.
 CREATE OR REPLACE FUNCTION ocean_is_held(r runs, epoch bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN r.run_id IS NOT NULL AND r.status = 'active' AND r.lock_epoch = epoch;
-END $$;
-
-CREATE OR REPLACE FUNCTION ocean_unlocked(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  r.locked_by := NULL;
-  r.lock_expires_at := NULL;
-  r.leased := false;
-  r.ready_at := NULL;
-  r.wake_at := NULL;
-  r.wait_until := NULL;
-  r.delayed_by := NULL;
-  r.delay_key := NULL;
-  r.parked_on := NULL;
-  r.parked_at := NULL;
-  r.stop_by := NULL;
-  r.crash_company := NULL;
-  r.crash_epoch := NULL;
-  r.updated_at := now;
-  RETURN r;
 END $$;
 
 -- A key is full: the run leaves the due index and is parked behind those parked before; a last tick comes before them
@@ -229,18 +192,6 @@ BEGIN
   RETURN r;
 END $$;
 
--- The final state: no lock, no wake time, never due again.
-CREATE OR REPLACE FUNCTION ocean_ended(r runs, status text, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  r := ocean_unlocked(r, now);
-  r.status := status;
-  r.ending := NULL;
-  r.tick_open := false;
-  r.paused := false;
-  r.ended_at := now;
-  RETURN r;
-END $$;
-
 -- The holder's process is gone: the lock expires now, as if its time were over.
 CREATE OR REPLACE FUNCTION ocean_lock_released(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -307,65 +258,4 @@ BEGIN
   r.attempt := r.attempt + 1;
   r.ready_at := now;
   RETURN r;
-END $$;
-
--- The kernel ends the run after one last tick of its clog. A call in progress may store the result of a step until
--- `stop_by`; then, or when it has stopped before, the last tick begins.
-CREATE OR REPLACE FUNCTION ocean_ending(r runs, reason text, most_attempts bigint, grace_ms bigint, now bigint)
-RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  r.ending := reason;
-  r.end_attempt := 0;
-  r.end_max_attempts := most_attempts;
-  r.updated_at := now;
-  IF r.status = 'active' AND r.lock_expires_at > now AND NOT r.leased AND reason <> 'exhausted' AND grace_ms > 0 THEN
-    r.stop_by := now + grace_ms;
-    RETURN r;
-  END IF;
-  RETURN ocean_stopped(r, now);
-END $$;
-
--- The run that is ending has no call any more: its last tick is due. The tick of that call keeps no outcome.
-CREATE OR REPLACE FUNCTION ocean_stopped(r runs, now bigint) RETURNS runs LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  r := ocean_unlocked(r, now);
-  r.status := 'pending';
-  r.ready_at := now;
-  r.tick_open := false;
-  RETURN r;
-END $$;
-
--- Calls the last tick of a run again that has ended without it: with the same number, and all its attempts.
-CREATE OR REPLACE FUNCTION ocean_end_retried(r runs, reason text, most_attempts bigint, now bigint) RETURNS runs
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  r.ending := reason;
-  r.end_attempt := 0;
-  r.end_max_attempts := most_attempts;
-  r.ended_at := NULL;
-  r.status := 'pending';
-  r.wake_at := now;
-  r.tick_open := true;
-  r.end_incomplete := false;
-  r.updated_at := now;
-  RETURN r;
-END $$;
-
--- Returns the delay after the `attempt`-th failure. Jitter comes from a hash, spread evenly over runs, ticks and
--- attempts.
-CREATE OR REPLACE FUNCTION ocean_delay_for(policy jsonb, run_id text, tick bigint, attempt bigint) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  delays jsonb := policy->'delays_ms';
-  base bigint;
-  digest bytea := sha256(convert_to(run_id || chr(31) || tick || chr(31) || attempt, 'UTF8'));
-  roll double precision := ('x' || encode(substr(digest, 1, 6), 'hex'))::bit(48)::bigint / 281474976710656.0::double precision;
-BEGIN
-  IF jsonb_typeof(delays) = 'array' THEN
-    base := (delays->>(least(attempt, jsonb_array_length(delays)) - 1)::int)::bigint;
-  ELSE
-    base := least((policy->>'backoff_ms')::numeric * 2::numeric ^ least(attempt - 1, 40)::numeric,
-      (policy->>'backoff_max_ms')::numeric)::bigint;
-  END IF;
-  RETURN base + trunc(base::double precision * (policy->>'jitter')::double precision * roll)::bigint;
 END $$;
