@@ -37,9 +37,9 @@ ALLOWED = {
     "ocean/stores/postgres/client/notifications.py": {"asyncio.timeout"},
     "ocean/testing/world_ocean.py": {"anyio.move_on_after"},
 }
-"""The seams themselves, how long a stop waits for handlers that ignore their cancellation, the deadline of an outgoing request, the poll for other processes' commits, the pause before a
-lost server is tried again, how long a connection may take to be closed, and how long `result` in a world waits for a
-handler that another task of the test is running."""
+"""The seams themselves, how long a stop waits for handlers that ignore their cancellation, the deadline of an outgoing
+request, the poll for other processes' commits, the pause before a lost server is tried again, how long a connection may
+take to be closed, and how long `result` in a world waits for a handler that another task of the test is running."""
 
 SLEEPING = re.compile(r"time\.sleep|(asyncio|anyio|trio)\.(sleep|sleep_until)")
 SKIPPING = re.compile(r"pytest\.(skip|xfail|importorskip|mark\.(skip|skipif|xfail))|unittest\.(skip.*|mock.*)")
