@@ -165,7 +165,7 @@ class Advance:
     @property
     def may_claim(self) -> bool:
         """Whether this poke claims more: it has room and time."""
-        if self._is_abandoned or self._runtime.shutdown.is_begun:
+        if self._is_abandoned or self._runtime.shutdown.has_ended_claims_of(self.source):
             return False
         if self._runtime.probation.is_closed and self.ask.run_id is None:
             # Another process may call what would have to wait here.
@@ -204,7 +204,7 @@ class Advance:
         self._works[task] = work
         self._runtime.shutdown.add(self)
         task.add_done_callback(self._is_over)
-        if self._runtime.shutdown.is_begun:
+        if self._runtime.shutdown.has_ended_claims_of(self.source):
             # The claim was in flight when the stop began.
             work.stop(counts=False)
 
@@ -247,7 +247,7 @@ class Advance:
 
     async def _waited_for_the_run(self, seen: int, sent_at: int) -> bool:
         """Wait, within the budget, for a named run that another process holds. False if there is no reason to."""
-        if self.ask.run_id is None or self._ticks_left == 0 or self._runtime.shutdown.is_begun:
+        if self.ask.run_id is None or self._ticks_left == 0 or self._runtime.shutdown.has_ended_claims_of(self.source):
             return False
         run = await self._runtime.store.get_run(self.ask.run_id)
         left = self._until - self._runtime.clock.now()

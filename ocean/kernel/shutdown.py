@@ -12,6 +12,7 @@ from typing import Protocol
 
 import anyio
 
+from ocean.kernel.poke_sources import PokeSource
 from ocean.state.clock import Clock
 
 UNWIND_MS = 1_000
@@ -80,8 +81,16 @@ class Shutdown:
         """Return the ticks whose handlers are running."""
         return [tick for poke in self._pokes for tick in poke.ticks()]
 
+    def has_ended_claims_of(self, source: PokeSource) -> bool:
+        """Return whether a poke of this source claims nothing any more.
+
+        The poke behind a request that was accepted before the stop still does its work, until the grace is over: on a
+        host that stops idle servers no other poke may come for a long time.
+        """
+        return self.is_begun and (source != "request" or self._hurry.is_set())
+
     def begin(self) -> None:
-        """Claim nothing from now on."""
+        """Claim nothing from now on, except for requests that were accepted."""
         if not self.is_begun:
             self.is_begun = True
             for callback in tuple(self._callbacks.values()):

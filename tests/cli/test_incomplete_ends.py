@@ -29,7 +29,7 @@ def test_they_are_listed_shown_and_explained(ocean: Shell, runs: list[str]) -> N
     assert "last tick  missing: 1 attempt failed; call it again: ocean retry-end\n" in shown
     assert ocean("explain", runs[0], COLUMNS="200", **MESSY).out == (
         "ended: the run has ended (failed) without its last tick, after 1 attempt; "
-        "call it again with retry_end (ocean retry-end)\n"
+        "call it again with retry_end (ocean retry-end); the last error: cancelled: cancelled\n"
     )
     assert ocean.json("show", runs[0])["run"]["endIncomplete"] is True
 
