@@ -69,6 +69,7 @@ LEFT_OUT = {
     "open": "a server has its Ocean open",
     "start": "it is created open",
     "close": "the process that opened it closes it",
+    "stop": "the process stops itself, on a signal",
     "result": "a run's output is in the run; ?waitMs waits for it",
     "sweep": "only for processes with access to the database",
     "create_api_key": "only for processes with access to the database",
