@@ -13,7 +13,7 @@ import anyio
 
 from ocean.kernel.store import Store
 from ocean.state.errors import LockLost
-from ocean.state.records import Claim
+from ocean.state.records import Claim, Lock
 from ocean.state.suspects import most_together
 
 
@@ -22,8 +22,8 @@ class Probation:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._calls = 0
-        """The calls in progress of runs that are not suspected."""
+        self._calls: set[Lock] = set()
+        """The calls in progress of runs that are not suspected, as long as they hold their locks."""
         self._waiting: list[Claim] = []
         self._group: list[Claim] = []
         """The suspects that are being called."""
@@ -43,13 +43,12 @@ class Probation:
             return
         while self.is_closed:
             await self._moved.wait()
-        self._calls += 1
+        self._calls.add(claim.lock)
 
     def leave(self, claim: Claim) -> None:
-        """The call has ended."""
-        if claim.crash_company is None:
-            self._calls -= 1
-        else:
+        """The call has ended, or has lost its lock: what it still does is void, however long it takes."""
+        self._calls.discard(claim.lock)
+        if claim in self._group:
             self._group.remove(claim)
         if self._waiting or claim.crash_company is not None:
             self._notify()
@@ -64,7 +63,7 @@ class Probation:
             while claim not in self._group:
                 if claim in self._lost:
                     raise LockLost(f"run {claim.run.run_id} was taken over while it waited for its call")
-                if self._calls or self._group or self._is_forming:
+                if self._is_any_in_the_way() or self._is_forming:
                     await self._moved.wait()
                 else:
                     await self._form_group()
@@ -74,6 +73,11 @@ class Probation:
                     claims.remove(claim)
             self._notify()
             raise
+
+    def _is_any_in_the_way(self) -> bool:
+        """Whether a call is in progress other than of the waiting runs themselves, whose older calls are void."""
+        waiting = {claim.run.run_id for claim in self._waiting}
+        return bool(self._group) or any(lock.run_id not in waiting for lock in self._calls)
 
     async def _form_group(self) -> None:
         """Choose the suspects that are called next, and store that they are."""

@@ -93,6 +93,7 @@ class TickWork:
 
     def _lose(self) -> None:
         self._is_lost = True
+        self._runtime.probation.leave(self.claim)
         if self._context is not None:
             self._context.is_lost = True
         if self._scope is not None:
