@@ -11,7 +11,7 @@ STATEMENTS = sorted((ROOT / "ocean" / "stores" / "sql").rglob("*.sql"))
 
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
-LONGEST_CORE = 8_100
+LONGEST_CORE = 8_200
 
 MAY_BE_LONGER = {
     "ocean/http/routes.py": "a list: every route of Ocean's own, in the order of the documentation",
