@@ -44,7 +44,8 @@ class LockKeeper:
     def __init__(self, store: Store, clock: Clock, shortest_lock_ms: int) -> None:
         self._store = store
         self._clock = clock
-        self._interval_ms = max(1, min(shortest_lock_ms // 3, LONGEST_INTERVAL_MS))
+        # A whole number of intervals, so that a lock that could not be renewed is given up when its time is over.
+        self._interval_ms = max(1, shortest_lock_ms // max(3, -(-shortest_lock_ms // LONGEST_INTERVAL_MS)))
         self._held: dict[Lock, HeldLock] = {}
         self._guard = threading.Lock()
         self._stop: Cancel | None = None

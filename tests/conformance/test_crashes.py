@@ -133,6 +133,21 @@ async def test_an_orderly_end_of_the_call_clears_a_suspect(store: Store, clock: 
     assert (await the_run(store, "b")).crash_company == 2
 
 
+async def test_what_a_process_has_claimed_since_its_lock_expired_is_no_company(
+    store: Store, clock: ManualClock
+) -> None:
+    """It is alive, and may claim its own run again."""
+    await at_work(store, "a")
+    clock.advance(LOCK_MS + 1)
+    await pending(store, "fresh")
+    taken = await take(store, "i-a")
+    assert {run_id: (each.run.attempt, each.crash_company) for run_id, each in taken.items()} == {
+        "a": (1, 1),
+        "fresh": (0, None),
+    }
+    assert (await the_run(store, "fresh")).crash_epoch is None
+
+
 async def test_call_apart_reports_lost_locks(store: Store, clock: ManualClock) -> None:
     await at_work(store, "a", "b")
     clock.advance(LOCK_MS)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ocean import Tick
+from ocean.kernel.call_context import CallContext
 from ocean.state.suspects import most_together
 from ocean.testing.simulation.processes import Process
 
@@ -21,8 +22,23 @@ class AtWork:
     def __init__(self, world: "World", process: Process) -> None:
         self._world = world
         self.process = process
-        self.calls: dict[Held, int | None] = {}
-        """For each, with how many runs it had crashed before; None if it is no suspect."""
+        self._contexts: dict[Held, tuple[int | None, CallContext]] = {}
+
+    @property
+    def calls(self) -> dict[Held, int | None]:
+        """For each, with how many runs it had crashed before; None if it is no suspect.
+
+        A call that has lost its lock is void, however long its handler goes on; so is one whose run was claimed again.
+        """
+        newest = {run_id: 0 for run_id, _ in self._contexts}
+        for run_id, epoch in (*self._contexts, *self._world.watcher.companies):
+            if run_id in newest:
+                newest[run_id] = max(epoch, newest[run_id])
+        return {
+            held: company
+            for held, (company, context) in self._contexts.items()
+            if not context.is_lost and newest[held[0]] == held[1]
+        }
 
     @contextmanager
     def call(self, tick: Tick) -> Iterator[None]:
@@ -32,12 +48,12 @@ class AtWork:
             return
         held = (lock.run_id, lock.epoch)
         company = self._world.watcher.companies.get(held)
-        self.calls[held] = company
+        self._contexts[held] = company, tick._context
         self._check(company)
         try:
             yield
         finally:
-            self.calls.pop(held, None)
+            self._contexts.pop(held, None)
 
     def _check(self, company: int | None) -> None:
         suspects = [other for other in self.calls.values() if other is not None]

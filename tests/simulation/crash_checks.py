@@ -39,6 +39,9 @@ def check_crash(world: "World", rows: Mapping[str, Run], before: Run, run: Run, 
     if any(kernel_end(peer, now) for peer in peers if peer is not before) or run.locked_by == before.locked_by:
         # In the same commit a peer was perhaps ended, or claimed by the same process, before the crash was noted.
         return
+    if any(peer.updated_at >= (before.lock_expires_at or 0) for peer in peers if peer is not before):
+        # The process was perhaps alive, and had claimed this peer since: then it was no company.
+        return
     is_alone = was_alone(before, peers)
     world.count_event("crash alone" if is_alone else "crash beside others")
     assert counted == is_alone, f"attempt budget: crash alone {is_alone}, counted {counted}: {before} became {run}"

@@ -36,11 +36,11 @@ def _beside_others(undo: ExitStack) -> None:
     old = probation.Probation._enter_apart
 
     async def enter(self: probation.Probation, claim: Any) -> None:
-        calls, self._calls = self._calls, 0
+        calls, self._calls = self._calls, set()
         try:
             await old(self, claim)
         finally:
-            self._calls += calls
+            self._calls |= calls
 
     put(undo, probation.Probation, "_enter_apart", enter)
 

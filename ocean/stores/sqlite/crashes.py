@@ -23,11 +23,8 @@ def as_if_noted(u: Unit, run: Run) -> Run:
 
 
 def _notes(u: Unit, run: Run) -> Mapping[str, Run]:
-    rows = [
-        row
-        for clog in u.all("list_clogs")
-        for row in u.all("active_runs_of", clog_id=clog["clog_id"], locked_by=run.locked_by)
-    ]
+    crash = {"locked_by": run.locked_by, "lapsed_at": run.lock_expires_at}
+    rows = [row for clog in u.all("list_clogs") for row in u.all("active_runs_of", clog_id=clog["clog_id"], **crash)]
     return noted([each for each in u.load(rows) if each.status is RunStatus.ACTIVE and each.locked_by == run.locked_by])
 
 

@@ -58,8 +58,10 @@ ORDER BY deadline_at LIMIT :limit;
 SELECT {run} FROM runs WHERE last_call = 1 AND lock_expires_at <= :now ORDER BY lock_expires_at LIMIT :limit;
 
 -- name: active_runs_of
--- The runs of one clog that a process has locked.
-SELECT {run} FROM runs WHERE clog_id = :clog_id AND status = 'active' AND locked_by = :locked_by AND leased = 0;
+-- The runs of one clog that a process had locked when one of its locks expired. What it has claimed since then was not
+-- at work.
+SELECT {run} FROM runs WHERE clog_id = :clog_id AND status = 'active' AND locked_by = :locked_by AND leased = 0
+  AND (SELECT t.claimed_at FROM ocean_ticks t WHERE t.run_id = runs.run_id AND t.tick = runs.tick) < :lapsed_at;
 
 -- name: lapsed_leases
 -- Runs whose external worker has stopped renewing its lease.

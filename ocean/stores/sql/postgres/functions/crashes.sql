@@ -6,13 +6,15 @@ BEGIN
   RETURN r.status = 'active' AND NOT r.leased AND r.lock_expires_at <= now;
 END $$;
 
--- Returns those active runs of a crashed process whose crash is not noted yet, as they are with it noted.
-CREATE OR REPLACE FUNCTION ocean_noted(holder text) RETURNS SETOF runs LANGUAGE plpgsql STABLE AS $$
+-- Returns those active runs of a crashed process whose crash is not noted yet, as they are with it noted. What it has
+-- claimed since one of its locks expired was not at work.
+CREATE OR REPLACE FUNCTION ocean_noted(holder text, lapsed_at bigint) RETURNS SETOF runs LANGUAGE plpgsql STABLE AS $$
 DECLARE
   r runs;
   found runs[] := ARRAY(
     SELECT q FROM ocean_clogs c, LATERAL (SELECT q FROM runs q
-      WHERE q.clog_id = c.clog_id AND q.status = 'active' AND q.locked_by = holder AND NOT q.leased OFFSET 0) q);
+      WHERE q.clog_id = c.clog_id AND q.status = 'active' AND q.locked_by = holder AND NOT q.leased
+        AND (SELECT t.claimed_at FROM ocean_ticks t WHERE t.run_id = q.run_id AND t.tick = q.tick) < lapsed_at OFFSET 0) q);
   called bigint := 0;
 BEGIN
   -- If the crash of some was noted in advance, those suspects were being called, and nothing else.
@@ -37,7 +39,7 @@ BEGIN
   IF NOT ocean_needs_note(r, now) THEN
     RETURN r;
   END IF;
-  FOR each_run IN SELECT * FROM ocean_noted(r.locked_by) LOOP
+  FOR each_run IN SELECT * FROM ocean_noted(r.locked_by, r.lock_expires_at) LOOP
     PERFORM ocean_put(each_run);
   END LOOP;
   RETURN ocean_find(r.run_id);
@@ -49,7 +51,7 @@ DECLARE
   found runs;
 BEGIN
   IF ocean_needs_note(r, ocean_now()) THEN
-    SELECT n.* INTO found FROM ocean_noted(r.locked_by) n WHERE n.run_id = r.run_id;
+    SELECT n.* INTO found FROM ocean_noted(r.locked_by, r.lock_expires_at) n WHERE n.run_id = r.run_id;
   END IF;
   RETURN CASE WHEN found.run_id IS NULL THEN r ELSE found END;
 END $$;
