@@ -1,4 +1,4 @@
-"""The place of an exception over HTTP: whoever may read a run sees it, and no other caller."""
+"""The place of an exception over HTTP: a caller who may read a run sees it, and no other."""
 
 from typing import Any
 

@@ -133,7 +133,7 @@ async def sleep_until_the_end(tick: Tick) -> Outcome:
 
 
 def kernel_clogs() -> list[Clog]:
-    """Return the clogs of the first kernel's runs, made anew."""
+    """Return the clogs of the first kernel's runs, created again at each call."""
     desk, guarded, resting = Clog("desk"), Clog("guarded"), Clog("resting")
     desk.on_advance(advance)
     guarded.on_advance(sleep_until_the_end)
