@@ -20,7 +20,7 @@ Act = Callable[[World, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def clogs_of(parts: Sequence[str]) -> list[Clog]:
-    """Return the clogs of a database with these parts, created again at each call. The modules of other parts are not imported."""
+    """Return new clogs of a database with these parts. The modules of other parts are not imported."""
     clogs = story.kernel_clogs()
     if "admission" in parts:
         from tests.upgrades.admission import admission_clogs
