@@ -155,7 +155,7 @@ async def test_gathers_may_be_nested_and_may_be_empty() -> None:
         run_id = await start(w)
         await w.wait(1_000)
         assert (await look(w, run_id)).output == [[], [["a", None], ["b", None]]]
-        assert effects.done == ["a", "b"]
+        assert sorted(effects.done) == ["a", "b"]
 
 
 @pytest.mark.sqlite
