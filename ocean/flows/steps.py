@@ -103,13 +103,14 @@ async def _attempt(replay: Replay, operation: Operation, entry: Entry | None, ca
         replay.suspend(operation.branch, entry.until)
     entry = await _begin(replay, operation, entry, call)
     key = call.key or step_key(replay.journal, operation.name)
+
+    async def act(_: str) -> Any:
+        return await _call(call.fn, key, call.args, operation.name)
+
     replay.steps_taken += 1
     try:
         value = await replay.tick.step(
-            stored_name(replay.journal, operation.name),
-            lambda _: _call(call.fn, key, call.args, operation.name),
-            scope="run",
-            look=replay.may_have_stored,
+            stored_name(replay.journal, operation.name), act, scope="run", look=replay.may_have_stored
         )
     except _Raised as raised:
         await _record_failure(replay, operation, entry, raised.error, call)
