@@ -56,8 +56,10 @@ async def run_step(
         await context.flush()
         context.check_alive()
         text = encode(result, f"step {name!r}")
-        event = NewEvent("tick.step_stored", encode({"step": name}), clog_id, step.id)
-        streamed = StepStreamed(context.tick, context.call, event) if step.has_streamed else None
+        streamed = None
+        if step.has_streamed:
+            event = NewEvent("tick.step_stored", encode({"step": name}), clog_id, step.id)
+            streamed = StepStreamed(context.tick, context.call, event)
         stored = await context.store.store_step(lock, tick, stored_name, text, streamed)
     finally:
         await context.step_is_over()
